@@ -1,0 +1,91 @@
+//! Tells for each request whether it would be served, and why not.
+//!
+//! `check --root DIR_OR_URI… [--intent open|create]` reads requests from standard input, one JSON string a line, and answers each with
+//! one JSON object a line:
+//!
+//! ```text
+//! {"decision":"allowed","path":…,"root":…,"relative":…,"exists":…}
+//! {"decision":"refused","kind":"outside_roots","message":…}
+//! ```
+//!
+//! `open` asks for what exists, `create` for what may be made. Paths that are not UTF-8 are shown with replacement characters.
+
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+
+use mcp_roots_guard::{Access, Boundary, Intent, Location, Roots};
+use serde_json::{Value, json};
+
+const USAGE: &str = "usage: check --root DIR_OR_URI... [--intent open|create] < REQUESTS";
+
+fn main() -> ExitCode {
+    let (roots, intent) = match configuration() {
+        Ok(configuration) => configuration,
+        Err(message) => {
+            eprintln!("check: {message}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match answer_all(&roots, intent) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever asked has gone.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("check: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn configuration() -> Result<(Roots, Intent), String> {
+    let mut boundary = Boundary::builder();
+    let mut any = false;
+    let mut intent = Intent::Existing;
+    let mut arguments = std::env::args();
+    let _program = arguments.next();
+    while let Some(option) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| format!("{option} wants a value"))?;
+        match (option.as_str(), value.as_str()) {
+            ("--root", root) => {
+                let root = Location::parse(root).map_err(|error| error.to_string())?;
+                boundary = boundary.directory(root.as_path(), Access::ReadWrite);
+                any = true;
+            }
+            ("--intent", "open") => intent = Intent::Existing,
+            ("--intent", "create") => intent = Intent::New,
+            _ => return Err(format!("unknown argument {option} {value}")),
+        }
+    }
+    if !any {
+        return Err("no --root given".into());
+    }
+    let roots = boundary.build().and_then(|boundary| boundary.operator_roots()).map_err(|error| error.to_string())?;
+    Ok((roots, intent))
+}
+
+fn answer_all(roots: &Roots, intent: Intent) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for line in io::stdin().lock().lines() {
+        let line = line?;
+        let answer = match serde_json::from_str::<String>(&line) {
+            Ok(request) => answer(roots, intent, &request),
+            Err(error) => json!({"decision": "refused", "kind": "not_json", "message": error.to_string()}),
+        };
+        writeln!(out, "{answer}")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn answer(roots: &Roots, intent: Intent, request: &str) -> Value {
+    match roots.check(request, intent) {
+        Ok(checked) => json!({
+            "decision": "allowed",
+            "path": checked.to_string(),
+            "root": checked.root().path().to_string_lossy(),
+            "relative": checked.relative().to_string_lossy(),
+            "exists": checked.exists(),
+        }),
+        Err(error) => json!({"decision": "refused", "kind": error.kind().as_str(), "message": error.to_string()}),
+    }
+}

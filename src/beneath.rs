@@ -1,0 +1,425 @@
+//! One directory held open, and what can be asked beneath it.
+//!
+//! Goes in: a path relative to the directory, of plain names only (no `..`, no `.`), or one name. Comes out: a handle, a file, or what
+//! the name is. What is true after: no link was followed on the way, so what came out was beneath the directory when it was opened;
+//! the one exception is [`Handle::follow`], where the kernel itself follows links and stops at the edge.
+//!
+//! On Linux each is one `openat2` (openat2(2), Linux 5.6) with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`. Where the kernel or a seccomp
+//! filter refuses it, and on other systems, the directory is walked through held descriptors, a name at a time, by cap-std.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::metadata::{FileType, Metadata};
+use crate::policy::Rule;
+
+/// A directory held open. It follows the directory object, whatever its name becomes.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    dir: Dir,
+}
+
+/// What a file is opened for. None of them truncates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) append: bool,
+    /// `O_CREAT | O_EXCL`, with this mode before the umask.
+    pub(crate) create_new: Option<u32>,
+}
+
+impl Want {
+    pub(crate) const READ: Self = Self { read: true, write: false, append: false, create_new: None };
+}
+
+/// What a name is. For a link also its text.
+#[derive(Debug)]
+pub(crate) enum Look {
+    Missing,
+    Link(OsString, Metadata),
+    Other(Metadata),
+}
+
+/// The directory that the last question stood in, so that walking down a name at a time opens each only once where there is no `openat2`.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor(Option<(PathBuf, Handle)>);
+
+impl Handle {
+    /// Opens a directory by a path from outside, following links. For configuration only, and for the file system's root.
+    pub(crate) fn ambient(path: &Path) -> io::Result<Self> {
+        Ok(Self { dir: Dir::open_ambient_dir(path, ambient_authority())? })
+    }
+
+    /// The directory at `path`; the empty path is this one.
+    pub(crate) fn dir(&self, path: &Path, mounts: Rule) -> Result<Self> {
+        if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
+            return Ok(Self { dir: Dir::from_std_file(opened.map_err(on_the_way)?) });
+        }
+        let mut dir = Self { dir: self.dir.try_clone()? };
+        for name in path {
+            dir = dir.child(name, mounts)?;
+        }
+        Ok(dir)
+    }
+
+    /// A directory in this one, on held descriptors.
+    fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
+        let child = Self { dir: self.dir.open_dir_nofollow(name).map_err(on_the_way)? };
+        if mounts == Rule::Refuse && child.mount()? != self.mount()? {
+            return Err(ErrorKind::MountCrossing.into());
+        }
+        Ok(child)
+    }
+
+    /// What the name at `path` is, not followed.
+    pub(crate) fn look(&self, path: &Path, mounts: Rule, cursor: &mut Cursor) -> Result<Look> {
+        if let Some(looked) = kernel::look(&self.dir, path, mounts) {
+            return match looked {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
+                Err(error) => Err(on_the_way(error)),
+                Ok(file) => {
+                    let metadata = Metadata::of_file(&file)?;
+                    match metadata.file_type() {
+                        FileType::Link => Ok(Look::Link(kernel::read_link(&file)?, metadata)),
+                        _ => Ok(Look::Other(metadata)),
+                    }
+                }
+            };
+        }
+        self.look_by_names(path, mounts, cursor)
+    }
+
+    fn look_by_names(&self, path: &Path, mounts: Rule, cursor: &mut Cursor) -> Result<Look> {
+        let Some((parent, name)) = split(path) else { return Ok(Look::Other(self.metadata()?)) };
+        let dir = match cursor.0.take() {
+            Some((at, dir)) if at == parent => dir,
+            Some((at, dir)) if parent.parent() == Some(&at) => {
+                dir.child(parent.file_name().unwrap_or_default(), mounts)?
+            }
+            _ => match self.dir(parent, mounts) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Look::Missing),
+                dir => dir?,
+            },
+        };
+        let looked = match dir.dir.symlink_metadata(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
+            Err(error) => Err(on_the_way(error)),
+            Ok(metadata) => match Metadata::from(&metadata) {
+                // The name can become another thing between the two questions: EINVAL, then.
+                metadata if metadata.file_type() == FileType::Link && !kernel::is_proc(&dir.dir)? => {
+                    let text = dir.dir.read_link_contents(name).map_err(|_| ErrorKind::Changed)?;
+                    Ok(Look::Link(text.into_os_string(), metadata))
+                }
+                metadata if metadata.file_type() == FileType::Link => Err(proc_link()),
+                // Only an open descriptor tells the time of birth.
+                metadata if metadata.is_dir() => {
+                    dir.child(name, mounts).and_then(|child| Ok(Look::Other(child.metadata()?)))
+                }
+                metadata => Ok(Look::Other(metadata)),
+            },
+        };
+        cursor.0 = Some((parent.to_owned(), dir));
+        looked
+    }
+
+    /// Opens the file at `path`: without blocking, and without following a link in the last place either.
+    pub(crate) fn open(&self, path: &Path, want: Want, mounts: Rule) -> Result<File> {
+        if let Some(opened) = kernel::open(&self.dir, path, want, mounts) {
+            return opened.map_err(on_the_way);
+        }
+        let (parent, name) = split(path).ok_or(ErrorKind::IsADirectory)?;
+        let dir = self.dir(parent, mounts)?;
+        let file = dir.dir.open_with(name, &want.options()).map_err(on_the_way)?.into_std();
+        if mounts == Rule::Refuse && kernel::mount(&file)? != dir.mount()? {
+            return Err(ErrorKind::MountCrossing.into());
+        }
+        Ok(file)
+    }
+
+    /// Opens what `path` names by one walk of the kernel, which follows links and stops at this directory's edge with `EXDEV`.
+    /// The path may be anything. `None` where there is no such walk.
+    pub(crate) fn follow(&self, path: &OsStr, want: Follow, mounts: Rule) -> Option<io::Result<File>> {
+        kernel::follow(&self.dir, path, want, mounts)
+    }
+
+    pub(crate) fn metadata(&self) -> Result<Metadata> {
+        Ok(Metadata::from(&self.dir.dir_metadata()?))
+    }
+
+    fn mount(&self) -> Result<Mount> {
+        kernel::mount(&self.dir)
+    }
+
+    /// The directory for cap-std's operations on one name.
+    pub(crate) fn as_dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Renames a name in this directory to one in another, which must not exist unless `replace`.
+    pub(crate) fn rename(&self, from: &OsStr, to_dir: &Self, to: &OsStr, replace: bool) -> io::Result<()> {
+        if !replace {
+            if let Some(renamed) = kernel::rename_new(&self.dir, from, &to_dir.dir, to) {
+                return renamed;
+            }
+            if to_dir.dir.symlink_metadata(to).is_ok() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+        }
+        self.dir.rename(from, &to_dir.dir, to)
+    }
+
+    /// Makes the directory's entries durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        // The handle itself may be O_PATH, which fsync(2) refuses.
+        self.dir.open(".")?.into_std().sync_all()
+    }
+}
+
+/// What [`Handle::follow`] opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// The place, for its name and metadata (`O_PATH`).
+    Place,
+    /// The file, for reading, without blocking.
+    Read,
+}
+
+impl Want {
+    fn options(self) -> OpenOptions {
+        let mut options = OpenOptions::new();
+        options.read(self.read).write(self.write).append(self.append).create_new(self.create_new.is_some());
+        options.follow(FollowSymlinks::No).nonblock(true);
+        #[cfg(unix)]
+        if let Some(mode) = self.create_new {
+            use cap_std::fs::OpenOptionsExt as _;
+            options.mode(mode);
+        }
+        options
+    }
+}
+
+/// A file system as it is mounted: its mount id, or where the kernel does not tell, its device number.
+pub(crate) type Mount = (bool, u64);
+
+/// The name that the kernel has for an open file now (proc(5), `/proc/PID/fd`); none where it does not tell, or the file has none.
+pub(crate) fn name_of(file: &File) -> Option<PathBuf> {
+    kernel::name_of(file)
+}
+
+/// Splits off the last name.
+pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
+    Some((path.parent()?, path.file_name()?))
+}
+
+/// Errors of a walk that follows no link.
+fn on_the_way(error: io::Error) -> Error {
+    match kernel::classify(&error) {
+        Some(kind) => Error::io(kind, error),
+        None => error.into(),
+    }
+}
+
+fn proc_link() -> Error {
+    Error::new(ErrorKind::OutsideRoots).detail("a link of a proc file system")
+}
+
+#[cfg(target_os = "linux")]
+mod kernel {
+    use std::os::fd::{AsFd, AsRawFd as _};
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, openat2};
+    use rustix::io::Errno;
+
+    use super::{
+        Dir, ErrorKind, File, Follow, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io, proc_link,
+    };
+
+    enum Links {
+        /// `ELOOP` at the first link.
+        Refuse,
+        /// Followed as far as the edge, where `EXDEV` is.
+        Beneath,
+    }
+
+    pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
+        call(at, path.as_os_str(), OFlags::PATH | OFlags::DIRECTORY, None, mounts, &Links::Refuse)
+    }
+
+    /// `O_PATH | O_NOFOLLOW` gives a descriptor of a link itself, also under `RESOLVE_NO_SYMLINKS` (openat2(2)).
+    pub(super) fn look(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
+        call(at, path.as_os_str(), OFlags::PATH | OFlags::NOFOLLOW, None, mounts, &Links::Refuse)
+    }
+
+    pub(super) fn open(at: &Dir, path: &Path, want: Want, mounts: Rule) -> Option<io::Result<File>> {
+        let mut flags = match (want.read, want.write || want.append) {
+            (true, true) => OFlags::RDWR,
+            (false, true) => OFlags::WRONLY,
+            _ => OFlags::RDONLY,
+        };
+        flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
+        flags.set(OFlags::APPEND, want.append);
+        flags.set(OFlags::CREATE | OFlags::EXCL, want.create_new.is_some());
+        call(at, path.as_os_str(), flags, want.create_new, mounts, &Links::Refuse)
+    }
+
+    pub(super) fn follow(at: &Dir, path: &OsStr, want: Follow, mounts: Rule) -> Option<io::Result<File>> {
+        let flags = match want {
+            Follow::Place => OFlags::PATH,
+            Follow::Read => OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
+        };
+        call(at, path, flags, None, mounts, &Links::Beneath)
+    }
+
+    /// `None` where this process has no `openat2`. Each call asks anew: a seccomp filter can come at any time.
+    fn call(
+        at: &Dir,
+        path: &OsStr,
+        flags: OFlags,
+        mode: Option<u32>,
+        mounts: Rule,
+        links: &Links,
+    ) -> Option<io::Result<File>> {
+        let path = if path.is_empty() { OsStr::new(".") } else { path };
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        resolve.set(ResolveFlags::NO_SYMLINKS, matches!(links, Links::Refuse));
+        resolve.set(ResolveFlags::NO_XDEV, mounts == Rule::Refuse);
+        let mode = mode.map_or(Mode::empty(), Mode::from_raw_mode);
+        for _ in 0..AGAIN {
+            match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve) {
+                // A rename somewhere while the kernel passed `..` (openat2(2)).
+                Err(Errno::AGAIN) => {}
+                // ENOSYS: Linux before 5.6, or a filter. EPERM: a filter, as of container runtimes; where it is the file's own
+                // answer, the walk through held descriptors gets it again.
+                Err(Errno::NOSYS | Errno::PERM) => return None,
+                Err(error) => return Some(Err(error.into())),
+                Ok(fd) => return Some(Ok(File::from(fd))),
+            }
+        }
+        None
+    }
+
+    pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
+        match Errno::from_io_error(error)? {
+            // A name that was no link when it was looked at has become one.
+            Errno::LOOP => Some(ErrorKind::Changed),
+            // Only RESOLVE_NO_XDEV can say so: there is no link and no `..` to leave by.
+            Errno::XDEV => Some(ErrorKind::MountCrossing),
+            // A FIFO without a reader, or a socket: open(2).
+            Errno::NXIO => Some(ErrorKind::SpecialFile),
+            _ => None,
+        }
+    }
+
+    pub(super) fn read_link(link: &File) -> Result<OsString> {
+        if is_proc(link)? {
+            return Err(proc_link());
+        }
+        let text = rustix::fs::readlinkat(link, "", Vec::new()).map_err(io::Error::from)?;
+        Ok(OsString::from_vec(text.into_bytes()))
+    }
+
+    pub(super) fn name_of(file: &File) -> Option<PathBuf> {
+        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let text = rustix::fs::readlinkat(CWD, link, Vec::with_capacity(256)).ok()?.into_bytes();
+        // What was removed, and what only looks like that.
+        if text.ends_with(b" (deleted)") { None } else { Some(PathBuf::from(OsString::from_vec(text))) }
+    }
+
+    /// Links of a proc file system lead wherever the kernel likes, whatever their text says (proc(5), symlink(7), "magic links").
+    pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
+        const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
+        let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
+        Ok(u64::try_from(stat.f_type) == Ok(PROC_SUPER_MAGIC))
+    }
+
+    pub(super) fn mount<F: AsFd>(at: &F) -> Result<Mount> {
+        let stat = rustix::fs::statx(at, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(io::Error::from)?;
+        let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID);
+        let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
+        Ok((known, if known { stat.stx_mnt_id } else { device }))
+    }
+
+    /// `None` where the file system can not refuse an existing name in the same step (EINVAL, renameat2(2)).
+    pub(super) fn rename_new(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> Option<io::Result<()>> {
+        match rustix::fs::renameat_with(from_dir, from, to_dir, to, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => None,
+            renamed => Some(renamed.map_err(Into::into)),
+        }
+    }
+
+    /// A system that renames all the time makes `openat2` say EAGAIN all the time; then the walk answers, which never asks for `..`.
+    const AGAIN: usize = 32;
+}
+
+/// Systems without `openat2`: every answer comes from the walk through held descriptors.
+#[cfg(not(target_os = "linux"))]
+mod kernel {
+    use super::{Dir, ErrorKind, File, Follow, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io};
+
+    pub(super) fn dir(_: &Dir, _: &Path, _: Rule) -> Option<io::Result<File>> {
+        None
+    }
+
+    pub(super) fn look(_: &Dir, _: &Path, _: Rule) -> Option<io::Result<File>> {
+        None
+    }
+
+    pub(super) fn open(_: &Dir, _: &Path, _: Want, _: Rule) -> Option<io::Result<File>> {
+        None
+    }
+
+    pub(super) fn follow(_: &Dir, _: &OsStr, _: Follow, _: Rule) -> Option<io::Result<File>> {
+        None
+    }
+
+    pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
+        #[cfg(unix)]
+        match rustix::io::Errno::from_io_error(error)? {
+            rustix::io::Errno::LOOP => return Some(ErrorKind::Changed),
+            rustix::io::Errno::NXIO | rustix::io::Errno::OPNOTSUPP => return Some(ErrorKind::SpecialFile),
+            _ => {}
+        }
+        let _ = error;
+        None
+    }
+
+    pub(super) fn read_link(_: &File) -> Result<OsString> {
+        Err(ErrorKind::Changed.into())
+    }
+
+    pub(super) fn name_of(_: &File) -> Option<PathBuf> {
+        None
+    }
+
+    #[allow(clippy::unnecessary_wraps)]
+    pub(super) fn is_proc(_: &Dir) -> Result<bool> {
+        Ok(false)
+    }
+
+    pub(super) fn mount<F: cap_std::io_lifetimes::AsFilelike>(at: &F) -> Result<Mount> {
+        let view = at.as_filelike_view::<File>();
+        Ok((false, super::Metadata::of_file(&view)?.identity().device))
+    }
+
+    #[cfg(target_vendor = "apple")]
+    pub(super) fn rename_new(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> Option<io::Result<()>> {
+        match rustix::fs::renameat_with(from_dir, from, to_dir, to, rustix::fs::RenameFlags::NOREPLACE) {
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOTSUP) => None,
+            renamed => Some(renamed.map_err(Into::into)),
+        }
+    }
+
+    #[cfg(not(target_vendor = "apple"))]
+    pub(super) fn rename_new(_: &Dir, _: &OsStr, _: &Dir, _: &OsStr) -> Option<io::Result<()>> {
+        None
+    }
+}

@@ -1,0 +1,498 @@
+//! From a root list to the roots in force.
+//!
+//! Goes in: the operator's directories, once, and root lists, untrusted, any number of times. Comes out: [`Roots`]. What is true
+//! after: nothing outside the operator directories is in force, where there are any; and no entry grants what a link points to that
+//! a tool could have written.
+//!
+//! Entries are resolved by the walk of requests: beneath the operator directories, or beneath `/` where there are none. So an entry
+//! that leads out of the operator directories is not looked up at all, and one that names an ancestor of some stands for those.
+//!
+//! | an entry | beneath operator directories | without |
+//! | --- | --- | --- |
+//! | leads into one | grants that place | grants it |
+//! | is an ancestor of some | grants those | grants it |
+//! | leads elsewhere | grants nothing: [`OutsideRoots`](ErrorKind::OutsideRoots) | |
+//! | runs through a link that lies in a root granted earlier, or by the same list | grants nothing: [`ThroughLink`](ErrorKind::ThroughLink); an operator directory that was granted as a whole does not count | the same; every root counts |
+//! | the same place as an earlier one | another spelling of that; [`Duplicate`](ErrorKind::Duplicate) | the same |
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use path_clean::PathClean as _;
+
+use crate::beneath::{Cursor, Handle, Look};
+use crate::error::{Error, ErrorKind, Result};
+use crate::location::Location;
+use crate::metadata::{FileType, Identity};
+use crate::policy::{Access, Policy, Rule};
+use crate::resolve::{Intent, Place, is_absolute, resolve};
+use crate::roots::{Held, Questions, Root, Roots, Skipped, Trail, settled};
+use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
+
+/// What a server may ever serve, and the memory of what it granted. Built once, shared by all clients.
+///
+/// ```no_run
+/// use mcp_roots_guard::{Access, Boundary, ListRootsResult};
+///
+/// let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
+/// // What a client lists narrows it, and never widens it.
+/// let roots = boundary.resolve(&ListRootsResult::from_uris(["file:///srv/projects/site", "file:///etc"]))?;
+/// assert_eq!(roots.roots().count(), 1);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Boundary {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    directories: Vec<Directory>,
+    policy: Policy,
+    /// `/`, which everything is resolved beneath that no operator directory is around.
+    top: Roots,
+    /// The operator directories as they were last resolved. Always from their spellings, never from the last result.
+    operator: Mutex<Roots>,
+    granted: Mutex<Granted>,
+}
+
+/// The operator's configuration on its way to a [`Boundary`].
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct BoundaryBuilder {
+    directories: Vec<Directory>,
+    policy: Policy,
+}
+
+#[derive(Clone, Debug)]
+struct Directory {
+    path: PathBuf,
+    access: Access,
+    optional: bool,
+}
+
+impl BoundaryBuilder {
+    /// Adds an operator directory (or a single file), which must exist when the boundary is built. A relative path is relative to
+    /// the process directory at that time; links are followed, as the operator is trusted.
+    pub fn directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
+        self.directories.push(Directory { path: path.into(), access, optional: false });
+        self
+    }
+
+    /// As [`directory`](Self::directory), but it may be missing, and is looked for again later.
+    pub fn optional_directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
+        self.directories.push(Directory { path: path.into(), access, optional: true });
+        self
+    }
+
+    /// Rules about hard links, special files and mounts.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Resolves the operator directories.
+    ///
+    /// # Errors
+    ///
+    /// Why a directory that is not optional can not be had, by its kind; [`AccessConflict`](ErrorKind::AccessConflict) if one lies in
+    /// another with other access; [`ThroughLink`](ErrorKind::ThroughLink) if its path runs through a link inside another.
+    pub fn build(mut self) -> Result<Boundary> {
+        for directory in &mut self.directories {
+            directory.path = std::path::absolute(&directory.path)
+                .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
+        }
+        let boundary = Boundary {
+            shared: Arc::new(Shared {
+                directories: self.directories,
+                policy: self.policy,
+                top: top()?,
+                operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
+                granted: Mutex::default(),
+            }),
+        };
+        let operator = boundary.resolve_operator()?;
+        let directories = &boundary.shared.directories;
+        let is_error = |skipped: &Skipped| match skipped.error.kind() {
+            ErrorKind::Duplicate => false,
+            ErrorKind::NotFound => !directories.get(skipped.index).is_some_and(|directory| directory.optional),
+            _ => true,
+        };
+        if let Some(bad) = operator.skipped.iter().position(is_error) {
+            let Granting { mut skipped, .. } = operator;
+            return Err(skipped.swap_remove(bad).error);
+        }
+        *lock(&boundary.shared.operator) = operator.into_roots(boundary.shared.policy);
+        Ok(boundary)
+    }
+}
+
+impl Boundary {
+    /// Begins a configuration.
+    pub fn builder() -> BoundaryBuilder {
+        BoundaryBuilder::default()
+    }
+
+    /// Whether any operator directory was configured.
+    #[must_use]
+    pub fn has_operator_directories(&self) -> bool {
+        !self.shared.directories.is_empty()
+    }
+
+    /// The operator directories alone, as roots in force.
+    ///
+    /// Their names are verified (at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY)), and all are resolved again if one is gone, or
+    /// was missing: a directory that is replaced in a deploy comes back with the next snapshot. One that can not be resolved now
+    /// is [skipped](Roots::skipped).
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) or its like if `/` can not be asked.
+    pub fn operator_roots(&self) -> Result<Roots> {
+        let current = lock(&self.shared.operator).clone();
+        if !current.verify_is_due() {
+            return Ok(current);
+        }
+        let gone = current.roots().filter(|root| !root.verify()).count();
+        let missing = current.skipped().iter().any(|skipped| skipped.error.kind() != ErrorKind::Duplicate);
+        if gone == 0 && !missing {
+            return Ok(current);
+        }
+        let fresh = self.resolve_operator()?.into_roots(self.shared.policy);
+        *lock(&self.shared.operator) = fresh.clone();
+        Ok(fresh)
+    }
+
+    /// The roots in force for a client's root list: the list itself, or, where there are operator directories, what of it lies in
+    /// them. A bad entry is [skipped](Roots::skipped) and the others stand; an empty list grants nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyRoots`](ErrorKind::TooManyRoots), and what [`operator_roots`](Self::operator_roots) has.
+    pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
+        let entries = list.roots.iter().map(|root| Entry {
+            text: root.uri.clone(),
+            location: Location::from_uri(&root.uri),
+            name: root.name.clone(),
+            access: None,
+        });
+        let around = if self.has_operator_directories() { self.operator_roots()? } else { self.shared.top.clone() };
+        Ok(self.grant(&around, entries)?.into_roots(self.shared.policy))
+    }
+
+    fn resolve_operator(&self) -> Result<Granting> {
+        let entries = self.shared.directories.iter().map(|directory| Entry {
+            text: directory.path.to_string_lossy().into_owned(),
+            location: Location::from_path(&directory.path),
+            name: None,
+            access: Some(directory.access),
+        });
+        self.grant(&self.shared.top, entries)
+    }
+
+    /// Resolves entries beneath `around`, judges them together with all that was granted before, and opens what stands.
+    fn grant(&self, around: &Roots, entries: impl ExactSizeIterator<Item = Entry>) -> Result<Granting> {
+        if entries.len() > ROOT_LIST_ENTRIES {
+            return Err(Error::new(ErrorKind::TooManyRoots).detail(format!("{} entries", entries.len())));
+        }
+        let mut granting = Granting::default();
+        let mut found = Vec::new();
+        let mut held = 0;
+        for (index, entry) in entries.enumerate() {
+            match settled(|| find(around, &entry, &mut held)) {
+                Ok(candidates) => {
+                    found.extend(candidates.into_iter().map(|candidate| (index, entry.text.clone(), candidate)))
+                }
+                Err(error) => granting.skip(index, entry.text, error),
+            }
+        }
+        let stands = lock(&self.shared.granted).judge(around, found.iter().map(|(.., candidate)| candidate));
+        for ((index, entry, candidate), stands) in found.into_iter().zip(stands) {
+            if stands {
+                granting.add(index, entry, candidate.root);
+            } else {
+                granting.skip(index, entry, ErrorKind::ThroughLink.into());
+            }
+        }
+        granting.drop_conflicts();
+        granting.skipped.sort_by_key(Skipped::index);
+        Ok(granting)
+    }
+}
+
+/// One entry of a list, before it is resolved.
+struct Entry {
+    text: String,
+    location: Result<Location>,
+    name: Option<String>,
+    /// The operator's word; a client's entry has what the directory around it has.
+    access: Option<Access>,
+}
+
+/// A place that an entry leads to, not yet granted.
+struct Candidate {
+    root: Root,
+    trail: Trail,
+}
+
+/// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
+fn find(around: &Roots, entry: &Entry, held: &mut usize) -> Result<Vec<Candidate>> {
+    let location = match &entry.location {
+        Ok(location) => location.as_os_str(),
+        Err(error) => return Err(error.kind().into()),
+    };
+    if !is_absolute(location) {
+        return Err(ErrorKind::NotAbsolute.into());
+    }
+    let mut questions = Questions::recording(around);
+    match resolve(&mut questions, around.spellings(), None, location, Intent::Existing)? {
+        Place::Inside { root, path, .. } => {
+            let mut root = open(around, around.root(root)?, &path, held)?;
+            root.access = entry.access.unwrap_or(root.access);
+            root.name.clone_from(&entry.name);
+            root.given = given(Path::new(location), &root.canonical);
+            Ok(vec![Candidate { root, trail: questions.into_trail() }])
+        }
+        Place::Above(node) => {
+            let roots = around.spellings().beneath(node);
+            let name = if roots.len() == 1 { &entry.name } else { &None };
+            let copy = |number: usize| {
+                let outer = around.root(number)?;
+                let mut root = open(around, outer, Path::new(""), held)?;
+                root.name.clone_from(name);
+                root.given.clone_from(&outer.given);
+                Ok(Candidate { root, trail: Trail::default() })
+            };
+            roots.into_iter().map(copy).collect()
+        }
+    }
+}
+
+/// Makes a root of the place at `path` in `outer`.
+fn open(around: &Roots, outer: &Root, path: &Path, held: &mut usize) -> Result<Root> {
+    let (handle, mounts) = (outer.handle()?, around.policy().mounts);
+    let place = outer.beneath_handle(path);
+    let (handle, leaf) = match handle.dir(&place, mounts) {
+        Ok(directory) if outer.leaf.is_none() => (directory, None),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            let (parent, leaf) = crate::beneath::split(&place).ok_or(ErrorKind::NotADirectory)?;
+            match handle.look(&place, mounts, &mut Cursor::default())? {
+                Look::Other(metadata) if metadata.file_type() == FileType::File => {}
+                Look::Other(_) => return Err(ErrorKind::SpecialFile.into()),
+                _ => return Err(ErrorKind::Changed.into()),
+            }
+            (handle.dir(parent, mounts)?, Some(leaf.to_owned()))
+        }
+        // A file root that has become a directory.
+        Ok(_) => return Err(ErrorKind::RootUnavailable.into()),
+        Err(error) => return Err(error),
+    };
+    let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };
+    let identity = handle.metadata()?.identity();
+    *held += 1;
+    let held = if *held > HANDLES { Held::OnUse(around.clone()) } else { Held::Open(Arc::new(handle), around.clone()) };
+    let gone = AtomicBool::new(false);
+    Ok(Root { canonical, given: Vec::new(), name: None, access: outer.access, leaf, held, identity, gone })
+}
+
+/// The spelling as it was given, cleaned of `//`, `.` and a trailing slash, where it is another than the canonical path. With a `..`
+/// it names no fixed place, and gives none.
+fn given(path: &Path, canonical: &Path) -> Vec<PathBuf> {
+    if path.components().any(|component| component == Component::ParentDir) {
+        return Vec::new();
+    }
+    let cleaned = path.clean();
+    if cleaned == canonical { Vec::new() } else { vec![cleaned] }
+}
+
+/// What a list grants, on its way to a snapshot.
+#[derive(Default)]
+struct Granting {
+    roots: Vec<(usize, String, Root)>,
+    by_path: HashMap<PathBuf, usize>,
+    skipped: Vec<Skipped>,
+    /// Canonical paths that two entries want with different access.
+    conflicts: HashSet<PathBuf>,
+}
+
+impl Granting {
+    fn skip(&mut self, index: usize, entry: String, error: Error) {
+        let error = error.at("open root", entry.as_ref());
+        self.skipped.push(Skipped { index, entry, error });
+    }
+
+    fn add(&mut self, index: usize, entry: String, root: Root) {
+        let earlier = self.by_path.get(&root.canonical).and_then(|&number| self.roots.get_mut(number));
+        let Some((.., earlier)) = earlier else {
+            self.by_path.insert(root.canonical.clone(), self.roots.len());
+            self.roots.push((index, entry, root));
+            return;
+        };
+        if earlier.access != root.access {
+            self.conflicts.insert(root.canonical);
+        }
+        for given in root.given {
+            if !earlier.given.contains(&given) {
+                earlier.given.push(given);
+            }
+        }
+        self.skip(index, entry, ErrorKind::Duplicate.into());
+    }
+
+    /// A link between two nested directories of different access would cross: neither stands.
+    fn drop_conflicts(&mut self) {
+        for (.., root) in &self.roots {
+            for outer in root.canonical.ancestors().skip(1) {
+                let outer = self.by_path.get(outer).and_then(|&number| self.roots.get(number));
+                if let Some((.., outer)) = outer.filter(|(.., outer)| outer.access != root.access) {
+                    self.conflicts.extend([root.canonical.clone(), outer.canonical.clone()]);
+                }
+            }
+        }
+        let roots = std::mem::take(&mut self.roots);
+        for (index, entry, root) in roots {
+            if self.conflicts.contains(&root.canonical) {
+                self.skip(index, entry, ErrorKind::AccessConflict.into());
+            } else {
+                self.roots.push((index, entry, root));
+            }
+        }
+    }
+
+    fn into_roots(self, policy: Policy) -> Roots {
+        Roots::new(self.roots.into_iter().map(|(.., root)| root).collect(), policy, self.skipped)
+    }
+}
+
+/// The directories that were ever granted: a link in one of them may have been written by a tool.
+#[derive(Debug, Default)]
+struct Granted {
+    places: Places,
+    bytes: usize,
+}
+
+/// Directories, by canonical path and by identity; an ancestor that was renamed changes the one and not the other.
+#[derive(Debug, Default)]
+struct Places {
+    paths: HashSet<PathBuf>,
+    identities: HashSet<Identity>,
+}
+
+impl Places {
+    /// Whether a link on the trail lies in one of these.
+    fn hold_link_of(&self, around: &Roots, trail: &Trail) -> bool {
+        trail.links.iter().any(|(number, directory)| {
+            let Ok(outer) = around.root(*number) else { return true };
+            directory.ancestors().any(|ancestor| {
+                let top = ancestor.as_os_str().is_empty();
+                // An operator directory that was granted as a whole does not make each link in it suspicious: it bounds them.
+                if top && !outer.is_top() {
+                    return false;
+                }
+                let identity = trail.directories.get(&(*number, ancestor.to_owned()));
+                self.paths.contains(&outer.canonical.join(ancestor))
+                    || identity.is_some_and(|identity| self.identities.contains(identity))
+            })
+        })
+    }
+
+    fn insert(&mut self, root: &Root) -> bool {
+        self.identities.insert(root.identity);
+        self.paths.insert(root.canonical.clone())
+    }
+}
+
+impl Granted {
+    /// Which of a list's candidates stand, and remembers those. One that came through no link does; one through a link does unless
+    /// the link lies in what was ever granted, or in what the list itself would grant, whatever the order.
+    fn judge<'a>(&mut self, around: &Roots, candidates: impl Iterator<Item = &'a Candidate> + Clone) -> Vec<bool> {
+        let mut linked = Places::default();
+        for candidate in candidates.clone().filter(|candidate| !candidate.root.is_file()) {
+            if candidate.trail.links.is_empty() {
+                self.remember(&candidate.root);
+            } else {
+                linked.insert(&candidate.root);
+            }
+        }
+        let full = self.bytes > GRANTED_BYTES;
+        let stands = |candidate: &Candidate| {
+            let suspicious = |places: &Places| places.hold_link_of(around, &candidate.trail);
+            candidate.trail.links.is_empty() || !(full || suspicious(&self.places) || suspicious(&linked))
+        };
+        let stands: Vec<bool> = candidates.clone().map(stands).collect();
+        for (candidate, _) in
+            candidates.zip(&stands).filter(|(candidate, stands)| **stands && !candidate.root.is_file())
+        {
+            self.remember(&candidate.root);
+        }
+        stands
+    }
+
+    fn remember(&mut self, root: &Root) {
+        if self.bytes <= GRANTED_BYTES && self.places.insert(root) {
+            self.bytes += root.canonical.as_os_str().len() + size_of::<PathBuf>() + size_of::<Identity>();
+        }
+    }
+}
+
+/// The file system's own root. Mounts are no matter on the way to a root.
+fn top() -> Result<Roots> {
+    let path = Path::new("/");
+    let handle = Handle::ambient(path).map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
+    let identity = handle.metadata()?.identity();
+    let root = Root {
+        canonical: path.to_owned(),
+        given: Vec::new(),
+        name: None,
+        access: Access::ReadWrite,
+        leaf: None,
+        held: Held::Top(Arc::new(handle)),
+        identity,
+        gone: AtomicBool::new(false),
+    };
+    Ok(Roots::new(vec![root], Policy::default().mounts(Rule::Allow), Vec::new()))
+}
+
+/// A lock is held for a look or a swap, never for I/O; what a panicking holder left is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Roots {
+    /// Roots from directories (or single files) alone, read-write, with the default [`Policy`]. For read-only directories, optional
+    /// ones and other policies, see [`Boundary::builder`].
+    ///
+    /// # Errors
+    ///
+    /// As [`BoundaryBuilder::build`].
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// let roots = Roots::from_dirs([std::env::temp_dir()])?;
+    /// assert_eq!(roots.read("../../etc/passwd", 1024).unwrap_err().kind(), ErrorKind::OutsideRoots);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn from_dirs<P: Into<PathBuf>>(directories: impl IntoIterator<Item = P>) -> Result<Self> {
+        let add = |builder: BoundaryBuilder, path: P| builder.directory(path, Access::ReadWrite);
+        directories.into_iter().fold(Boundary::builder(), add).build()?.operator_roots()
+    }
+
+    /// Roots from a client's list alone, with no operator directories around it: whatever the client names is served. A server that
+    /// knows its directories has [`Boundary`] for them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Boundary::resolve`]; a bad entry is [skipped](Roots::skipped).
+    pub fn from_list(list: &ListRootsResult) -> Result<Self> {
+        Boundary::builder().build()?.resolve(list)
+    }
+}
+
+/// Directories held open for one snapshot; those of further roots are opened on use. A quarter of the 1,024 descriptors that a
+/// process may commonly have (`RLIMIT_NOFILE`, getrlimit(2)).
+pub const HANDLES: usize = 256;
+
+/// Memory for the directories that were ever granted: about 100,000. When it is full, no root is granted through a link any more.
+const GRANTED_BYTES: usize = 16 << 20;

@@ -1,0 +1,249 @@
+//! The decision, and its proof.
+//!
+//! Goes in: [`Roots`], a [`Location`], an [`Intent`]. Comes out: a [`CheckedPath`], which only [`Roots::check`] makes, or a refusal. What is
+//! true after: what the request really named was inside the root when it was checked, and whatever is done through the proof is done
+//! beneath the root's own handle, so it is inside when it is done, too.
+//!
+//! On Linux the common way is one walk of the kernel beneath the root, which follows links and stops at the edge; what it can not decide (a
+//! way that leaves and comes back, a name that does not exist yet, a name it can not tell) is decided by the resolver.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::beneath::{Follow, Handle, name_of};
+use crate::error::{Error, ErrorKind, Result};
+use crate::location::Location;
+use crate::policy::Access;
+use crate::resolve::{Found, Intent, is_absolute};
+use crate::roots::{Root, Roots, file_uri, resolve_in, settled};
+
+/// Proof that a request names something inside a root: which root, and where in it. File operations hang off it.
+///
+/// It keeps its snapshot of the roots, and stays good for that, whatever is in force later.
+#[derive(Clone)]
+pub struct CheckedPath {
+    roots: Roots,
+    root: Arc<Root>,
+    relative: PathBuf,
+    found: Found,
+    request: Location,
+}
+
+impl Roots {
+    /// Decides whether a request may be served: it may if and only if what it really names, all links followed, is in a root.
+    ///
+    /// A text is parsed by [`Location::parse`]; a `Path` is taken as it is. A relative request is resolved against the first root, never
+    /// against the process directory.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Location::parse`]; [`OutsideRoots`](ErrorKind::OutsideRoots), whether or not anything is there;
+    /// [`NotFound`](ErrorKind::NotFound), [`NotADirectory`](ErrorKind::NotADirectory), [`TooManyLinks`](ErrorKind::TooManyLinks),
+    /// [`PermissionDenied`](ErrorKind::PermissionDenied) for what is inside; [`MountCrossing`](ErrorKind::MountCrossing) by policy;
+    /// [`RootUnavailable`](ErrorKind::RootUnavailable); [`Changed`](ErrorKind::Changed).
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Intent, Roots};
+    /// let roots = Roots::from_dirs([std::env::temp_dir()])?;
+    /// let checked = roots.check("new-file.txt", Intent::New)?;
+    /// assert_eq!(checked.relative().to_str(), Some("new-file.txt"));
+    /// assert_eq!(roots.check("../passwd", Intent::Existing).unwrap_err().kind(), ErrorKind::OutsideRoots);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn check<L>(&self, request: L, intent: Intent) -> Result<CheckedPath>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        let request = request.try_into()?;
+        self.answer("check", &request, || self.decide(&request, intent))
+    }
+
+    pub(crate) fn decide(&self, request: &Location, intent: Intent) -> Result<CheckedPath> {
+        if let Some(decided) = self.decide_by_kernel(request, intent) {
+            return decided;
+        }
+        let (root, relative, found) = resolve_in(self, request.as_os_str(), intent)?;
+        let root = self.shared_root(root)?;
+        match root.is_available() {
+            true => Ok(CheckedPath { roots: self.clone(), root, relative, found, request: request.clone() }),
+            false => Err(ErrorKind::RootUnavailable.into()),
+        }
+    }
+
+    /// The common way: one walk by the kernel, and the name of where it arrived. `None` leaves the decision to the resolver.
+    fn decide_by_kernel(&self, request: &Location, intent: Intent) -> Option<Result<CheckedPath>> {
+        if intent == Intent::Entry {
+            return None;
+        }
+        let (root, opened) = self.walk_by_kernel(request, Follow::Place)?;
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if intent == Intent::Existing => return Some(Err(error)),
+            Err(_) => return None,
+        };
+        let root = self.shared_root(root).ok()?;
+        let relative = name_of(&file)?.strip_prefix(root.path()).ok()?.to_owned();
+        Some(Ok(CheckedPath { roots: self.clone(), root, relative, found: Found::Exists, request: request.clone() }))
+    }
+
+    /// Opens by one walk of the kernel beneath the root that the request starts in. `None` where only the resolver can tell.
+    pub(crate) fn walk_by_kernel(&self, request: &Location, want: Follow) -> Option<(usize, Result<File>)> {
+        let request = request.as_os_str();
+        let (number, rest) =
+            if is_absolute(request) { self.spellings().begin(request)? } else { (self.base()?, request) };
+        let root = self.root(number).ok()?;
+        if root.is_file() {
+            return None;
+        }
+        let handle = match root.handle() {
+            Ok(handle) => handle,
+            Err(error) => return Some((number, Err(error))),
+        };
+        let opened = match handle.follow(beneath(rest), want, self.policy().mounts)? {
+            Ok(file) => Ok(file),
+            Err(error) if kernel_decides(&error) => Err(Error::from(error)),
+            Err(_) => return None,
+        };
+        Some((number, opened))
+    }
+
+    /// Runs the work of one request: again while the path changes under it; a failure names the operation and the request, and has
+    /// the roots' names verified, since a root that is no longer what it was is the reason that counts.
+    pub(crate) fn answer<T>(
+        &self,
+        operation: &'static str,
+        request: &Location,
+        work: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        settled(work).map_err(|error| {
+            let error = match error.kind() {
+                // Decided by names alone: no root was asked.
+                ErrorKind::OutsideRoots => error,
+                _ if self.started_in(request).is_some_and(|root| !root.verify()) => ErrorKind::RootUnavailable.into(),
+                _ => error,
+            };
+            error.at(operation, request.as_os_str())
+        })
+    }
+
+    fn started_in(&self, request: &Location) -> Option<&Root> {
+        let request = request.as_os_str();
+        let number = if is_absolute(request) { self.spellings().begin(request)?.0 } else { self.base()? };
+        self.root(number).ok()
+    }
+}
+
+/// What follows a root's spelling in a request, as the kernel takes it: no leading slash, all else as it is.
+fn beneath(rest: &OsStr) -> &OsStr {
+    use std::os::unix::ffi::OsStrExt as _;
+    let bytes = rest.as_bytes();
+    let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());
+    OsStr::from_bytes(bytes.get(start..).unwrap_or_default())
+}
+
+/// The errors of the kernel's walk that the resolver would come to, too. Not `EXDEV`: the way may come back. Not `ELOOP`: a magic link
+/// is no loop. Not what is rare.
+fn kernel_decides(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::InvalidFilename
+            | io::ErrorKind::PermissionDenied
+    )
+}
+
+impl CheckedPath {
+    /// The root that it lies in.
+    #[must_use]
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// The path from the root to it: plain names, no link among them when it was checked. Empty for the root itself.
+    #[must_use]
+    pub fn relative(&self) -> &Path {
+        &self.relative
+    }
+
+    /// Whether it existed when it was checked.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        !matches!(self.found, Found::Missing(_))
+    }
+
+    /// The canonical path as a `file:` URI, to show.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        file_uri(&self.canonical())
+    }
+
+    /// The canonical path, and the way out of the guard: a program that opens it walks it again from `/`, where another process may
+    /// have put a link by now. For programs that only take a path, when nothing else writes to the root.
+    #[must_use]
+    pub fn to_unguarded_path(&self) -> PathBuf {
+        // Without `\\?\` on Windows, which many programs do not take; nothing elsewhere.
+        dunce::simplified(&self.canonical()).to_owned()
+    }
+
+    pub(crate) fn canonical(&self) -> PathBuf {
+        match self.relative.as_os_str().is_empty() {
+            true => self.root.path().to_owned(),
+            false => self.root.path().join(&self.relative),
+        }
+    }
+
+    pub(crate) fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    pub(crate) fn request(&self) -> &Location {
+        &self.request
+    }
+
+    pub(crate) fn found(&self) -> Found {
+        self.found
+    }
+
+    /// The handle to operate beneath, and the path there.
+    pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
+        Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)))
+    }
+
+    pub(crate) fn may_write(&self) -> Result<()> {
+        match self.root.access() {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(ErrorKind::ReadOnly.into()),
+        }
+    }
+
+    /// Refuses what would take a root, or a directory around one, away or out of its place.
+    pub(crate) fn is_no_root(&self) -> Result<()> {
+        match self.roots.spellings().holds(&self.canonical()) {
+            true => Err(ErrorKind::RootItself.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The canonical path.
+impl fmt::Display for CheckedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        dunce::simplified(&self.canonical()).display().fmt(f)
+    }
+}
+
+impl fmt::Debug for CheckedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckedPath")
+            .field("root", &self.root.path())
+            .field("relative", &self.relative)
+            .field("exists", &self.exists())
+            .finish()
+    }
+}

@@ -1,0 +1,351 @@
+//! Opening and describing files.
+//!
+//! What is opened is verified before anything is done with it: that it is a regular file, and by policy that it has one name. For
+//! reading, one `openat2` and one look at the descriptor. For writing the name is looked at first, so that a FIFO's reader is not
+//! woken; `O_TRUNC` is never passed, a file is cut only after it was verified; a new file is made with `O_EXCL`.
+
+use std::fs::File;
+use std::io::Read as _;
+
+use crate::beneath::{Cursor, Follow, Look, Want};
+use crate::check::CheckedPath;
+use crate::error::{Error, ErrorKind, Result};
+use crate::location::Location;
+use crate::metadata::{FileType, Metadata};
+use crate::policy::{Policy, Rule};
+use crate::resolve::{Found, Intent};
+use crate::roots::Roots;
+
+/// How to open a file, as in `std`.
+///
+/// ```
+/// # use mcp_roots_guard::{OpenOptions, Roots};
+/// # use std::io::Write as _;
+/// # let directory = tempfile::tempdir().unwrap();
+/// let roots = Roots::from_dirs([directory.path()])?;
+/// let mut log = roots.open_with("log.txt", OpenOptions::new().append(true).create(true))?;
+/// log.write_all(b"a line\n").unwrap();
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+#[allow(clippy::struct_excessive_bools)] // The same switches as `std::fs::OpenOptions`.
+pub struct OpenOptions {
+    read: bool,
+    write: bool,
+    append: bool,
+    truncate: bool,
+    create: bool,
+    create_new: bool,
+}
+
+impl OpenOptions {
+    /// Nothing asked for yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// For reading.
+    pub fn read(self, read: bool) -> Self {
+        Self { read, ..self }
+    }
+
+    /// For writing.
+    pub fn write(self, write: bool) -> Self {
+        Self { write, ..self }
+    }
+
+    /// For writing at the end.
+    pub fn append(self, append: bool) -> Self {
+        Self { append, ..self }
+    }
+
+    /// To cut the file to nothing, once it is verified.
+    pub fn truncate(self, truncate: bool) -> Self {
+        Self { truncate, ..self }
+    }
+
+    /// To make the file if it does not exist.
+    pub fn create(self, create: bool) -> Self {
+        Self { create, ..self }
+    }
+
+    /// To make the file, which must not exist.
+    pub fn create_new(self, create_new: bool) -> Self {
+        Self { create_new, ..self }
+    }
+
+    fn writes(self) -> bool {
+        self.write || self.append
+    }
+
+    fn intent(self) -> Intent {
+        if self.create || self.create_new { Intent::New } else { Intent::Existing }
+    }
+
+    fn validate(self) -> Result<()> {
+        let changes = self.truncate || self.create || self.create_new;
+        let asks = self.read || self.writes();
+        match asks && (self.writes() || !changes) && !(self.truncate && self.append) {
+            true => Ok(()),
+            false => Err(ErrorKind::InvalidOptions.into()),
+        }
+    }
+}
+
+/// A regular file, open for reading. It was verified when it was opened, and stays that file whatever its name becomes.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: File,
+    metadata: Metadata,
+    request: Location,
+}
+
+impl OpenFile {
+    /// All of the file from where it stands, if that is no more than `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLarge`](ErrorKind::TooLarge); what the operating system says.
+    pub fn read(self, limit: u64) -> Result<Vec<u8>> {
+        self.read_within(limit).map_err(|error| error.at("read", self.request.as_os_str()))
+    }
+
+    /// As [`read`](Self::read), as text.
+    ///
+    /// # Errors
+    ///
+    /// Besides, [`NotUtf8`](ErrorKind::NotUtf8).
+    pub fn read_to_string(self, limit: u64) -> Result<String> {
+        let content = self.read_within(limit).and_then(text);
+        content.map_err(|error| error.at("read", self.request.as_os_str()))
+    }
+
+    /// What it was when it was opened.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The file. On Unix its descriptor has `O_NONBLOCK`, which means nothing for a regular file.
+    #[must_use]
+    pub fn into_std(self) -> File {
+        self.file
+    }
+
+    fn read_within(&self, limit: u64) -> Result<Vec<u8>> {
+        if self.metadata.size() > limit && self.metadata.is_file() {
+            return Err(ErrorKind::TooLarge.into());
+        }
+        let expected = usize::try_from(self.metadata.size().min(limit)).unwrap_or_default();
+        // One byte more than the size, so that the end is seen without growing.
+        let mut content = Vec::with_capacity(expected.saturating_add(1));
+        (&self.file).take(limit.saturating_add(1)).read_to_end(&mut content)?;
+        match u64::try_from(content.len()).is_ok_and(|len| len <= limit) {
+            true => Ok(content),
+            false => Err(ErrorKind::TooLarge.into()),
+        }
+    }
+}
+
+impl Roots {
+    /// Opens a file for reading, checked and opened in one step: on Linux one `openat2` beneath the root, and one look at what it gave.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Roots::check`]; [`IsADirectory`](ErrorKind::IsADirectory), [`SpecialFile`](ErrorKind::SpecialFile) and
+    /// [`HardLinked`](ErrorKind::HardLinked) by policy; [`PermissionDenied`](ErrorKind::PermissionDenied).
+    pub fn open<L>(&self, request: L) -> Result<OpenFile>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        let request = request.try_into()?;
+        self.answer("open", &request, || self.open_for_reading(&request))
+    }
+
+    /// Opens a file as the options say. Never blocks on a FIFO, socket or device, which are refused by policy.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); [`InvalidOptions`](ErrorKind::InvalidOptions), [`ReadOnly`](ErrorKind::ReadOnly),
+    /// [`AlreadyExists`](ErrorKind::AlreadyExists).
+    pub fn open_with<L>(&self, request: L, options: OpenOptions) -> Result<File>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        let request = request.try_into()?;
+        self.answer("open", &request, || {
+            options.validate()?;
+            match options.writes() {
+                true => self.decide(&request, options.intent())?.open_now(options),
+                false => Ok(self.open_for_reading(&request)?.into_std()),
+            }
+        })
+    }
+
+    /// The content of a file of at most `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); [`TooLarge`](ErrorKind::TooLarge).
+    pub fn read<L>(&self, request: L, limit: u64) -> Result<Vec<u8>>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        let request = request.try_into()?;
+        self.answer("read", &request, || self.open_for_reading(&request)?.read_within(limit))
+    }
+
+    /// As [`read`](Self::read), as text.
+    ///
+    /// # Errors
+    ///
+    /// Besides, [`NotUtf8`](ErrorKind::NotUtf8).
+    pub fn read_to_string<L>(&self, request: L, limit: u64) -> Result<String>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        let request = request.try_into()?;
+        self.answer("read", &request, || self.open_for_reading(&request)?.read_within(limit).and_then(text))
+    }
+
+    fn open_for_reading(&self, request: &Location) -> Result<OpenFile> {
+        if let Some((_, opened)) = self.walk_by_kernel(request, Follow::Read) {
+            let file = opened?;
+            let metadata = verify(&file, self.policy())?;
+            return Ok(OpenFile { file, metadata, request: request.clone() });
+        }
+        self.decide(request, Intent::Existing)?.open_for_reading()
+    }
+}
+
+impl CheckedPath {
+    /// Opens the file for reading.
+    ///
+    /// # Errors
+    ///
+    /// As [`Roots::open`].
+    pub fn open(&self) -> Result<OpenFile> {
+        self.roots().answer("open", self.request(), || self.open_for_reading())
+    }
+
+    /// Opens the file as the options say.
+    ///
+    /// # Errors
+    ///
+    /// As [`Roots::open_with`].
+    pub fn open_with(&self, options: OpenOptions) -> Result<File> {
+        self.roots().answer("open", self.request(), || {
+            options.validate()?;
+            self.open_now(options)
+        })
+    }
+
+    /// The content of a file of at most `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Roots::read`].
+    pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
+        self.roots().answer("read", self.request(), || self.open_for_reading()?.read_within(limit))
+    }
+
+    /// As [`read`](Self::read), as text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Roots::read_to_string`].
+    pub fn read_to_string(&self, limit: u64) -> Result<String> {
+        self.roots().answer("read", self.request(), || self.open_for_reading()?.read_within(limit).and_then(text))
+    }
+
+    fn open_for_reading(&self) -> Result<OpenFile> {
+        let (file, metadata) = self.open_existing(Want::READ)?;
+        Ok(OpenFile { file, metadata, request: self.request().clone() })
+    }
+
+    fn open_existing(&self, want: Want) -> Result<(File, Metadata)> {
+        if self.found() == Found::Link {
+            return Err(ErrorKind::SpecialFile.into());
+        }
+        let (handle, place) = self.place()?;
+        let file = handle.open(&place, want, self.roots().policy().mounts)?;
+        let metadata = verify(&file, self.roots().policy())?;
+        Ok((file, metadata))
+    }
+
+    fn open_now(&self, options: OpenOptions) -> Result<File> {
+        let OpenOptions { read, write, append, .. } = options;
+        let mut want = Want { read, write, append, create_new: None };
+        if !options.writes() {
+            return Ok(self.open_existing(want)?.0);
+        }
+        self.may_write()?;
+        let policy = self.roots().policy();
+        let (handle, place) = self.place()?;
+        match handle.look(&place, policy.mounts, &mut Cursor::default())? {
+            Look::Missing if options.intent() == Intent::New => {
+                want.create_new = Some(NEW_FILE);
+                match handle.open(&place, want, policy.mounts) {
+                    // Someone else made it just now.
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists && !options.create_new => {
+                        Err(ErrorKind::Changed.into())
+                    }
+                    made => made,
+                }
+            }
+            Look::Missing => Err(ErrorKind::NotFound.into()),
+            Look::Link(..) | Look::Other(_) if options.create_new => Err(ErrorKind::AlreadyExists.into()),
+            Look::Link(..) if self.found() == Found::Link => Err(ErrorKind::SpecialFile.into()),
+            Look::Link(..) => Err(ErrorKind::Changed.into()),
+            Look::Other(metadata) => {
+                allow(&metadata, policy)?;
+                let (file, _) = self.open_existing(want)?;
+                if options.truncate {
+                    file.set_len(0)?;
+                }
+                Ok(file)
+            }
+        }
+    }
+
+    pub(super) fn metadata_now(&self) -> Result<Metadata> {
+        let (handle, place) = self.place()?;
+        match handle.look(&place, self.roots().policy().mounts, &mut Cursor::default())? {
+            Look::Missing => Err(ErrorKind::NotFound.into()),
+            Look::Link(..) if self.found() != Found::Link => Err(ErrorKind::Changed.into()),
+            Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
+        }
+    }
+}
+
+/// Verifies an open file before anything is done with it.
+fn verify(file: &File, policy: Policy) -> Result<Metadata> {
+    let metadata = Metadata::of_file(file)?;
+    allow(&metadata, policy)?;
+    Ok(metadata)
+}
+
+/// Whether a thing of this kind may be opened at all.
+pub(super) fn allow(metadata: &Metadata, policy: Policy) -> Result<()> {
+    match metadata.file_type() {
+        FileType::Directory => Err(ErrorKind::IsADirectory.into()),
+        FileType::File if metadata.hard_links() > 1 && policy.hard_links == Rule::Refuse => {
+            Err(ErrorKind::HardLinked.into())
+        }
+        FileType::File => Ok(()),
+        _ if policy.special_files == Rule::Refuse => Err(ErrorKind::SpecialFile.into()),
+        _ => Ok(()),
+    }
+}
+
+fn text(content: Vec<u8>) -> Result<String> {
+    String::from_utf8(content).map_err(|_| ErrorKind::NotUtf8.into())
+}
+
+/// The mode of a new file before the umask, as `std` has it (open(2)).
+pub(super) const NEW_FILE: u32 = 0o666;

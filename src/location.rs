@@ -1,0 +1,255 @@
+//! A request text, parsed once.
+//!
+//! Goes in: any text as a path or `file:` URI, or a path as the operating system writes it. Comes out: a [`Location`], or a refusal
+//! whose kind says what is wrong. What is true after: the bytes it holds are the bytes that are resolved and used; nobody decodes,
+//! trims or splits the request again. No I/O is done here.
+//!
+//! | text | is |
+//! | --- | --- |
+//! | `file:` in any case, then a path | a URI: RFC 8089 with RFC 3986, decoded once, dot segments removed |
+//! | `SCHEME://`, a scheme of two letters or more | a URI of a foreign scheme: refused |
+//! | anything else | a path, byte for byte |
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use url::Url;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// What a request names, as bytes; not yet looked up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Location {
+    path: OsString,
+}
+
+impl Location {
+    /// Parses a request text: a `file:` URI if it starts like one, else a path.
+    ///
+    /// A path is taken as it is: no trimming, no `~`, no variables, no percent-decoding. A URI is decoded once and its dot segments
+    /// are removed (RFC 3986, 5.2.4); those of a path are kept, and resolved truly later.
+    ///
+    /// # Errors
+    ///
+    /// [`Empty`](ErrorKind::Empty), [`Nul`](ErrorKind::Nul), [`TooLong`](ErrorKind::TooLong); for URIs [`ForeignScheme`](ErrorKind::ForeignScheme)
+    /// and all that [`Location::from_uri`] lists.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Location};
+    /// assert_eq!(Location::parse("docs/a%20b")?.as_path().to_str(), Some("docs/a%20b"));
+    /// assert_eq!(Location::parse("file:///srv/a%20b")?.as_path().to_str(), Some("/srv/a b"));
+    /// assert_eq!(Location::parse("https://example.com/").unwrap_err().kind(), ErrorKind::ForeignScheme);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Self> {
+        let parsed = if is_uri(text) { uri_path(text) } else { Ok(OsString::from(text)) };
+        parsed.and_then(Self::checked).map_err(|error| error.at("parse", OsStr::new(text)))
+    }
+
+    /// Takes a path as it is, also one that looks like a URI, and one that is not UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// [`Empty`](ErrorKind::Empty), [`Nul`](ErrorKind::Nul), [`TooLong`](ErrorKind::TooLong).
+    pub fn from_path(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().as_os_str();
+        Self::checked(path.to_owned()).map_err(|error| error.at("parse", path))
+    }
+
+    /// Parses a `file:` URI, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAbsolute`](ErrorKind::NotAbsolute) for a text that is no URI or has no absolute path, [`ForeignScheme`](ErrorKind::ForeignScheme),
+    /// [`ForeignHost`](ErrorKind::ForeignHost), [`Query`](ErrorKind::Query), [`Fragment`](ErrorKind::Fragment), [`BadEscape`](ErrorKind::BadEscape),
+    /// [`EncodedSeparator`](ErrorKind::EncodedSeparator), [`DroppedCharacter`](ErrorKind::DroppedCharacter), [`Nul`](ErrorKind::Nul),
+    /// [`TooLong`](ErrorKind::TooLong), [`Empty`](ErrorKind::Empty).
+    pub fn from_uri(text: &str) -> Result<Self> {
+        let parsed = match text {
+            "" => Err(ErrorKind::Empty.into()),
+            _ if is_uri(text) => uri_path(text),
+            _ => Err(ErrorKind::NotAbsolute.into()),
+        };
+        parsed.and_then(Self::checked).map_err(|error| error.at("parse", OsStr::new(text)))
+    }
+
+    /// The path that the request names, undecided: nothing says that it may be touched.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        Path::new(&self.path)
+    }
+
+    pub(crate) fn as_os_str(&self) -> &OsStr {
+        &self.path
+    }
+
+    fn checked(path: OsString) -> Result<Self> {
+        let bytes = path.as_encoded_bytes();
+        match bytes.len() {
+            0 => Err(ErrorKind::Empty.into()),
+            // The kernel counts the closing NUL into PATH_MAX.
+            PATH_BYTES.. => Err(ErrorKind::TooLong.into()),
+            _ if bytes.contains(&0) => Err(ErrorKind::Nul.into()),
+            _ => Ok(Self { path }),
+        }
+    }
+}
+
+macro_rules! try_from {
+    ($($type:ty, $with:expr;)*) => {
+        $(impl TryFrom<$type> for Location {
+            type Error = Error;
+            fn try_from(value: $type) -> Result<Self> {
+                #[allow(clippy::redundant_closure_call)]
+                ($with)(value)
+            }
+        })*
+    };
+}
+
+// A text is parsed; a path is taken as it is.
+try_from! {
+    &str, Location::parse;
+    &String, |text: &String| Location::parse(text);
+    String, |text: String| Location::parse(&text);
+    &Path, Location::from_path;
+    &PathBuf, Location::from_path;
+    PathBuf, Location::from_path;
+    &OsStr, Location::from_path;
+    &Location, |location: &Location| Ok(location.clone());
+}
+
+/// Whether a text asks to be read as a URI: `file:`, or a scheme of two letters or more with `://` (RFC 3986, 3.1).
+/// One letter is a Windows drive.
+fn is_uri(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once(':') else { return false };
+    if scheme.eq_ignore_ascii_case("file") {
+        return true;
+    }
+    let mut bytes = scheme.bytes();
+    scheme.len() >= 2
+        && rest.starts_with("//")
+        && bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+}
+
+/// The path of a `file:` URI, decoded.
+///
+/// Everything that a URL parser would repair is refused by name first; then the `url` crate reads the same text, and what it
+/// makes of it must be the same path.
+fn uri_path(text: &str) -> Result<OsString> {
+    if text.len() > URI_BYTES {
+        return Err(ErrorKind::TooLong.into());
+    }
+    let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
+    if !scheme.eq_ignore_ascii_case("file") {
+        return Err(ErrorKind::ForeignScheme.into());
+    }
+    // WHATWG URL, "basic URL parser", steps 1 to 3: surrounding control characters and spaces, and tabs and newlines anywhere.
+    if text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r', '\\']) {
+        return Err(ErrorKind::DroppedCharacter.into());
+    }
+    if text.contains('\0') {
+        return Err(ErrorKind::Nul.into());
+    }
+    if text.contains('#') {
+        return Err(ErrorKind::Fragment.into());
+    }
+    if text.contains('?') {
+        return Err(ErrorKind::Query.into());
+    }
+    let path = match rest.strip_prefix("//") {
+        None => rest,
+        Some(rest) => {
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
+                return Err(ErrorKind::ForeignHost.into());
+            }
+            path
+        }
+    };
+    if !path.starts_with('/') {
+        return Err(ErrorKind::NotAbsolute.into());
+    }
+    // `file:////host/share` is how some write another host's share (RFC 8089, E.3.2).
+    if path.starts_with("//") {
+        return Err(ErrorKind::ForeignHost.into());
+    }
+    let decoded = decode(path)?;
+    let again = Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
+    match again {
+        Some(again) if again.as_os_str() == decoded => Ok(decoded),
+        _ => Err(Error::new(ErrorKind::DroppedCharacter).detail("the URL parser reads another path")),
+    }
+}
+
+/// Percent-decodes each segment once and removes dot segments (RFC 3986, 5.2.4; `%2e` is a dot, 6.2.2.3).
+fn decode(path: &str) -> Result<OsString> {
+    let mut kept: Vec<Vec<u8>> = Vec::new();
+    let mut directory = false;
+    for segment in path.split('/').skip(1) {
+        let segment = decode_segment(segment)?;
+        directory = matches!(segment.as_slice(), b"" | b"." | b"..");
+        match segment.as_slice() {
+            b"." => {}
+            b".." => drop(kept.pop()),
+            _ => kept.push(segment),
+        }
+    }
+    // A path that ended in a dot segment still names a directory.
+    if directory && kept.last().is_none_or(|last| !last.is_empty()) {
+        kept.push(Vec::new());
+    }
+    let mut bytes = Vec::with_capacity(path.len());
+    for segment in kept {
+        bytes.push(b'/');
+        bytes.extend(segment);
+    }
+    os_string(bytes)
+}
+
+fn decode_segment(segment: &str) -> Result<Vec<u8>> {
+    let mut bytes = segment.bytes();
+    let mut decoded = Vec::with_capacity(segment.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
+        match (digit(), digit()) {
+            (Some(high), Some(low)) => match high << 4 | low {
+                0 => return Err(ErrorKind::Nul.into()),
+                b'/' => return Err(ErrorKind::EncodedSeparator.into()),
+                b'\\' if cfg!(windows) => return Err(ErrorKind::EncodedSeparator.into()),
+                byte => decoded.push(byte),
+            },
+            _ => return Err(ErrorKind::BadEscape.into()),
+        }
+    }
+    Ok(decoded)
+}
+
+#[cfg(unix)]
+#[allow(clippy::unnecessary_wraps)]
+fn os_string(bytes: Vec<u8>) -> Result<OsString> {
+    use std::os::unix::ffi::OsStringExt as _;
+    Ok(OsString::from_vec(bytes))
+}
+
+/// Windows names are Unicode, a drive comes behind the URI's first slash, and either separator may stand in a path.
+#[cfg(not(unix))]
+fn os_string(bytes: Vec<u8>) -> Result<OsString> {
+    let text = String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::BadEscape))?;
+    let text = text.strip_prefix('/').unwrap_or(&text);
+    Ok(OsString::from(text.replace('/', "\\")))
+}
+
+/// The longest path: PATH_MAX of Linux, with its closing NUL (`limits.h`; path_resolution(7)).
+pub const PATH_BYTES: usize = 4096;
+
+/// The longest name in a path: NAME_MAX of Linux (`limits.h`); macOS and Windows have the same.
+pub const NAME_BYTES: usize = 255;
+
+/// The longest `file:` URI: each byte of a longest path as an escape of three, with room for scheme and host.
+pub const URI_BYTES: usize = 3 * PATH_BYTES + 32;

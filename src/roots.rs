@@ -1,0 +1,404 @@
+//! The roots in force.
+//!
+//! Goes in: directories that were resolved, each with its names, an open handle and its identity. Comes out: [`Roots`], an immutable
+//! snapshot against which everything is decided. What is true after: a root stays the directory object it was when it was resolved;
+//! when its names no longer say so, and that was noticed, it is unavailable, and never silently something else.
+//!
+//! | the root's names | noticed | then |
+//! | --- | --- | --- |
+//! | still lead to the same object | | it serves |
+//! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::beneath::{Cursor, Handle, Look};
+use crate::error::{Error, ErrorKind, Result};
+use crate::metadata::Identity;
+use crate::policy::{Access, Policy};
+use crate::resolve::{Found, Intent, Names, Place, RootIs, Seen, Spellings, resolve};
+
+/// One entry of a root list, resolved: a directory, or a single file.
+#[derive(Debug)]
+pub struct Root {
+    pub(crate) canonical: PathBuf,
+    pub(crate) given: Vec<PathBuf>,
+    pub(crate) name: Option<String>,
+    pub(crate) access: Access,
+    /// A file root is its parent's handle and this name.
+    pub(crate) leaf: Option<OsString>,
+    pub(crate) held: Held,
+    pub(crate) identity: Identity,
+    pub(crate) gone: AtomicBool,
+}
+
+/// How a root's directory is reached.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// The file system's own root, which nothing is around.
+    Top(Arc<Handle>),
+    /// Held open.
+    Open(Arc<Handle>, Around),
+    /// Opened when it is used, and then verified to be the one that was resolved.
+    OnUse(Around),
+}
+
+/// The roots that a root was resolved beneath: the operator's, or `/`.
+pub(crate) type Around = Roots;
+
+impl Root {
+    /// The canonical path, as the names stood when it was resolved.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.canonical
+    }
+
+    /// The paths by which requests may name it: canonical, and as given where that differs and has no `..`.
+    pub fn spellings(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self.canonical.as_path()).chain(self.given.iter().map(PathBuf::as_path))
+    }
+
+    /// The canonical path as a `file:` URI.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        file_uri(&self.canonical)
+    }
+
+    /// The name that the root list gave it.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// What may be done beneath it.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Whether it is a single file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.leaf.is_some()
+    }
+
+    /// Whether its names still led to it when that was last verified.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        !self.gone.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_top(&self) -> bool {
+        matches!(self.held, Held::Top(_))
+    }
+
+    /// The directory: the root's own, or a file root's parent.
+    pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
+        match &self.held {
+            _ if !self.is_available() => Err(ErrorKind::RootUnavailable.into()),
+            Held::Top(handle) | Held::Open(handle, _) => Ok(handle.clone()),
+            Held::OnUse(_) => match self.reach() {
+                Ok(handle) => Ok(Arc::new(handle)),
+                Err(error) => {
+                    self.gone.store(true, Ordering::Relaxed);
+                    Err(error)
+                }
+            },
+        }
+    }
+
+    /// Where a path relative to the root lies beneath [`Root::handle`].
+    pub(crate) fn beneath_handle(&self, path: &Path) -> PathBuf {
+        match &self.leaf {
+            Some(leaf) => PathBuf::from(leaf),
+            None => path.to_owned(),
+        }
+    }
+
+    /// Verifies that the names still lead to the object, and remembers when they do not.
+    pub(crate) fn verify(&self) -> bool {
+        if self.is_available() && !self.is_still_named() {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+        self.is_available()
+    }
+
+    fn is_still_named(&self) -> bool {
+        let around = match &self.held {
+            Held::Top(_) => return true,
+            Held::Open(_, around) | Held::OnUse(around) => around,
+        };
+        let leads_here = |given: &PathBuf| {
+            let place =
+                resolve(&mut Questions::new(around), around.spellings(), None, given.as_os_str(), Intent::Existing);
+            match place {
+                Ok(Place::Inside { root, path, .. }) => {
+                    around.root(root).is_ok_and(|root| root.canonical.join(path) == self.canonical)
+                }
+                _ => false,
+            }
+        };
+        self.reach().is_ok() && self.given.iter().all(leads_here)
+    }
+
+    /// Opens the directory by its canonical path, through no link, and compares its identity.
+    fn reach(&self) -> Result<Handle> {
+        let (Held::Open(_, around) | Held::OnUse(around)) = &self.held else {
+            return Err(ErrorKind::RootUnavailable.into());
+        };
+        let canonical = match &self.leaf {
+            Some(_) => self.canonical.parent().unwrap_or(&self.canonical),
+            None => &self.canonical,
+        };
+        let place = around.roots().find_map(|root| Some((root, canonical.strip_prefix(&root.canonical).ok()?)));
+        let Some((outer, path)) = place.filter(|(outer, _)| outer.verify()) else {
+            return Err(ErrorKind::RootUnavailable.into());
+        };
+        let handle = outer.handle().and_then(|outer| outer.dir(path, around.policy().mounts));
+        match handle {
+            Ok(handle) if handle.metadata()?.identity().same(self.identity) => Ok(handle),
+            _ => Err(ErrorKind::RootUnavailable.into()),
+        }
+    }
+}
+
+/// The path as a `file:` URI; every byte that is not unreserved is escaped (RFC 3986, 2.3).
+pub(crate) fn file_uri(path: &Path) -> String {
+    url::Url::from_file_path(path).map_or_else(|()| String::new(), String::from)
+}
+
+/// The roots in force: an immutable snapshot, cheap to clone and share.
+///
+/// From configuration alone, [`Roots::from_dirs`]; from a client's list, [`Roots::from_list`]; with operator directories,
+/// [`Boundary`](crate::Boundary).
+#[derive(Clone, Debug)]
+pub struct Roots {
+    snapshot: Arc<Snapshot>,
+    base: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Snapshot {
+    roots: Vec<Arc<Root>>,
+    spellings: Spellings,
+    policy: Policy,
+    skipped: Vec<Skipped>,
+    /// Milliseconds on [`clock`] at which the names were last verified.
+    verified: AtomicU64,
+}
+
+/// An entry of a root list that grants nothing, and why. For the operator: the reason can tell what exists.
+#[derive(Debug)]
+pub struct Skipped {
+    pub(crate) index: usize,
+    pub(crate) entry: String,
+    pub(crate) error: Error,
+}
+
+impl Skipped {
+    /// The entry's number in its list, from 0.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The entry's URI or path, as it came.
+    #[must_use]
+    pub fn entry(&self) -> &str {
+        &self.entry
+    }
+
+    /// Why it grants nothing.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+}
+
+impl Roots {
+    /// The roots, in the order of their list.
+    pub fn roots(&self) -> impl ExactSizeIterator<Item = &Root> {
+        self.snapshot.roots.iter().map(Arc::as_ref)
+    }
+
+    /// The entries that grant nothing, in the order of their list.
+    #[must_use]
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.snapshot.skipped
+    }
+
+    /// Whether there is no root, so that everything is refused.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.snapshot.roots.is_empty()
+    }
+
+    /// The same roots, with relative requests resolved against the root at `path` (any of its spellings) instead of the first.
+    ///
+    /// # Errors
+    ///
+    /// [`OutsideRoots`](ErrorKind::OutsideRoots) if no root has that path.
+    pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let base = self.roots().position(|root| root.spellings().any(|spelling| spelling == path));
+        match base {
+            Some(base) => Ok(Self { snapshot: self.snapshot.clone(), base: Some(base) }),
+            None => Err(Error::new(ErrorKind::OutsideRoots).at("set base", path.as_os_str())),
+        }
+    }
+
+    /// Verifies that every root's names still lead to the object that was resolved, unless that was done within the last
+    /// [`VERIFY_EVERY`]. True if all roots are available. I/O of a few system calls a root.
+    ///
+    /// A [`Boundary`](crate::Boundary) does this whenever a snapshot is taken.
+    #[must_use]
+    pub fn verify(&self) -> bool {
+        if self.verify_is_due() {
+            // Not `all`: each root is asked.
+            self.roots().filter(|root| !root.verify()).count() == 0
+        } else {
+            self.roots().all(Root::is_available)
+        }
+    }
+
+    /// True for one caller in each [`VERIFY_EVERY`].
+    pub(crate) fn verify_is_due(&self) -> bool {
+        let now = clock();
+        let last = self.snapshot.verified.load(Ordering::Relaxed);
+        let every = u64::try_from(VERIFY_EVERY.as_millis()).unwrap_or(u64::MAX);
+        now.saturating_sub(last) >= every
+            && self.snapshot.verified.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    pub(crate) fn new(roots: Vec<Root>, policy: Policy, skipped: Vec<Skipped>) -> Self {
+        let mut spellings = Spellings::default();
+        for root in &roots {
+            spellings.add(&root.canonical, if root.is_file() { RootIs::File } else { RootIs::Directory });
+        }
+        for (number, root) in roots.iter().enumerate() {
+            root.given.iter().for_each(|given| spellings.add_given(given, number));
+        }
+        let base = if roots.is_empty() { None } else { Some(0) };
+        let roots = roots.into_iter().map(Arc::new).collect();
+        let verified = AtomicU64::new(clock());
+        Self { snapshot: Arc::new(Snapshot { roots, spellings, policy, skipped, verified }), base }
+    }
+
+    pub(crate) fn root(&self, number: usize) -> Result<&Root> {
+        self.snapshot.roots.get(number).map(Arc::as_ref).ok_or_else(|| ErrorKind::OutsideRoots.into())
+    }
+
+    pub(crate) fn shared_root(&self, number: usize) -> Result<Arc<Root>> {
+        self.snapshot.roots.get(number).cloned().ok_or_else(|| ErrorKind::OutsideRoots.into())
+    }
+
+    pub(crate) fn spellings(&self) -> &Spellings {
+        &self.snapshot.spellings
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.snapshot.policy
+    }
+
+    pub(crate) fn base(&self) -> Option<usize> {
+        self.base
+    }
+}
+
+/// Answers the resolver from the file system, beneath the roots' handles.
+pub(crate) struct Questions<'a> {
+    roots: &'a Roots,
+    opened: Option<(usize, Arc<Handle>, Cursor)>,
+    trail: Option<Trail>,
+}
+
+/// What a walk came through, to judge whether a tool could have laid the way.
+#[derive(Debug, Default)]
+pub(crate) struct Trail {
+    /// Each directory that was passed, by root and path.
+    pub(crate) directories: HashMap<(usize, PathBuf), Identity>,
+    /// The directory of each link that was passed.
+    pub(crate) links: Vec<(usize, PathBuf)>,
+}
+
+impl<'a> Questions<'a> {
+    pub(crate) fn new(roots: &'a Roots) -> Self {
+        Self { roots, opened: None, trail: None }
+    }
+
+    pub(crate) fn recording(roots: &'a Roots) -> Self {
+        Self { trail: Some(Trail::default()), ..Self::new(roots) }
+    }
+
+    pub(crate) fn into_trail(self) -> Trail {
+        self.trail.unwrap_or_default()
+    }
+}
+
+impl Names for Questions<'_> {
+    fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
+        let root = self.roots.root(number)?;
+        let (handle, cursor) = match &mut self.opened {
+            Some((opened, handle, cursor)) if *opened == number => (handle, cursor),
+            other => {
+                let (_, handle, cursor) = other.insert((number, root.handle()?, Cursor::default()));
+                (handle, cursor)
+            }
+        };
+        let seen = handle.look(&root.beneath_handle(path), self.roots.policy().mounts, cursor)?;
+        Ok(match seen {
+            Look::Missing => Seen::Missing,
+            Look::Link(text, _) => {
+                if let Some(trail) = &mut self.trail {
+                    trail.links.push((number, path.parent().unwrap_or(path).to_owned()));
+                }
+                Seen::Link(text)
+            }
+            Look::Other(metadata) if metadata.is_dir() => {
+                if let Some(trail) = &mut self.trail {
+                    trail.directories.insert((number, path.to_owned()), metadata.identity());
+                }
+                Seen::Directory
+            }
+            Look::Other(_) => Seen::Other,
+        })
+    }
+}
+
+/// Resolves a request against a snapshot; a walk that another process disturbed is begun again.
+pub(crate) fn resolve_in(roots: &Roots, request: &OsStr, intent: Intent) -> Result<(usize, PathBuf, Found)> {
+    match resolve(&mut Questions::new(roots), roots.spellings(), roots.base(), request, intent)? {
+        Place::Inside { root, path, found } => Ok((root, path, found)),
+        Place::Above(_) => Err(ErrorKind::OutsideRoots.into()),
+    }
+}
+
+/// Does it again while another process keeps changing the path under it, a bounded number of times.
+pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut done = work();
+    for _ in 0..CHANGES {
+        match done {
+            Err(error) if error.kind() == ErrorKind::Changed => done = work(),
+            done => return done,
+        }
+    }
+    done
+}
+
+/// Milliseconds since this process first asked.
+fn clock() -> u64 {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How often a snapshot's names are verified at most. Half a second is below what a person notices of a deploy, and makes the
+/// cost of ten thousand roots a few percent of one core.
+pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
+
+/// How often a path is tried again that changed while it was used. A change takes a system call, as a try does: losing against a
+/// process that does nothing else 64 times in a row is no accident.
+const CHANGES: usize = 64;

@@ -1,0 +1,104 @@
+//! Decisions as data: each line of `data/check.txt` is a request against a small tree.
+//!
+//! ```text
+//! tree: file root/f; link root/l -> f         a new tree
+//! roots: root other                           its roots, `root` unless said
+//! open   | l       | allowed root/f           where it really leads, from the tree's top
+//! create | new     | new root/new             allowed, and does not exist
+//! open   | ../x    | outside_roots            refused by this kind
+//! ```
+//!
+//! Intents are `open`, `create`, `tree` and `entry`. A request in double quotes is a JSON string; `$T` is the tree's top.
+
+use std::fs;
+
+use mcp_roots_guard::{ErrorKind, Intent, OpenOptions, Roots};
+
+use crate::tree::Tree;
+
+#[test]
+fn each_row_is_decided_as_it_says() {
+    let mut failures = Vec::new();
+    let mut rows = 0;
+    let mut tree = Tree::new("dir root");
+    let mut roots = tree.roots(["root"]);
+    for (number, line) in include_str!("data/check.txt").lines().enumerate() {
+        let line = line.trim();
+        if let Some(text) = line.strip_prefix("tree:") {
+            tree = Tree::new("dir root");
+            tree.add(text);
+            roots = tree.roots(["root"]);
+        } else if let Some(names) = line.strip_prefix("roots:") {
+            let paths = names.split_whitespace().map(|name| tree.path(name));
+            roots = Roots::from_dirs(paths).unwrap();
+        } else if !line.is_empty() && !line.starts_with('#') {
+            rows += 1;
+            if let Err(why) = row(&tree, &roots, line) {
+                failures.push(format!("line {}: {line}\n    {why}", number + 1));
+            }
+        }
+    }
+    println!("{rows} rows, {} failed", failures.len());
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+    assert!(rows > 100, "only {rows} rows were read");
+}
+
+fn row(tree: &Tree, roots: &Roots, line: &str) -> Result<(), String> {
+    let mut fields = line.splitn(2, '|').map(str::trim);
+    let intent = fields.next().unwrap_or_default();
+    let (request, expected) = fields.next().and_then(|rest| rest.rsplit_once('|')).ok_or("three fields wanted")?;
+    let (request, expected) = (tree.expand(request.trim()), expected.trim());
+    let request = match request.starts_with('"') {
+        true => serde_json::from_str(&request).map_err(|error| error.to_string())?,
+        false => request,
+    };
+    let intent = match intent {
+        "open" => Intent::Existing,
+        "create" => Intent::New,
+        "tree" => Intent::NewTree,
+        "entry" => Intent::Entry,
+        _ => return Err(format!("unknown intent {intent}")),
+    };
+    let decided = match roots.check(request.as_str(), intent) {
+        Ok(checked) => {
+            let path = checked.to_unguarded_path();
+            let path = path.strip_prefix(tree.path("")).unwrap_or(&path).display().to_string();
+            format!("{} {path}", if checked.exists() { "allowed" } else { "new" })
+        }
+        Err(error) => error.kind().to_string(),
+    };
+    if decided != expected {
+        return Err(format!("decided: {decided}"));
+    }
+    match intent {
+        Intent::Existing => opens_alike(tree, roots, &request, expected),
+        _ => Ok(()),
+    }
+}
+
+/// Opening in one step decides as the check does, and reads what `std` reads at the canonical path.
+fn opens_alike(tree: &Tree, roots: &Roots, request: &str, expected: &str) -> Result<(), String> {
+    let opened = roots.read(request, 1 << 20);
+    match expected.strip_prefix("allowed ") {
+        None => {
+            let kind = opened.err().map(|error| error.kind().to_string());
+            let written =
+                roots.open_with(request, OpenOptions::new().write(true)).err().map(|error| error.kind().to_string());
+            for kind in [kind, written] {
+                if kind.as_deref() != Some(expected) {
+                    return Err(format!("opening it gave {kind:?}"));
+                }
+            }
+        }
+        Some(path) => {
+            let path = tree.path(path);
+            match (opened, fs::symlink_metadata(&path).map_err(|error| error.to_string())?) {
+                (Ok(content), metadata) if metadata.is_file() && content == fs::read(&path).unwrap() => {}
+                (Err(error), metadata) if metadata.is_dir() && error.kind() == ErrorKind::IsADirectory => {}
+                (Err(error), _) if error.kind() == ErrorKind::SpecialFile => {}
+                (opened, metadata) => return Err(format!("opening it gave {opened:?} for {:?}", metadata.file_type())),
+            }
+        }
+    }
+    Ok(())
+}
