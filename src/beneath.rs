@@ -72,11 +72,20 @@ impl Handle {
 
     /// A directory in this one, on held descriptors.
     fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
-        let child = Self { dir: self.dir.open_dir_nofollow(name).map_err(on_the_way)? };
+        let opened = self.dir.open_dir_nofollow(name).map_err(|error| match on_the_way(error) {
+            // open(2) with O_DIRECTORY says ENOTDIR of a link, too; the way was plain when it was checked.
+            error if error.kind() == ErrorKind::NotADirectory && self.is_link(name) => ErrorKind::Changed.into(),
+            error => error,
+        });
+        let child = Self { dir: opened? };
         if mounts == Rule::Refuse && child.mount()? != self.mount()? {
             return Err(ErrorKind::MountCrossing.into());
         }
         Ok(child)
+    }
+
+    fn is_link(&self, name: &OsStr) -> bool {
+        self.dir.symlink_metadata(name).is_ok_and(|metadata| metadata.is_symlink())
     }
 
     /// What the name at `path` is, not followed.

@@ -1,6 +1,10 @@
 //! The test suite: one binary, so that it can run itself again where a system call is missing.
 #![allow(missing_docs)]
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod blocked;
+mod operations;
+mod roots;
 mod tables;
 mod tree;

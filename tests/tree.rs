@@ -10,22 +10,32 @@ use std::path::{Path, PathBuf};
 use mcp_roots_guard::Roots;
 
 /// A directory with a tree in it, removed when dropped.
-pub struct Tree {
+pub(crate) struct Tree {
     _keep: tempfile::TempDir,
     top: PathBuf,
 }
 
 impl Tree {
     /// Builds the tree.
-    pub fn new(text: &str) -> Self {
-        let keep = tempfile::Builder::new().prefix("guard-").tempdir().unwrap();
+    pub(crate) fn new(text: &str) -> Self {
+        Self::beneath(&std::env::temp_dir(), text)
+    }
+
+    /// Builds it in memory where there is a memory file system: for many files.
+    pub(crate) fn in_memory(text: &str) -> Self {
+        let memory = Path::new("/dev/shm");
+        Self::beneath(if memory.is_dir() { memory } else { Path::new("/tmp") }, text)
+    }
+
+    fn beneath(directory: &Path, text: &str) -> Self {
+        let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(directory).unwrap();
         let tree = Self { top: keep.path().canonicalize().unwrap(), _keep: keep };
         tree.add(text);
         tree
     }
 
     /// Adds to it.
-    pub fn add(&self, text: &str) {
+    pub(crate) fn add(&self, text: &str) {
         for line in text.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty()) {
             self.add_line(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
@@ -62,22 +72,22 @@ impl Tree {
     }
 
     /// The absolute path of something in the tree.
-    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.top.join(path)
     }
 
     /// `$T` replaced by the top directory.
-    pub fn expand(&self, text: &str) -> String {
+    pub(crate) fn expand(&self, text: &str) -> String {
         text.replace("$T", self.top.to_str().unwrap())
     }
 
     /// Directories of the tree as roots.
-    pub fn roots<const N: usize>(&self, directories: [&str; N]) -> Roots {
+    pub(crate) fn roots<const N: usize>(&self, directories: [&str; N]) -> Roots {
         Roots::from_dirs(directories.map(|directory| self.path(directory))).unwrap()
     }
 
     /// Everything in the tree below a path, one line each, with content: to see that nothing changed.
-    pub fn snapshot(&self, path: &str) -> Vec<String> {
+    pub(crate) fn snapshot(&self, path: &str) -> Vec<String> {
         let mut lines = Vec::new();
         let mut todo = vec![self.path(path)];
         while let Some(path) = todo.pop() {

@@ -1,0 +1,65 @@
+//! Runs the whole suite again where `openat2` is missing, as on an old kernel (ENOSYS) or in a strict container (EPERM).
+//!
+//! A seccomp filter is put on a thread of this process, which then starts the suite: a child inherits its parent's filter (seccomp(2)).
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
+
+/// Set in the child: the error that `openat2` has there.
+const BLOCKED: &str = "GUARD_TEST_OPENAT2_ERROR";
+
+/// openat2(2) has one number on every architecture.
+const OPENAT2: i64 = 437;
+
+const ENOSYS: u32 = 38;
+const EPERM: u32 = 1;
+
+#[test]
+fn the_suite_passes_without_openat2_as_on_an_old_kernel() {
+    run_again(ENOSYS);
+}
+
+#[test]
+fn the_suite_passes_where_a_filter_forbids_openat2() {
+    run_again(EPERM);
+}
+
+/// In the child: the filter is really there. In the parent: `openat2` really is.
+#[test]
+fn openat2_is_there_unless_it_is_blocked() {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    let opened = openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::empty());
+    let blocked: Option<i32> = std::env::var(BLOCKED).ok().map(|error| error.parse().unwrap());
+    assert_eq!(opened.err().map(rustix::io::Errno::raw_os_error), blocked);
+}
+
+fn run_again(error: u32) {
+    if std::env::var_os(BLOCKED).is_some() {
+        return; // This is the second run.
+    }
+    let status = thread::spawn(move || {
+        block(error);
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.env(BLOCKED, error.to_string()).stdin(Stdio::null());
+        child.output().unwrap()
+    })
+    .join()
+    .unwrap();
+    let output = String::from_utf8_lossy(&status.stdout);
+    let closing = output.lines().find(|line| line.starts_with("test result:")).unwrap_or("no closing line");
+    println!("openat2 fails with errno {error}: {closing}");
+    assert!(status.status.success(), "{output}\n{}", String::from_utf8_lossy(&status.stderr));
+    assert!(closing.contains(" passed") && !closing.contains("ok. 0 passed"), "{closing}");
+}
+
+/// From here on `openat2` fails in this thread, and in what it starts.
+fn block(error: u32) {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+    let rules = BTreeMap::from([(OPENAT2, Vec::new())]);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error), arch).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}

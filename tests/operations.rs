@@ -1,0 +1,523 @@
+//! What each operation does and refuses, and that it has no effect before it has verified what it works on.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mcp_roots_guard::{
+    Access, Boundary, Error, ErrorKind as K, FileType, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,
+    WALK_DEPTH, WalkOptions,
+};
+
+use crate::tree::Tree;
+
+fn kind<T>(result: Result<T>) -> Option<K> {
+    result.err().map(|error| error.kind())
+}
+
+fn with_policy(tree: &Tree, policy: Policy) -> Roots {
+    let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadWrite).policy(policy).build().unwrap();
+    boundary.operator_roots().unwrap()
+}
+
+type Operation = fn(&Roots, &str) -> Result<()>;
+
+/// Every operation that names one place; those that take it away come last.
+pub(crate) const OPERATIONS: [(&str, Operation); 22] = [
+    ("check open", |roots, request| roots.check(request, Intent::Existing).map(drop)),
+    ("check create", |roots, request| roots.check(request, Intent::New).map(drop)),
+    ("open", |roots, request| roots.open(request).map(drop)),
+    ("read", |roots, request| roots.read(request, 99).map(drop)),
+    ("read_to_string", |roots, request| roots.read_to_string(request, 99).map(drop)),
+    ("read and write", |roots, request| open(roots, request, OpenOptions::new().read(true).write(true))),
+    ("append", |roots, request| open(roots, request, OpenOptions::new().append(true))),
+    ("truncate", |roots, request| open(roots, request, OpenOptions::new().write(true).truncate(true))),
+    ("create", |roots, request| open(roots, request, OpenOptions::new().write(true).create(true))),
+    ("create_new", |roots, request| open(roots, request, OpenOptions::new().write(true).create_new(true))),
+    ("write", |roots, request| roots.write(request, "overwritten")),
+    ("create_dir", |roots, request| roots.create_dir(request)),
+    ("create_dir_all", |roots, request| roots.create_dir_all(request)),
+    ("read_dir", |roots, request| roots.read_dir(request).map(drop)),
+    ("walk", |roots, request| roots.walk(request, WalkOptions::new()).map(drop)),
+    ("metadata", |roots, request| roots.metadata(request).map(drop)),
+    ("symlink_metadata", |roots, request| roots.symlink_metadata(request).map(drop)),
+    ("rename from", |roots, request| roots.rename(request, "renamed", Replace::Existing)),
+    ("rename to", |roots, request| roots.rename("inside", request, Replace::Existing)),
+    ("remove_file", |roots, request| roots.remove_file(request)),
+    ("remove_dir", |roots, request| roots.remove_dir(request)),
+    ("remove_dir_all", |roots, request| roots.remove_dir_all(request)),
+];
+
+fn open(roots: &Roots, request: &str, options: OpenOptions) -> Result<()> {
+    roots.open_with(request, options).map(drop)
+}
+
+#[test]
+fn no_operation_serves_what_is_outside_and_nothing_outside_changes() {
+    let tree = Tree::new(
+        "file root/inside; dir root/d; file out/secret; dir out/dir; file root-evil/f; link root/l -> ../out; \
+         link root/abs -> $T/out/secret; link root/d/up -> ../..; fifo out/fifo; link root/fifo -> ../out/fifo",
+    );
+    let roots = tree.roots(["root"]);
+    let before = [tree.snapshot("out"), tree.snapshot("root-evil")];
+    let requests = [
+        "../out/secret",
+        "../out/new",
+        "../out/dir",
+        "$T/out/secret",
+        "$T/out/new",
+        "$T/root-evil/f",
+        "l/secret",
+        "l/new",
+        "l/dir",
+        "l/fifo",
+        "d/up/out/secret",
+        "d/up/new",
+        "file://$T/out/secret",
+        "..",
+        "/",
+        "$T",
+        "l/../new",
+        "d/../l/secret",
+    ];
+    for request in requests {
+        for (name, operation) in OPERATIONS {
+            assert_eq!(kind(operation(&roots, &tree.expand(request))), Some(K::OutsideRoots), "{name} {request}");
+        }
+    }
+    // The links themselves are inside, to be described, renamed and removed; what they name is not.
+    for request in ["abs", "l", "fifo"] {
+        for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| *name != "symlink_metadata").take(16) {
+            assert_eq!(kind(operation(&roots, request)), Some(K::OutsideRoots), "{name} {request}");
+        }
+        for (name, operation) in OPERATIONS.into_iter().skip(17) {
+            let _ = operation(&roots, request);
+            assert_eq!([tree.snapshot("out"), tree.snapshot("root-evil")], before, "{name} {request}");
+        }
+    }
+    assert_eq!([tree.snapshot("out"), tree.snapshot("root-evil")], before);
+}
+
+#[test]
+fn reading_has_a_limit_and_text_is_utf8() {
+    let tree = Tree::new("file root/f = 12345; dir root/d");
+    fs::write(tree.path("root/bytes"), [b'a', 0xff]).unwrap();
+    let roots = tree.roots(["root"]);
+    assert_eq!(roots.read("f", 5).unwrap(), b"12345");
+    assert_eq!(kind(roots.read("f", 4)), Some(K::TooLarge));
+    assert_eq!(roots.read_to_string("f", u64::MAX).unwrap(), "12345");
+    assert_eq!(kind(roots.read_to_string("bytes", 9)), Some(K::NotUtf8));
+    assert_eq!(roots.open("bytes").unwrap().read(2).unwrap(), [b'a', 0xff]);
+    assert_eq!(roots.open("f").unwrap().metadata().size(), 5);
+    assert_eq!(kind(roots.open("d")), Some(K::IsADirectory));
+    let checked = roots.check("f", Intent::Existing).unwrap();
+    assert_eq!(checked.read_to_string(9).unwrap(), "12345");
+    assert_eq!(checked.open().unwrap().read_to_string(9).unwrap(), "12345");
+    // A file that grows while it is read does not pass its limit: /proc files have size 0.
+    let process = Roots::from_dirs(["/proc/self/task".to_string().replace("self", &std::process::id().to_string())]);
+    let name = format!("{}/status", std::process::id());
+    assert_eq!(kind(process.unwrap().read(name.as_str(), 10)), Some(K::TooLarge));
+}
+
+#[test]
+fn options_mean_what_they_mean_in_std() {
+    let tree = Tree::new("file root/f = 12345; dir root/d");
+    let roots = tree.roots(["root"]);
+    let new = OpenOptions::new;
+    for bad in [new(), new().create(true), new().read(true).create(true), new().read(true).truncate(true)] {
+        assert_eq!(kind(roots.open_with("f", bad)), Some(K::InvalidOptions), "{bad:?}");
+    }
+    assert_eq!(kind(roots.open_with("f", new().append(true).truncate(true))), Some(K::InvalidOptions));
+    let content = || fs::read_to_string(tree.path("root/f")).unwrap();
+    roots.open_with("f", new().append(true)).unwrap().write_all(b"6").unwrap();
+    assert_eq!(content(), "123456");
+    roots.open_with("f", new().write(true)).unwrap().write_all(b"X").unwrap();
+    assert_eq!(content(), "X23456");
+    roots.open_with("f", new().read(true).write(true).truncate(true)).unwrap();
+    assert_eq!(content(), "");
+    assert_eq!(kind(roots.open_with("f", new().write(true).create_new(true))), Some(K::AlreadyExists));
+    assert_eq!(kind(roots.open_with("new", new().write(true))), Some(K::NotFound));
+    roots.open_with("new", new().write(true).create(true)).unwrap().write_all(b"n").unwrap();
+    roots.open_with("new", new().write(true).create(true)).unwrap();
+    assert_eq!(roots.read("new", 9).unwrap(), b"n");
+    roots.check("newer", Intent::New).unwrap().open_with(new().write(true).create_new(true)).unwrap();
+    assert_eq!(kind(roots.open_with("d", new().write(true).create(true))), Some(K::IsADirectory));
+    assert_eq!(kind(roots.open_with("none/x", new().write(true).create(true))), Some(K::NotFound));
+    // What was checked as missing and appears as a link is not followed.
+    let checked = roots.check("later", Intent::New).unwrap();
+    tree.add("file out = o; link root/later -> ../out");
+    assert_eq!(kind(checked.open_with(new().write(true).create(true))), Some(K::Changed));
+    assert_eq!(kind(checked.write("x")), Some(K::Changed));
+    assert_eq!(fs::read(tree.path("out")).unwrap(), b"o");
+}
+
+#[test]
+fn a_write_is_whole_or_not_at_all_and_keeps_the_mode() {
+    let tree = Tree::new("file root/f = old; dir root/d; link root/l -> d/new; link root/lf -> f");
+    fs::set_permissions(tree.path("root/f"), fs::Permissions::from_mode(0o4751)).unwrap();
+    let roots = tree.roots(["root"]);
+    let before = fs::metadata(tree.path("root/f")).unwrap();
+    roots.write("f", "new").unwrap();
+    let after = fs::metadata(tree.path("root/f")).unwrap();
+    assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"new");
+    assert_eq!(after.mode() & 0o7777, 0o751);
+    assert_ne!(after.ino(), before.ino());
+    roots.write("l", "through").unwrap();
+    assert_eq!(fs::read(tree.path("root/d/new")).unwrap(), b"through");
+    assert!(fs::symlink_metadata(tree.path("root/l")).unwrap().is_symlink());
+    roots.write("lf", "again").unwrap();
+    assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"again");
+    let name = "n".repeat(255);
+    roots.write(&name, "long").unwrap();
+    assert_eq!(roots.read(&name, 9).unwrap(), b"long");
+    assert_eq!(kind(roots.write("d", "x")), Some(K::IsADirectory));
+    assert_eq!(kind(roots.write(".", "x")), Some(K::RootItself));
+    assert_eq!(kind(roots.write("none/x", "x")), Some(K::NotFound));
+    // Nothing is left behind, after success or failure.
+    let names: Vec<_> =
+        roots.walk(".", WalkOptions::new()).unwrap().map(|entry| entry.unwrap().path().to_owned()).collect();
+    assert_eq!(names.len(), 6, "{names:?}");
+}
+
+/// The file is cut only after it was verified: a refused hard link leaves the other name whole.
+#[test]
+fn truncating_a_refused_hard_link_leaves_the_other_file_whole() {
+    let tree = Tree::new("file out/f = whole; dir root; hard root/h = out/f");
+    let refuse = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
+    let opens = ["open", "read", "read_to_string", "read and write", "append", "truncate", "create", "write"];
+    for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| opens.contains(name)) {
+        assert_eq!(kind(operation(&refuse, "h")), Some(K::HardLinked), "{name}");
+        assert_eq!(fs::read(tree.path("out/f")).unwrap(), b"whole", "{name}");
+    }
+    let allow = tree.roots(["root"]);
+    assert_eq!(allow.read("h", 9).unwrap(), b"whole");
+    // An atomic write takes the name and leaves the other file its content.
+    allow.write("h", "mine").unwrap();
+    assert_eq!(fs::read(tree.path("out/f")).unwrap(), b"whole");
+}
+
+/// Opening a FIFO for writing would let its waiting reader go on.
+#[test]
+fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
+    let tree = Tree::new("fifo root/p");
+    let roots = tree.roots(["root"]);
+    let (woken, wakes) = mpsc::channel();
+    let path = tree.path("root/p");
+    let reader = thread::spawn({
+        let path = path.clone();
+        move || {
+            let content = fs::read(path);
+            woken.send(()).unwrap();
+            content
+        }
+    });
+    // Give the reader time to wait in its open.
+    thread::sleep(Duration::from_millis(200));
+    for options in
+        [OpenOptions::new().write(true), OpenOptions::new().append(true), OpenOptions::new().read(true).write(true)]
+    {
+        for options in [options, options.create(true)] {
+            assert_eq!(kind(roots.open_with("p", options)), Some(K::SpecialFile), "{options:?}");
+        }
+    }
+    assert_eq!(kind(roots.open_with("p", OpenOptions::new().write(true).truncate(true))), Some(K::SpecialFile));
+    assert_eq!(kind(roots.write("p", "x")), Some(K::SpecialFile));
+    assert!(wakes.recv_timeout(Duration::from_millis(300)).is_err(), "the reader was woken");
+    fs::write(path, "let go").unwrap();
+    assert_eq!(reader.join().unwrap().unwrap(), b"let go");
+}
+
+#[test]
+fn special_files_are_refused_at_once_by_every_operation_that_opens() {
+    let tree = Tree::new("fifo root/p; socket root/s; link root/l -> p; file root/inside");
+    let mut special = vec!["l", "p", "s"];
+    use rustix::fs::{CWD, Mode, makedev, mknodat};
+    // A device can be made by root alone: /dev/null's twin, and one that no driver has.
+    for (name, device) in [("null", makedev(1, 3)), ("nodev", makedev(250, 250))] {
+        let device_type = rustix::fs::FileType::CharacterDevice;
+        let made = mknodat(CWD, tree.path("root").join(name), device_type, Mode::from_raw_mode(0o666), device);
+        if made.is_ok() {
+            special.push(name);
+        }
+    }
+    let roots = tree.roots(["root"]);
+    let start = Instant::now();
+    for request in &special {
+        for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| !name.starts_with("rename")) {
+            let expected = match name {
+                "check open" | "check create" | "metadata" | "symlink_metadata" | "remove_file" => None,
+                "create_new" | "create_dir" | "create_dir_all" => Some(K::AlreadyExists),
+                "read_dir" | "walk" => Some(K::NotADirectory),
+                "remove_dir" | "remove_dir_all" => Some(K::NotFound),
+                _ => Some(K::SpecialFile),
+            };
+            assert_eq!(kind(operation(&roots, request)), expected, "{name} {request}");
+        }
+    }
+    println!("{special:?}: refused in {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(20), "took {:?}", start.elapsed());
+    // By policy they are opened, without blocking.
+    let tree = Tree::new("fifo root/p");
+    let allow = with_policy(&tree, Policy::default().special_files(Rule::Allow));
+    assert_eq!(allow.open("p").unwrap().metadata().file_type(), FileType::Fifo);
+    assert_eq!(allow.read("p", 9).unwrap(), b"");
+    assert_eq!(kind(allow.open_with("p", OpenOptions::new().write(true))), Some(K::SpecialFile), "no reader: ENXIO");
+}
+
+#[test]
+fn a_listing_describes_everything_and_follows_nothing() {
+    let tree = Tree::new(
+        "file root/d/f = 12345; fifo root/d/p; socket root/d/s; link root/d/l -> ../../out/secret; dir root/d/e; file out/secret = 123; \
+         link root/ld -> d",
+    );
+    let roots = tree.roots(["root"]);
+    for request in ["d", "ld", "d/."] {
+        let mut entries: Vec<_> = roots.read_dir(request).unwrap().map(Result::unwrap).collect();
+        entries.sort_by(|one, other| one.name().cmp(other.name()));
+        let told: Vec<_> =
+            entries.iter().map(|entry| (entry.name().to_str().unwrap(), entry.metadata().file_type())).collect();
+        let expected = [
+            ("e", FileType::Directory),
+            ("f", FileType::File),
+            ("l", FileType::Link),
+            ("p", FileType::Fifo),
+            ("s", FileType::Socket),
+        ];
+        assert_eq!(told, expected, "{request}");
+        assert_eq!(entries[1].metadata().size(), 5);
+        assert!(entries[1].metadata().modified().is_some());
+        assert_eq!(entries[2].metadata().size(), "../../out/secret".len() as u64, "of the link, not of what it names");
+    }
+    assert_eq!(kind(roots.read_dir("d/f")), Some(K::NotADirectory));
+    assert_eq!(roots.metadata("ld").unwrap().file_type(), FileType::Directory);
+    assert_eq!(roots.symlink_metadata("ld").unwrap().file_type(), FileType::Link);
+    assert_eq!(kind(roots.metadata("d/l")), Some(K::OutsideRoots));
+    assert_eq!(roots.metadata("d/f").unwrap().mode(), Some(0o644));
+}
+
+#[test]
+fn a_walk_is_bounded_ordered_and_stays_inside() {
+    let tree = Tree::new(
+        "file root/a/b/f; file root/a/z; link root/a/loop -> ..; link root/out -> ../out; file out/secret; fifo root/p; dir root/c",
+    );
+    let roots = tree.roots(["root"]);
+    let paths = |request: &str, options: WalkOptions| -> Vec<String> {
+        let told = |entry: Result<mcp_roots_guard::WalkEntry>| match entry {
+            Ok(entry) => entry.path().display().to_string(),
+            Err(error) => error.kind().to_string(),
+        };
+        roots.walk(request, options).unwrap().map(told).collect()
+    };
+    let all = ["a", "a/b", "a/b/f", "a/loop", "a/z", "c", "out", "p"];
+    assert_eq!(paths(".", WalkOptions::new()), all);
+    assert_eq!(paths("a/loop/a", WalkOptions::new()), ["b", "b/f", "loop", "z"]);
+    assert_eq!(paths(".", WalkOptions::new().max_depth(1)), ["a", "c", "out", "p"]);
+    assert_eq!(paths(".", WalkOptions::new().max_depth(0)), [""; 0]);
+    assert_eq!(paths(".", WalkOptions::new().max_entries(8)), all);
+    let few = paths(".", WalkOptions::new().max_entries(5));
+    assert_eq!((few.len(), few.last().unwrap().as_str()), (6, "too_many_entries"));
+    assert_eq!(kind(roots.walk("p", WalkOptions::new())), Some(K::NotADirectory));
+    assert_eq!(kind(roots.walk("out", WalkOptions::new())), Some(K::OutsideRoots));
+    let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
+    assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("a"));
+    walk.skip_current_dir();
+    assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("c"));
+    // A directory that becomes a link before it is entered is passed over.
+    let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
+    assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("a"));
+    fs::rename(tree.path("root/a"), tree.path("root/was-a")).unwrap();
+    tree.add("link root/a -> ../out");
+    assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("c"));
+    // Too deep is said, and is no end.
+    let deep = "d/".repeat(WALK_DEPTH + 1);
+    fs::create_dir_all(tree.path("root/c").join(&deep)).unwrap();
+    let told = paths("c", WalkOptions::new());
+    assert_eq!((told.len(), told.last().unwrap().as_str()), (WALK_DEPTH + 1, "too_deep"));
+    assert_eq!(kind(roots.remove_dir_all("c")), Some(K::TooDeep));
+}
+
+#[test]
+fn a_rename_checks_both_ends_and_replaces_only_when_told() {
+    let tree = Tree::new(
+        "file a/f = A; file a/g = G; dir a/d; file b/h = H; link a/l -> f; link a/out -> ../out; dir out; dir ro",
+    );
+    let roots = Boundary::builder()
+        .directory(tree.path("a"), Access::ReadWrite)
+        .directory(tree.path("b"), Access::ReadWrite)
+        .directory(tree.path("ro"), Access::ReadOnly)
+        .build()
+        .unwrap()
+        .operator_roots()
+        .unwrap();
+    let at = |path: &str| tree.path(path).to_str().unwrap().to_owned();
+    assert_eq!(kind(roots.rename("f", "g", Replace::Never)), Some(K::AlreadyExists));
+    assert_eq!(kind(roots.rename("f", at("b/h"), Replace::Never)), Some(K::AlreadyExists));
+    roots.rename("f", at("b/f"), Replace::Never).unwrap();
+    roots.rename(at("b/f"), "g", Replace::Existing).unwrap();
+    assert_eq!(fs::read(tree.path("a/g")).unwrap(), b"A");
+    assert_eq!(kind(roots.rename("g", "out/g", Replace::Never)), Some(K::OutsideRoots));
+    assert_eq!(kind(roots.rename("out/none", "x", Replace::Never)), Some(K::OutsideRoots));
+    assert_eq!(kind(roots.rename("none", "x", Replace::Never)), Some(K::NotFound));
+    assert_eq!(kind(roots.rename("g", at("ro/g"), Replace::Never)), Some(K::ReadOnly));
+    assert_eq!(kind(roots.rename("g", "d", Replace::Existing)), Some(K::IsADirectory));
+    let error = roots.rename("g", "../x", Replace::Never).unwrap_err();
+    assert_eq!(error.to_string(), r#"rename to "../x": not inside the allowed directories"#);
+    // A link is renamed itself, and replaced itself.
+    roots.rename("l", "d/l", Replace::Never).unwrap();
+    assert!(fs::symlink_metadata(tree.path("a/d/l")).unwrap().is_symlink());
+    roots.rename("g", "out", Replace::Existing).unwrap();
+    assert!(tree.path("out").is_dir() && fs::read(tree.path("a/out")).unwrap() == b"A");
+    let from = roots.check("out", Intent::Entry).unwrap();
+    let to = roots.check("back", Intent::Entry).unwrap();
+    from.rename(&to, Replace::Never).unwrap();
+    assert_eq!(roots.read("back", 9).unwrap(), b"A");
+}
+
+#[test]
+fn directories_are_made_where_they_may_be() {
+    let tree = Tree::new("file root/f; link root/l -> d; link root/o -> ../out; link root/n -> x/y; dir out");
+    let roots = tree.roots(["root"]);
+    roots.create_dir("d/").unwrap();
+    assert_eq!(kind(roots.create_dir("d")), Some(K::AlreadyExists));
+    assert_eq!(kind(roots.create_dir("none/x")), Some(K::NotFound));
+    assert_eq!(kind(roots.create_dir("f/x")), Some(K::NotADirectory));
+    assert_eq!(kind(roots.create_dir(".")), Some(K::AlreadyExists));
+    roots.create_dir_all("l/p/q").unwrap();
+    assert!(tree.path("root/d/p/q").is_dir());
+    roots.create_dir_all("d/p/q").unwrap();
+    roots.create_dir_all("n/z").unwrap();
+    assert!(tree.path("root/x/y/z").is_dir());
+    assert_eq!(kind(roots.create_dir_all("f")), Some(K::AlreadyExists));
+    assert_eq!(kind(roots.create_dir_all("o/x")), Some(K::OutsideRoots));
+    assert_eq!(kind(roots.create_dir_all("new/../../out/x")), Some(K::NotFound));
+    assert_eq!(tree.snapshot("out").len(), 1);
+}
+
+#[test]
+fn removing_takes_the_entry_and_never_a_root() {
+    let tree = Tree::new(
+        "file root/f; link root/l -> d; file root/d/in/deep; file root/d/f; link root/d/out -> ../../out; file out/keep; fifo root/d/p; \
+         link root/dangling -> none; file root/in/root/f; file root/in/g",
+    );
+    let roots = tree.roots(["root", "root/in/root"]);
+    assert_eq!(kind(roots.remove_dir("d")), Some(K::DirectoryNotEmpty));
+    assert_eq!(kind(roots.remove_file("d")), Some(K::IsADirectory));
+    assert_eq!(kind(roots.remove_dir("f")), Some(K::NotADirectory));
+    assert_eq!(kind(roots.remove_dir_all("f")), Some(K::NotADirectory));
+    for request in ["l", "l/"] {
+        assert_eq!(kind(roots.remove_dir_all(request)), Some(K::NotADirectory), "{request}");
+        assert_eq!(kind(roots.remove_dir(request)), Some(K::NotADirectory), "{request}");
+    }
+    roots.remove_file("l").unwrap();
+    roots.remove_file("dangling").unwrap();
+    assert!(tree.path("root/d/f").exists());
+    roots.remove_dir_all("d").unwrap();
+    assert!(!tree.path("root/d").exists());
+    assert_eq!(tree.snapshot("out").len(), 2);
+    for request in [".", "in", "in/root", "in/root/..", "$T/root", "$T/root/in/root/."] {
+        let request = tree.expand(request);
+        for result in [
+            roots.remove_dir_all(&request),
+            roots.remove_dir(&request),
+            roots.remove_file(&request),
+            roots.rename(&request, "x", Replace::Never),
+            roots.rename("f", &request, Replace::Existing),
+        ] {
+            assert_eq!(kind(result), Some(K::RootItself), "{request}");
+        }
+    }
+    roots.remove_file("in/g").unwrap();
+    assert_eq!(kind(roots.remove_file("in/g")), Some(K::NotFound));
+}
+
+#[test]
+fn a_read_only_directory_is_read_and_nothing_else() {
+    let tree = Tree::new("file root/f; dir root/d; file root/inside");
+    let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
+    let roots = boundary.operator_roots().unwrap();
+    let before = tree.snapshot("root");
+    let reads = ["check open", "check create", "open", "read", "read_to_string", "read_dir", "walk"];
+    for request in ["f", "d", "new"] {
+        for (name, operation) in OPERATIONS {
+            if !reads.contains(&name) && !name.ends_with("metadata") {
+                let told = kind(operation(&roots, request));
+                // What does not exist can not be opened, whatever may be written.
+                let expected = if told == Some(K::NotFound) && request == "new" { K::NotFound } else { K::ReadOnly };
+                assert_eq!(told, Some(expected), "{name} {request}");
+            }
+        }
+    }
+    assert_eq!(tree.snapshot("root"), before);
+    assert_eq!(roots.read("f", 9).unwrap(), b"root/f");
+}
+
+/// A file system mounted inside a root: served by default, refused by policy, never entered by a recursive removal.
+#[test]
+fn mounts_are_crossed_by_policy_and_never_removed() {
+    // /proc and /dev are mounts on every Linux that runs this; / is a root that holds them.
+    let top = |policy| {
+        Boundary::builder().directory("/", Access::ReadWrite).policy(policy).build().unwrap().operator_roots().unwrap()
+    };
+    let allow = top(Policy::default());
+    let refuse = top(Policy::default().mounts(Rule::Refuse));
+    assert!(allow.metadata("/proc/version").is_ok());
+    assert!(refuse.metadata("/etc").is_ok());
+    let requests = ["/proc/version", "proc/version", "/proc", "etc/../proc/version", "/proc/sys/kernel"];
+    for request in requests {
+        for (operation, result) in [
+            ("metadata", refuse.metadata(request).map(drop)),
+            ("open", refuse.open(request).map(drop)),
+            ("check", refuse.check(request, Intent::Existing).map(drop)),
+            ("read_dir", refuse.read_dir(request).map(drop)),
+            ("write", refuse.open_with(request, OpenOptions::new().write(true)).map(drop)),
+        ] {
+            assert_eq!(kind(result), Some(K::MountCrossing), "{operation} {request}");
+        }
+    }
+    let walked: Vec<_> = refuse.walk("/", WalkOptions::new().max_depth(2)).unwrap().filter_map(Result::ok).collect();
+    assert!(walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("etc")));
+    assert!(!walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("proc")));
+    assert_eq!(kind(allow.remove_dir_all("/proc")), Some(K::MountCrossing));
+}
+
+#[test]
+fn nothing_blocks_while_a_path_keeps_changing() {
+    let tree = Tree::new("dir root/d; file root/d/f; dir root/e; link root/e/l -> ../d");
+    let roots = tree.roots(["root"]);
+    let checked = roots.check("d/f", Intent::Existing).unwrap();
+    fs::rename(tree.path("root/d"), tree.path("root/was")).unwrap();
+    tree.add("link root/d -> was");
+    // The proof names plain directories; one of them is a link now. Asking again is the way.
+    assert_eq!(kind(checked.read(9)), Some(K::Changed));
+    assert_eq!(roots.read("d/f", 9).unwrap(), b"root/d/f");
+}
+
+#[test]
+fn the_proof_tells_its_root_and_paths_and_the_texts_are_pinned() {
+    let tree = Tree::new("file root/a b/f");
+    let roots = tree.roots(["root"]);
+    let checked = roots.check("a b/../a b/f", Intent::Existing).unwrap();
+    assert_eq!(checked.root().path(), tree.path("root"));
+    assert_eq!(checked.relative().to_str(), Some("a b/f"));
+    assert_eq!(checked.to_unguarded_path(), tree.path("root/a b/f"));
+    assert_eq!(checked.to_string(), tree.path("root/a b/f").to_str().unwrap());
+    assert_eq!(checked.uri(), format!("file://{}", tree.path("root/a%20b/f").display()));
+    let text = |result: Result<()>| result.map_err(|error: Error| error.to_string()).unwrap_err();
+    let texts = [
+        (text(roots.read("x\u{7}", 9).map(drop)), r#"read "x\u{7}": no such file or directory"#),
+        (text(roots.open("../f").map(drop)), r#"open "../f": not inside the allowed directories"#),
+        (text(roots.check("", Intent::New).map(drop)), r#"parse "": the path is empty"#),
+        (text(roots.write("a b", "")), r#"write "a b": is a directory"#),
+        (
+            text(roots.remove_dir_all(".")),
+            r#"remove ".": an allowed directory itself can not be removed, renamed or replaced"#,
+        ),
+        (text(roots.read("a b/f", 1).map(drop)), r#"read "a b/f": larger than the limit"#),
+    ];
+    for (told, expected) in texts {
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,401 @@
+//! Root lists, operator directories, and what keeps a list from being widened by what a tool wrote.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::thread::sleep;
+
+use mcp_roots_guard::{
+    Access, Boundary, ErrorKind, HANDLES, Intent, ListRootsResult, Policy, ROOT_LIST_ENTRIES, Result, Root, Roots,
+    Rule, VERIFY_EVERY,
+};
+
+use crate::tree::Tree;
+
+fn uri(tree: &Tree, path: &str) -> String {
+    format!("file://{}", tree.path(path).display())
+}
+
+fn list<const N: usize>(tree: &Tree, paths: [&str; N]) -> ListRootsResult {
+    ListRootsResult::from_uris(paths.map(|path| uri(tree, path)))
+}
+
+/// The roots' paths from the tree's top, and the kinds of the skipped entries.
+fn told(tree: &Tree, roots: &Roots) -> (Vec<String>, Vec<(usize, ErrorKind)>) {
+    let short = |root: &Root| root.path().strip_prefix(tree.path("")).unwrap_or(root.path()).display().to_string();
+    let skipped = roots.skipped().iter().map(|skipped| (skipped.index(), skipped.error().kind())).collect();
+    (roots.roots().map(short).collect(), skipped)
+}
+
+fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
+    result.err().map(|error| error.kind())
+}
+
+fn operator(tree: &Tree, directories: &[(&str, Access)]) -> Boundary {
+    let add = |builder: mcp_roots_guard::BoundaryBuilder, (path, access): &(&str, Access)| {
+        builder.directory(tree.path(path), *access)
+    };
+    directories.iter().fold(Boundary::builder(), add).build().unwrap()
+}
+
+#[test]
+fn a_list_as_clients_send_it_keeps_the_good_entries_and_reports_the_bad() {
+    let tree = Tree::new("dir a b; file c/file; dir a; link l -> a; dir d; fifo p; dir e; link loop -> loop");
+    let mut json = serde_json::json!({"roots": [
+        {"uri": uri(&tree, "a b").replace(' ', "%20"), "name": "A"},
+        {"uri": "vscode-remote://ssh-remote/x"},
+        {"uri": uri(&tree, "missing"), "name": null},
+        {"uri": uri(&tree, "c/file")},
+        {"uri": uri(&tree, "l") + "/"},
+        {"uri": uri(&tree, "d/../d/./"), "extra": true},
+        {"uri": uri(&tree, "p")},
+        {"uri": format!("file://localhost{}", tree.path("d").display())},
+        {"uri": tree.path("d")},
+        {"uri": "file://d:\\dev\\x"},
+        {"uri": uri(&tree, "d?x")},
+        {"uri": uri(&tree, "loop")},
+        {"uri": uri(&tree, &"x".repeat(300))},
+        {"uri": uri(&tree, &"x/".repeat(3000))},
+        {"uri": "file://server/share"},
+        {"uri": ""},
+    ]});
+    json["nextCursor"] = "ignored".into();
+    let list: ListRootsResult = serde_json::from_value(json).unwrap();
+    let roots = Roots::from_list(&list).unwrap();
+    use ErrorKind as K;
+    let expected = [
+        (1, K::ForeignScheme),
+        (2, K::NotFound),
+        (6, K::SpecialFile),
+        (7, K::Duplicate),
+        (8, K::NotAbsolute),
+        (9, K::DroppedCharacter),
+        (10, K::Query),
+        (11, K::TooManyLinks),
+        (12, K::TooLong),
+        (13, K::TooLong),
+        (14, K::ForeignHost),
+        (15, K::Empty),
+    ];
+    assert_eq!(told(&tree, &roots), (vec!["a b".into(), "c/file".into(), "a".into(), "d".into()], expected.to_vec()));
+    let names: Vec<_> = roots.roots().map(Root::name).collect();
+    assert_eq!(names, [Some("A"), None, None, None]);
+    let file = roots.roots().nth(1).unwrap();
+    assert!(file.is_file() && file.is_available());
+    let linked: Vec<_> = roots.roots().nth(2).unwrap().spellings().collect();
+    assert_eq!(linked, [tree.path("a"), tree.path("l")]);
+    assert_eq!(roots.roots().next().unwrap().uri(), uri(&tree, "a%20b"));
+    assert!(roots.skipped()[0].error().to_string().starts_with("open root \"vscode-remote:"));
+}
+
+#[test]
+fn an_empty_list_allows_nothing_and_neither_does_one_with_no_good_entry() {
+    let tree = Tree::new("file f");
+    for list in [ListRootsResult::default(), ListRootsResult::from_uris(["file:///no/such/place"])] {
+        let roots = Roots::from_list(&list).unwrap();
+        assert!(roots.is_empty());
+        for request in ["f", ".", "/", tree.path("f").to_str().unwrap()] {
+            assert_eq!(kind(roots.read(request, 9)), Some(ErrorKind::OutsideRoots), "{request}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_not_utf8_works_as_root_and_request() {
+    use std::ffi::OsStr;
+    use std::path::Path;
+    let tree = Tree::new("dir x");
+    let odd = tree.path(OsStr::from_bytes(b"r\xff\xfe"));
+    fs::create_dir(&odd).unwrap();
+    fs::write(odd.join(OsStr::from_bytes(b"f\x80")), "odd").unwrap();
+    let roots = Roots::from_list(&ListRootsResult::from_uris([uri(&tree, "r%FF%fe")])).unwrap();
+    assert_eq!(roots.roots().next().unwrap().path(), odd);
+    assert_eq!(roots.read(Path::new(OsStr::from_bytes(b"f\x80")), 9).unwrap(), b"odd");
+    assert_eq!(roots.read(uri(&tree, "r%FF%FE/f%80"), 9).unwrap(), b"odd");
+    let checked = roots.check(uri(&tree, "r%FF%FE/f%80"), Intent::Existing).unwrap();
+    assert_eq!(checked.uri(), uri(&tree, "r%FF%FE/f%80"));
+}
+
+#[test]
+fn the_file_systems_root_is_a_root_and_its_magic_links_are_refused() {
+    let tree = Tree::new("file f");
+    let roots = Roots::from_list(&ListRootsResult::from_uris(["file:///"])).unwrap();
+    assert_eq!(roots.read(tree.path("f"), 9).unwrap(), b"f");
+    assert_eq!(
+        roots.read(tree.path("../../../../../../../").join(tree.path("f").strip_prefix("/").unwrap()), 9).unwrap(),
+        b"f"
+    );
+    for request in ["/proc/self/root/etc/passwd", "/proc/self/cwd", "/proc/thread-self/fd/0", "/dev/fd/0"] {
+        assert_eq!(kind(roots.read(request, 9)), Some(ErrorKind::OutsideRoots), "{request}");
+        assert_eq!(kind(roots.check(request, Intent::Existing)), Some(ErrorKind::OutsideRoots), "{request}");
+    }
+    assert_eq!(kind(roots.remove_dir_all("/")), Some(ErrorKind::RootItself));
+}
+
+#[test]
+fn ten_thousand_entries_hold_few_descriptors_and_work() {
+    let tree = Tree::in_memory("dir all");
+    let uris: Vec<String> = (0..ROOT_LIST_ENTRIES).map(|n| uri(&tree, &format!("all/{n}"))).collect();
+    for n in 0..ROOT_LIST_ENTRIES {
+        fs::create_dir(tree.path(format!("all/{n}"))).unwrap();
+    }
+    fs::write(tree.path("all/9999/f"), "last").unwrap();
+    let before = fs::read_dir("/proc/self/fd").unwrap().count();
+    let roots = Roots::from_list(&ListRootsResult::from_uris(uris.clone())).unwrap();
+    let held = fs::read_dir("/proc/self/fd").unwrap().count().saturating_sub(before);
+    println!("{} roots hold about {held} descriptors", roots.roots().len());
+    assert_eq!(roots.roots().len(), ROOT_LIST_ENTRIES);
+    // Other tests open and close descriptors at the same time.
+    assert!(held < 2 * HANDLES, "{held} descriptors");
+    assert_eq!(roots.read(tree.path("all/9999/f"), 9).unwrap(), b"last");
+    // One that is opened on use is verified then: replaced, it is gone.
+    fs::rename(tree.path("all/9999"), tree.path("all/old")).unwrap();
+    fs::create_dir(tree.path("all/9999")).unwrap();
+    fs::write(tree.path("all/9999/f"), "planted").unwrap();
+    assert_eq!(kind(roots.read(tree.path("all/9999/f"), 9)), Some(ErrorKind::RootUnavailable));
+    let one_more = ListRootsResult::from_uris(uris.into_iter().chain(["file:///x".into()]));
+    assert_eq!(kind(Roots::from_list(&one_more)), Some(ErrorKind::TooManyRoots));
+}
+
+#[test]
+fn relative_requests_start_at_the_first_root_or_the_one_that_is_named() {
+    let tree = Tree::new("file a/f = A; file b/f = B; link l -> b");
+    let roots = Roots::from_dirs([tree.path("a"), tree.path("l")]).unwrap();
+    assert_eq!(roots.read("f", 9).unwrap(), b"A");
+    assert_eq!(roots.with_base(tree.path("b")).unwrap().read("f", 9).unwrap(), b"B");
+    assert_eq!(roots.with_base(tree.path("l")).unwrap().read("f", 9).unwrap(), b"B");
+    assert_eq!(kind(roots.with_base(tree.path("c"))), Some(ErrorKind::OutsideRoots));
+}
+
+#[test]
+fn client_roots_narrow_the_operators_directories_and_never_widen_them() {
+    let tree = Tree::new(
+        "file op/a/f; file op/b/f; file ro/f; file out/f; link op/link -> b; link op/out -> ../out; link op/ab -> $T/op/a",
+    );
+    let boundary = operator(&tree, &[("op", Access::ReadWrite), ("ro", Access::ReadOnly)]);
+    let top = tree.path("").display().to_string();
+    use ErrorKind as K;
+    let rows: [(&[&str], &[&str], &[(usize, K)]); 9] = [
+        (&["op/a"], &["op/a"], &[]),
+        (&["op"], &["op"], &[]),
+        (&["", "/out/../"], &["op", "ro"], &[(1, K::Duplicate), (1, K::Duplicate)]),
+        (&["out", "op/b"], &["op/b"], &[(0, K::OutsideRoots)]),
+        (&["op/out", "out/none"], &[], &[(0, K::OutsideRoots), (1, K::OutsideRoots)]),
+        (&["op/link", "op/ab"], &["op/b", "op/a"], &[]),
+        (&["op/a", "op/a/../b/f", "op/none"], &["op/a", "op/b/f"], &[(2, K::NotFound)]),
+        (&["ro", "op/../ro/f"], &["ro", "ro/f"], &[]),
+        (&[], &[], &[]),
+    ];
+    for (entries, granted, skipped) in rows {
+        let list = ListRootsResult::from_uris(
+            entries.iter().map(|entry| format!("file://{top}/{entry}").replace("//o", "/o")),
+        );
+        let boundary = operator(&tree, &[("op", Access::ReadWrite), ("ro", Access::ReadOnly)]);
+        let roots = boundary.resolve(&list).unwrap();
+        let granted: Vec<String> = granted.iter().map(ToString::to_string).collect();
+        assert_eq!(told(&tree, &roots), (granted, skipped.to_vec()), "{entries:?}");
+    }
+    let everything = boundary.resolve(&ListRootsResult::from_uris(["file:///"])).unwrap();
+    assert_eq!(told(&tree, &everything).0, ["op", "ro"]);
+    assert_eq!(kind(everything.write(tree.path("ro/f"), "x")), Some(ErrorKind::ReadOnly));
+    let read_only = boundary.resolve(&list(&tree, ["ro/f"])).unwrap();
+    assert_eq!(read_only.read(tree.path("ro/f"), 9).unwrap(), b"ro/f");
+    assert_eq!(kind(read_only.write(tree.path("ro/f"), "x")), Some(ErrorKind::ReadOnly));
+    let narrow = boundary.resolve(&list(&tree, ["op/a"])).unwrap();
+    assert_eq!(kind(narrow.read(tree.path("op/b/f"), 9)), Some(ErrorKind::OutsideRoots));
+    assert_eq!(kind(narrow.read("../b/f", 9)), Some(ErrorKind::OutsideRoots));
+}
+
+#[test]
+fn a_configuration_that_can_not_hold_is_an_error() {
+    let tree = Tree::new("dir a/in; dir b; link a/l -> ../b; fifo p; link c -> a");
+    let build = |directories: &[(&str, Access)]| {
+        let add = |builder: mcp_roots_guard::BoundaryBuilder, (path, access): &(&str, Access)| {
+            builder.directory(tree.path(path), *access)
+        };
+        kind(directories.iter().fold(Boundary::builder(), add).build())
+    };
+    let (rw, ro) = (Access::ReadWrite, Access::ReadOnly);
+    assert_eq!(build(&[("a", rw), ("a/in", rw)]), None);
+    assert_eq!(build(&[("a", rw), ("a", rw)]), None);
+    assert_eq!(build(&[("a", rw), ("a/in", ro)]), Some(ErrorKind::AccessConflict));
+    assert_eq!(build(&[("a/in", rw), ("a", ro)]), Some(ErrorKind::AccessConflict));
+    assert_eq!(build(&[("a", rw), ("c", ro)]), Some(ErrorKind::AccessConflict));
+    assert_eq!(build(&[("a", rw), ("a/l", rw)]), Some(ErrorKind::ThroughLink));
+    assert_eq!(build(&[("a/l", rw)]), None);
+    assert_eq!(build(&[("none", rw)]), Some(ErrorKind::NotFound));
+    assert_eq!(build(&[("p", rw)]), Some(ErrorKind::SpecialFile));
+    assert_eq!(kind(Roots::from_dirs([tree.path("none")])), Some(ErrorKind::NotFound));
+}
+
+#[test]
+fn an_optional_directory_is_looked_for_again() {
+    let tree = Tree::new("dir a");
+    let boundary = Boundary::builder()
+        .directory(tree.path("a"), Access::ReadWrite)
+        .optional_directory(tree.path("b"), Access::ReadWrite)
+        .build()
+        .unwrap();
+    assert_eq!(told(&tree, &boundary.operator_roots().unwrap()), (vec!["a".into()], vec![(1, ErrorKind::NotFound)]));
+    tree.add("file b/f");
+    sleep(VERIFY_EVERY);
+    assert_eq!(told(&tree, &boundary.operator_roots().unwrap()).0, ["a", "b"]);
+}
+
+/// Decision 8: a nested root that a tool re-points does not grant what the link points to.
+#[test]
+fn a_nested_root_that_is_re_pointed_grants_nothing_new() {
+    let tree = Tree::new("dir ws/sub; file out/secret");
+    let boundary = Boundary::builder().build().unwrap();
+    let both = list(&tree, ["ws", "ws/sub"]);
+    let roots = boundary.resolve(&both).unwrap();
+    assert_eq!(told(&tree, &roots).0, ["ws", "ws/sub"]);
+    fs::remove_dir(tree.path("ws/sub")).unwrap();
+    symlink(tree.path("out"), tree.path("ws/sub")).unwrap();
+    for again in [&both, &list(&tree, ["ws/sub"]), &list(&tree, ["ws/sub", "ws"])] {
+        let roots = boundary.resolve(again).unwrap();
+        assert!(roots.skipped().iter().any(|skipped| skipped.error().kind() == ErrorKind::ThroughLink));
+        assert_ne!(roots.read(tree.path("ws/sub/secret"), 99).ok().as_deref(), Some(&b"out/secret"[..]));
+        assert_eq!(kind(roots.read(tree.path("out/secret"), 99)), Some(ErrorKind::OutsideRoots));
+    }
+    // The old snapshot notices, too.
+    assert!(roots.read(tree.path("ws/sub/secret"), 99).is_err());
+    assert_eq!(kind(roots.read(tree.path("ws/sub/x"), 99)), Some(ErrorKind::RootUnavailable));
+}
+
+/// Decision 8: what is granted does not depend on the order of the list, or on which list came first.
+#[test]
+fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
+    let tree = Tree::new("dir ws; file out/secret; link ws/planted -> ../out; link fair -> out; link ws/self -> .");
+    for entries in [["ws", "ws/planted"], ["ws/planted", "ws"]] {
+        let roots = Roots::from_list(&list(&tree, entries)).unwrap();
+        assert_eq!(told(&tree, &roots).0, ["ws"], "{entries:?}");
+    }
+    // Of an earlier list, that is not in force any more.
+    let boundary = Boundary::builder().build().unwrap();
+    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["ws"])).unwrap()).0, ["ws"]);
+    assert_eq!(
+        told(&tree, &boundary.resolve(&list(&tree, ["ws/planted"])).unwrap()),
+        (vec![], vec![(0, ErrorKind::ThroughLink)])
+    );
+    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["fair"])).unwrap()).0, ["out"]);
+    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["ws/self"])).unwrap()).0, Vec::<String>::new());
+    // Known again by identity when an ancestor got another name.
+    fs::rename(tree.path("ws"), tree.path("moved")).unwrap();
+    assert_eq!(
+        told(&tree, &boundary.resolve(&list(&tree, ["moved/planted"])).unwrap()).1,
+        [(0, ErrorKind::ThroughLink)]
+    );
+    // Beneath an operator directory, too, where the link stays inside; unless the whole directory was granted.
+    let tree = Tree::new("dir op/ws; dir op/other; link op/ws/planted -> ../other; link op/plain -> other");
+    let boundary = operator(&tree, &[("op", Access::ReadWrite)]);
+    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op"])).unwrap()).0, ["op"]);
+    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/plain"])).unwrap()).0, ["op/other"]);
+    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/ws", "op/ws/planted"])).unwrap()).0, ["op/ws"]);
+}
+
+/// Decision 8: a root that is replaced, removed, or whose ancestor is renamed is unavailable, and never another directory.
+#[test]
+fn a_root_that_is_not_what_its_name_says_is_unavailable_until_resolved_again() {
+    type Change = fn(&Tree);
+    let changes: [(&str, Change); 5] = [
+        ("replaced", |tree| {
+            fs::rename(tree.path("up/root"), tree.path("up/old")).unwrap();
+            tree.add("file up/root/f = planted");
+        }),
+        ("replaced by a link", |tree| {
+            fs::rename(tree.path("up/root"), tree.path("up/old")).unwrap();
+            tree.add("file out/f = planted; link up/root -> ../out");
+        }),
+        ("removed", |tree| fs::remove_dir_all(tree.path("up/root")).unwrap()),
+        ("removed and made again", |tree| {
+            fs::remove_dir_all(tree.path("up/root")).unwrap();
+            tree.add("file up/root/f = planted");
+        }),
+        ("ancestor renamed", |tree| {
+            fs::rename(tree.path("up"), tree.path("was")).unwrap();
+            tree.add("file up/root/f = planted");
+        }),
+    ];
+    for (what, change) in changes {
+        let tree = Tree::new("file up/root/f = mine");
+        let boundary = operator(&tree, &[("up/root", Access::ReadWrite)]);
+        let roots = boundary.operator_roots().unwrap();
+        change(&tree);
+        // Until it is noticed, the object that was resolved is served, and nothing else.
+        assert_ne!(roots.read("f", 9).ok().as_deref(), Some(&b"planted"[..]), "{what}");
+        // A failing operation notices, and a refusal by names alone does not need to.
+        assert_eq!(kind(roots.read("nope", 9)), Some(ErrorKind::RootUnavailable), "{what}");
+        assert_eq!(kind(roots.read("f", 9)), Some(ErrorKind::RootUnavailable), "{what}");
+        assert_eq!(kind(roots.write("new", "x")), Some(ErrorKind::RootUnavailable), "{what}");
+        assert_eq!(kind(roots.read("/etc/passwd", 9)), Some(ErrorKind::OutsideRoots), "{what}");
+        assert!(!roots.roots().next().unwrap().is_available(), "{what}");
+        // Another snapshot notices when it is taken: then the name is resolved again, through no link of a former root.
+        sleep(VERIFY_EVERY);
+        let fresh = boundary.operator_roots().unwrap();
+        match what {
+            "removed" => assert_eq!(told(&tree, &fresh), (vec![], vec![(0, ErrorKind::NotFound)])),
+            "replaced by a link" => {
+                assert_eq!(told(&tree, &fresh).0, ["out"], "a link outside every root is the operator's")
+            }
+            _ => assert_eq!(fresh.read("f", 9).unwrap(), b"planted", "{what}"),
+        }
+        // The old snapshot stays as it was.
+        assert_eq!(kind(roots.read("f", 9)), Some(ErrorKind::RootUnavailable), "{what}");
+    }
+}
+
+#[test]
+fn a_root_that_is_gone_and_back_is_served_again_in_the_next_snapshot() {
+    let tree = Tree::new("file v1/f = one; file v2/f = two; link current -> v1");
+    let boundary = operator(&tree, &[("current", Access::ReadOnly)]);
+    let roots = boundary.operator_roots().unwrap();
+    assert_eq!(roots.read(tree.path("current/f"), 9).unwrap(), b"one");
+    fs::remove_file(tree.path("current")).unwrap();
+    sleep(VERIFY_EVERY);
+    assert!(boundary.operator_roots().unwrap().is_empty());
+    tree.add("link current -> v2");
+    sleep(VERIFY_EVERY);
+    let fresh = boundary.operator_roots().unwrap();
+    assert_eq!(fresh.read(tree.path("current/f"), 9).unwrap(), b"two");
+    assert_eq!(kind(fresh.read(tree.path("v1/f"), 9)), Some(ErrorKind::OutsideRoots));
+    // The snapshot of before is verified by identity: its link leads elsewhere.
+    assert_eq!(kind(roots.read("nope", 9)), Some(ErrorKind::RootUnavailable));
+}
+
+#[test]
+fn a_file_root_serves_one_name_and_is_written_in_place() {
+    use mcp_roots_guard::OpenOptions;
+    use std::io::Write as _;
+    let tree = Tree::new("file d/only = old; file d/other");
+    let roots = tree.roots(["d/only"]);
+    assert_eq!(roots.read(tree.path("d/only"), 9).unwrap(), b"old");
+    assert_eq!(kind(roots.write(tree.path("d/only"), "new")), Some(ErrorKind::RootItself));
+    assert_eq!(kind(roots.remove_file(tree.path("d/only"))), Some(ErrorKind::RootItself));
+    let mut file = roots.open_with(tree.path("d/only"), OpenOptions::new().write(true).truncate(true)).unwrap();
+    file.write_all(b"new").unwrap();
+    assert_eq!(fs::read(tree.path("d/only")).unwrap(), b"new");
+    // An editor replaces it by another file: that has the name now. A link has not.
+    fs::write(tree.path("d/tmp"), "edited").unwrap();
+    fs::rename(tree.path("d/tmp"), tree.path("d/only")).unwrap();
+    assert_eq!(roots.read(tree.path("d/only"), 9).unwrap(), b"edited");
+    fs::remove_file(tree.path("d/only")).unwrap();
+    assert_eq!(kind(roots.read(tree.path("d/only"), 9)), Some(ErrorKind::NotFound));
+    symlink("other", tree.path("d/only")).unwrap();
+    for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::Entry] {
+        assert_eq!(kind(roots.check(tree.path("d/only"), intent)), Some(ErrorKind::RootUnavailable), "{intent:?}");
+    }
+}
+
+#[test]
+fn the_policy_of_the_boundary_is_the_policy_of_its_roots() {
+    let tree = Tree::new("file op/a/f; hard op/a/g = op/a/f");
+    let boundary = Boundary::builder()
+        .directory(tree.path("op"), Access::ReadWrite)
+        .policy(Policy::default().hard_links(Rule::Refuse))
+        .build()
+        .unwrap();
+    let roots = boundary.resolve(&list(&tree, ["op/a"])).unwrap();
+    assert_eq!(kind(roots.read("f", 9)), Some(ErrorKind::HardLinked));
+    assert_eq!(kind(boundary.operator_roots().unwrap().read("a/f", 9)), Some(ErrorKind::HardLinked));
+}
