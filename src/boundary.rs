@@ -24,11 +24,13 @@ use path_clean::PathClean as _;
 
 use crate::beneath::{Cursor, Handle, Look};
 use crate::error::{Error, ErrorKind, Result};
+use crate::granted::{Candidate, Granted};
 use crate::location::Location;
-use crate::metadata::{FileType, Identity};
+use crate::metadata::FileType;
 use crate::policy::{Access, Policy, Rule};
-use crate::resolve::{Intent, Place, is_absolute, resolve};
+use crate::resolve::{Intent, Place, resolve};
 use crate::roots::{Held, Questions, Root, Roots, Skipped, Trail, settled};
+use crate::spellings::is_absolute;
 use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
 
 /// What a server may ever serve, and the memory of what it granted. Built once, shared by all clients.
@@ -203,7 +205,7 @@ impl Boundary {
         for (index, entry) in entries.enumerate() {
             match settled(|| find(around, &entry, &mut held)) {
                 Ok(candidates) => {
-                    found.extend(candidates.into_iter().map(|candidate| (index, entry.text.clone(), candidate)))
+                    found.extend(candidates.into_iter().map(|candidate| (index, entry.text.clone(), candidate)));
                 }
                 Err(error) => granting.skip(index, entry.text, error),
             }
@@ -229,12 +231,6 @@ struct Entry {
     name: Option<String>,
     /// The operator's word; a client's entry has what the directory around it has.
     access: Option<Access>,
-}
-
-/// A place that an entry leads to, not yet granted.
-struct Candidate {
-    root: Root,
-    trail: Trail,
 }
 
 /// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
@@ -366,77 +362,6 @@ impl Granting {
     }
 }
 
-/// The directories that were ever granted: a link in one of them may have been written by a tool.
-#[derive(Debug, Default)]
-struct Granted {
-    places: Places,
-    bytes: usize,
-}
-
-/// Directories, by canonical path and by identity; an ancestor that was renamed changes the one and not the other.
-#[derive(Debug, Default)]
-struct Places {
-    paths: HashSet<PathBuf>,
-    identities: HashSet<Identity>,
-}
-
-impl Places {
-    /// Whether a link on the trail lies in one of these.
-    fn hold_link_of(&self, around: &Roots, trail: &Trail) -> bool {
-        trail.links.iter().any(|(number, directory)| {
-            let Ok(outer) = around.root(*number) else { return true };
-            directory.ancestors().any(|ancestor| {
-                let top = ancestor.as_os_str().is_empty();
-                // An operator directory that was granted as a whole does not make each link in it suspicious: it bounds them.
-                if top && !outer.is_top() {
-                    return false;
-                }
-                let identity = trail.directories.get(&(*number, ancestor.to_owned()));
-                self.paths.contains(&outer.canonical.join(ancestor))
-                    || identity.is_some_and(|identity| self.identities.contains(identity))
-            })
-        })
-    }
-
-    fn insert(&mut self, root: &Root) -> bool {
-        self.identities.insert(root.identity);
-        self.paths.insert(root.canonical.clone())
-    }
-}
-
-impl Granted {
-    /// Which of a list's candidates stand, and remembers those. One that came through no link does; one through a link does unless
-    /// the link lies in what was ever granted, or in what the list itself would grant, whatever the order.
-    fn judge<'a>(&mut self, around: &Roots, candidates: impl Iterator<Item = &'a Candidate> + Clone) -> Vec<bool> {
-        let mut linked = Places::default();
-        for candidate in candidates.clone().filter(|candidate| !candidate.root.is_file()) {
-            if candidate.trail.links.is_empty() {
-                self.remember(&candidate.root);
-            } else {
-                linked.insert(&candidate.root);
-            }
-        }
-        let full = self.bytes > GRANTED_BYTES;
-        let stands = |candidate: &Candidate| {
-            let suspicious = |places: &Places| places.hold_link_of(around, &candidate.trail);
-            candidate.trail.links.is_empty() || !(full || suspicious(&self.places) || suspicious(&linked))
-        };
-        let stands: Vec<bool> = candidates.clone().map(stands).collect();
-        for (candidate, _) in
-            candidates.zip(&stands).filter(|(candidate, stands)| **stands && !candidate.root.is_file())
-        {
-            self.remember(&candidate.root);
-        }
-        stands
-    }
-
-    fn remember(&mut self, root: &Root) {
-        if self.bytes <= GRANTED_BYTES && self.places.insert(root) {
-            self.bytes += root.canonical.as_os_str().len() + size_of::<PathBuf>() + size_of::<Identity>();
-        }
-    }
-}
-
 /// The file system's own root. Mounts are no matter on the way to a root.
 fn top() -> Result<Roots> {
     let path = Path::new("/");
@@ -493,6 +418,3 @@ impl Roots {
 /// Directories held open for one snapshot; those of further roots are opened on use. A quarter of the 1,024 descriptors that a
 /// process may commonly have (`RLIMIT_NOFILE`, getrlimit(2)).
 pub const HANDLES: usize = 256;
-
-/// Memory for the directories that were ever granted: about 100,000. When it is full, no root is granted through a link any more.
-const GRANTED_BYTES: usize = 16 << 20;

@@ -18,8 +18,9 @@ use crate::beneath::{Follow, Handle, name_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Location;
 use crate::policy::Access;
-use crate::resolve::{Found, Intent, is_absolute};
+use crate::resolve::{Found, Intent};
 use crate::roots::{Root, Roots, file_uri, resolve_in, settled};
+use crate::spellings::is_absolute;
 
 /// Proof that a request names something inside a root: which root, and where in it. File operations hang off it.
 ///
@@ -69,10 +70,10 @@ impl Roots {
         }
         let (root, relative, found) = resolve_in(self, request.as_os_str(), intent)?;
         let root = self.shared_root(root)?;
-        match root.is_available() {
-            true => Ok(CheckedPath { roots: self.clone(), root, relative, found, request: request.clone() }),
-            false => Err(ErrorKind::RootUnavailable.into()),
+        if !root.is_available() {
+            return Err(ErrorKind::RootUnavailable.into());
         }
+        Ok(CheckedPath { roots: self.clone(), root, relative, found, request: request.clone() })
     }
 
     /// The common way: one walk by the kernel, and the name of where it arrived. `None` leaves the decision to the resolver.
@@ -192,9 +193,11 @@ impl CheckedPath {
     }
 
     pub(crate) fn canonical(&self) -> PathBuf {
-        match self.relative.as_os_str().is_empty() {
-            true => self.root.path().to_owned(),
-            false => self.root.path().join(&self.relative),
+        // Joining an empty path would add a slash.
+        if self.relative.as_os_str().is_empty() {
+            self.root.path().to_owned()
+        } else {
+            self.root.path().join(&self.relative)
         }
     }
 
@@ -224,10 +227,10 @@ impl CheckedPath {
 
     /// Refuses what would take a root, or a directory around one, away or out of its place.
     pub(crate) fn is_no_root(&self) -> Result<()> {
-        match self.roots.spellings().holds(&self.canonical()) {
-            true => Err(ErrorKind::RootItself.into()),
-            false => Ok(()),
+        if self.roots.spellings().holds(&self.canonical()) {
+            return Err(ErrorKind::RootItself.into());
         }
+        Ok(())
     }
 }
 
@@ -244,6 +247,6 @@ impl fmt::Debug for CheckedPath {
             .field("root", &self.root.path())
             .field("relative", &self.relative)
             .field("exists", &self.exists())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -9,17 +9,21 @@ mod boundary;
 mod check;
 mod error;
 mod fs;
+mod granted;
 mod location;
 mod metadata;
 mod policy;
 mod resolve;
 mod roots;
+mod spellings;
 mod wire;
 
 pub use boundary::{Boundary, BoundaryBuilder, HANDLES};
 pub use check::CheckedPath;
 pub use error::{Error, ErrorKind, Result};
-pub use fs::{Entry, OpenFile, OpenOptions, ReadDir, Replace, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry, WalkOptions};
+pub use fs::{
+    DirEntry, OpenFile, OpenOptions, ReadDir, Replace, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry, WalkOptions,
+};
 pub use location::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
 pub use metadata::{FileType, Metadata};
 pub use policy::{Access, Policy, Rule};

@@ -171,6 +171,7 @@ impl From<cap_std::fs::FileType> for FileType {
 }
 
 #[cfg(unix)]
+#[allow(clippy::unnecessary_wraps)] // None elsewhere.
 fn mode(metadata: &cap_std::fs::Metadata) -> Option<u32> {
     use cap_std::fs::MetadataExt as _;
     Some(metadata.mode() & 0o7777)

@@ -18,12 +18,12 @@
 //! | inside | nothing | refused, or the names that are to be made, by intent |
 //! | no directory | anything | refused |
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::location::NAME_BYTES;
+use crate::error::{Error, ErrorKind, Result, quoted};
+use crate::location::{NAME_BYTES, PATH_BYTES};
+use crate::spellings::{Above, Node, RootIs, Spellings, TOP, components, is_absolute};
 
 /// What a path is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,7 +130,7 @@ impl<N: Names> Walk<'_, N> {
                     },
                 },
                 At::Inside { .. } => {
-                    if let Some(place) = self.step(name)? {
+                    if let Some(place) = self.step(&name)? {
                         return Ok(place);
                     }
                 }
@@ -140,7 +140,7 @@ impl<N: Names> Walk<'_, N> {
     }
 
     /// One component inside a root. A place, when that ends the walk.
-    fn step(&mut self, name: OsString) -> Result<Option<Place>> {
+    fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
         if self.here()? != Here::Directory {
             return Err(ErrorKind::NotADirectory.into());
         }
@@ -149,12 +149,12 @@ impl<N: Names> Walk<'_, N> {
             b"." => return Ok(None),
             b".." => {
                 if !path.pop() {
-                    self.at = self.spellings.around(*root);
+                    self.climb();
                 }
                 return Ok(None);
             }
             long if long.len() > NAME_BYTES => return Err(ErrorKind::TooLong.into()),
-            _ => path.push(&name),
+            _ => path.push(name),
         }
         match self.names.look(*root, path)? {
             Seen::Directory => *here = Here::Directory,
@@ -245,20 +245,28 @@ impl<N: Names> Walk<'_, N> {
 
     /// Begins an absolute path: at the root whose spelling it starts with (the longest), else at `/`.
     fn start(&mut self, path: &OsStr) {
-        match self.spellings.begin(path) {
-            Some((root, rest)) => {
-                self.enter(root);
-                self.push(rest);
-            }
-            None => {
-                self.at = At::Above(TOP);
-                self.push(path);
-            }
+        if let Some((root, rest)) = self.spellings.begin(path) {
+            self.enter(root);
+            self.push(rest);
+        } else {
+            self.at = At::Above(TOP);
+            self.push(path);
+        }
+    }
+
+    /// Goes above the root's own top.
+    fn climb(&mut self) {
+        let At::Inside { root, .. } = self.at else { return };
+        match self.spellings.above(root) {
+            Above::Root(outer, path) if path.as_os_str().is_empty() => self.enter(outer),
+            Above::Root(outer, path) => self.at = At::Inside { root: outer, path, here: Here::Unknown },
+            Above::Ancestor(node) => self.at = At::Above(node),
         }
     }
 
     fn enter(&mut self, root: usize) {
-        self.at = self.spellings.entered(root);
+        let here = if self.spellings.is(root) == RootIs::Directory { Here::Directory } else { Here::Unknown };
+        self.at = At::Inside { root, path: PathBuf::new(), here };
     }
 
     fn arrive(&mut self, node: Node) {
@@ -285,212 +293,12 @@ impl<N: Names> Walk<'_, N> {
 fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
     let error = Error::new(ErrorKind::OutsideRoots);
     match link {
-        Some((link, text)) => error.detail(format!("after the link {link:?}, which points to {text:?}")),
+        Some((link, text)) => {
+            let (link, text) = (quoted(link.as_os_str()), quoted(text));
+            error.detail(format!("after the link {link}, which points to {text}"))
+        }
         None => error,
     }
-}
-
-/// The roots' paths as trees of names, so that a decision costs the same for one root and for ten thousand.
-#[derive(Debug, Default)]
-pub(crate) struct Spellings {
-    /// Canonical paths: names of roots, and of their ancestors.
-    canonical: Tree,
-    /// Paths as they were given, where those differ: names of roots, and of nothing else.
-    given: Tree,
-    /// Of each root its node in `canonical`, and whether it is a directory.
-    roots: Vec<(Node, RootIs)>,
-}
-
-/// What a root is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RootIs {
-    Directory,
-    File,
-}
-
-/// A node of the canonical tree.
-pub(crate) type Node = u32;
-
-/// `/`, in any tree.
-const TOP: Node = 0;
-
-#[derive(Debug)]
-struct Tree(Vec<Branch>);
-
-#[derive(Debug, Default)]
-struct Branch {
-    parent: Node,
-    name: OsString,
-    children: HashMap<OsString, Node>,
-    root: Option<usize>,
-}
-
-impl Spellings {
-    /// Adds the next root by its canonical path. The caller has seen to it that no other has the same.
-    pub(crate) fn add(&mut self, canonical: &Path, is: RootIs) {
-        let node = self.canonical.insert(canonical, self.roots.len());
-        self.roots.push((node, is));
-    }
-
-    /// Adds another path of a root, as long as there is room. The first root that has a path keeps it.
-    pub(crate) fn add_given(&mut self, given: &Path, root: usize) {
-        if self.given.0.len() < GIVEN_NAMES {
-            self.given.insert(given, root);
-        }
-    }
-
-    /// Whether a root is at this canonical path or beneath it.
-    pub(crate) fn holds(&self, canonical: &Path) -> bool {
-        self.canonical.find(canonical).is_some()
-    }
-
-    /// The roots at a node and beneath it, in their order.
-    pub(crate) fn beneath(&self, node: Node) -> Vec<usize> {
-        let mut found = Vec::new();
-        let mut todo = vec![node];
-        while let Some(branch) = todo.pop().and_then(|node| self.canonical.get(node)) {
-            found.extend(branch.root);
-            todo.extend(branch.children.values());
-        }
-        found.sort_unstable();
-        found
-    }
-
-    /// The root with the longest spelling that an absolute path starts with, and the rest of the path.
-    pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
-        let mut best = self.root_at(TOP).map(|root| (root, path));
-        let mut canonical = Some(TOP);
-        let mut given = Some(TOP);
-        for (name, rest) in components(path) {
-            match name.as_encoded_bytes() {
-                b"." => continue,
-                b".." => break,
-                _ => {}
-            }
-            canonical = canonical.and_then(|node| self.canonical.child(node, name));
-            given = given.and_then(|node| self.given.child(node, name));
-            let root =
-                canonical.and_then(|node| self.canonical.root(node)).or(given.and_then(|node| self.given.root(node)));
-            best = root.map(|root| (root, rest)).or(best);
-            if canonical.is_none() && given.is_none() {
-                break;
-            }
-        }
-        best
-    }
-
-    fn root_at(&self, node: Node) -> Option<usize> {
-        self.canonical.root(node)
-    }
-
-    fn parent(&self, node: Node) -> Node {
-        self.canonical.get(node).map_or(TOP, |branch| branch.parent)
-    }
-
-    fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
-        self.canonical.child(node, name)
-    }
-
-    fn entered(&self, root: usize) -> At {
-        let here = match self.roots.get(root) {
-            Some((_, RootIs::Directory)) => Here::Directory,
-            _ => Here::Unknown,
-        };
-        At::Inside { root, path: PathBuf::new(), here }
-    }
-
-    /// The position above a root's own top: `/` has itself there; else the root around it, or an ancestor.
-    fn around(&self, root: usize) -> At {
-        let Some(&(node, _)) = self.roots.get(root) else { return At::Above(TOP) };
-        if node == TOP {
-            return self.entered(root);
-        }
-        let above = self.parent(node);
-        let mut names = Vec::new();
-        let mut node = above;
-        loop {
-            if let Some(outer) = self.root_at(node) {
-                let path: PathBuf = names.iter().rev().collect();
-                return if path.as_os_str().is_empty() {
-                    self.entered(outer)
-                } else {
-                    At::Inside { root: outer, path, here: Here::Unknown }
-                };
-            }
-            match self.canonical.get(node) {
-                Some(branch) if node != TOP => {
-                    names.push(&branch.name);
-                    node = branch.parent;
-                }
-                _ => return At::Above(above),
-            }
-        }
-    }
-}
-
-impl Default for Tree {
-    fn default() -> Self {
-        Self(vec![Branch::default()])
-    }
-}
-
-impl Tree {
-    fn insert(&mut self, path: &Path, root: usize) -> Node {
-        let mut node = TOP;
-        for (name, _) in components(path.as_os_str()) {
-            node = match self.child(node, name) {
-                Some(child) => child,
-                None => self.grow(node, name),
-            };
-        }
-        if let Some(branch) = self.0.get_mut(node as usize) {
-            branch.root.get_or_insert(root);
-        }
-        node
-    }
-
-    fn grow(&mut self, parent: Node, name: &OsStr) -> Node {
-        // A list has at most 10,000 entries of at most 2,048 names: far from 2^32.
-        let new = Node::try_from(self.0.len()).unwrap_or(Node::MAX);
-        if let Some(branch) = self.0.get_mut(parent as usize) {
-            branch.children.insert(name.to_owned(), new);
-        }
-        self.0.push(Branch { parent, name: name.to_owned(), ..Branch::default() });
-        new
-    }
-
-    fn find(&self, path: &Path) -> Option<Node> {
-        components(path.as_os_str()).try_fold(TOP, |node, (name, _)| self.child(node, name))
-    }
-
-    fn get(&self, node: Node) -> Option<&Branch> {
-        self.0.get(node as usize)
-    }
-
-    fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
-        self.get(node)?.children.get(name).copied()
-    }
-
-    fn root(&self, node: Node) -> Option<usize> {
-        self.get(node)?.root
-    }
-}
-
-pub(crate) fn is_absolute(path: &OsStr) -> bool {
-    path.as_encoded_bytes().starts_with(b"/")
-}
-
-/// The names of a path between its slashes, `.` and `..` among them, each with the rest that follows it.
-pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let mut rest = path.as_bytes();
-    std::iter::from_fn(move || {
-        let start = rest.iter().position(|&byte| byte != b'/')?;
-        let from = rest.get(start..)?;
-        let (name, after) = from.split_at(from.iter().position(|&byte| byte == b'/').unwrap_or(from.len()));
-        rest = after;
-        Some((OsStr::from_bytes(name), OsStr::from_bytes(after)))
-    })
 }
 
 /// The most links followed for one request: MAXSYMLINKS of Linux (path_resolution(7)).
@@ -498,8 +306,4 @@ pub const LINK_HOPS: usize = 40;
 
 /// The most components walked for one request, those of links among them: four of the longest paths. Linux bounds the links alone;
 /// this bounds the time.
-const STEPS: usize = 4 * crate::location::PATH_BYTES / 2;
-
-/// The most names kept for paths as they were given: ten for each of the longest list's entries. A root whose spelling finds no room
-/// keeps its canonical path.
-const GIVEN_NAMES: usize = 10 * crate::wire::ROOT_LIST_ENTRIES;
+const STEPS: usize = 4 * PATH_BYTES / 2;

@@ -20,7 +20,8 @@ use crate::beneath::{Cursor, Handle, Look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Identity;
 use crate::policy::{Access, Policy};
-use crate::resolve::{Found, Intent, Names, Place, RootIs, Seen, Spellings, resolve};
+use crate::resolve::{Found, Intent, Names, Place, Seen, resolve};
+use crate::spellings::{RootIs, Spellings};
 
 /// One entry of a root list, resolved: a directory, or a single file.
 #[derive(Debug)]
@@ -101,13 +102,7 @@ impl Root {
         match &self.held {
             _ if !self.is_available() => Err(ErrorKind::RootUnavailable.into()),
             Held::Top(handle) | Held::Open(handle, _) => Ok(handle.clone()),
-            Held::OnUse(_) => match self.reach() {
-                Ok(handle) => Ok(Arc::new(handle)),
-                Err(error) => {
-                    self.gone.store(true, Ordering::Relaxed);
-                    Err(error)
-                }
-            },
+            Held::OnUse(_) => Ok(Arc::new(self.notice(self.reach())?)),
         }
     }
 
@@ -119,30 +114,38 @@ impl Root {
         }
     }
 
-    /// Verifies that the names still lead to the object, and remembers when they do not.
+    /// Verifies that the names still lead to the object, and remembers when they do not. That they can not be asked now, for want
+    /// of descriptors, say, is no answer.
     pub(crate) fn verify(&self) -> bool {
-        if self.is_available() && !self.is_still_named() {
-            self.gone.store(true, Ordering::Relaxed);
+        if self.is_available() {
+            let _ = self.notice(self.still_named());
         }
         self.is_available()
     }
 
-    fn is_still_named(&self) -> bool {
-        let around = match &self.held {
-            Held::Top(_) => return true,
-            Held::Open(_, around) | Held::OnUse(around) => around,
-        };
-        let leads_here = |given: &PathBuf| {
+    fn notice<T>(&self, asked: Result<T>) -> Result<T> {
+        if asked.as_ref().is_err_and(|error| error.kind() == ErrorKind::RootUnavailable) {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+        asked
+    }
+
+    fn still_named(&self) -> Result<()> {
+        let (Held::Open(_, around) | Held::OnUse(around)) = &self.held else { return Ok(()) };
+        self.reach()?;
+        for given in &self.given {
             let place =
                 resolve(&mut Questions::new(around), around.spellings(), None, given.as_os_str(), Intent::Existing);
-            match place {
-                Ok(Place::Inside { root, path, .. }) => {
-                    around.root(root).is_ok_and(|root| root.canonical.join(path) == self.canonical)
-                }
-                _ => false,
+            let here = match place.map_err(no_longer)? {
+                Place::Inside { root, path, .. } => around.root(root)?.canonical.join(path) == self.canonical,
+                // An operator directory's own ancestor stands for it.
+                Place::Above(_) => false,
+            };
+            if !here {
+                return Err(ErrorKind::RootUnavailable.into());
             }
-        };
-        self.reach().is_ok() && self.given.iter().all(leads_here)
+        }
+        Ok(())
     }
 
     /// Opens the directory by its canonical path, through no link, and compares its identity.
@@ -158,11 +161,25 @@ impl Root {
         let Some((outer, path)) = place.filter(|(outer, _)| outer.verify()) else {
             return Err(ErrorKind::RootUnavailable.into());
         };
-        let handle = outer.handle().and_then(|outer| outer.dir(path, around.policy().mounts));
-        match handle {
-            Ok(handle) if handle.metadata()?.identity().same(self.identity) => Ok(handle),
-            _ => Err(ErrorKind::RootUnavailable.into()),
+        let handle = outer.handle()?.dir(path, around.policy().mounts).map_err(no_longer)?;
+        if !handle.metadata()?.identity().same(self.identity) {
+            return Err(ErrorKind::RootUnavailable.into());
         }
+        Ok(handle)
+    }
+}
+
+/// What asking a root's name again can meet when it leads elsewhere or nowhere.
+fn no_longer(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound
+        | ErrorKind::NotADirectory
+        | ErrorKind::OutsideRoots
+        | ErrorKind::TooManyLinks
+        | ErrorKind::PermissionDenied
+        | ErrorKind::MountCrossing
+        | ErrorKind::Changed => ErrorKind::RootUnavailable.into(),
+        _ => error,
     }
 }
 
@@ -400,5 +417,5 @@ fn clock() -> u64 {
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
 /// How often a path is tried again that changed while it was used. A change takes a system call, as a try does: losing against a
-/// process that does nothing else 64 times in a row is no accident.
-const CHANGES: usize = 64;
+/// process that does nothing else 16 times in a row is no accident.
+const CHANGES: usize = 16;

@@ -12,12 +12,12 @@ use crate::policy::Rule;
 
 /// An entry of a directory: its name, and what it is. A link is a link, not what it points to.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct DirEntry {
     name: OsString,
     metadata: Metadata,
 }
 
-impl Entry {
+impl DirEntry {
     /// The name, which may be any bytes but `/` and NUL.
     #[must_use]
     pub fn name(&self) -> &OsStr {
@@ -37,7 +37,7 @@ pub struct ReadDir {
 }
 
 impl Iterator for ReadDir {
-    type Item = Result<Entry>;
+    type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -45,7 +45,7 @@ impl Iterator for ReadDir {
             match described {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Some(Err(error.into())),
-                Ok((name, metadata)) => return Some(Ok(Entry { name, metadata: Metadata::from(&metadata) })),
+                Ok((name, metadata)) => return Some(Ok(DirEntry { name, metadata: Metadata::from(&metadata) })),
             }
         }
     }
@@ -151,7 +151,7 @@ impl Walk {
         };
         let first = self.todo.len();
         for entry in (ReadDir { inner: directory.as_dir().entries()? }) {
-            let Entry { name, metadata } = entry?;
+            let DirEntry { name, metadata } = entry?;
             if self.todo.len().saturating_add(self.told) >= self.options.max_entries {
                 self.full = true;
                 break;

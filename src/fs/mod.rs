@@ -17,7 +17,7 @@ mod open;
 mod write;
 
 pub use change::Replace;
-pub use list::{Entry, ReadDir, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry, WalkOptions};
+pub use list::{DirEntry, ReadDir, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry, WalkOptions};
 pub use open::{OpenFile, OpenOptions};
 
 use crate::check::CheckedPath;

@@ -86,10 +86,10 @@ impl OpenOptions {
     fn validate(self) -> Result<()> {
         let changes = self.truncate || self.create || self.create_new;
         let asks = self.read || self.writes();
-        match asks && (self.writes() || !changes) && !(self.truncate && self.append) {
-            true => Ok(()),
-            false => Err(ErrorKind::InvalidOptions.into()),
+        if asks && (self.writes() || !changes) && !(self.truncate && self.append) {
+            return Ok(());
         }
+        Err(ErrorKind::InvalidOptions.into())
     }
 }
 
@@ -141,10 +141,10 @@ impl OpenFile {
         // One byte more than the size, so that the end is seen without growing.
         let mut content = Vec::with_capacity(expected.saturating_add(1));
         (&self.file).take(limit.saturating_add(1)).read_to_end(&mut content)?;
-        match u64::try_from(content.len()).is_ok_and(|len| len <= limit) {
-            true => Ok(content),
-            false => Err(ErrorKind::TooLarge.into()),
+        if u64::try_from(content.len()).is_ok_and(|len| len <= limit) {
+            return Ok(content);
         }
+        Err(ErrorKind::TooLarge.into())
     }
 }
 
@@ -178,10 +178,10 @@ impl Roots {
         let request = request.try_into()?;
         self.answer("open", &request, || {
             options.validate()?;
-            match options.writes() {
-                true => self.decide(&request, options.intent())?.open_now(options),
-                false => Ok(self.open_for_reading(&request)?.into_std()),
+            if options.writes() {
+                return self.decide(&request, options.intent())?.open_now(options);
             }
+            Ok(self.open_for_reading(&request)?.into_std())
         })
     }
 

@@ -70,7 +70,7 @@ impl CheckedPath {
             match directory.as_dir().create_dir(name) {
                 // Someone else made it just now; what it is, opening it tells.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made?,
+                result => result?,
             }
             directory = directory.dir(Path::new(name), mounts)?;
         }

@@ -1,0 +1,125 @@
+//! What Linux's kernel does in one call.
+
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::unix::ffi::OsStringExt as _;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, openat2};
+use rustix::io::Errno;
+
+use super::{Dir, ErrorKind, File, Follow, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io, proc_link};
+
+enum Links {
+    /// `ELOOP` at the first link.
+    Refuse,
+    /// Followed as far as the edge, where `EXDEV` is.
+    Beneath,
+}
+
+pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
+    call(at, path.as_os_str(), OFlags::PATH | OFlags::DIRECTORY, None, mounts, &Links::Refuse)
+}
+
+/// `O_PATH | O_NOFOLLOW` gives a descriptor of a link itself, also under `RESOLVE_NO_SYMLINKS` (openat2(2)).
+pub(super) fn look(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
+    call(at, path.as_os_str(), OFlags::PATH | OFlags::NOFOLLOW, None, mounts, &Links::Refuse)
+}
+
+pub(super) fn open(at: &Dir, path: &Path, want: Want, mounts: Rule) -> Option<io::Result<File>> {
+    let mut flags = match (want.read, want.write || want.append) {
+        (true, true) => OFlags::RDWR,
+        (false, true) => OFlags::WRONLY,
+        _ => OFlags::RDONLY,
+    };
+    flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
+    flags.set(OFlags::APPEND, want.append);
+    flags.set(OFlags::CREATE | OFlags::EXCL, want.create_new.is_some());
+    call(at, path.as_os_str(), flags, want.create_new, mounts, &Links::Refuse)
+}
+
+pub(super) fn follow(at: &Dir, path: &OsStr, want: Follow, mounts: Rule) -> Option<io::Result<File>> {
+    let flags = match want {
+        Follow::Place => OFlags::PATH,
+        Follow::Read => OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
+    };
+    call(at, path, flags, None, mounts, &Links::Beneath)
+}
+
+/// `None` where this process has no `openat2`. Each call asks anew: a seccomp filter can come at any time.
+fn call(
+    at: &Dir,
+    path: &OsStr,
+    flags: OFlags,
+    mode: Option<u32>,
+    mounts: Rule,
+    links: &Links,
+) -> Option<io::Result<File>> {
+    let path = if path.is_empty() { OsStr::new(".") } else { path };
+    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    resolve.set(ResolveFlags::NO_SYMLINKS, matches!(links, Links::Refuse));
+    resolve.set(ResolveFlags::NO_XDEV, mounts == Rule::Refuse);
+    let mode = mode.map_or(Mode::empty(), Mode::from_raw_mode);
+    for _ in 0..AGAIN {
+        match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve) {
+            // A rename somewhere while the kernel passed `..` (openat2(2)).
+            Err(Errno::AGAIN) => {}
+            // ENOSYS: Linux before 5.6, or a filter. EPERM: a filter, as of container runtimes; where it is the file's own
+            // answer, the walk through held descriptors gets it again.
+            Err(Errno::NOSYS | Errno::PERM) => return None,
+            Err(error) => return Some(Err(error.into())),
+            Ok(fd) => return Some(Ok(File::from(fd))),
+        }
+    }
+    None
+}
+
+pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
+    match Errno::from_io_error(error)? {
+        // A name that was no link when it was looked at has become one.
+        Errno::LOOP => Some(ErrorKind::Changed),
+        // Only RESOLVE_NO_XDEV can say so: there is no link and no `..` to leave by.
+        Errno::XDEV => Some(ErrorKind::MountCrossing),
+        // A FIFO without a reader, or a socket: open(2).
+        Errno::NXIO => Some(ErrorKind::SpecialFile),
+        _ => None,
+    }
+}
+
+pub(super) fn read_link(link: &File) -> Result<OsString> {
+    if is_proc(link)? {
+        return Err(proc_link());
+    }
+    let text = rustix::fs::readlinkat(link, "", Vec::new()).map_err(io::Error::from)?;
+    Ok(OsString::from_vec(text.into_bytes()))
+}
+
+pub(super) fn name_of(file: &File) -> Option<PathBuf> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let text = rustix::fs::readlinkat(CWD, link, Vec::with_capacity(256)).ok()?.into_bytes();
+    // What was removed, and what only looks like that.
+    if text.ends_with(b" (deleted)") { None } else { Some(PathBuf::from(OsString::from_vec(text))) }
+}
+
+/// Links of a proc file system lead wherever the kernel likes, whatever their text says (proc(5), symlink(7), "magic links").
+pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
+    const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
+    let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
+    Ok(u64::try_from(stat.f_type) == Ok(PROC_SUPER_MAGIC))
+}
+
+pub(super) fn mount<F: AsFd>(at: &F) -> Result<Mount> {
+    let stat = rustix::fs::statx(at, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(io::Error::from)?;
+    let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID);
+    let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
+    Ok((known, if known { stat.stx_mnt_id } else { device }))
+}
+
+/// `None` where the file system can not refuse an existing name in the same step (EINVAL, renameat2(2)).
+pub(super) fn rename_new(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> Option<io::Result<()>> {
+    match rustix::fs::renameat_with(from_dir, from, to_dir, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => None,
+        renamed => Some(renamed.map_err(Into::into)),
+    }
+}
+
+/// A system that renames all the time makes `openat2` say EAGAIN all the time; then the walk answers, which never asks for `..`.
+const AGAIN: usize = 32;

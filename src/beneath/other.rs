@@ -1,0 +1,61 @@
+//! Systems without `openat2`: every answer comes from the walk through held descriptors.
+
+use super::{Dir, ErrorKind, File, Follow, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io};
+
+pub(super) fn dir(_: &Dir, _: &Path, _: Rule) -> Option<io::Result<File>> {
+    None
+}
+
+pub(super) fn look(_: &Dir, _: &Path, _: Rule) -> Option<io::Result<File>> {
+    None
+}
+
+pub(super) fn open(_: &Dir, _: &Path, _: Want, _: Rule) -> Option<io::Result<File>> {
+    None
+}
+
+pub(super) fn follow(_: &Dir, _: &OsStr, _: Follow, _: Rule) -> Option<io::Result<File>> {
+    None
+}
+
+pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
+    #[cfg(unix)]
+    match rustix::io::Errno::from_io_error(error)? {
+        rustix::io::Errno::LOOP => return Some(ErrorKind::Changed),
+        rustix::io::Errno::NXIO | rustix::io::Errno::OPNOTSUPP => return Some(ErrorKind::SpecialFile),
+        _ => {}
+    }
+    let _ = error;
+    None
+}
+
+pub(super) fn read_link(_: &File) -> Result<OsString> {
+    Err(ErrorKind::Changed.into())
+}
+
+pub(super) fn name_of(_: &File) -> Option<PathBuf> {
+    None
+}
+
+#[allow(clippy::unnecessary_wraps)]
+pub(super) fn is_proc(_: &Dir) -> Result<bool> {
+    Ok(false)
+}
+
+pub(super) fn mount<F: cap_std::io_lifetimes::AsFilelike>(at: &F) -> Result<Mount> {
+    let view = at.as_filelike_view::<File>();
+    Ok((false, super::Metadata::of_file(&view)?.identity().device))
+}
+
+#[cfg(target_vendor = "apple")]
+pub(super) fn rename_new(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> Option<io::Result<()>> {
+    match rustix::fs::renameat_with(from_dir, from, to_dir, to, rustix::fs::RenameFlags::NOREPLACE) {
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOTSUP) => None,
+        renamed => Some(renamed.map_err(Into::into)),
+    }
+}
+
+#[cfg(not(target_vendor = "apple"))]
+pub(super) fn rename_new(_: &Dir, _: &OsStr, _: &Dir, _: &OsStr) -> Option<io::Result<()>> {
+    None
+}

@@ -1,0 +1,218 @@
+//! The roots by their names.
+//!
+//! Goes in: each root's canonical path, and the paths by which it was given. Comes out: which root a path begins with, which names lead
+//! to a root, and what is around one. What is true after: an answer takes time by the length of the path, not by the number of
+//! roots; and it compares whole names, so `/srv/app` is no beginning of `/srv/app-evil`. No I/O is done here.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::wire::ROOT_LIST_ENTRIES;
+
+/// The roots' paths as trees of names, so that a decision costs the same for one root and for ten thousand.
+#[derive(Debug, Default)]
+pub(crate) struct Spellings {
+    /// Canonical paths: names of roots, and of their ancestors.
+    canonical: Tree,
+    /// Paths as they were given, where those differ: names of roots, and of nothing else.
+    given: Tree,
+    /// Of each root its node in `canonical`, and whether it is a directory.
+    roots: Vec<(Node, RootIs)>,
+}
+
+/// What a root is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RootIs {
+    Directory,
+    File,
+}
+
+/// A node of the canonical tree.
+pub(crate) type Node = u32;
+
+/// What is above a root's top: a place in the root around it, or an ancestor.
+#[derive(Debug)]
+pub(crate) enum Above {
+    Root(usize, PathBuf),
+    Ancestor(Node),
+}
+
+/// `/`, in any tree.
+pub(crate) const TOP: Node = 0;
+
+#[derive(Debug)]
+struct Tree(Vec<Branch>);
+
+#[derive(Debug, Default)]
+struct Branch {
+    parent: Node,
+    name: OsString,
+    children: HashMap<OsString, Node>,
+    root: Option<usize>,
+}
+
+impl Spellings {
+    /// Adds the next root by its canonical path. The caller has seen to it that no other has the same.
+    pub(crate) fn add(&mut self, canonical: &Path, is: RootIs) {
+        let node = self.canonical.insert(canonical, self.roots.len());
+        self.roots.push((node, is));
+    }
+
+    /// Adds another path of a root, as long as there is room. The first root that has a path keeps it.
+    pub(crate) fn add_given(&mut self, given: &Path, root: usize) {
+        if self.given.0.len() < GIVEN_NAMES {
+            self.given.insert(given, root);
+        }
+    }
+
+    /// Whether a root is at this canonical path or beneath it.
+    pub(crate) fn holds(&self, canonical: &Path) -> bool {
+        self.canonical.find(canonical).is_some()
+    }
+
+    /// The roots at a node and beneath it, in their order.
+    pub(crate) fn beneath(&self, node: Node) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut todo = vec![node];
+        while let Some(branch) = todo.pop().and_then(|node| self.canonical.get(node)) {
+            found.extend(branch.root);
+            todo.extend(branch.children.values());
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// The root with the longest spelling that an absolute path starts with, and the rest of the path.
+    pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
+        let mut best = self.root_at(TOP).map(|root| (root, path));
+        let mut canonical = Some(TOP);
+        let mut given = Some(TOP);
+        for (name, rest) in components(path) {
+            match name.as_encoded_bytes() {
+                b"." => continue,
+                b".." => break,
+                _ => {}
+            }
+            canonical = canonical.and_then(|node| self.canonical.child(node, name));
+            given = given.and_then(|node| self.given.child(node, name));
+            let root =
+                canonical.and_then(|node| self.canonical.root(node)).or(given.and_then(|node| self.given.root(node)));
+            best = root.map(|root| (root, rest)).or(best);
+            if canonical.is_none() && given.is_none() {
+                break;
+            }
+        }
+        best
+    }
+
+    /// The root that is at a node.
+    pub(crate) fn root_at(&self, node: Node) -> Option<usize> {
+        self.canonical.root(node)
+    }
+
+    /// The parent of an ancestor; `/` is its own.
+    pub(crate) fn parent(&self, node: Node) -> Node {
+        self.canonical.get(node).map_or(TOP, |branch| branch.parent)
+    }
+
+    /// The name below an ancestor, if it leads to a root.
+    pub(crate) fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
+        self.canonical.child(node, name)
+    }
+
+    /// What the root is.
+    pub(crate) fn is(&self, root: usize) -> RootIs {
+        self.roots.get(root).map_or(RootIs::File, |(_, is)| *is)
+    }
+
+    /// The position above a root's own top.
+    pub(crate) fn above(&self, root: usize) -> Above {
+        let Some(&(node, _)) = self.roots.get(root) else { return Above::Ancestor(TOP) };
+        // `/..` is `/`.
+        let above = self.parent(node);
+        let mut names = Vec::new();
+        let mut node = above;
+        loop {
+            if let Some(outer) = self.root_at(node) {
+                return Above::Root(outer, names.iter().rev().collect());
+            }
+            match self.canonical.get(node) {
+                Some(branch) if node != TOP => {
+                    names.push(&branch.name);
+                    node = branch.parent;
+                }
+                _ => return Above::Ancestor(above),
+            }
+        }
+    }
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self(vec![Branch::default()])
+    }
+}
+
+impl Tree {
+    fn insert(&mut self, path: &Path, root: usize) -> Node {
+        let mut node = TOP;
+        for (name, _) in components(path.as_os_str()) {
+            node = match self.child(node, name) {
+                Some(child) => child,
+                None => self.grow(node, name),
+            };
+        }
+        if let Some(branch) = self.0.get_mut(node as usize) {
+            branch.root.get_or_insert(root);
+        }
+        node
+    }
+
+    fn grow(&mut self, parent: Node, name: &OsStr) -> Node {
+        // A list has at most 10,000 entries of at most 2,048 names: far from 2^32.
+        let new = Node::try_from(self.0.len()).unwrap_or(Node::MAX);
+        if let Some(branch) = self.0.get_mut(parent as usize) {
+            branch.children.insert(name.to_owned(), new);
+        }
+        self.0.push(Branch { parent, name: name.to_owned(), ..Branch::default() });
+        new
+    }
+
+    fn find(&self, path: &Path) -> Option<Node> {
+        components(path.as_os_str()).try_fold(TOP, |node, (name, _)| self.child(node, name))
+    }
+
+    fn get(&self, node: Node) -> Option<&Branch> {
+        self.0.get(node as usize)
+    }
+
+    fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
+        self.get(node)?.children.get(name).copied()
+    }
+
+    fn root(&self, node: Node) -> Option<usize> {
+        self.get(node)?.root
+    }
+}
+
+pub(crate) fn is_absolute(path: &OsStr) -> bool {
+    path.as_encoded_bytes().starts_with(b"/")
+}
+
+/// The names of a path between its slashes, `.` and `..` among them, each with the rest that follows it.
+pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut rest = path.as_bytes();
+    std::iter::from_fn(move || {
+        let start = rest.iter().position(|&byte| byte != b'/')?;
+        let from = rest.get(start..)?;
+        let (name, after) = from.split_at(from.iter().position(|&byte| byte == b'/').unwrap_or(from.len()));
+        rest = after;
+        Some((OsStr::from_bytes(name), OsStr::from_bytes(after)))
+    })
+}
+
+/// The most names kept for paths as they were given: ten for each of the longest list's entries. A root whose spelling finds no room
+/// keeps its canonical path.
+const GIVEN_NAMES: usize = 10 * ROOT_LIST_ENTRIES;
