@@ -1,22 +1,91 @@
-//! Server-side enforcement of MCP roots: decides whether a request may touch a file under the roots in force, and touches it without a
-//! race.
+//! Server-side enforcement of [MCP](https://modelcontextprotocol.io) roots: decides whether a request may touch a file under the roots
+//! in force, and touches it without a race.
+//!
+//! ```
+//! use mcp_roots_guard::{Access, Boundary, ErrorKind, Intent, ListRootsResult, OpenOptions};
+//!
+//! # let directory = tempfile::tempdir().unwrap();
+//! # std::fs::create_dir(directory.path().join("site")).unwrap();
+//! # let projects = directory.path().to_str().unwrap();
+//! // Once: what this server may ever serve.
+//! let boundary = Boundary::builder().directory(projects, Access::ReadWrite).build()?;
+//!
+//! // For each list that a client sends: what of it lies in there.
+//! let list = ListRootsResult::from_uris([format!("file://{projects}/site"), "file:///etc".into()]);
+//! let roots = boundary.resolve(&list)?;
+//! for skipped in roots.skipped() {
+//!     eprintln!("{}: {}", skipped.entry(), skipped.error());
+//! }
+//!
+//! // For each request of a tool: checked and done in one step, or checked first.
+//! roots.write("notes.txt", "hello")?;
+//! assert_eq!(roots.read_to_string("notes.txt", 1 << 20)?, "hello");
+//! assert_eq!(roots.open("../../etc/passwd").unwrap_err().kind(), ErrorKind::OutsideRoots);
+//! let checked = roots.check("log.txt", Intent::New)?;
+//! let log = checked.open_with(OpenOptions::new().append(true).create(true))?;
+//! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # The way of a request
+//!
+//! ```text
+//! text ─ location ─▶ Location ─ resolve ─▶ where it really is ─ check(Roots, Intent) ─▶ CheckedPath ─ fs ─▶ File, entries, metadata
+//!                                               ▲
+//! client / operator ─ wire ─▶ root list ─ boundary ─▶ Roots
+//! ```
+//!
+//! [`Location`] parses and does no I/O. [`Boundary`] resolves root lists into [`Roots`], a snapshot that never changes. [`Roots::check`]
+//! decides and gives a [`CheckedPath`], which nothing else makes. Operations hang off that, and off [`Roots`], where they check and operate
+//! in one step. Errors are one [`Error`] with an [`ErrorKind`], safe to show to whoever asked.
+//!
+//! # What is guaranteed
+//!
+//! - A request is allowed if and only if what it really named, all links followed, was in a root **when it was checked**, by the names
+//!   that the roots had when their list was resolved.
+//! - What is opened, made, renamed or removed was beneath the root's own open directory **when that was done**; no name is walked again from `/`.
+//! - Nothing is done to a file before it was verified to be a regular file (and by policy, one with a single name) **after it was opened**.
+//! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal tells nothing about what is there.
+//! - With operator directories, nothing outside them is ever in force, whatever a client lists.
+//! - A failed [`write`](Roots::write) leaves the old file whole; no input makes this crate panic, and each loop and input has a bound.
+//!
+//! # What is not
+//!
+//! - Hard links to files outside are served, unless the [`Policy`] refuses files with several names.
+//! - Code that opens files without the guard, and whoever may do everything, are not stopped.
+//! - A file system that hangs (NFS, FUSE) inside a root makes a call wait: run operations where waiting is allowed.
+//! - Opening a FIFO for reading is refused at once, yet wakes a writer that waits for a reader.
+//! - A link that leads out to a link that leads back in is refused.
+//! - A directory that was opened and is then moved out of the root stays open.
+//!
+//! # Platforms
+//!
+//! | | Linux with `openat2` (5.6) | Linux without | macOS |
+//! | --- | --- | --- | --- |
+//! | decision | the kernel's walk; the resolver where that can not tell | the resolver | the resolver |
+//! | operations | one `openat2` without links | held descriptors, a name at a time | the same |
+//! | mounts told | by the kernel | by mount id (5.8), else device number | by device number |
+//! | rename without replacing | one step | one step | one step |
+//! | run by the tests | yes | yes, behind a seccomp filter | not yet |
+//!
+//! Windows does not build yet.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 #[cfg(not(unix))]
 compile_error!("mcp-roots-guard does not know the names of this system yet, and would rather not guess");
 
-mod beneath;
-mod boundary;
-mod check;
 mod error;
-mod fs;
-mod granted;
 mod location;
-mod metadata;
+mod wire;
 mod policy;
+mod metadata;
+mod beneath;
+mod spellings;
 mod resolve;
 mod roots;
-mod spellings;
-mod wire;
+mod granted;
+mod boundary;
+mod check;
+mod fs;
 
 pub use boundary::{Boundary, BoundaryBuilder, HANDLES};
 pub use check::CheckedPath;

@@ -307,3 +307,144 @@ pub const LINK_HOPS: usize = 40;
 /// The most components walked for one request, those of links among them: four of the longest paths. Linux bounds the links alone;
 /// this bounds the time.
 const STEPS: usize = 4 * PATH_BYTES / 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// A file system in memory, which writes down what it is asked.
+    struct Memory {
+        names: BTreeMap<PathBuf, Seen>,
+        roots: Vec<PathBuf>,
+        asked: Vec<PathBuf>,
+    }
+
+    impl Names for Memory {
+        fn look(&mut self, root: usize, path: &Path) -> Result<Seen> {
+            let path = if path.as_os_str().is_empty() { self.roots[root].clone() } else { self.roots[root].join(path) };
+            assert!(path.components().all(|name| name.as_os_str() != ".."), "asked for {path:?}");
+            self.asked.push(path.clone());
+            Ok(self.names.get(&path).cloned().unwrap_or(Seen::Missing))
+        }
+    }
+
+    /// `/r/d` and `/r/d/f` are a directory and a file, and so on; a name with `>` is a link.
+    fn memory(roots: &[(&str, RootIs)], names: &[&str]) -> (Memory, Spellings) {
+        let mut spellings = Spellings::default();
+        let mut memory = Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new() };
+        for (path, is) in roots {
+            spellings.add(Path::new(path), *is);
+            memory.roots.push(PathBuf::from(path));
+        }
+        for name in names {
+            let (path, seen) = match name.split_once('>') {
+                Some((path, target)) => (path, Seen::Link(target.into())),
+                None if name.ends_with('/') => (name.trim_end_matches('/'), Seen::Directory),
+                None => (*name, Seen::Other),
+            };
+            memory.names.insert(PathBuf::from(path), seen);
+        }
+        (memory, spellings)
+    }
+
+    fn resolved(memory: &mut Memory, spellings: &Spellings, request: &str, intent: Intent) -> String {
+        match resolve(memory, spellings, Some(0), OsStr::new(request), intent) {
+            Ok(Place::Inside { root, path, found }) => format!("{root}:{} {found:?}", path.display()),
+            Ok(Place::Above(_)) => "above".into(),
+            Err(error) => error.kind().to_string(),
+        }
+    }
+
+    #[test]
+    fn the_state_machine_moves_as_its_table_says_and_asks_only_inside() {
+        let roots = [
+            ("/r", RootIs::Directory),
+            ("/r/n", RootIs::Directory),
+            ("/x/y/z", RootIs::Directory),
+            ("/x/f", RootIs::File),
+        ];
+        let names = [
+            "/r/d/",
+            "/r/d/f",
+            "/r/l>d/f",
+            "/r/up>..",
+            "/r/abs>/x/y/z/g",
+            "/x/y/z/g",
+            "/r/n/",
+            "/r/n/a",
+            "/x/f",
+            "/r/s>s",
+        ];
+        let (mut memory, spellings) = memory(&roots, &names);
+        use Intent::{Entry, Existing, New, NewTree};
+        let rows = [
+            ("d/f", Existing, "0:d/f Exists"),
+            ("l", Existing, "0:d/f Exists"),
+            ("l", Entry, "0:l Link"),
+            ("d/../l", Existing, "0:d/f Exists"),
+            ("d/f/", Existing, "not_a_directory"),
+            ("..", Existing, "above"),
+            ("up", Existing, "above"),
+            ("up/r/d", Existing, "0:d Exists"),
+            ("up/x/y/z/g", Existing, "2:g Exists"),
+            ("../x/y/../f", Existing, "3: Exists"),
+            ("../x/y/w", Existing, "outside_roots"),
+            ("../../../r", Existing, "0: Exists"),
+            ("abs", Existing, "2:g Exists"),
+            ("/r/n/a", Existing, "1:a Exists"),
+            ("n/a", Existing, "0:n/a Exists"),
+            ("/r/n/..", Existing, "0: Exists"),
+            ("/r/n/../d/f", Existing, "0:d/f Exists"),
+            ("/x/f", New, "3: Exists"),
+            ("/x/f/..", Existing, "not_a_directory"),
+            ("/x", Existing, "above"),
+            ("/", Existing, "above"),
+            ("/q/../r", Existing, "outside_roots"),
+            ("s", Existing, "too_many_links"),
+            ("m", Existing, "not_found"),
+            ("m", New, "0:m Missing(1)"),
+            ("m/o", New, "not_found"),
+            ("m/o/p", NewTree, "0:m/o/p Missing(3)"),
+            ("m/../o", NewTree, "not_found"),
+        ];
+        for (request, intent, expected) in rows {
+            assert_eq!(resolved(&mut memory, &spellings, request, intent), expected, "{request} {intent:?}");
+        }
+        let outside: Vec<_> = memory.asked.iter().filter(|path| spellings.begin(path.as_os_str()).is_none()).collect();
+        assert!(outside.is_empty(), "asked for {outside:?}");
+    }
+
+    /// Forty links are followed and not one more, as by Linux.
+    #[test]
+    fn links_and_steps_are_bounded() {
+        let links: Vec<String> = (0..50).map(|n| format!("/r/{n}>{}", n + 1)).collect();
+        let mut names: Vec<&str> = links.iter().map(String::as_str).collect();
+        names.extend(["/r/50", "/r/d/"]);
+        let (mut memory, spellings) = memory(&[("/r", RootIs::Directory)], &names);
+        assert_eq!(resolved(&mut memory, &spellings, "10", Intent::Existing), "0:50 Exists");
+        assert_eq!(resolved(&mut memory, &spellings, "9", Intent::Existing), "too_many_links");
+        let many = "d/../".repeat(STEPS / 2);
+        assert_eq!(resolved(&mut memory, &spellings, &many, Intent::Existing), "too_long");
+    }
+
+    #[test]
+    fn without_roots_everything_is_outside() {
+        let (mut memory, spellings) = memory(&[], &["/a"]);
+        for request in ["/a", "/", "/b/.."] {
+            let place = resolve(&mut memory, &spellings, None, OsStr::new(request), Intent::Existing);
+            assert!(!matches!(place, Ok(Place::Inside { .. })), "{request}");
+        }
+        assert!(resolve(&mut memory, &spellings, None, OsStr::new("a"), Intent::New).is_err());
+        assert!(memory.asked.is_empty());
+    }
+
+    /// The operator alone is told where a link led.
+    #[test]
+    fn a_link_that_leads_out_is_told_to_the_operator_only() {
+        let (mut memory, spellings) = memory(&[("/r", RootIs::Directory)], &["/r/l>/etc/shadow"]);
+        let error = resolve(&mut memory, &spellings, Some(0), OsStr::new("l"), Intent::Existing).unwrap_err();
+        assert_eq!(error.operator_detail(), Some(r#"after the link "l", which points to "/etc/shadow""#));
+        assert_eq!(error.to_string(), "not inside the allowed directories");
+    }
+}
