@@ -404,8 +404,9 @@ impl Roots {
         directories.into_iter().fold(Boundary::builder(), add).build()?.operator_roots()
     }
 
-    /// Roots from a client's list alone, with no operator directories around it: whatever the client names is served. A server that
-    /// knows its directories has [`Boundary`] for them.
+    /// Roots from a client's list alone, with no operator directories around it: whatever the client names is served. For one
+    /// list only: a server that knows its directories, or resolves lists again and again, keeps a [`Boundary`], which remembers
+    /// what it granted, so that a link that a tool made in one root can not become the next.
     ///
     /// # Errors
     ///

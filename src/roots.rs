@@ -375,6 +375,10 @@ impl Names for Questions<'_> {
                 }
                 Seen::Link(text)
             }
+            // The one name that a file root is, as long as it is no directory.
+            Look::Other(metadata) if metadata.is_dir() && root.is_file() => {
+                return Err(ErrorKind::RootUnavailable.into());
+            }
             Look::Other(metadata) if metadata.is_dir() => {
                 if let Some(trail) = &mut self.trail {
                     trail.directories.insert((number, path.to_owned()), metadata.identity());

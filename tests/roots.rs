@@ -271,6 +271,13 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
         let roots = Roots::from_list(&list(&tree, entries)).unwrap();
         assert_eq!(told(&tree, &roots).0, ["ws"], "{entries:?}");
     }
+    // Also when the root itself came through a link, which is fair.
+    let linked = Tree::new("dir ws; file out/secret; link ws/planted -> ../out; link fair -> ws; link ws/self -> .");
+    for entries in [["fair", "ws/planted"], ["ws/planted", "fair"]] {
+        let roots = Roots::from_list(&list(&linked, entries)).unwrap();
+        assert_eq!(told(&linked, &roots).0, ["ws"], "{entries:?}");
+    }
+    assert!(Roots::from_list(&list(&linked, ["ws/self"])).unwrap().is_empty());
     // Of an earlier list, that is not in force any more.
     let boundary = Boundary::builder().build().unwrap();
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["ws"])).unwrap()).0, ["ws"]);
@@ -381,6 +388,17 @@ fn a_file_root_serves_one_name_and_is_written_in_place() {
     assert_eq!(roots.read(tree.path("d/only"), 9).unwrap(), b"edited");
     fs::remove_file(tree.path("d/only")).unwrap();
     assert_eq!(kind(roots.read(tree.path("d/only"), 9)), Some(ErrorKind::NotFound));
+    assert_eq!(kind(roots.create_dir(tree.path("d/only"))), Some(ErrorKind::RootItself));
+    assert_eq!(kind(roots.create_dir_all(tree.path("d/only"))), Some(ErrorKind::AlreadyExists));
+    // Neither has a directory: what is in that was never granted.
+    let checked = roots.check(tree.path("d/only"), Intent::New).unwrap();
+    tree.add("file d/only/x");
+    assert_eq!(kind(checked.read_dir()), Some(ErrorKind::NotADirectory));
+    assert_eq!(kind(checked.read(9)), Some(ErrorKind::IsADirectory));
+    for request in ["d/only", "d/only/x", "d/only/none", "d/only/.."] {
+        assert_eq!(kind(roots.read(tree.path(request), 9)), Some(ErrorKind::RootUnavailable), "{request}");
+    }
+    fs::remove_dir_all(tree.path("d/only")).unwrap();
     symlink("other", tree.path("d/only")).unwrap();
     for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::Entry] {
         assert_eq!(kind(roots.check(tree.path("d/only"), intent)), Some(ErrorKind::RootUnavailable), "{intent:?}");

@@ -5,6 +5,8 @@
 
 mod blocked;
 mod operations;
+mod races;
 mod roots;
 mod tables;
+mod trace;
 mod tree;

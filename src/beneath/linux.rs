@@ -65,6 +65,9 @@ fn call(
             // ENOSYS: Linux before 5.6, or a filter. EPERM: a filter, as of container runtimes; where it is the file's own
             // answer, the walk through held descriptors gets it again.
             Err(Errno::NOSYS | Errno::PERM) => return None,
+            Err(Errno::XDEV) if matches!(links, Links::Refuse) && (mounts == Rule::Allow || has_moved(at, path)) => {
+                return Some(Err(Errno::LOOP.into()));
+            }
             Err(error) => return Some(Err(error.into())),
             Ok(fd) => return Some(Ok(File::from(fd))),
         }
@@ -72,11 +75,19 @@ fn call(
     None
 }
 
+/// `EXDEV` has two reasons where no link is followed: a mount on the way, which only `RESOLVE_NO_XDEV` minds, and a directory on the
+/// way that another process is moving out of this one, which `RESOLVE_BENEATH` does. Asked without the first flag, it is the second.
+fn has_moved(at: &Dir, path: &OsStr) -> bool {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let asked = openat2(at, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve);
+    matches!(asked, Err(Errno::XDEV))
+}
+
 pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
     match Errno::from_io_error(error)? {
-        // A name that was no link when it was looked at has become one.
+        // A name that was no link when it was looked at has become one, or the way has moved.
         Errno::LOOP => Some(ErrorKind::Changed),
-        // Only RESOLVE_NO_XDEV can say so: there is no link and no `..` to leave by.
+        // What is left of it: RESOLVE_NO_XDEV.
         Errno::XDEV => Some(ErrorKind::MountCrossing),
         // A FIFO without a reader, or a socket: open(2).
         Errno::NXIO => Some(ErrorKind::SpecialFile),

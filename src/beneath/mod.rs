@@ -52,9 +52,13 @@ pub(crate) enum Look {
     Other(Metadata),
 }
 
-/// The directory that the last question stood in, so that walking down a name at a time opens each only once where there is no `openat2`.
+/// The directory that the last question stood in, so that walking down a name at a time opens each only once where there is no
+/// `openat2`; and how many names were walked again because the next question stood elsewhere.
 #[derive(Debug, Default)]
-pub(crate) struct Cursor(Option<(PathBuf, Handle)>);
+pub(crate) struct Cursor {
+    at: Option<(PathBuf, Handle)>,
+    again: usize,
+}
 
 impl Handle {
     /// Opens a directory by a path from outside, following links. For configuration only, and for the file system's root.
@@ -112,15 +116,21 @@ impl Handle {
 
     fn look_by_names(&self, path: &Path, mounts: Rule, cursor: &mut Cursor) -> Result<Look> {
         let Some((parent, name)) = split(path) else { return Ok(Look::Other(self.metadata()?)) };
-        let dir = match cursor.0.take() {
+        let dir = match cursor.at.take() {
             Some((at, dir)) if at == parent => dir,
             Some((at, dir)) if parent.parent() == Some(&at) => {
                 dir.child(parent.file_name().unwrap_or_default(), mounts)?
             }
-            _ => match self.dir(parent, mounts) {
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Look::Missing),
-                dir => dir?,
-            },
+            _ => {
+                cursor.again += parent.iter().count();
+                if cursor.again > NAMES_AGAIN {
+                    return Err(ErrorKind::TooLong.into());
+                }
+                match self.dir(parent, mounts) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Look::Missing),
+                    dir => dir?,
+                }
+            }
         };
         let looked = match dir.dir.symlink_metadata(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
@@ -139,7 +149,7 @@ impl Handle {
                 metadata => Ok(Look::Other(metadata)),
             },
         };
-        cursor.0 = Some((parent.to_owned(), dir));
+        cursor.at = Some((parent.to_owned(), dir));
         looked
     }
 
@@ -243,3 +253,7 @@ fn on_the_way(error: io::Error) -> Error {
 fn proc_link() -> Error {
     Error::new(ErrorKind::OutsideRoots).detail("a link of a proc file system")
 }
+
+/// The most names opened again for one request: 32 times the longest path, some tenths of a second. Only a request that climbs and
+/// descends in a very deep tree needs more.
+const NAMES_AGAIN: usize = 32 * crate::location::PATH_BYTES / 2;

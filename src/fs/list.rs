@@ -210,6 +210,9 @@ impl CheckedPath {
     }
 
     fn directory(&self) -> Result<Handle> {
+        if self.root().is_file() {
+            return Err(ErrorKind::NotADirectory.into());
+        }
         let (handle, place) = self.place()?;
         handle.dir(&place, self.roots().policy().mounts)
     }

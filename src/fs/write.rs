@@ -48,12 +48,16 @@ impl CheckedPath {
             Found::Missing(_) => return Err(ErrorKind::NotFound.into()),
             Found::Exists | Found::Link => return Err(ErrorKind::AlreadyExists.into()),
         }
+        self.is_no_root()?;
         let (directory, name) = self.parent()?;
         Ok(directory.as_dir().create_dir(name)?)
     }
 
     pub(super) fn create_dir_all_now(&self) -> Result<()> {
         self.may_write()?;
+        if self.root().is_file() {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
         let (handle, place) = self.place()?;
         let mounts = self.roots().policy().mounts;
         let names: Vec<&OsStr> = place.iter().collect();

@@ -1,0 +1,605 @@
+//! Proves that nothing outside the roots is looked at, and that no refusal tells what is there.
+//!
+//! *Looked at:* the test binary runs again as a traced child (ptrace(2)), which asks every request of every operation,
+//! with `openat2` and without. Each system call in between is judged when it ends. A call that is neither in [`takes`]
+//! nor known to take no path fails the test, so that none is forgotten; so does any path from `/` or from the process
+//! directory, also to the inside. What may be:
+//!
+//! | path | may be, because |
+//! | --- | --- |
+//! | one name on a descriptor that lies inside, and is no link that the call would follow | it is a look inside |
+//! | anything, by `openat2` with `RESOLVE_BENEATH` on a descriptor inside | the kernel stops at the edge |
+//! | plain names that lie inside, by `openat2` with `RESOLVE_BENEATH` and `NO_SYMLINKS` | nothing is followed |
+//! | a directory that holds a root, by name, with `O_PATH`, no link followed | failures have the roots' names verified |
+//! | nothing (`AT_EMPTY_PATH`), on the directory of a file that is a root | the same: it is what the root holds open |
+//! | `/proc/self/fd/N`, read as a link | it is the name of what is open already |
+//!
+//! Whatever was opened has to lie inside by the name that the kernel has for it. That the judge sees what it should is
+//! proven by [`LOOKS`], each of which it must refuse.
+//!
+//! *Told:* the same requests are asked at the same path in worlds that differ outside only; every answer must be the
+//! same, byte for byte.
+#![cfg(target_arch = "x86_64")]
+
+use std::error::Error as _;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use mcp_roots_guard::{Error, ErrorKind, Intent, OpenOptions, Replace, Roots, WalkOptions};
+use nix::libc::{self, c_long};
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{Signal, kill, raise};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, gettid};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use crate::tree::Tree;
+
+#[test]
+fn no_path_given_to_the_kernel_lies_outside() {
+    let ways: &[&str] = if openat2_is_there() { &[AS_IT_IS, WITHOUT_OPENAT2] } else { &[AS_IT_IS] };
+    for (number, how) in ways.iter().enumerate() {
+        let seen = trace(how);
+        println!("{how}: {}", seen.counts());
+        assert!(seen.refused.is_empty(), "{how}:\n{}", seen.refused.join("\n"));
+        assert!(seen.judged > 5000, "{how}: {}", seen.counts());
+        let by_openat2 = number == 0 && openat2_is_there();
+        assert_eq!((seen.answered > 5000, seen.edge > 500), (by_openat2, by_openat2), "{how}: {}", seen.counts());
+    }
+}
+
+#[test]
+fn the_judge_sees_every_look_outside() {
+    let seen = trace(LOOKING);
+    println!("{} looks: {}\n{}", LOOKS.len(), seen.counts(), seen.refused.join("\n"));
+    let looks = if openat2_is_there() { LOOKS.len() } else { LOOKS.len() - BY_OPENAT2 };
+    for number in 0..looks {
+        assert!(seen.refused.iter().any(|line| line.starts_with(&format!("{number}: "))), "look {number} was not seen");
+    }
+}
+
+#[test]
+fn refusals_do_not_tell_whether_the_target_exists() {
+    let tree = Tree::new("");
+    let mut first = None;
+    let mut failures = Vec::new();
+    for world in WORLDS {
+        let answers = ask(&tree, world, &REQUESTS[..2], false);
+        let first = first.get_or_insert_with(|| answers.clone());
+        for (answer, other) in answers.iter().zip(first.iter()).filter(|(answer, other)| answer != other) {
+            failures.push(format!("{world:?}\n    {}\n    {}", answer.text, other.text));
+        }
+    }
+    println!("{} answers in {} worlds", first.map_or(0, |answers| answers.len()), WORLDS.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What the traced child runs; without a tracer, that what leads outside is refused as such.
+#[test]
+fn battery() {
+    let how = std::env::var(TRACED).ok();
+    let tree = Tree::new("");
+    if how.as_deref() == Some(WITHOUT_OPENAT2) {
+        block_openat2();
+    }
+    if how.is_some() {
+        ptrace::traceme().unwrap();
+        println!("{THREAD}{} {}", gettid(), tree.path("").display());
+    }
+    if how.as_deref() == Some(LOOKING) {
+        look_outside(&tree);
+    } else {
+        let answers = ask(&tree, WORLDS.last().unwrap(), &REQUESTS, how.is_some());
+        let wrong = |answer: &&Answer| answer.leads_out && answer.kind != Some(ErrorKind::OutsideRoots);
+        let failures: Vec<_> = answers.iter().filter(wrong).map(|answer| answer.text.as_str()).collect();
+        let served = answers.iter().filter(|answer| answer.kind.is_none()).count();
+        // A traced child leaves the verdict to the judge.
+        assert!(how.is_some() || failures.is_empty(), "\n{}", failures.join("\n"));
+        assert!(served > 300, "only {served} were served");
+    }
+    if how.is_some() {
+        raise(Signal::SIGSTOP).unwrap();
+        mark("over");
+    }
+}
+
+/// What is inside. `outside`, `none` and all else beside the roots is for the worlds.
+const INSIDE: &str = "file root/a/f; file root/a/g; dir root/a/d; file root/spare; file second/g; file data/only
+    link root/in-rel -> a/f; link root/in-abs -> $T/root/a/f; link root/in-dir -> ../root/a; fifo root/fifo
+    link root/to-second -> ../second; link root/in-none -> a/none; link root/loop -> loop; link root/a/up -> ../..; link second/back -> ../root/a/d
+    link root/out-x -> ../outside/x; link root/out-x-abs -> $T/outside/x; link root/out-none -> ../outside/none
+    link root/out-dir -> ../outside; link root/out-dir-abs -> $T/outside; link root/out-back -> ../outside/back
+    link root/chain -> chain-2; link root/chain-2 -> a/up/chain-3; link root/chain-dir -> out-dir; link root/top -> /
+    link root/climb -> ../../../../../../../../etc/passwd; link root/proc-root -> /proc/self/root
+    link root/cwd -> /proc/self/cwd; link root/proc-again -> proc-root; link root/stdin -> /dev/fd/0
+    link root/fds -> /proc/self/fd; link root/share -> //server/share
+    link root/auto -> /net/host/export; link root/misc -> /misc/cd";
+
+/// What is outside, and what of it nobody may enter or read.
+type World = (&'static str, &'static [&'static str]);
+
+const WORLDS: &[World] = &[
+    ("", &[]),
+    ("dir outside", &[]),
+    ("file outside", &[]),
+    ("file outside/x", &[]),
+    ("file outside/x", &["outside/x"]),
+    ("file outside/x", &["outside"]),
+    ("dir outside/x", &[]),
+    ("dir outside/x/y", &[]),
+    ("file outside/x/y", &["outside/x"]),
+    ("link outside/x -> x", &[]),
+    ("link outside/x -> none; link outside/back -> none", &[]),
+    ("link outside -> root", &[]),
+    ("link outside/x -> $T/root/a/f; link outside/back -> $T/root/a", &[]),
+    ("fifo outside/x; socket outside/none", &[]),
+    ("file none/such; file root-2/f; file roo; file data/other; file chain-3/x", &[]),
+    ("file outside/x; link outside/back -> $T/root/a; file root-2/f; file data/other; link chain-3 -> outside/x", &[]),
+];
+
+/// Requests, and where they lead.
+type Requests = (Leads, &'static str);
+
+#[derive(PartialEq)]
+enum Leads {
+    Outside,
+    /// The last name is a link.
+    OutsideIfFollowed,
+    /// Or nowhere, by name.
+    Inside,
+}
+
+const REQUESTS: [Requests; 3] = [
+    (
+        Leads::Outside,
+        "$T/outside/x $T/outside/x/ $T/outside/x/y $T/outside $T/outside/ $T $T/ / // /none/such /etc/passwd
+        $T/none/such $T/root/.. $T/root/../outside/x $T/root-2 $T/root-2/f $T/roo $T/data/other $T/data
+        /proc/self/root /proc/self/root/ /proc/self/root$T/root/a/f /proc/self/cwd /proc/self/cwd/x
+        /proc/self/fd/3 /dev/fd/0 /dev/stdin //server/share/x /net/host/export file:///etc/passwd
+        file://$T/outside/x file://localhost$T/outside/x/ file://$T/root/../outside/x
+        file://$T/root/%2e%2e/none/such .. ../ ../.. ../outside ../outside/x ../outside/x/ ../outside/x/..
+        ../outside/../root/a/f ../none/such ../root-2/f ../data/other a/../../outside/x a/up/outside/x
+        in-dir/../../outside/x to-second/../outside/x ../../../../../../../../etc/passwd out-dir/x out-dir/x/
+        out-dir/x/y out-dir/none out-dir/.. out-dir/../root/a/f out-dir/back/f out-dir-abs/x out-back/f
+        out-back/none chain/x chain-dir/x chain-dir/none top/etc/passwd proc-root/etc/passwd
+        proc-root$T/root/a/f proc-again/none cwd/x cwd/../x fds/0 share/x auto/x misc/x/y",
+    ),
+    (
+        Leads::OutsideIfFollowed,
+        "a/up a/up/ out-x out-x-abs out-none out-dir out-dir/ out-dir-abs out-dir-abs/. out-back out-x/ chain chain-2
+        chain-dir climb proc-root proc-again proc-again/ cwd stdin fds share auto auto/ misc",
+    ),
+    (
+        Leads::Inside,
+        "a/f $T/root/a/f $T/root/./a//f file://$T/root/a/f ../root/a/f $T/root/../root/a/f ../second/g $T/second/g
+        $T/data/only ../data/only $T/data/only/ in-rel in-abs in-abs/ in-dir/f in-dir/../spare a/up/root/a/f
+        to-second/g to-second/back to-second/../root/a/f a/./d/../f a/f/ a/f/x a/f/.. a/none none a/none/none
+        a/none/../f a/none/../../../outside/x in-none loop loop/x fifo fifo/ file://host/x http://localhost/x
+        file:x new a/new new-dir/new/new in-dir/new-dir/ in-rel in-dir to-second ../root .. . $T/root a/d a/g
+        a",
+    ),
+];
+
+type Operation = fn(&Roots, &str) -> Result<(), Error>;
+
+#[derive(PartialEq)]
+enum Last {
+    Followed,
+    Itself,
+}
+use Last::{Followed, Itself};
+
+const OPERATIONS: &[(&str, Last, Operation)] = &[
+    ("check existing", Followed, |roots, at| roots.check(at, Intent::Existing).map(drop)),
+    ("check new", Followed, |roots, at| roots.check(at, Intent::New).map(drop)),
+    ("check new tree", Followed, |roots, at| roots.check(at, Intent::NewTree).map(drop)),
+    ("check entry", Itself, |roots, at| roots.check(at, Intent::Entry).map(drop)),
+    ("check and open", Followed, |roots, at| roots.check(at, Intent::Existing)?.open().map(drop)),
+    ("check entry and open", Itself, |roots, at| roots.check(at, Intent::Entry)?.open().map(drop)),
+    ("open", Followed, |roots, at| roots.open(at)?.read(LIMIT).map(drop)),
+    ("open with read", Followed, |roots, at| roots.open_with(at, with().read(true)).map(drop)),
+    ("open with write", Followed, |roots, at| roots.open_with(at, with().write(true)).map(drop)),
+    ("open with append", Followed, |roots, at| roots.open_with(at, with().append(true)).map(drop)),
+    ("open with create", Followed, |roots, at| roots.open_with(at, with().append(true).create(true)).map(drop)),
+    ("open with create_new", Followed, |roots, at| roots.open_with(at, with().write(true).create_new(true)).map(drop)),
+    ("open with truncate", Followed, |roots, at| roots.open_with(at, with().write(true).truncate(true)).map(drop)),
+    ("read", Followed, |roots, at| roots.read(at, LIMIT).map(drop)),
+    ("read_to_string", Followed, |roots, at| roots.read_to_string(at, LIMIT).map(drop)),
+    ("write", Followed, |roots, at| roots.write(at, "new")),
+    ("create_dir", Followed, |roots, at| roots.create_dir(at)),
+    ("create_dir_all", Followed, |roots, at| roots.create_dir_all(at)),
+    ("read_dir", Followed, |roots, at| roots.read_dir(at)?.try_for_each(|entry| entry.map(drop))),
+    ("walk", Followed, |roots, at| roots.walk(at, WalkOptions::new())?.try_for_each(|entry| entry.map(drop))),
+    ("metadata", Followed, |roots, at| roots.metadata(at).map(drop)),
+    ("symlink_metadata", Itself, |roots, at| roots.symlink_metadata(at).map(drop)),
+    ("rename", Itself, |roots, at| roots.rename(at, "moved", Replace::Never)),
+    ("rename and replace", Itself, |roots, at| roots.rename(at, "moved", Replace::Existing)),
+    ("rename to", Itself, |roots, at| roots.rename("spare", at, Replace::Never)),
+    ("replace", Itself, |roots, at| roots.rename("spare", at, Replace::Existing)),
+    ("remove_file", Itself, |roots, at| roots.remove_file(at)),
+    ("remove_dir", Itself, |roots, at| roots.remove_dir(at)),
+    ("remove_dir_all", Itself, |roots, at| roots.remove_dir_all(at)),
+];
+
+const LIMIT: u64 = 1 << 20;
+
+fn with() -> OpenOptions {
+    OpenOptions::new()
+}
+
+#[derive(Clone, PartialEq)]
+struct Answer {
+    kind: Option<ErrorKind>,
+    text: String,
+    leads_out: bool,
+}
+
+/// Every request of every operation; an operation that changes something leaves the next one a tree built anew at the
+/// same path.
+fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<Answer> {
+    let mut answers: Vec<Answer> = Vec::new();
+    let mut fresh = false;
+    for (name, last, operation) in OPERATIONS {
+        if !fresh {
+            build(tree, world);
+        }
+        let roots = tree.roots(ROOTS);
+        let first = answers.len();
+        if traced {
+            raise(Signal::SIGSTOP).unwrap();
+        }
+        for (leads, list) in requests {
+            let leads_out = *leads == Leads::Outside || *leads == Leads::OutsideIfFollowed && *last == Followed;
+            for request in tree.expand(list).split_whitespace() {
+                let mut text = format!("{name} {request}");
+                if traced {
+                    mark(&text);
+                }
+                let result = operation(&roots, request);
+                let kind = result.as_ref().err().map(Error::kind);
+                if let Err(error) = &result {
+                    write!(text, ": {} | {error} | {error:?}", error.kind()).unwrap();
+                    let mut cause = error.source();
+                    while let Some(source) = cause {
+                        write!(text, " | {source} | {source:?}").unwrap();
+                        cause = source.source();
+                    }
+                }
+                answers.push(Answer { kind, text, leads_out });
+            }
+        }
+        if traced {
+            mark("end");
+        }
+        fresh = answers[first..].iter().all(|answer| answer.kind.is_some());
+    }
+    clear(tree);
+    answers
+}
+
+const ROOTS: [&str; 3] = ["root", "second", FILE_ROOT];
+const FILE_ROOT: &str = "data/only";
+
+fn build(tree: &Tree, (outside, locked): &World) {
+    clear(tree);
+    tree.add(INSIDE);
+    tree.add(outside);
+    for path in *locked {
+        fs::set_permissions(tree.path(path), PermissionsExt::from_mode(0o0)).unwrap();
+    }
+}
+
+fn clear(tree: &Tree) {
+    for path in ["outside", "outside/x"].map(|path| tree.path(path)) {
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink()) {
+            fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+        }
+    }
+    for entry in fs::read_dir(tree.path("")).unwrap().map(Result::unwrap) {
+        let is_dir = entry.file_type().unwrap().is_dir();
+        if is_dir { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) }.unwrap();
+    }
+}
+
+/// What a guard must not do, for the judge to see: given the tree's top and the first root, open.
+const LOOKS: &[fn(&Path, &File)] = &[
+    |top, _| _ = fs::metadata(top.join("outside/x")),
+    |top, _| _ = fs::symlink_metadata(top.join("outside/none")),
+    |top, _| _ = File::open(top.join("outside/x")),
+    |top, _| _ = fs::create_dir(top.join("outside/new")),
+    |top, _| _ = fs::canonicalize(top.join("root/out-x")),
+    |_, _| _ = fs::read_link("/proc/self/root"),
+    |top, _| _ = fs::read_link(top.join("root/out-x")),
+    |top, _| _ = fs::read_dir(top),
+    |top, _| _ = std::env::set_current_dir(top),
+    |_, _| _ = fs::metadata("Cargo.toml"),
+    |_, root| _ = rustix::fs::statat(root, "..", rustix::fs::AtFlags::SYMLINK_NOFOLLOW),
+    |_, root| _ = rustix::fs::statat(root, "out-x", rustix::fs::AtFlags::empty()),
+    |_, root| _ = rustix::fs::statat(root, "out-dir/x", rustix::fs::AtFlags::SYMLINK_NOFOLLOW),
+    |_, root| _ = rustix::fs::accessat(root, "out-none", rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()),
+    |_, root| _ = rustix::fs::openat(root, "out-x", OFlags::RDONLY, Mode::empty()),
+    |_, root| _ = rustix::fs::openat(root, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty()),
+    |_, root| _ = rustix::fs::renameat(root, "spare", root, "../spare"),
+    |top, root| _ = rustix::fs::linkat(root, "out-x", CWD, top.join("x"), rustix::fs::AtFlags::SYMLINK_FOLLOW),
+    |_, root| _ = rustix::fs::openat2(root, "../none", OFlags::PATH, Mode::empty(), ResolveFlags::NO_SYMLINKS),
+    |top, _| _ = rustix::fs::openat2(CWD, top, OFlags::PATH, Mode::empty(), ResolveFlags::NO_SYMLINKS),
+];
+
+/// So many of them at the end, which look at nothing where `openat2` is blocked.
+const BY_OPENAT2: usize = 2;
+
+fn look_outside(tree: &Tree) {
+    build(tree, WORLDS.last().unwrap());
+    let root = File::open(tree.path("root")).unwrap();
+    raise(Signal::SIGSTOP).unwrap();
+    for (number, look) in LOOKS.iter().enumerate() {
+        mark(&number.to_string());
+        look(&tree.path(""), &root);
+    }
+    mark("end");
+}
+
+/// Set in the traced child: how it runs.
+const TRACED: &str = "GUARD_TEST_TRACED";
+const AS_IT_IS: &str = "as it is";
+const WITHOUT_OPENAT2: &str = "without openat2";
+const LOOKING: &str = "looking";
+
+/// Before the number of the thread that is traced and the tree's top, in the child's output.
+const THREAD: &str = "traced thread ";
+
+/// Before a mark, which is a link that nobody has: `end` of what is traced since the last SIGSTOP, all is `over`, or
+/// what comes now.
+const MARK: &str = "/.trace: ";
+
+fn mark(what: &str) {
+    let _ = rustix::fs::readlinkat(CWD, format!("{MARK}{what}"), Vec::new());
+}
+
+fn openat2_is_there() -> bool {
+    rustix::fs::openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::empty()).is_ok()
+}
+
+fn block_openat2() {
+    use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
+    let rules = [(libc::SYS_openat2, Vec::new())].into();
+    let action = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, TargetArch::x86_64).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
+
+/// Runs the child and follows it from mark to mark.
+fn trace(how: &str) -> Seen {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "trace::battery", "--nocapture", "--test-threads=1"]).env(TRACED, how);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_raw(child.id().try_into().unwrap());
+    let (done, working) = mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        if working.recv_timeout(Duration::from_mins(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            kill(pid, Signal::SIGKILL).unwrap();
+        }
+    });
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let ready = lines.find_map(|line| Some(line.split_once(THREAD)?.1.to_owned()));
+    let (thread, top) = ready.as_deref().and_then(|line| line.split_once(' ')).expect("the child is ready");
+    let roots = ROOTS.map(|root| Path::new(top).join(root)).into();
+    let (proc, file_root) = (Path::new("/proc").join(thread), Path::new(top).join(FILE_ROOT));
+    let mut seen = Seen { proc, roots, file_root, ..Seen::default() };
+    seen.follow(Pid::from_raw(thread.parse().unwrap()));
+    let rest: Vec<String> = lines.collect();
+    drop(done);
+    watchdog.join().unwrap();
+    assert!(child.wait().unwrap().success(), "{how}: the child failed\n{}", rest.join("\n"));
+    seen
+}
+
+/// What was seen of the child, and what is needed to judge it.
+#[derive(Default)]
+struct Seen {
+    proc: PathBuf,
+    roots: Vec<PathBuf>,
+    file_root: PathBuf,
+    /// The last mark.
+    row: String,
+    calls: usize,
+    judged: usize,
+    edge: usize,
+    holders: usize,
+    /// Times that `openat2` was there.
+    answered: usize,
+    refused: Vec<String>,
+}
+
+/// A system call that has begun.
+#[derive(Debug)]
+struct Call {
+    number: c_long,
+    flags: u64,
+    resolve: u64,
+    paths: Vec<Given>,
+}
+
+/// A path in a call.
+#[derive(Debug)]
+struct Given {
+    dir: PathBuf,
+    path: PathBuf,
+    /// It is a link that the call would follow.
+    leads_on: bool,
+}
+
+impl Seen {
+    fn counts(&self) -> String {
+        let Self { calls, judged, edge, holders, .. } = self;
+        format!("{calls} calls, {judged} paths judged, {edge} refused at the edge, {holders} to verify a root's name")
+    }
+
+    fn follow(&mut self, thread: Pid) {
+        let wait = |expected, row: &str| {
+            let stopped = waitpid(thread, Some(WaitPidFlag::__WALL));
+            assert_eq!(stopped, Ok(expected), "the traced thread ended or was killed in {row:?}");
+        };
+        let [asked, at_call] = [WaitStatus::Stopped(thread, Signal::SIGSTOP), WaitStatus::PtraceSyscall(thread)];
+        wait(asked, "the beginning");
+        ptrace::setoptions(thread, Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_EXITKILL).unwrap();
+        let memory = File::open(self.proc.join("mem")).unwrap();
+        loop {
+            ptrace::syscall(thread, None).unwrap();
+            wait(at_call, &self.row);
+            let libc::user_regs_struct { orig_rax, rdi, rsi, rdx, r10, r8, .. } = ptrace::getregs(thread).unwrap();
+            let call = self.begin(&memory, orig_rax.cast_signed(), [rdi, rsi, rdx, r10, r8]);
+            let mark = call.paths.first().and_then(|given| given.path.to_str()?.strip_prefix(MARK));
+            match mark {
+                Some("over") => return ptrace::detach(thread, None).unwrap(),
+                Some("end") => {
+                    ptrace::cont(thread, None).unwrap();
+                    wait(asked, &self.row);
+                    continue;
+                }
+                Some(row) => row.clone_into(&mut self.row),
+                None => {}
+            }
+            ptrace::syscall(thread, None).unwrap();
+            wait(at_call, &self.row);
+            if mark.is_none() {
+                self.judge(&call, ptrace::getregs(thread).unwrap().rax.cast_signed());
+            }
+        }
+    }
+
+    fn begin(&self, memory: &File, number: c_long, args: [u64; 5]) -> Call {
+        let read = |at: u64, size: usize| {
+            let mut bytes = vec![0; size];
+            let read = memory.read_at(&mut bytes, at).unwrap_or(0);
+            bytes.truncate(read);
+            bytes
+        };
+        let Takes(pairs, flags, follows) = takes(number).unwrap_or(Takes(&[], None, Follows::Never));
+        let (mut flags, mut resolve) = (flags.map_or(0, |at| args[at]), 0);
+        if number == libc::SYS_openat2 {
+            let how = read(args[2], 24);
+            [flags, _, resolve] = [0, 8, 16].map(|at| u64::from_ne_bytes(how[at..at + 8].try_into().unwrap()));
+        }
+        let follows = match follows {
+            Follows::Never => false,
+            Follows::With(bit) => flags & u64::from(bit.cast_unsigned()) != 0,
+            Follows::Without(bit) => flags & u64::from(bit.cast_unsigned()) == 0,
+        };
+        let given = |&(dir, path): &(usize, usize)| {
+            let text = read(args[path], 4096);
+            let end = text.iter().position(|byte| *byte == 0).expect("a path ends");
+            let path = PathBuf::from(OsStr::from_bytes(&text[..end]));
+            // A descriptor is an int, whatever the register's upper half holds.
+            let dir = match i32::from_ne_bytes(*args[dir].to_ne_bytes().first_chunk().unwrap()) {
+                libc::AT_FDCWD => self.proc.join("cwd"),
+                number => self.proc.join("fd").join(number.to_string()),
+            };
+            let dir = fs::read_link(dir).unwrap_or_default();
+            let leads_on = follows && fs::symlink_metadata(dir.join(&path)).is_ok_and(|found| found.is_symlink());
+            Given { dir, path, leads_on }
+        };
+        Call { number, flags, resolve, paths: pairs.iter().map(given).collect() }
+    }
+
+    /// The table at the top of this file.
+    fn judge(&mut self, call: &Call, result: i64) {
+        self.calls += 1;
+        if takes(call.number).is_none() && !NO_PATH.contains(&call.number) {
+            self.refused.push(format!("{}: {call:?} is not known to take no path", self.row));
+        }
+        let is_openat2 = call.number == libc::SYS_openat2;
+        if is_openat2 && [-libc::ENOSYS, -libc::EPERM].map(i64::from).contains(&result) {
+            return; // Never got to look: an old kernel, or a filter.
+        }
+        self.answered += usize::from(is_openat2);
+        let opens = is_openat2 || call.number == libc::SYS_openat;
+        let opened = (opens && result >= 0).then(|| fs::read_link(self.proc.join(format!("fd/{result}"))).unwrap());
+        for given in &call.paths {
+            self.judged += 1;
+            match self.verdict(call, given, opened.as_deref()) {
+                Verdict::Inside if is_openat2 && result == -i64::from(libc::EXDEV) => self.edge += 1,
+                Verdict::Inside => {}
+                Verdict::Holder => self.holders += 1,
+                Verdict::Outside => self.refused.push(format!("{}: {call:?} gave {result}, {opened:?}", self.row)),
+            }
+        }
+    }
+
+    fn verdict(&self, call: &Call, given: &Given, opened: Option<&Path>) -> Verdict {
+        let Given { dir, path, leads_on } = given;
+        let text = path.as_os_str().as_bytes();
+        let own = text.strip_prefix(b"/proc/self/fd/").is_some_and(|name| name.iter().all(u8::is_ascii_digit));
+        if own && call.number == libc::SYS_readlinkat {
+            return Verdict::Inside;
+        }
+        let beneath = call.resolve & libc::RESOLVE_BENEATH != 0;
+        let no_links = beneath && call.resolve & libc::RESOLVE_NO_SYMLINKS != 0;
+        let plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        let one = text != b".." && !text.contains(&b'/') && !leads_on;
+        let (by_name, at) = (plain && no_links || one, dir.join(path));
+        let inside = |at: &Path| self.roots.iter().any(|root| at.starts_with(root));
+        let holder = |at: &Path| self.roots.iter().any(|root| root.starts_with(at));
+        let identity = text.is_empty() && self.file_root.parent() == Some(dir);
+        let directory = libc::O_PATH | libc::O_DIRECTORY | if no_links { 0 } else { libc::O_NOFOLLOW };
+        let directory = u64::from(directory.cast_unsigned());
+        if (beneath && inside(dir) || by_name && inside(&at)) && opened.is_none_or(inside) {
+            Verdict::Inside
+        } else if identity || by_name && holder(&at) && call.flags & directory == directory && opened.is_none_or(holder)
+        {
+            Verdict::Holder
+        } else {
+            Verdict::Outside
+        }
+    }
+}
+
+enum Verdict {
+    Inside,
+    Holder,
+    Outside,
+}
+
+/// Where a system call takes paths, as pairs of descriptor and path, and its flags; with which bit it follows a link in
+/// the last place, or without.
+struct Takes(&'static [(usize, usize)], Option<usize>, Follows);
+
+enum Follows {
+    Never,
+    With(i32),
+    Without(i32),
+}
+
+/// The calls that take a path relative to a descriptor. Those that know no descriptor could only be wrong.
+fn takes(number: c_long) -> Option<Takes> {
+    use Follows::{Never, With, Without};
+    Some(match number {
+        libc::SYS_openat | libc::SYS_openat2 => Takes(&[(0, 1)], Some(2), Without(libc::O_NOFOLLOW)),
+        libc::SYS_newfstatat => Takes(&[(0, 1)], Some(3), Without(libc::AT_SYMLINK_NOFOLLOW)),
+        libc::SYS_statx => Takes(&[(0, 1)], Some(2), Without(libc::AT_SYMLINK_NOFOLLOW)),
+        libc::SYS_readlinkat | libc::SYS_mkdirat | libc::SYS_unlinkat => Takes(&[(0, 1)], None, Never),
+        libc::SYS_renameat | libc::SYS_renameat2 => Takes(&[(0, 1), (2, 3)], None, Never),
+        libc::SYS_linkat => Takes(&[(0, 1), (2, 3)], Some(4), With(libc::AT_SYMLINK_FOLLOW)),
+        _ => return None,
+    })
+}
+
+/// The calls that take none, as far as reading and writing files comes by them.
+#[rustfmt::skip]
+const NO_PATH: &[c_long] = {
+    use libc::*;
+    &[
+        SYS_read, SYS_pread64, SYS_write, SYS_close, SYS_lseek, SYS_fstat, SYS_fstatfs, SYS_getdents64, SYS_fcntl,
+        SYS_fsync, SYS_ftruncate, SYS_fchmod, SYS_brk, SYS_mmap, SYS_mremap, SYS_munmap, SYS_madvise, SYS_mprotect,
+        SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_rt_sigprocmask, SYS_getpid, SYS_gettid, SYS_sched_yield,
+    ]
+};
