@@ -417,3 +417,22 @@ fn the_policy_of_the_boundary_is_the_policy_of_its_roots() {
     assert_eq!(kind(roots.read("f", 9)), Some(ErrorKind::HardLinked));
     assert_eq!(kind(boundary.operator_roots().unwrap().read("a/f", 9)), Some(ErrorKind::HardLinked));
 }
+
+/// Decision 8, through a client's root beneath an operator directory: the name of the directory around it counts, too.
+#[test]
+fn a_client_root_is_unavailable_when_the_operators_directory_is_not_what_its_name_says() {
+    let tree = Tree::new("file up/op/a/f = mine; link up/op/l -> a");
+    let boundary = operator(&tree, &[("up/op", Access::ReadWrite)]);
+    for entry in ["up/op/a", "up/op/l", "up/op", "up"] {
+        let roots = boundary.resolve(&list(&tree, [entry])).unwrap();
+        fs::rename(tree.path("up"), tree.path("was")).unwrap();
+        tree.add("file up/op/a/f = planted");
+        assert_eq!(kind(roots.read("nope", 9)), Some(ErrorKind::RootUnavailable), "{entry}");
+        // Back again it is only what is resolved anew: what is in force is never patched.
+        fs::remove_dir_all(tree.path("up")).unwrap();
+        fs::rename(tree.path("was"), tree.path("up")).unwrap();
+        assert_eq!(kind(roots.read("nope", 9)), Some(ErrorKind::RootUnavailable), "{entry}");
+        sleep(VERIFY_EVERY);
+    }
+    assert_eq!(boundary.resolve(&list(&tree, ["up/op/a"])).unwrap().read("f", 9).unwrap(), b"mine");
+}

@@ -257,3 +257,21 @@ fn proc_link() -> Error {
 /// The most names opened again for one request: 32 times the longest path, some tenths of a second. Only a request that climbs and
 /// descends in a very deep tree needs more.
 const NAMES_AGAIN: usize = 32 * crate::location::PATH_BYTES / 2;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// The kernel's name for a removed file has a suffix that could be a file's own: such a name is not taken.
+    #[test]
+    fn the_kernels_name_is_taken_only_when_it_is_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("f");
+        let file = File::create(&path).unwrap();
+        assert_eq!(name_of(&file), Some(path.clone()));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(name_of(&file), None);
+        let odd = path.with_file_name("f (deleted)");
+        assert_eq!(name_of(&File::create(odd).unwrap()), None);
+    }
+}
