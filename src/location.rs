@@ -177,8 +177,13 @@ fn uri_path(text: &str) -> Result<OsString> {
     }
     let decoded = decode(path)?;
     let again = Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
-    match again {
-        Some(again) if again.as_os_str() == decoded => Ok(decoded),
+    match again.as_ref().map(|again| again.as_os_str().as_encoded_bytes()) {
+        // It takes a last name like `a:` for a drive, and adds a slash.
+        Some(again)
+            if again == decoded.as_encoded_bytes() || again.strip_suffix(b"/") == Some(decoded.as_encoded_bytes()) =>
+        {
+            Ok(decoded)
+        }
         _ => Err(Error::new(ErrorKind::DroppedCharacter).detail("the URL parser reads another path")),
     }
 }

@@ -310,6 +310,7 @@ const STEPS: usize = 4 * PATH_BYTES / 2;
 
 #[cfg(test)]
 mod tests {
+    use super::Intent::{Entry, Existing, New, NewTree};
     use super::*;
     use std::collections::BTreeMap;
 
@@ -377,7 +378,6 @@ mod tests {
             "/r/s>s",
         ];
         let (mut memory, spellings) = memory(&roots, &names);
-        use Intent::{Entry, Existing, New, NewTree};
         let rows = [
             ("d/f", Existing, "0:d/f Exists"),
             ("l", Existing, "0:d/f Exists"),

@@ -12,6 +12,8 @@ use mcp_roots_guard::{
     WALK_DEPTH, WalkOptions,
 };
 
+use rustix::fs::{CWD, Mode, makedev, mknodat};
+
 use crate::tree::Tree;
 
 fn kind<T>(result: Result<T>) -> Option<K> {
@@ -234,7 +236,6 @@ fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
 fn special_files_are_refused_at_once_by_every_operation_that_opens() {
     let tree = Tree::new("fifo root/p; socket root/s; link root/l -> p; file root/inside");
     let mut special = vec!["l", "p", "s"];
-    use rustix::fs::{CWD, Mode, makedev, mknodat};
     // A device can be made by root alone: /dev/null's twin, and one that no driver has.
     for (name, device) in [("null", makedev(1, 3)), ("nodev", makedev(250, 250))] {
         let device_type = rustix::fs::FileType::CharacterDevice;

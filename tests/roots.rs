@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::thread::sleep;
 
 use mcp_roots_guard::{
-    Access, Boundary, ErrorKind, HANDLES, Intent, ListRootsResult, Policy, ROOT_LIST_ENTRIES, Result, Root, Roots,
-    Rule, VERIFY_EVERY,
+    Access, Boundary, ErrorKind, ErrorKind as K, HANDLES, Intent, ListRootsResult, Policy, ROOT_LIST_ENTRIES, Result,
+    Root, Roots, Rule, VERIFY_EVERY,
 };
 
 use crate::tree::Tree;
@@ -62,7 +62,6 @@ fn a_list_as_clients_send_it_keeps_the_good_entries_and_reports_the_bad() {
     json["nextCursor"] = "ignored".into();
     let list: ListRootsResult = serde_json::from_value(json).unwrap();
     let roots = Roots::from_list(&list).unwrap();
-    use ErrorKind as K;
     let expected = [
         (1, K::ForeignScheme),
         (2, K::NotFound),
@@ -167,6 +166,20 @@ fn relative_requests_start_at_the_first_root_or_the_one_that_is_named() {
     assert_eq!(kind(roots.with_base(tree.path("c"))), Some(ErrorKind::OutsideRoots));
 }
 
+/// Entries of a client's list, from the tree's top; the roots they give; the entries that give none.
+type Row = (&'static [&'static str], &'static [&'static str], &'static [(usize, K)]);
+const ROWS: [Row; 9] = [
+    (&["op/a"], &["op/a"], &[]),
+    (&["op"], &["op"], &[]),
+    (&["", "/out/../"], &["op", "ro"], &[(1, K::Duplicate), (1, K::Duplicate)]),
+    (&["out", "op/b"], &["op/b"], &[(0, K::OutsideRoots)]),
+    (&["op/out", "out/none"], &[], &[(0, K::OutsideRoots), (1, K::OutsideRoots)]),
+    (&["op/link", "op/ab"], &["op/b", "op/a"], &[]),
+    (&["op/a", "op/a/../b/f", "op/none"], &["op/a", "op/b/f"], &[(2, K::NotFound)]),
+    (&["ro", "op/../ro/f"], &["ro", "ro/f"], &[]),
+    (&[], &[], &[]),
+];
+
 #[test]
 fn client_roots_narrow_the_operators_directories_and_never_widen_them() {
     let tree = Tree::new(
@@ -174,19 +187,7 @@ fn client_roots_narrow_the_operators_directories_and_never_widen_them() {
     );
     let boundary = operator(&tree, &[("op", Access::ReadWrite), ("ro", Access::ReadOnly)]);
     let top = tree.path("").display().to_string();
-    use ErrorKind as K;
-    let rows: [(&[&str], &[&str], &[(usize, K)]); 9] = [
-        (&["op/a"], &["op/a"], &[]),
-        (&["op"], &["op"], &[]),
-        (&["", "/out/../"], &["op", "ro"], &[(1, K::Duplicate), (1, K::Duplicate)]),
-        (&["out", "op/b"], &["op/b"], &[(0, K::OutsideRoots)]),
-        (&["op/out", "out/none"], &[], &[(0, K::OutsideRoots), (1, K::OutsideRoots)]),
-        (&["op/link", "op/ab"], &["op/b", "op/a"], &[]),
-        (&["op/a", "op/a/../b/f", "op/none"], &["op/a", "op/b/f"], &[(2, K::NotFound)]),
-        (&["ro", "op/../ro/f"], &["ro", "ro/f"], &[]),
-        (&[], &[], &[]),
-    ];
-    for (entries, granted, skipped) in rows {
+    for (entries, granted, skipped) in ROWS {
         let list = ListRootsResult::from_uris(
             entries.iter().map(|entry| format!("file://{top}/{entry}").replace("//o", "/o")),
         );
@@ -343,7 +344,7 @@ fn a_root_that_is_not_what_its_name_says_is_unavailable_until_resolved_again() {
         match what {
             "removed" => assert_eq!(told(&tree, &fresh), (vec![], vec![(0, ErrorKind::NotFound)])),
             "replaced by a link" => {
-                assert_eq!(told(&tree, &fresh).0, ["out"], "a link outside every root is the operator's")
+                assert_eq!(told(&tree, &fresh).0, ["out"], "a link outside every root is the operator's");
             }
             _ => assert_eq!(fresh.read("f", 9).unwrap(), b"planted", "{what}"),
         }

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod blocked;
+mod invariants;
 mod operations;
 mod races;
 mod roots;
+mod seeds;
 mod tables;
 mod trace;
 mod tree;

@@ -48,9 +48,10 @@ fn row(tree: &Tree, roots: &Roots, line: &str) -> Result<(), String> {
     let intent = fields.next().unwrap_or_default();
     let (request, expected) = fields.next().and_then(|rest| rest.rsplit_once('|')).ok_or("three fields wanted")?;
     let (request, expected) = (tree.expand(request.trim()), expected.trim());
-    let request = match request.starts_with('"') {
-        true => serde_json::from_str(&request).map_err(|error| error.to_string())?,
-        false => request,
+    let request = if request.starts_with('"') {
+        serde_json::from_str(&request).map_err(|error| error.to_string())?
+    } else {
+        request
     };
     let intent = match intent {
         "open" => Intent::Existing,

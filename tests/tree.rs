@@ -98,7 +98,7 @@ impl Tree {
                     "dir".into()
                 }
                 t if t.is_file() => format!("file {:?}", fs::read(&path).unwrap()),
-                t if t.is_symlink() => format!("link {:?}", fs::read_link(&path).unwrap()),
+                t if t.is_symlink() => format!("link {}", fs::read_link(&path).unwrap().display()),
                 t => format!("{t:?}"),
             };
             lines.push(format!("{}: {what}", path.display()));

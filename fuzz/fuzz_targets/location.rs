@@ -1,0 +1,9 @@
+//! `cargo +nightly fuzz run location fuzz/corpus/location fuzz/seeds/location`
+//!
+//! What goes in and what is proven stands in the module.
+#![no_main]
+
+#[path = "../../tests/invariants/location.rs"]
+mod location;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| location::hold(bytes));

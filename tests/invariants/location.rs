@@ -1,0 +1,95 @@
+//! Parsing a request text.
+//!
+//! Goes in: any bytes, as a path and, where they are UTF-8, as a request text and as a URI. What is proven: nothing
+//! panics; a path is taken byte for byte, or refused for one of three reasons; what a URI is read as is an absolute
+//! path of one leading slash, without NUL or dot segments, and the one that the `url` crate reads; and any such path,
+//! written as a URI, is read as the same.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use mcp_roots_guard::{ErrorKind, Location, PATH_BYTES, Result};
+use url::Url;
+
+/// All of it.
+pub(crate) fn hold(bytes: &[u8]) {
+    path(bytes);
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let (parsed, uri) = (Location::parse(text), Location::from_uri(text));
+        if is_uri(text) {
+            assert_eq!(told(&parsed), told(&uri), "{text:?} as a text and as a URI");
+            if let Ok(location) = &uri {
+                uri_path(text, location.as_path());
+            }
+        } else {
+            assert_eq!(told(&parsed), told(&Location::from_path(text)), "{text:?} as a text and as a path");
+            let kind = if text.is_empty() { ErrorKind::Empty } else { ErrorKind::NotAbsolute };
+            assert_eq!(told(&uri), Err(kind), "{text:?} is no URI");
+        }
+    }
+}
+
+fn path(bytes: &[u8]) {
+    let expected = match bytes {
+        [] => Err(ErrorKind::Empty),
+        _ if bytes.len() >= PATH_BYTES => Err(ErrorKind::TooLong),
+        _ if bytes.contains(&0) => Err(ErrorKind::Nul),
+        _ => Ok(bytes),
+    };
+    let path = Path::new(OsStr::from_bytes(bytes));
+    assert_eq!(told(&Location::from_path(path)), expected, "{} as a path", bytes.escape_ascii());
+    if expected.is_ok() && path.is_absolute() && !has_dots(path) {
+        let read = Location::from_uri(&write_uri(path));
+        // Four slashes are refused, whatever follows.
+        let expected = if bytes.starts_with(b"//") { Err(ErrorKind::ForeignHost) } else { expected };
+        assert_eq!(told(&read), expected, "{} written as a URI", bytes.escape_ascii());
+    }
+}
+
+fn uri_path(text: &str, path: &Path) {
+    let bytes = path.as_os_str().as_bytes();
+    let is_plain = path.is_absolute() && !bytes.starts_with(b"//") && !bytes.contains(&0) && !has_dots(path);
+    assert!(is_plain, "{text:?} is read as {}", bytes.escape_ascii());
+    let peer = Url::parse(text).ok().and_then(|url| url.to_file_path().ok()).unwrap_or_default();
+    let peer = peer.as_os_str().as_bytes();
+    // That crate takes a last name like `a:` for a drive, and adds a slash.
+    let is_drive = matches!(bytes, [.., letter, b':' | b'|'] if letter.is_ascii_alphabetic());
+    let peer = if is_drive { peer.strip_suffix(b"/").unwrap_or(peer) } else { peer };
+    assert_eq!(peer, bytes, "{text:?} as the url crate reads it");
+    let again = Location::from_uri(&write_uri(path));
+    assert_eq!(told(&again), Ok(bytes), "{text:?}, read as {} and written again", bytes.escape_ascii());
+}
+
+/// The bytes of the path, or the kind of the refusal.
+fn told(location: &Result<Location>) -> Result<&[u8], ErrorKind> {
+    match location {
+        Ok(location) => Ok(location.as_path().as_os_str().as_bytes()),
+        Err(error) => Err(error.kind()),
+    }
+}
+
+/// DESIGN decision 6: `file:` in any case, or a scheme of two letters or more before `://`.
+fn is_uri(text: &str) -> bool {
+    let of_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    text.to_ascii_lowercase().starts_with("file:")
+        || text.split_once("://").is_some_and(|(scheme, _)| {
+            scheme.len() > 1 && scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(of_scheme)
+        })
+}
+
+/// Whether a segment is `.` or `..`. Not by `Path::components`, which drops `.`.
+fn has_dots(path: &Path) -> bool {
+    path.as_os_str().as_bytes().split(|&byte| byte == b'/').any(|name| name == b"." || name == b"..")
+}
+
+/// Every byte escaped but slashes and what is unreserved (RFC 3986, 2.3).
+fn write_uri(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes().iter();
+    let written = bytes.map(|&byte| match byte {
+        b'/' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    format!("file://{}", written.collect::<String>())
+}

@@ -1,0 +1,7 @@
+//! What must hold for any input.
+//!
+//! Goes in: any bytes. What is proven stands in each module; its function `hold` is that of the fuzz target of the same
+//! name, and `seeds` replays it over committed seeds.
+
+pub(crate) mod check;
+pub(crate) mod location;

@@ -1,0 +1,32 @@
+//! The invariants of the fuzz targets, replayed over committed seeds.
+//!
+//! Goes in: each file of `fuzz/seeds/TARGET`. What is proven: the target's invariant holds for it.
+
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+
+use crate::invariants::{check, location};
+
+type Hold = fn(&[u8]);
+
+const TARGETS: &[(&str, Hold)] = &[("location", location::hold), ("check", check::hold)];
+
+/// Fewer would mean that the seeds are not found.
+const SEEDS: usize = 15;
+
+#[test]
+fn each_seed_holds() {
+    for (target, hold) in TARGETS {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+        let seeds: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(seeds.len() >= SEEDS, "only {} seeds in {}", seeds.len(), directory.display());
+        // The failing ones have told why.
+        let failed = |path: &&PathBuf| {
+            let bytes = fs::read(path).unwrap();
+            catch_unwind(|| hold(&bytes)).is_err()
+        };
+        let failed: Vec<_> = seeds.iter().filter(failed).collect();
+        assert!(failed.is_empty(), "{target}: {failed:?}");
+    }
+}
