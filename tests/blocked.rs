@@ -14,7 +14,7 @@ const BLOCKED: &str = "GUARD_TEST_OPENAT2_ERROR";
 /// openat2(2) has one number on every architecture.
 const OPENAT2: i64 = 437;
 
-const ENOSYS: u32 = 38;
+pub(crate) const ENOSYS: u32 = 38;
 const EPERM: u32 = 1;
 
 #[test]
@@ -56,7 +56,7 @@ fn run_again(error: u32) {
 }
 
 /// From here on `openat2` fails in this thread, and in what it starts.
-fn block(error: u32) {
+pub(crate) fn block(error: u32) {
     let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
     let rules = BTreeMap::from([(OPENAT2, Vec::new())]);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error), arch).unwrap();

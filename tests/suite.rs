@@ -11,4 +11,5 @@ mod roots;
 mod seeds;
 mod tables;
 mod trace;
+mod tracer;
 mod tree;

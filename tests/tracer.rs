@@ -1,0 +1,281 @@
+//! A tracer of the suite's own child, and the judge of its system calls (ptrace(2)).
+//!
+//! Each call between two marks is judged when it ends. One that is neither in [`takes`] nor known to take no path is refused,
+//! so that none is forgotten; so is any path from `/` or from the process directory, also to the inside. What may be:
+//!
+//! | path | may be, because |
+//! | --- | --- |
+//! | one name on a descriptor that lies inside, and is no link that the call would follow | it is a look inside |
+//! | anything, by `openat2` with `RESOLVE_BENEATH` on a descriptor inside | the kernel stops at the edge |
+//! | plain names that lie inside, by `openat2` with `RESOLVE_BENEATH` and `NO_SYMLINKS` | nothing is followed |
+//! | a directory that holds a root, by name, with `O_PATH`, no link followed | failures have the roots' names verified |
+//! | nothing (`AT_EMPTY_PATH`), on the directory of a file that is a root | the same: it is what the root holds open |
+//! | `/proc/self/fd/N`, read as a link | it is the name of what is open already |
+//!
+//! Whatever was opened has to lie inside by the name that the kernel has for it.
+#![cfg(target_arch = "x86_64")]
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use nix::libc::{self, c_long};
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+/// Set in the traced child: how it runs.
+pub(crate) const TRACED: &str = "GUARD_TEST_TRACED";
+pub(crate) const AS_IT_IS: &str = "as it is";
+pub(crate) const WITHOUT_OPENAT2: &str = "without openat2";
+pub(crate) const LOOKING: &str = "looking";
+
+/// Before the number of the thread that is traced and the tree's top, in the child's output.
+pub(crate) const THREAD: &str = "traced thread ";
+
+/// Before a mark, which is a link that nobody has: `end` of what is traced since the last SIGSTOP, all is `over`, or
+/// what comes now.
+const MARK: &str = "/.trace: ";
+
+pub(crate) fn mark(what: &str) {
+    let _ = rustix::fs::readlinkat(CWD, format!("{MARK}{what}"), Vec::new());
+}
+
+pub(crate) fn openat2_is_there() -> bool {
+    rustix::fs::openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::empty()).is_ok()
+}
+
+/// Runs a test of this binary in a child, with [`TRACED`] set to `how`, and follows it from mark to mark.
+pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> Seen {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(TRACED, how);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_raw(child.id().try_into().unwrap());
+    let (done, working) = mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        if working.recv_timeout(Duration::from_mins(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            kill(pid, Signal::SIGKILL).unwrap();
+        }
+    });
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let ready = lines.find_map(|line| Some(line.split_once(THREAD)?.1.to_owned()));
+    let (thread, top) = ready.as_deref().and_then(|line| line.split_once(' ')).expect("the child is ready");
+    let roots = roots.iter().map(|root| Path::new(top).join(root)).collect();
+    let (proc, file_root) = (Path::new("/proc").join(thread), Path::new(top).join(file_root));
+    let mut seen = Seen { proc, roots, file_root, ..Seen::default() };
+    seen.follow(Pid::from_raw(thread.parse().unwrap()));
+    let rest: Vec<String> = lines.collect();
+    drop(done);
+    watchdog.join().unwrap();
+    assert!(child.wait().unwrap().success(), "{how}: the child failed\n{}", rest.join("\n"));
+    seen
+}
+
+/// What was seen of the child, and what is needed to judge it.
+#[derive(Default)]
+pub(crate) struct Seen {
+    proc: PathBuf,
+    roots: Vec<PathBuf>,
+    file_root: PathBuf,
+    /// The last mark.
+    row: String,
+    pub(crate) calls: usize,
+    pub(crate) judged: usize,
+    pub(crate) edge: usize,
+    holders: usize,
+    /// Times that `openat2` was there.
+    pub(crate) answered: usize,
+    pub(crate) refused: Vec<String>,
+}
+
+/// A system call that has begun.
+#[derive(Debug)]
+struct Call {
+    number: c_long,
+    flags: u64,
+    resolve: u64,
+    paths: Vec<Given>,
+}
+
+/// A path in a call.
+#[derive(Debug)]
+struct Given {
+    dir: PathBuf,
+    path: PathBuf,
+    /// It is a link that the call would follow.
+    leads_on: bool,
+}
+
+impl Seen {
+    pub(crate) fn counts(&self) -> String {
+        let Self { calls, judged, edge, holders, .. } = self;
+        format!("{calls} calls, {judged} paths judged, {edge} refused at the edge, {holders} to verify a root's name")
+    }
+
+    fn follow(&mut self, thread: Pid) {
+        let wait = |expected, row: &str| {
+            let stopped = waitpid(thread, Some(WaitPidFlag::__WALL));
+            assert_eq!(stopped, Ok(expected), "the traced thread ended or was killed in {row:?}");
+        };
+        let [asked, at_call] = [WaitStatus::Stopped(thread, Signal::SIGSTOP), WaitStatus::PtraceSyscall(thread)];
+        wait(asked, "the beginning");
+        ptrace::setoptions(thread, Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_EXITKILL).unwrap();
+        let memory = File::open(self.proc.join("mem")).unwrap();
+        loop {
+            ptrace::syscall(thread, None).unwrap();
+            wait(at_call, &self.row);
+            let libc::user_regs_struct { orig_rax, rdi, rsi, rdx, r10, r8, .. } = ptrace::getregs(thread).unwrap();
+            let call = self.begin(&memory, orig_rax.cast_signed(), [rdi, rsi, rdx, r10, r8]);
+            let mark = call.paths.first().and_then(|given| given.path.to_str()?.strip_prefix(MARK));
+            match mark {
+                Some("over") => return ptrace::detach(thread, None).unwrap(),
+                Some("end") => {
+                    ptrace::cont(thread, None).unwrap();
+                    wait(asked, &self.row);
+                    continue;
+                }
+                Some(row) => row.clone_into(&mut self.row),
+                None => {}
+            }
+            ptrace::syscall(thread, None).unwrap();
+            wait(at_call, &self.row);
+            if mark.is_none() {
+                self.judge(&call, ptrace::getregs(thread).unwrap().rax.cast_signed());
+            }
+        }
+    }
+
+    fn begin(&self, memory: &File, number: c_long, args: [u64; 5]) -> Call {
+        let read = |at: u64, size: usize| {
+            let mut bytes = vec![0; size];
+            let read = memory.read_at(&mut bytes, at).unwrap_or(0);
+            bytes.truncate(read);
+            bytes
+        };
+        let Takes(pairs, flags, follows) = takes(number).unwrap_or(Takes(&[], None, Follows::Never));
+        let (mut flags, mut resolve) = (flags.map_or(0, |at| args[at]), 0);
+        if number == libc::SYS_openat2 {
+            let how = read(args[2], 24);
+            [flags, _, resolve] = [0, 8, 16].map(|at| u64::from_ne_bytes(how[at..at + 8].try_into().unwrap()));
+        }
+        let follows = match follows {
+            Follows::Never => false,
+            Follows::With(bit) => flags & u64::from(bit.cast_unsigned()) != 0,
+            Follows::Without(bit) => flags & u64::from(bit.cast_unsigned()) == 0,
+        };
+        let given = |&(dir, path): &(usize, usize)| {
+            let text = read(args[path], 4096);
+            let end = text.iter().position(|byte| *byte == 0).expect("a path ends");
+            let path = PathBuf::from(OsStr::from_bytes(&text[..end]));
+            // A descriptor is an int, whatever the register's upper half holds.
+            let dir = match i32::from_ne_bytes(*args[dir].to_ne_bytes().first_chunk().unwrap()) {
+                libc::AT_FDCWD => self.proc.join("cwd"),
+                number => self.proc.join("fd").join(number.to_string()),
+            };
+            let dir = fs::read_link(dir).unwrap_or_default();
+            let leads_on = follows && fs::symlink_metadata(dir.join(&path)).is_ok_and(|found| found.is_symlink());
+            Given { dir, path, leads_on }
+        };
+        Call { number, flags, resolve, paths: pairs.iter().map(given).collect() }
+    }
+
+    /// By the table at the top of this file.
+    fn judge(&mut self, call: &Call, result: i64) {
+        self.calls += 1;
+        if takes(call.number).is_none() && !NO_PATH.contains(&call.number) {
+            self.refused.push(format!("{}: {call:?} is not known to take no path", self.row));
+        }
+        let is_openat2 = call.number == libc::SYS_openat2;
+        if is_openat2 && [-libc::ENOSYS, -libc::EPERM].map(i64::from).contains(&result) {
+            return; // Never got to look: an old kernel, or a filter.
+        }
+        self.answered += usize::from(is_openat2);
+        let opens = is_openat2 || call.number == libc::SYS_openat;
+        let opened = (opens && result >= 0).then(|| fs::read_link(self.proc.join(format!("fd/{result}"))).unwrap());
+        for given in &call.paths {
+            self.judged += 1;
+            match self.verdict(call, given, opened.as_deref()) {
+                Verdict::Inside if is_openat2 && result == -i64::from(libc::EXDEV) => self.edge += 1,
+                Verdict::Inside => {}
+                Verdict::Holder => self.holders += 1,
+                Verdict::Outside => self.refused.push(format!("{}: {call:?} gave {result}, {opened:?}", self.row)),
+            }
+        }
+    }
+
+    fn verdict(&self, call: &Call, given: &Given, opened: Option<&Path>) -> Verdict {
+        let Given { dir, path, leads_on } = given;
+        let text = path.as_os_str().as_bytes();
+        let own = text.strip_prefix(b"/proc/self/fd/").is_some_and(|name| name.iter().all(u8::is_ascii_digit));
+        if own && call.number == libc::SYS_readlinkat {
+            return Verdict::Inside;
+        }
+        let beneath = call.resolve & libc::RESOLVE_BENEATH != 0;
+        let no_links = beneath && call.resolve & libc::RESOLVE_NO_SYMLINKS != 0;
+        let plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        let one = text != b".." && !text.contains(&b'/') && !leads_on;
+        let (by_name, at) = (plain && no_links || one, dir.join(path));
+        let inside = |at: &Path| self.roots.iter().any(|root| at.starts_with(root));
+        let holder = |at: &Path| self.roots.iter().any(|root| root.starts_with(at));
+        let identity = text.is_empty() && self.file_root.parent() == Some(dir);
+        let directory = libc::O_PATH | libc::O_DIRECTORY | if no_links { 0 } else { libc::O_NOFOLLOW };
+        let directory = u64::from(directory.cast_unsigned());
+        if (beneath && inside(dir) || by_name && inside(&at)) && opened.is_none_or(inside) {
+            Verdict::Inside
+        } else if identity || by_name && holder(&at) && call.flags & directory == directory && opened.is_none_or(holder)
+        {
+            Verdict::Holder
+        } else {
+            Verdict::Outside
+        }
+    }
+}
+
+enum Verdict {
+    Inside,
+    Holder,
+    Outside,
+}
+
+/// Where a system call takes paths, as pairs of descriptor and path, and its flags; with which bit it follows a link in
+/// the last place, or without.
+struct Takes(&'static [(usize, usize)], Option<usize>, Follows);
+
+enum Follows {
+    Never,
+    With(i32),
+    Without(i32),
+}
+
+/// The calls that take a path relative to a descriptor. Those that know no descriptor could only be wrong.
+fn takes(number: c_long) -> Option<Takes> {
+    use Follows::{Never, With, Without};
+    Some(match number {
+        libc::SYS_openat | libc::SYS_openat2 => Takes(&[(0, 1)], Some(2), Without(libc::O_NOFOLLOW)),
+        libc::SYS_newfstatat => Takes(&[(0, 1)], Some(3), Without(libc::AT_SYMLINK_NOFOLLOW)),
+        libc::SYS_statx => Takes(&[(0, 1)], Some(2), Without(libc::AT_SYMLINK_NOFOLLOW)),
+        libc::SYS_readlinkat | libc::SYS_mkdirat | libc::SYS_unlinkat => Takes(&[(0, 1)], None, Never),
+        libc::SYS_renameat | libc::SYS_renameat2 => Takes(&[(0, 1), (2, 3)], None, Never),
+        libc::SYS_linkat => Takes(&[(0, 1), (2, 3)], Some(4), With(libc::AT_SYMLINK_FOLLOW)),
+        _ => return None,
+    })
+}
+
+/// The calls that take none, as far as reading and writing files comes by them.
+#[rustfmt::skip]
+const NO_PATH: &[c_long] = {
+    use libc::*;
+    &[
+        SYS_read, SYS_pread64, SYS_write, SYS_close, SYS_lseek, SYS_fstat, SYS_fstatfs, SYS_getdents64, SYS_fcntl,
+        SYS_fsync, SYS_ftruncate, SYS_fchmod, SYS_brk, SYS_mmap, SYS_mremap, SYS_munmap, SYS_madvise, SYS_mprotect,
+        SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_rt_sigprocmask, SYS_getpid, SYS_gettid, SYS_sched_yield,
+    ]
+};
