@@ -143,3 +143,32 @@ const PRIVATE_FILE: u32 = 0o600;
 
 /// Of 2^64 names one is free at the first try, unless something is very wrong.
 const NAMES_TRIED: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A write that fails at any point leaves the old file, and nothing beside it.
+    #[test]
+    fn a_write_that_fails_leaves_no_temporary_file() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("taken")).unwrap();
+        std::fs::write(directory.path().join("old"), "old").unwrap();
+        let handle = Handle::ambient(directory.path()).unwrap();
+        let names = || {
+            let entries = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            entries.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        // As when writing or syncing fails.
+        let mut new = Temporary::new(&handle, NEW_FILE).unwrap();
+        new.file.write_all(b"half").unwrap();
+        assert_eq!(names(), 3);
+        drop(new);
+        assert_eq!(names(), 2);
+        // As when the name has become a directory meanwhile.
+        let new = Temporary::new(&handle, NEW_FILE).unwrap();
+        assert_eq!(new.rename(OsStr::new("taken")).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(names(), 2);
+        assert_eq!(std::fs::read(directory.path().join("old")).unwrap(), b"old");
+    }
+}
