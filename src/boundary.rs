@@ -16,8 +16,9 @@
 //! | the same place as an earlier one | another spelling of that; [`Duplicate`](ErrorKind::Duplicate) | the same |
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use path_clean::PathClean as _;
@@ -29,8 +30,8 @@ use crate::location::Location;
 use crate::metadata::FileType;
 use crate::policy::{Access, Policy, Rule};
 use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Held, Questions, Root, Roots, Skipped, Trail, settled};
-use crate::spellings::is_absolute;
+use crate::roots::{Held, Permit, Questions, Root, Roots, Skipped, Trail, clock, settled};
+use crate::spellings::{Tree, components, is_absolute};
 use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
 
 /// What a server may ever serve, and the memory of what it granted. Built once, shared by all clients.
@@ -65,6 +66,7 @@ struct Shared {
 #[must_use]
 pub struct BoundaryBuilder {
     directories: Vec<Directory>,
+    client_roots_only: bool,
     policy: Policy,
 }
 
@@ -89,6 +91,12 @@ impl BoundaryBuilder {
         self
     }
 
+    /// Builds without any operator directory: then whatever a client lists is served, up to `file:///`.
+    pub fn client_roots_only(mut self) -> Self {
+        self.client_roots_only = true;
+        self
+    }
+
     /// Rules about hard links, special files and mounts.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -99,9 +107,14 @@ impl BoundaryBuilder {
     ///
     /// # Errors
     ///
-    /// Why a directory that is not optional can not be had, by its kind; [`AccessConflict`](ErrorKind::AccessConflict) if one lies in
-    /// another with other access; [`ThroughLink`](ErrorKind::ThroughLink) if its path runs through a link inside another.
+    /// [`NoDirectories`](ErrorKind::NoDirectories) if there are none, and [`client_roots_only`](Self::client_roots_only) was not said: an empty
+    /// configuration is no licence. Why a directory that is not optional can not be had, by its kind;
+    /// [`AccessConflict`](ErrorKind::AccessConflict) if one lies, or would lie, in another with other access;
+    /// [`ThroughLink`](ErrorKind::ThroughLink) if its path runs through a link inside another.
     pub fn build(mut self) -> Result<Boundary> {
+        if self.directories.is_empty() && !self.client_roots_only {
+            return Err(ErrorKind::NoDirectories.into());
+        }
         for directory in &mut self.directories {
             directory.path = std::path::absolute(&directory.path)
                 .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
@@ -115,7 +128,7 @@ impl BoundaryBuilder {
                 granted: Mutex::default(),
             }),
         };
-        let operator = boundary.resolve_operator()?;
+        let mut operator = boundary.resolve_operator()?;
         let directories = &boundary.shared.directories;
         let is_error = |skipped: &Skipped| match skipped.error.kind() {
             ErrorKind::Duplicate => false,
@@ -123,9 +136,9 @@ impl BoundaryBuilder {
             _ => true,
         };
         if let Some(bad) = operator.skipped.iter().position(is_error) {
-            let Granting { mut skipped, .. } = operator;
-            return Err(skipped.swap_remove(bad).error);
+            return Err(operator.skipped.swap_remove(bad).error);
         }
+        boundary.no_conflict_to_come(&operator)?;
         *lock(&boundary.shared.operator) = operator.into_roots(boundary.shared.policy);
         Ok(boundary)
     }
@@ -163,7 +176,8 @@ impl Boundary {
             return Ok(current);
         }
         let fresh = self.resolve_operator()?.into_roots(self.shared.policy);
-        *lock(&self.shared.operator) = fresh.clone();
+        // The last ones may be closed by this, after the lock.
+        let _last = std::mem::replace(&mut *lock(&self.shared.operator), fresh.clone());
         Ok(fresh)
     }
 
@@ -176,7 +190,11 @@ impl Boundary {
     pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
         let entries = list.roots.iter().map(|root| Entry {
             text: root.uri.clone(),
-            location: Location::from_uri(&root.uri),
+            location: if root.is_malformed() {
+                Err(ErrorKind::Malformed.into())
+            } else {
+                Location::from_uri(&root.uri)
+            },
             name: root.name.clone(),
             access: None,
         });
@@ -194,6 +212,25 @@ impl Boundary {
         self.grant(&self.shared.top, entries)
     }
 
+    /// An optional directory that is missing now must not come to lie in one of other access, or around one, when it is made.
+    fn no_conflict_to_come(&self, operator: &Granting) -> Result<()> {
+        let there = operator.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access));
+        let mut planned: Vec<_> = there.collect();
+        for skipped in operator.skipped.iter().filter(|skipped| skipped.error.kind() == ErrorKind::NotFound) {
+            let Some(directory) = self.shared.directories.get(skipped.index) else { continue };
+            let top = &self.shared.top;
+            let place =
+                resolve(&mut Questions::new(top), top.spellings(), None, directory.path.as_os_str(), Intent::NewTree);
+            if let Ok(Place::Inside { path, .. }) = place {
+                planned.push((Path::new("/").join(path), directory.access));
+            }
+        }
+        match conflicts(&planned).into_iter().next() {
+            Some(path) => Err(Error::new(ErrorKind::AccessConflict).at("open root", path.as_os_str())),
+            None => Ok(()),
+        }
+    }
+
     /// Resolves entries beneath `around`, judges them together with all that was granted before, and opens what stands.
     fn grant(&self, around: &Roots, entries: impl ExactSizeIterator<Item = Entry>) -> Result<Granting> {
         if entries.len() > ROOT_LIST_ENTRIES {
@@ -201,21 +238,22 @@ impl Boundary {
         }
         let mut granting = Granting::default();
         let mut found = Vec::new();
-        let mut held = 0;
+        let mut names = 0;
         for (index, entry) in entries.enumerate() {
-            match settled(|| find(around, &entry, &mut held)) {
+            match settled(|| find(around, &entry, &mut names)) {
                 Ok(candidates) => {
                     found.extend(candidates.into_iter().map(|candidate| (index, entry.text.clone(), candidate)));
                 }
-                Err(error) => granting.skip(index, entry.text, error),
+                Err(error) => granting.skip(index, &entry.text, error),
             }
         }
-        let stands = lock(&self.shared.granted).judge(around, found.iter().map(|(.., candidate)| candidate));
+        let candidates: Vec<&Candidate> = found.iter().map(|(.., candidate)| candidate).collect();
+        let stands = lock(&self.shared.granted).judge(around, &candidates);
         for ((index, entry, candidate), stands) in found.into_iter().zip(stands) {
             if stands {
                 granting.add(index, entry, candidate.root);
             } else {
-                granting.skip(index, entry, ErrorKind::ThroughLink.into());
+                granting.skip(index, &entry, ErrorKind::ThroughLink.into());
             }
         }
         granting.drop_conflicts();
@@ -234,7 +272,7 @@ struct Entry {
 }
 
 /// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
-fn find(around: &Roots, entry: &Entry, held: &mut usize) -> Result<Vec<Candidate>> {
+fn find(around: &Roots, entry: &Entry, names: &mut usize) -> Result<Vec<Candidate>> {
     let location = match &entry.location {
         Ok(location) => location.as_os_str(),
         Err(error) => return Err(error.kind().into()),
@@ -242,32 +280,67 @@ fn find(around: &Roots, entry: &Entry, held: &mut usize) -> Result<Vec<Candidate
     if !is_absolute(location) {
         return Err(ErrorKind::NotAbsolute.into());
     }
-    let mut questions = Questions::recording(around);
-    match resolve(&mut questions, around.spellings(), None, location, Intent::Existing)? {
+    if *names > LIST_NAMES {
+        return Err(ErrorKind::TooCostly.into());
+    }
+    let as_listed = |mut root: Root| {
+        root.access = entry.access.unwrap_or(root.access);
+        root.name.clone_from(&entry.name);
+        root.given = given(Path::new(location), &root.canonical);
+        root
+    };
+    if let Some(found) = find_plain(around, location, names) {
+        return Ok(vec![Candidate { root: as_listed(found?), trail: Trail::new() }]);
+    }
+    let mut questions = Questions::new(around);
+    let place = resolve(&mut questions, around.spellings(), None, location, Intent::Existing);
+    let walked = questions.names;
+    *names += walked;
+    let trail = questions.into_trail();
+    match place? {
         Place::Inside { root, path, .. } => {
-            let mut root = open(around, around.root(root)?, &path, held)?;
-            root.access = entry.access.unwrap_or(root.access);
-            root.name.clone_from(&entry.name);
-            root.given = given(Path::new(location), &root.canonical);
-            Ok(vec![Candidate { root, trail: questions.into_trail() }])
+            let mut root = as_listed(open(around, around.root(root)?, &path)?);
+            if walked > GIVEN_NAMES {
+                root.given.clear();
+            }
+            Ok(vec![Candidate { root, trail }])
         }
+        // A link that a tool made can lead up, too.
         Place::Above(node) => {
             let roots = around.spellings().beneath(node);
             let name = if roots.len() == 1 { &entry.name } else { &None };
             let copy = |number: usize| {
                 let outer = around.root(number)?;
-                let mut root = open(around, outer, Path::new(""), held)?;
+                let mut root = open(around, outer, Path::new(""))?;
                 root.name.clone_from(name);
                 root.given.clone_from(&outer.given);
-                Ok(Candidate { root, trail: Trail::default() })
+                Ok(Candidate { root, trail: trail.clone() })
             };
             roots.into_iter().map(copy).collect()
         }
     }
 }
 
+/// What an entry of plain names leads to, if there is no link on the way: one question, however deep it is. None where it has to be
+/// walked.
+fn find_plain(around: &Roots, location: &OsStr, names: &mut usize) -> Option<Result<Root>> {
+    let (number, rest) = around.spellings().begin(location)?;
+    let outer = around.root(number).ok()?;
+    if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
+        return None;
+    }
+    let path: PathBuf = components(rest).map(|(name, _)| name).filter(|name| *name != ".").collect();
+    *names += path.iter().count();
+    let ends_as_directory = rest.as_encoded_bytes().ends_with(b"/") || rest.as_encoded_bytes().ends_with(b"/.");
+    match open(around, outer, &path) {
+        Err(error) if error.kind() == ErrorKind::Changed => None,
+        Ok(root) if root.is_file() && ends_as_directory => Some(Err(ErrorKind::NotADirectory.into())),
+        found => Some(found),
+    }
+}
+
 /// Makes a root of the place at `path` in `outer`.
-fn open(around: &Roots, outer: &Root, path: &Path, held: &mut usize) -> Result<Root> {
+fn open(around: &Roots, outer: &Root, path: &Path) -> Result<Root> {
     let (handle, mounts) = (outer.handle()?, around.policy().mounts);
     let place = outer.beneath_handle(path);
     let (handle, leaf) = match handle.dir(&place, mounts) {
@@ -287,10 +360,22 @@ fn open(around: &Roots, outer: &Root, path: &Path, held: &mut usize) -> Result<R
     };
     let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };
     let identity = handle.metadata()?.identity();
-    *held += 1;
-    let held = if *held > HANDLES { Held::OnUse(around.clone()) } else { Held::Open(Arc::new(handle), around.clone()) };
-    let gone = AtomicBool::new(false);
-    Ok(Root { canonical, given: Vec::new(), name: None, access: outer.access, leaf, held, identity, gone })
+    let held = match Permit::take() {
+        Some(permit) => Held::Open(Arc::new(handle), around.clone(), permit),
+        None => Held::OnUse(around.clone()),
+    };
+    let (gone, given_verified) = (AtomicBool::new(false), AtomicU64::new(clock()));
+    Ok(Root {
+        canonical,
+        given: Vec::new(),
+        name: None,
+        access: outer.access,
+        leaf,
+        held,
+        identity,
+        gone,
+        given_verified,
+    })
 }
 
 /// The spelling as it was given, cleaned of `//`, `.` and a trailing slash, where it is another than the canonical path. With a `..`
@@ -314,8 +399,10 @@ struct Granting {
 }
 
 impl Granting {
-    fn skip(&mut self, index: usize, entry: String, error: Error) {
+    fn skip(&mut self, index: usize, entry: &str, error: Error) {
         let error = error.at("open root", entry.as_ref());
+        // A hostile list is as long as its client likes; what is kept of it for the log is not.
+        let entry = entry.chars().take(ENTRY_CHARS).collect();
         self.skipped.push(Skipped { index, entry, error });
     }
 
@@ -330,27 +417,33 @@ impl Granting {
             self.conflicts.insert(root.canonical);
         }
         for given in root.given {
-            if !earlier.given.contains(&given) {
+            if earlier.given.len() < GIVEN && !earlier.given.contains(&given) {
                 earlier.given.push(given);
             }
         }
-        self.skip(index, entry, ErrorKind::Duplicate.into());
+        self.skip(index, &entry, ErrorKind::Duplicate.into());
     }
 
-    /// A link between two nested directories of different access would cross: neither stands.
+    /// A link between two nested directories of different access would cross, and one directory that is mounted in two places has
+    /// one access: none of them stands.
     fn drop_conflicts(&mut self) {
-        for (.., root) in &self.roots {
-            for outer in root.canonical.ancestors().skip(1) {
-                let outer = self.by_path.get(outer).and_then(|&number| self.roots.get(number));
-                if let Some((.., outer)) = outer.filter(|(.., outer)| outer.access != root.access) {
-                    self.conflicts.extend([root.canonical.clone(), outer.canonical.clone()]);
-                }
+        let first = self.roots.first().map(|(.., root)| root.access);
+        if self.conflicts.is_empty() && self.roots.iter().all(|(.., root)| Some(root.access) == first) {
+            return;
+        }
+        let places: Vec<_> = self.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access)).collect();
+        self.conflicts.extend(conflicts(&places));
+        let mut access = HashMap::new();
+        for (.., root) in self.roots.iter().filter(|(.., root)| !root.is_file()) {
+            let earlier = access.entry(root.identity).or_insert((root.access, &root.canonical));
+            if earlier.0 != root.access {
+                self.conflicts.extend([root.canonical.clone(), earlier.1.clone()]);
             }
         }
         let roots = std::mem::take(&mut self.roots);
         for (index, entry, root) in roots {
             if self.conflicts.contains(&root.canonical) {
-                self.skip(index, entry, ErrorKind::AccessConflict.into());
+                self.skip(index, &entry, ErrorKind::AccessConflict.into());
             } else {
                 self.roots.push((index, entry, root));
             }
@@ -360,6 +453,23 @@ impl Granting {
     fn into_roots(self, policy: Policy) -> Roots {
         Roots::new(self.roots.into_iter().map(|(.., root)| root).collect(), policy, self.skipped)
     }
+}
+
+/// The paths of those that lie in one of other access, or around one.
+fn conflicts(places: &[(PathBuf, Access)]) -> HashSet<PathBuf> {
+    let mut tree = Tree::default();
+    for (number, (path, _)) in places.iter().enumerate() {
+        tree.insert(path, number);
+    }
+    let mut found = HashSet::new();
+    for (path, access) in places {
+        for (outer, other) in tree.marks(path, 0).filter_map(|number| places.get(number)) {
+            if other != access {
+                found.extend([path.clone(), outer.clone()]);
+            }
+        }
+    }
+    found
 }
 
 /// The file system's own root. Mounts are no matter on the way to a root.
@@ -376,6 +486,7 @@ fn top() -> Result<Roots> {
         held: Held::Top(Arc::new(handle)),
         identity,
         gone: AtomicBool::new(false),
+        given_verified: AtomicU64::new(clock()),
     };
     Ok(Roots::new(vec![root], Policy::default().mounts(Rule::Allow), Vec::new()))
 }
@@ -388,6 +499,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Roots {
     /// Roots from directories (or single files) alone, read-write, with the default [`Policy`]. For read-only directories, optional
     /// ones and other policies, see [`Boundary::builder`].
+    ///
+    /// A program that runs for long keeps a [`Boundary`] and takes [`operator_roots`](Boundary::operator_roots) for each request, or calls
+    /// [`verify`](Roots::verify): else a directory that is moved away is noticed only when an operation fails.
     ///
     /// # Errors
     ///
@@ -412,10 +526,18 @@ impl Roots {
     ///
     /// As [`Boundary::resolve`]; a bad entry is [skipped](Roots::skipped).
     pub fn from_list(list: &ListRootsResult) -> Result<Self> {
-        Boundary::builder().build()?.resolve(list)
+        Boundary::builder().client_roots_only().build()?.resolve(list)
     }
 }
 
-/// Directories held open for one snapshot; those of further roots are opened on use. A quarter of the 1,024 descriptors that a
-/// process may commonly have (`RLIMIT_NOFILE`, getrlimit(2)).
-pub const HANDLES: usize = 256;
+/// The most spellings of one root besides its canonical path: each is walked when its names are verified.
+const GIVEN: usize = 8;
+
+/// A spelling that takes more names to walk than a path of 200 is not kept: it would be walked again to verify it.
+const GIVEN_NAMES: usize = 20_000;
+
+/// The most names walked to resolve one list, some seconds at the worst. Ten thousand entries of 20 plain names need a hundredth.
+const LIST_NAMES: usize = 20_000_000;
+
+/// What is kept of an entry that grants nothing.
+const ENTRY_CHARS: usize = 1024;

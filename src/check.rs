@@ -20,7 +20,7 @@ use crate::location::Location;
 use crate::policy::Access;
 use crate::resolve::{Found, Intent};
 use crate::roots::{Root, Roots, file_uri, resolve_in, settled};
-use crate::spellings::is_absolute;
+use crate::spellings::{components, is_absolute};
 
 /// Proof that a request names something inside a root: which root, and where in it. File operations hang off it.
 ///
@@ -31,6 +31,7 @@ pub struct CheckedPath {
     root: Arc<Root>,
     relative: PathBuf,
     found: Found,
+    intent: Intent,
     request: Location,
 }
 
@@ -73,7 +74,7 @@ impl Roots {
         if !root.is_available() {
             return Err(ErrorKind::RootUnavailable.into());
         }
-        Ok(CheckedPath { roots: self.clone(), root, relative, found, request: request.clone() })
+        Ok(CheckedPath { roots: self.clone(), root, relative, found, intent, request: request.clone() })
     }
 
     /// The common way: one walk by the kernel, and the name of where it arrived. `None` leaves the decision to the resolver.
@@ -89,7 +90,8 @@ impl Roots {
         };
         let root = self.shared_root(root).ok()?;
         let relative = name_of(&file)?.strip_prefix(root.path()).ok()?.to_owned();
-        Some(Ok(CheckedPath { roots: self.clone(), root, relative, found: Found::Exists, request: request.clone() }))
+        let found = Found::Exists;
+        Some(Ok(CheckedPath { roots: self.clone(), root, relative, found, intent, request: request.clone() }))
     }
 
     /// Opens by one walk of the kernel beneath the root that the request starts in. `None` where only the resolver can tell.
@@ -98,7 +100,8 @@ impl Roots {
         let (number, rest) =
             if is_absolute(request) { self.spellings().begin(request)? } else { (self.base()?, request) };
         let root = self.root(number).ok()?;
-        if root.is_file() {
+        // The kernel goes through a proc file system's plain links; the resolver refuses them with the others.
+        if root.is_file() || Path::new("/proc").starts_with(root.path()) || root.path().starts_with("/proc") {
             return None;
         }
         let handle = match root.handle() {
@@ -114,7 +117,8 @@ impl Roots {
     }
 
     /// Runs the work of one request: again while the path changes under it; a failure names the operation and the request, and has
-    /// the roots' names verified, since a root that is no longer what it was is the reason that counts.
+    /// the names verified of the root where the request started and the one it came to, since a root that is no longer what it was
+    /// is the reason that counts.
     pub(crate) fn answer<T>(
         &self,
         operation: &'static str,
@@ -122,10 +126,12 @@ impl Roots {
         work: impl FnMut() -> Result<T>,
     ) -> Result<T> {
         settled(work).map_err(|error| {
+            let came_to = error.root().and_then(|number| self.root(number).ok());
             let error = match error.kind() {
                 // Decided by names alone: no root was asked.
                 ErrorKind::OutsideRoots => error,
                 _ if self.started_in(request).is_some_and(|root| !root.verify()) => ErrorKind::RootUnavailable.into(),
+                _ if came_to.is_some_and(|root| !root.verify()) => ErrorKind::RootUnavailable.into(),
                 _ => error,
             };
             error.at(operation, request.as_os_str())
@@ -213,6 +219,11 @@ impl CheckedPath {
         self.found
     }
 
+    /// Runs an operation on the place itself; a failure has its root's names verified.
+    pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        work().map_err(|error| if self.root.verify() { error } else { ErrorKind::RootUnavailable.into() })
+    }
+
     /// The handle to operate beneath, and the path there.
     pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
         Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)))
@@ -225,12 +236,28 @@ impl CheckedPath {
         }
     }
 
-    /// Refuses what would take a root, or a directory around one, away or out of its place.
+    /// Refuses what would take a root, or a directory around one, away or out of its place: a root of this snapshot, or one of the
+    /// operator's.
     pub(crate) fn is_no_root(&self) -> Result<()> {
-        if self.roots.spellings().holds(&self.canonical()) {
+        let canonical = self.canonical();
+        let around = self.root.around().is_some_and(|around| around.spellings().holds(&canonical));
+        if around || self.roots.spellings().holds(&canonical) {
             return Err(ErrorKind::RootItself.into());
         }
         Ok(())
+    }
+
+    /// Whether the entry may be removed, renamed or replaced: it was checked as an entry, by its own name, and holds no root.
+    pub(crate) fn may_take_away(&self) -> Result<()> {
+        self.may_write()?;
+        self.is_no_root()?;
+        if self.intent != Intent::Entry {
+            return Err(ErrorKind::WrongIntent.into());
+        }
+        match components(self.request.as_os_str()).last() {
+            Some((name, _)) if name == "." || name == ".." => Err(ErrorKind::DotName.into()),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -27,6 +27,8 @@ struct Inner {
     operation: &'static str,
     request: Option<String>,
     operator_detail: Option<String>,
+    /// The number of the root that the resolver stood in.
+    root: Option<usize>,
     #[source]
     cause: Option<io::Error>,
 }
@@ -101,6 +103,12 @@ kinds! {
     ThroughLink = "through_link", "the path runs through a link inside a granted root";
     /// An operator directory lies in another one that has other access.
     AccessConflict = "access_conflict", "the directory lies in another one with other access";
+    /// An entry of a root list that is not what the protocol says.
+    Malformed = "malformed", "the entry is malformed";
+    /// No operator directory was configured, and the builder was not told that client roots are all there is.
+    NoDirectories = "no_directories", "no directory is configured";
+    /// The entries before this one took so long to resolve that this one is not looked at.
+    TooCostly = "too_costly", "the root list takes too long to resolve";
     /// More than [`ROOT_LIST_ENTRIES`](crate::ROOT_LIST_ENTRIES) entries.
     TooManyRoots = "too_many_roots", "the root list has too many entries";
 
@@ -130,6 +138,11 @@ kinds! {
     Changed = "changed", "the path changed while it was used";
     /// The operating system denies the access.
     PermissionDenied = "permission_denied", "permission denied";
+    /// A path that ends in `.` or `..` names no entry that could be removed or renamed (rmdir(2), rename(2)).
+    DotName = "dot_name", "ends in . or .., which is no entry of its own";
+    /// An entry is removed or renamed by a proof that was made for another [`Intent`](crate::Intent) than `Entry`, so that links
+    /// were followed.
+    WrongIntent = "wrong_intent", "was checked for another intent";
     /// Open options that ask for nothing, or for things that exclude each other.
     InvalidOptions = "invalid_options", "these open options do not go together";
     /// Anything else that the operating system says; see `source`.
@@ -156,7 +169,7 @@ impl Error {
     }
 
     pub(crate) fn new(kind: ErrorKind) -> Self {
-        Self(Box::new(Inner { kind, operation: "", request: None, operator_detail: None, cause: None }))
+        Self(Box::new(Inner { kind, operation: "", request: None, operator_detail: None, root: None, cause: None }))
     }
 
     /// Names the operation and the request, once: the innermost caller that knows them wins.
@@ -171,6 +184,16 @@ impl Error {
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.0.operator_detail = Some(detail.into());
         self
+    }
+
+    /// Remembers the root that the resolver stood in, whose name may have to be verified.
+    pub(crate) fn in_root(mut self, root: usize) -> Self {
+        self.0.root = Some(root);
+        self
+    }
+
+    pub(crate) fn root(&self) -> Option<usize> {
+        self.0.root
     }
 
     /// An error whose cause is the operating system's.

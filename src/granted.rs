@@ -4,10 +4,10 @@
 //! after: no entry stands by a link in a directory that was ever granted, or that the same list grants; a tool could have written it.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use crate::metadata::Identity;
 use crate::roots::{Root, Roots, Trail};
+use crate::spellings::Tree;
 
 /// A place that an entry leads to, not yet granted.
 pub(crate) struct Candidate {
@@ -17,78 +17,71 @@ pub(crate) struct Candidate {
 
 /// The directories that were ever granted: a link in one of them may have been written by a tool.
 #[derive(Debug, Default)]
-pub(crate) struct Granted {
-    places: Places,
-    bytes: usize,
-}
+pub(crate) struct Granted(Places);
 
 /// Directories, by canonical path and by identity; an ancestor that was renamed changes the one and not the other.
 #[derive(Debug, Default)]
 struct Places {
-    paths: HashSet<PathBuf>,
+    paths: Tree,
     identities: HashSet<Identity>,
 }
 
 impl Places {
     /// Whether a link on the trail lies in one of these.
     fn hold_link_of(&self, around: &Roots, trail: &Trail) -> bool {
-        trail.links.iter().any(|(number, directory)| {
-            let Ok(outer) = around.root(*number) else { return true };
-            directory.ancestors().any(|ancestor| {
-                let top = ancestor.as_os_str().is_empty();
-                // An operator directory that was granted as a whole does not make each link in it suspicious: it bounds them.
-                if top && !outer.is_top() {
-                    return false;
-                }
-                let identity = trail.directories.get(&(*number, ancestor.to_owned()));
-                self.paths.contains(&outer.canonical.join(ancestor))
-                    || identity.is_some_and(|identity| self.identities.contains(identity))
-            })
+        trail.iter().any(|link| {
+            let Ok(outer) = around.root(link.root) else { return true };
+            // An operator directory that was granted as a whole does not make each link in it suspicious: it bounds them.
+            let bounds = usize::from(!outer.is_top());
+            let depth = outer.path().iter().count() - 1 + bounds;
+            self.paths.marks(&outer.path().join(&link.path), depth).next().is_some()
+                || link.identities.iter().skip(bounds).flatten().any(|identity| self.identities.contains(identity))
         })
     }
 
-    fn insert(&mut self, root: &Root) -> bool {
-        self.identities.insert(root.identity);
-        self.paths.insert(root.canonical.clone())
+    fn insert(&mut self, root: &Root) {
+        if !root.is_file() {
+            self.identities.insert(root.identity);
+            self.paths.insert(root.path(), 0);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.identities.len() + self.paths.len()
     }
 }
 
 impl Granted {
     /// Which of a list's candidates stand, and remembers those. One that came through no link does; one through a link does unless
     /// the link lies in what was ever granted, or in what the list itself would grant, whatever the order.
-    pub(crate) fn judge<'a>(
-        &mut self,
-        around: &Roots,
-        candidates: impl Iterator<Item = &'a Candidate> + Clone,
-    ) -> Vec<bool> {
+    pub(crate) fn judge(&mut self, around: &Roots, candidates: &[&Candidate]) -> Vec<bool> {
         let mut linked = Places::default();
-        for candidate in candidates.clone().filter(|candidate| !candidate.root.is_file()) {
-            if candidate.trail.links.is_empty() {
+        for candidate in candidates {
+            if candidate.trail.is_empty() {
                 self.remember(&candidate.root);
             } else {
                 linked.insert(&candidate.root);
             }
         }
-        let full = self.bytes > GRANTED_BYTES;
-        let stands = |candidate: &Candidate| {
+        let full = self.0.len() > GRANTED;
+        let stands = |candidate: &&Candidate| {
             let suspicious = |places: &Places| places.hold_link_of(around, &candidate.trail);
-            candidate.trail.links.is_empty() || !(full || suspicious(&self.places) || suspicious(&linked))
+            candidate.trail.is_empty() || !(full || suspicious(&self.0) || suspicious(&linked))
         };
-        let stands: Vec<bool> = candidates.clone().map(stands).collect();
-        for (candidate, _) in
-            candidates.zip(&stands).filter(|(candidate, stands)| **stands && !candidate.root.is_file())
-        {
+        let stands: Vec<bool> = candidates.iter().map(stands).collect();
+        for (candidate, _) in candidates.iter().zip(&stands).filter(|(_, stands)| **stands) {
             self.remember(&candidate.root);
         }
         stands
     }
 
     fn remember(&mut self, root: &Root) {
-        if self.bytes <= GRANTED_BYTES && self.places.insert(root) {
-            self.bytes += root.canonical.as_os_str().len() + size_of::<PathBuf>() + size_of::<Identity>();
+        if self.0.len() <= GRANTED {
+            self.0.insert(root);
         }
     }
 }
 
-/// Memory for the directories that were ever granted: about 100,000. When it is full, no root is granted through a link any more.
-const GRANTED_BYTES: usize = 16 << 20;
+/// The most names and identities remembered of directories that were granted, of some hundred bytes each: room for some ten thousand
+/// directories. When it is full, no root is granted through a link any more.
+const GRANTED: usize = 200_000;

@@ -87,7 +87,7 @@ mod boundary;
 mod check;
 mod fs;
 
-pub use boundary::{Boundary, BoundaryBuilder, HANDLES};
+pub use boundary::{Boundary, BoundaryBuilder};
 pub use check::CheckedPath;
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
@@ -97,5 +97,5 @@ pub use location::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
 pub use metadata::{FileType, Metadata};
 pub use policy::{Access, Policy, Rule};
 pub use resolve::{Intent, LINK_HOPS};
-pub use roots::{Root, Roots, Skipped, VERIFY_EVERY};
+pub use roots::{HANDLES, Root, Roots, Skipped, VERIFY_EVERY};
 pub use wire::{ListRootsResult, ROOT_LIST_ENTRIES, RootEntry};

@@ -11,6 +11,7 @@
 //! | anything else | a path, byte for byte |
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use url::Url;
@@ -210,7 +211,7 @@ fn decode(path: &str) -> Result<OsString> {
         bytes.push(b'/');
         bytes.extend(segment);
     }
-    os_string(bytes)
+    Ok(OsString::from_vec(bytes))
 }
 
 fn decode_segment(segment: &str) -> Result<Vec<u8>> {
@@ -226,28 +227,12 @@ fn decode_segment(segment: &str) -> Result<Vec<u8>> {
             (Some(high), Some(low)) => match high << 4 | low {
                 0 => return Err(ErrorKind::Nul.into()),
                 b'/' => return Err(ErrorKind::EncodedSeparator.into()),
-                b'\\' if cfg!(windows) => return Err(ErrorKind::EncodedSeparator.into()),
                 byte => decoded.push(byte),
             },
             _ => return Err(ErrorKind::BadEscape.into()),
         }
     }
     Ok(decoded)
-}
-
-#[cfg(unix)]
-#[allow(clippy::unnecessary_wraps)]
-fn os_string(bytes: Vec<u8>) -> Result<OsString> {
-    use std::os::unix::ffi::OsStringExt as _;
-    Ok(OsString::from_vec(bytes))
-}
-
-/// Windows names are Unicode, a drive comes behind the URI's first slash, and either separator may stand in a path.
-#[cfg(not(unix))]
-fn os_string(bytes: Vec<u8>) -> Result<OsString> {
-    let text = String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::BadEscape))?;
-    let text = text.strip_prefix('/').unwrap_or(&text);
-    Ok(OsString::from(text.replace('/', "\\")))
 }
 
 /// The longest path: PATH_MAX of Linux, with its closing NUL (`limits.h`; path_resolution(7)).

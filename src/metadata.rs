@@ -5,9 +5,8 @@
 
 use std::fs::File;
 use std::io;
-use std::time::SystemTime;
-
-use cap_fs_ext::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What kind of thing a name is; a link is a link, not what it points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,7 +122,7 @@ impl Metadata {
 
     /// Reads it from an open file: what the descriptor holds, whatever its name is now.
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
-        Ok(Self::from(&cap_std::fs::Metadata::from_file(file)?))
+        Ok(Self::from(&file.metadata()?))
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -140,44 +139,75 @@ impl Identity {
     }
 }
 
-impl From<&cap_std::fs::Metadata> for Metadata {
-    fn from(metadata: &cap_std::fs::Metadata) -> Self {
-        let created = metadata.created().ok().map(cap_std::time::SystemTime::into_std);
+impl From<&std::fs::Metadata> for Metadata {
+    fn from(metadata: &std::fs::Metadata) -> Self {
+        let created = metadata.created().ok();
         Self {
-            file_type: FileType::from(metadata.file_type()),
+            file_type: FileType::of_mode(metadata.mode()),
             len: metadata.len(),
             links: metadata.nlink(),
-            modified: metadata.modified().ok().map(cap_std::time::SystemTime::into_std),
-            accessed: metadata.accessed().ok().map(cap_std::time::SystemTime::into_std),
+            modified: metadata.modified().ok(),
+            accessed: metadata.accessed().ok(),
             created,
-            mode: mode(metadata),
+            mode: Some(metadata.mode() & 0o7777),
             identity: Identity { device: metadata.dev(), inode: metadata.ino(), born: created },
         }
     }
 }
 
-impl From<cap_std::fs::FileType> for FileType {
-    fn from(file_type: cap_std::fs::FileType) -> Self {
-        match file_type {
-            t if t.is_file() => Self::File,
-            t if t.is_dir() => Self::Directory,
-            t if t.is_symlink() => Self::Link,
-            t if t.is_fifo() => Self::Fifo,
-            t if t.is_socket() => Self::Socket,
-            t if t.is_block_device() || t.is_char_device() => Self::Device,
-            _ => Self::Other,
+/// What stat(2) tells of a name; not when it was created.
+#[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)] // The fields' types differ between systems.
+impl From<&rustix::fs::Stat> for Metadata {
+    fn from(stat: &rustix::fs::Stat) -> Self {
+        let mode = u32::from(stat.st_mode);
+        Self {
+            file_type: FileType::of_mode(mode),
+            len: u64::try_from(stat.st_size).unwrap_or_default(),
+            links: u64::from(stat.st_nlink),
+            modified: time(stat.st_mtime.into(), u64::try_from(stat.st_mtime_nsec).unwrap_or_default()),
+            accessed: time(stat.st_atime.into(), u64::try_from(stat.st_atime_nsec).unwrap_or_default()),
+            created: None,
+            mode: Some(mode & 0o7777),
+            identity: Identity {
+                device: u64::try_from(stat.st_dev).unwrap_or_default(),
+                inode: stat.st_ino,
+                born: None,
+            },
         }
     }
 }
 
-#[cfg(unix)]
-#[allow(clippy::unnecessary_wraps)] // None elsewhere.
-fn mode(metadata: &cap_std::fs::Metadata) -> Option<u32> {
-    use cap_std::fs::MetadataExt as _;
-    Some(metadata.mode() & 0o7777)
+impl FileType {
+    fn of_mode(mode: u32) -> Self {
+        match rustix::fs::FileType::from_raw_mode(mode as rustix::fs::RawMode) {
+            rustix::fs::FileType::RegularFile => Self::File,
+            rustix::fs::FileType::Directory => Self::Directory,
+            rustix::fs::FileType::Symlink => Self::Link,
+            rustix::fs::FileType::Fifo => Self::Fifo,
+            rustix::fs::FileType::Socket => Self::Socket,
+            rustix::fs::FileType::BlockDevice | rustix::fs::FileType::CharacterDevice => Self::Device,
+            rustix::fs::FileType::Unknown => Self::Other,
+        }
+    }
 }
 
-#[cfg(not(unix))]
-fn mode(_: &cap_std::fs::Metadata) -> Option<u32> {
-    None
+/// Seconds and nanoseconds since 1970, or before; whoever owns a file may say any. None where the clock has no such time.
+fn time(seconds: i64, nanoseconds: u64) -> Option<SystemTime> {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let second = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    second?.checked_add(Duration::from_nanos(nanoseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_time_is_a_time_or_none() {
+        assert_eq!(time(0, 5), Some(UNIX_EPOCH + Duration::from_nanos(5)));
+        assert_eq!(time(-1, 999_999_999), Some(UNIX_EPOCH - Duration::from_nanos(1)));
+        for (seconds, nanoseconds) in [(i64::MIN, 0), (i64::MAX, 0), (i64::MAX, u64::MAX), (i64::MIN, u64::MAX)] {
+            let _ = time(seconds, nanoseconds);
+        }
+    }
 }

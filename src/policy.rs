@@ -13,12 +13,11 @@ pub enum Rule {
 }
 
 /// What may be done beneath a root.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Reading, listing, describing.
     ReadOnly,
     /// Everything.
-    #[default]
     ReadWrite,
 }
 

@@ -118,6 +118,14 @@ enum Here {
 
 impl<N: Names> Walk<'_, N> {
     fn run(mut self) -> Result<Place> {
+        let place = self.walk();
+        place.map_err(|error| match self.at {
+            At::Inside { root, .. } => error.in_root(root),
+            At::Above(_) => error,
+        })
+    }
+
+    fn walk(&mut self) -> Result<Place> {
         for _ in 0..STEPS {
             let Some(name) = self.todo.pop() else { return self.end() };
             match &mut self.at {
@@ -216,15 +224,15 @@ impl<N: Names> Walk<'_, N> {
         Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Missing(count) })
     }
 
-    fn end(mut self) -> Result<Place> {
+    fn end(&mut self) -> Result<Place> {
         if let At::Above(node) = self.at {
             return Ok(Place::Above(node));
         }
         if self.here()? == Here::Unknown {
             return self.missing();
         }
-        let At::Inside { root, path, .. } = self.at else { return Err(ErrorKind::NotFound.into()) };
-        Ok(Place::Inside { root, path, found: Found::Exists })
+        let At::Inside { root, path, .. } = &mut self.at else { return Err(ErrorKind::NotFound.into()) };
+        Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Exists })
     }
 
     /// What the position is; `Unknown` where nothing is there any more.

@@ -9,11 +9,10 @@
 //! | still lead to the same object | | it serves |
 //! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::beneath::{Cursor, Handle, Look};
@@ -35,6 +34,8 @@ pub struct Root {
     pub(crate) held: Held,
     pub(crate) identity: Identity,
     pub(crate) gone: AtomicBool,
+    /// Milliseconds on [`clock`] at which the given paths were last verified.
+    pub(crate) given_verified: AtomicU64,
 }
 
 /// How a root's directory is reached.
@@ -42,8 +43,8 @@ pub struct Root {
 pub(crate) enum Held {
     /// The file system's own root, which nothing is around.
     Top(Arc<Handle>),
-    /// Held open.
-    Open(Arc<Handle>, Around),
+    /// Held open, as one of [`HANDLES`].
+    Open(Arc<Handle>, Around, Permit),
     /// Opened when it is used, and then verified to be the one that was resolved.
     OnUse(Around),
 }
@@ -101,7 +102,7 @@ impl Root {
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         match &self.held {
             _ if !self.is_available() => Err(ErrorKind::RootUnavailable.into()),
-            Held::Top(handle) | Held::Open(handle, _) => Ok(handle.clone()),
+            Held::Top(handle) | Held::Open(handle, ..) => Ok(handle.clone()),
             Held::OnUse(_) => Ok(Arc::new(self.notice(self.reach())?)),
         }
     }
@@ -131,14 +132,17 @@ impl Root {
     }
 
     fn still_named(&self) -> Result<()> {
-        let (Held::Open(_, around) | Held::OnUse(around)) = &self.held else { return Ok(()) };
+        let Some(around) = self.around() else { return Ok(()) };
         self.reach()?;
+        // A walk for each, and so not for each failure: what a client gave can be long.
+        if self.given.is_empty() || !is_due(&self.given_verified) {
+            return Ok(());
+        }
         for given in &self.given {
-            let place =
-                resolve(&mut Questions::new(around), around.spellings(), None, given.as_os_str(), Intent::Existing);
+            let mut questions = Questions::new(around);
+            let place = resolve(&mut questions, around.spellings(), None, given.as_os_str(), Intent::Existing);
             let here = match place.map_err(no_longer)? {
                 Place::Inside { root, path, .. } => around.root(root)?.canonical.join(path) == self.canonical,
-                // An operator directory's own ancestor stands for it.
                 Place::Above(_) => false,
             };
             if !here {
@@ -148,16 +152,27 @@ impl Root {
         Ok(())
     }
 
+    /// The roots that this one was resolved beneath; `/` has none.
+    pub(crate) fn around(&self) -> Option<&Around> {
+        match &self.held {
+            Held::Top(_) => None,
+            Held::Open(_, around, _) | Held::OnUse(around) => Some(around),
+        }
+    }
+
+    /// The canonical path of the directory that is held: its own, or a file root's parent.
+    fn directory(&self) -> &Path {
+        if self.is_file() { self.canonical.parent().unwrap_or(&self.canonical) } else { &self.canonical }
+    }
+
     /// Opens the directory by its canonical path, through no link, and compares its identity.
     fn reach(&self) -> Result<Handle> {
-        let (Held::Open(_, around) | Held::OnUse(around)) = &self.held else {
-            return Err(ErrorKind::RootUnavailable.into());
-        };
-        let canonical = match &self.leaf {
-            Some(_) => self.canonical.parent().unwrap_or(&self.canonical),
-            None => &self.canonical,
-        };
-        let place = around.roots().find_map(|root| Some((root, canonical.strip_prefix(&root.canonical).ok()?)));
+        let around = self.around().ok_or(ErrorKind::RootUnavailable)?;
+        let place = around.roots().find_map(|outer| {
+            let holds = !outer.is_file() || outer.canonical == self.canonical;
+            let path = self.directory().strip_prefix(outer.directory()).ok()?;
+            holds.then_some((outer, path))
+        });
         let Some((outer, path)) = place.filter(|(outer, _)| outer.verify()) else {
             return Err(ErrorKind::RootUnavailable.into());
         };
@@ -166,6 +181,26 @@ impl Root {
             return Err(ErrorKind::RootUnavailable.into());
         }
         Ok(handle)
+    }
+}
+
+/// One of the [`HANDLES`] that this process holds open for roots.
+#[derive(Debug)]
+pub(crate) struct Permit(());
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+impl Permit {
+    /// None when all are taken.
+    pub(crate) fn take() -> Option<Self> {
+        let more = |held| (held < HANDLES).then_some(held + 1);
+        HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(()))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -282,13 +317,8 @@ impl Roots {
         }
     }
 
-    /// True for one caller in each [`VERIFY_EVERY`].
     pub(crate) fn verify_is_due(&self) -> bool {
-        let now = clock();
-        let last = self.snapshot.verified.load(Ordering::Relaxed);
-        let every = u64::try_from(VERIFY_EVERY.as_millis()).unwrap_or(u64::MAX);
-        now.saturating_sub(last) >= every
-            && self.snapshot.verified.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        is_due(&self.snapshot.verified)
     }
 
     pub(crate) fn new(roots: Vec<Root>, policy: Policy, skipped: Vec<Skipped>) -> Self {
@@ -330,67 +360,79 @@ impl Roots {
 pub(crate) struct Questions<'a> {
     roots: &'a Roots,
     opened: Option<(usize, Arc<Handle>, Cursor)>,
-    trail: Option<Trail>,
+    trail: Trail,
+    /// Who the directories on the way down are, by depth; those above the last question's.
+    way: Vec<Option<Identity>>,
+    /// Names walked to answer.
+    pub(crate) names: usize,
 }
 
-/// What a walk came through, to judge whether a tool could have laid the way.
-#[derive(Debug, Default)]
-pub(crate) struct Trail {
-    /// Each directory that was passed, by root and path.
-    pub(crate) directories: HashMap<(usize, PathBuf), Identity>,
-    /// The directory of each link that was passed.
-    pub(crate) links: Vec<(usize, PathBuf)>,
+/// The directories whose links a walk came through, to judge whether a tool could have laid the way.
+pub(crate) type Trail = Vec<LinkDirectory>;
+
+/// A directory that holds a link.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkDirectory {
+    pub(crate) root: usize,
+    pub(crate) path: PathBuf,
+    /// The root itself, and each directory on the way here, as far as they were passed.
+    pub(crate) identities: Vec<Option<Identity>>,
 }
 
 impl<'a> Questions<'a> {
     pub(crate) fn new(roots: &'a Roots) -> Self {
-        Self { roots, opened: None, trail: None }
-    }
-
-    pub(crate) fn recording(roots: &'a Roots) -> Self {
-        Self { trail: Some(Trail::default()), ..Self::new(roots) }
+        Self { roots, opened: None, trail: Trail::new(), way: Vec::new(), names: 0 }
     }
 
     pub(crate) fn into_trail(self) -> Trail {
-        self.trail.unwrap_or_default()
+        self.trail
+    }
+
+    fn passed(&mut self, number: usize, path: &Path, seen: &Look) {
+        let depth = path.iter().count();
+        match seen {
+            Look::Other(metadata) if metadata.is_dir() => {
+                self.way.resize(depth, None);
+                self.way.push(Some(metadata.identity()));
+            }
+            Look::Link(..) => {
+                let directory = path.parent().unwrap_or(path);
+                if !self.trail.iter().any(|link| link.root == number && link.path == directory) {
+                    self.way.resize(depth, None);
+                    let identities = self.way.clone();
+                    self.trail.push(LinkDirectory { root: number, path: directory.to_owned(), identities });
+                }
+            }
+            _ => {}
+        }
     }
 }
 
 impl Names for Questions<'_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
         let root = self.roots.root(number)?;
-        let (handle, cursor) = match &mut self.opened {
-            Some((opened, handle, cursor)) if *opened == number => (handle, cursor),
-            other => {
-                let (_, handle, cursor) = other.insert((number, root.handle()?, Cursor::default()));
-                (handle, cursor)
-            }
-        };
+        if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
+            self.opened = Some((number, root.handle()?, Cursor::default()));
+            self.way.clear();
+        }
+        let Some((_, handle, cursor)) = &mut self.opened else { return Err(ErrorKind::RootUnavailable.into()) };
+        self.names += path.iter().count();
         let seen = handle.look(&root.beneath_handle(path), self.roots.policy().mounts, cursor)?;
+        self.passed(number, path, &seen);
         Ok(match seen {
             Look::Missing => Seen::Missing,
-            Look::Link(text, _) => {
-                if let Some(trail) = &mut self.trail {
-                    trail.links.push((number, path.parent().unwrap_or(path).to_owned()));
-                }
-                Seen::Link(text)
-            }
+            Look::Link(text, _) => Seen::Link(text),
             // The one name that a file root is, as long as it is no directory.
             Look::Other(metadata) if metadata.is_dir() && root.is_file() => {
                 return Err(ErrorKind::RootUnavailable.into());
             }
-            Look::Other(metadata) if metadata.is_dir() => {
-                if let Some(trail) = &mut self.trail {
-                    trail.directories.insert((number, path.to_owned()), metadata.identity());
-                }
-                Seen::Directory
-            }
+            Look::Other(metadata) if metadata.is_dir() => Seen::Directory,
             Look::Other(_) => Seen::Other,
         })
     }
 }
 
-/// Resolves a request against a snapshot; a walk that another process disturbed is begun again.
+/// Resolves a request against a snapshot.
 pub(crate) fn resolve_in(roots: &Roots, request: &OsStr, intent: Intent) -> Result<(usize, PathBuf, Found)> {
     match resolve(&mut Questions::new(roots), roots.spellings(), roots.base(), request, intent)? {
         Place::Inside { root, path, found } => Ok((root, path, found)),
@@ -410,11 +452,22 @@ pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     done
 }
 
+/// Whether [`VERIFY_EVERY`] has passed since `last`: true for one caller, which sets it to now.
+fn is_due(last: &AtomicU64) -> bool {
+    let (now, then) = (clock(), last.load(Ordering::Relaxed));
+    let every = u64::try_from(VERIFY_EVERY.as_millis()).unwrap_or(u64::MAX);
+    now.saturating_sub(then) >= every && last.compare_exchange(then, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
 /// Milliseconds since this process first asked.
-fn clock() -> u64 {
+pub(crate) fn clock() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
 }
+
+/// Directories that one process holds open for roots; those of further roots are opened on use, and then verified. A quarter of the
+/// 1,024 descriptors that a process may commonly have (`RLIMIT_NOFILE`, getrlimit(2)).
+pub const HANDLES: usize = 256;
 
 /// How often a snapshot's names are verified at most. Half a second is below what a person notices of a deploy, and makes the
 /// cost of ten thousand roots a few percent of one core.

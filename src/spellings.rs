@@ -41,8 +41,9 @@ pub(crate) enum Above {
 /// `/`, in any tree.
 pub(crate) const TOP: Node = 0;
 
+/// Paths as a tree of names, some of which are marked.
 #[derive(Debug)]
-struct Tree(Vec<Branch>);
+pub(crate) struct Tree(Vec<Branch>);
 
 #[derive(Debug, Default)]
 struct Branch {
@@ -155,7 +156,8 @@ impl Default for Tree {
 }
 
 impl Tree {
-    fn insert(&mut self, path: &Path, root: usize) -> Node {
+    /// Marks a path, unless it is marked.
+    pub(crate) fn insert(&mut self, path: &Path, root: usize) -> Node {
         let mut node = TOP;
         for (name, _) in components(path.as_os_str()) {
             node = match self.child(node, name) {
@@ -177,6 +179,21 @@ impl Tree {
         }
         self.0.push(Branch { parent, name: name.to_owned(), ..Branch::default() });
         new
+    }
+
+    /// The marks of a path's ancestors and of itself, from those of `depth` names on.
+    pub(crate) fn marks(&self, path: &Path, depth: usize) -> impl Iterator<Item = usize> {
+        let mut node = Some(TOP);
+        let names = std::iter::once(TOP).chain(components(path.as_os_str()).map_while(move |(name, _)| {
+            node = node.and_then(|node| self.child(node, name));
+            node
+        }));
+        names.skip(depth).filter_map(|node| self.root(node))
+    }
+
+    /// How many names it has.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     fn find(&self, path: &Path) -> Option<Node> {

@@ -3,13 +3,14 @@
 //! Goes in: the JSON of a `roots/list` result (MCP 2024-11-05 to 2026-07-28, schema `ListRootsResult`). Comes out: the entries with
 //! their URIs as text, untrusted. What is true after: nothing; a URI is parsed and judged when the list is resolved.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// What a client answers to `roots/list`. Unknown fields are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListRootsResult {
     /// The roots, in the client's order; the first is where relative requests begin.
+    #[serde(deserialize_with = "entries")]
     pub roots: Vec<RootEntry>,
     /// Protocol metadata, kept as it came.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
@@ -17,7 +18,10 @@ pub struct ListRootsResult {
 }
 
 /// One entry of a root list. The schema calls it `Root`; here [`Root`](crate::Root) is an entry that was resolved.
+///
+/// One that is not as the schema says is kept as [malformed](Self::is_malformed), and spoils no other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RootEntry {
     /// The root's URI. The protocol wants `file://`; clients send others, too.
     pub uri: String,
@@ -27,18 +31,46 @@ pub struct RootEntry {
     /// Protocol metadata, kept as it came.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
+    #[serde(skip)]
+    malformed: bool,
+}
+
+impl RootEntry {
+    /// An entry without a name.
+    pub fn new(uri: impl Into<String>) -> Self {
+        Self { uri: uri.into(), ..Self::default() }
+    }
+
+    /// Whether it came as something else than the schema's `Root`; its URI is then the JSON that came, shortened.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        self.malformed
+    }
+}
+
+fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RootEntry>, D::Error> {
+    let entries = Vec::<Value>::deserialize(deserializer)?.into_iter().map(|entry| {
+        RootEntry::deserialize(&entry).unwrap_or_else(|_| {
+            let uri = entry.to_string().chars().take(MALFORMED_CHARS).collect();
+            RootEntry { uri, malformed: true, ..RootEntry::default() }
+        })
+    });
+    Ok(entries.collect())
 }
 
 impl ListRootsResult {
     /// A root list of these URIs, without names.
     pub fn from_uris<S: Into<String>>(uris: impl IntoIterator<Item = S>) -> Self {
-        let roots = uris.into_iter().map(|uri| RootEntry { uri: uri.into(), ..RootEntry::default() }).collect();
+        let roots = uris.into_iter().map(RootEntry::new).collect();
         Self { roots, meta: None }
     }
 }
 
 /// The most entries of a root list: a workspace with a thousand projects is large, ten times that is an attack or an accident.
 pub const ROOT_LIST_ENTRIES: usize = 10_000;
+
+/// What is kept of an entry that is malformed, to recognise it in a log.
+const MALFORMED_CHARS: usize = 160;
 
 #[cfg(test)]
 mod tests {
@@ -57,5 +89,24 @@ mod tests {
             printed,
             r#"{"roots":[{"uri":"file:///a"},{"uri":"file:///b","name":"B","_meta":{"k":[1]}}],"_meta":{"m":true}}"#
         );
+    }
+
+    #[test]
+    fn a_malformed_entry_spoils_no_other() {
+        let json = r#"{"roots":[{"uri":"file:///a"},{"name":"x"},{"uri":7},null,[],{"uri":"file:///b","name":5},{"uri":"file:///c"}]}"#;
+        let list: ListRootsResult = serde_json::from_str(json).unwrap();
+        let told: Vec<_> = list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
+        let expected = [
+            ("file:///a", false),
+            (r#"{"name":"x"}"#, true),
+            (r#"{"uri":7}"#, true),
+            ("null", true),
+            ("[]", true),
+            (r#"{"name":5,"uri":"file:///b"}"#, true),
+            ("file:///c", false),
+        ];
+        assert_eq!(told, expected);
+        assert!(serde_json::from_str::<ListRootsResult>(r#"{"roots":{}}"#).is_err());
+        assert!(serde_json::from_str::<ListRootsResult>("{}").is_err());
     }
 }

@@ -118,6 +118,10 @@ fn reading_has_a_limit_and_text_is_utf8() {
     let checked = roots.check("f", Intent::Existing).unwrap();
     assert_eq!(checked.read_to_string(9).unwrap(), "12345");
     assert_eq!(checked.open().unwrap().read_to_string(9).unwrap(), "12345");
+    // A sparse file can claim any size: memory is taken for what comes, and here nothing may.
+    fs::File::create(tree.path("root/sparse")).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(kind(roots.read("sparse", 1 << 20)), Some(K::TooLarge));
+    assert_eq!(kind(roots.open("sparse").unwrap().read(0)), Some(K::TooLarge));
     // A file that grows while it is read does not pass its limit: /proc files have size 0.
     let process = Roots::from_dirs(["/proc/self/task".to_string().replace("self", &std::process::id().to_string())]);
     let name = format!("{}/status", std::process::id());
@@ -297,6 +301,16 @@ fn a_listing_describes_everything_and_follows_nothing() {
     assert_eq!(roots.symlink_metadata("ld").unwrap().file_type(), FileType::Link);
     assert_eq!(kind(roots.metadata("d/l")), Some(K::OutsideRoots));
     assert_eq!(roots.metadata("d/f").unwrap().mode(), Some(0o644));
+    // Whoever owns a file may say that it is very old.
+    let tree = Tree::in_memory("file root/old");
+    let old = rustix::fs::Timespec { tv_sec: i64::MIN, tv_nsec: 0 };
+    let times = rustix::fs::Timestamps { last_access: old, last_modification: old };
+    rustix::fs::utimensat(CWD, tree.path("root/old"), &times, rustix::fs::AtFlags::empty()).unwrap();
+    let roots = tree.roots(["root"]);
+    assert_eq!(roots.read_dir(".").unwrap().map(Result::unwrap).count(), 1);
+    assert_eq!(roots.walk(".", WalkOptions::new()).unwrap().map(Result::unwrap).count(), 1);
+    assert_eq!(roots.read("old", 9).unwrap(), b"root/old");
+    assert!(roots.metadata("old").is_ok() && roots.symlink_metadata("old").is_ok());
 }
 
 #[test]
@@ -366,6 +380,8 @@ fn a_rename_checks_both_ends_and_replaces_only_when_told() {
     assert_eq!(kind(roots.rename("g", "d", Replace::Existing)), Some(K::IsADirectory));
     let error = roots.rename("g", "../x", Replace::Never).unwrap_err();
     assert_eq!(error.to_string(), r#"rename to "../x": not inside the allowed directories"#);
+    let error = roots.rename("g", at("ro/g"), Replace::Never).unwrap_err();
+    assert!(error.to_string().starts_with("rename to "), "{error}");
     // A link is renamed itself, and replaced itself.
     roots.rename("l", "d/l", Replace::Never).unwrap();
     assert!(fs::symlink_metadata(tree.path("a/d/l")).unwrap().is_symlink());
@@ -432,6 +448,17 @@ fn removing_takes_the_entry_and_never_a_root() {
     }
     roots.remove_file("in/g").unwrap();
     assert_eq!(kind(roots.remove_file("in/g")), Some(K::NotFound));
+    // `.` and `..` name no entry, as for rmdir(2); and a proof that followed links is none for what takes an entry away.
+    tree.add("file root/p/q/f; link root/lf -> f");
+    for request in ["p/q/..", "p/q/.", "p/q/../."] {
+        assert_eq!(kind(roots.remove_dir_all(request)), Some(K::DotName), "{request}");
+        assert_eq!(kind(roots.rename(request, "x", Replace::Never)), Some(K::DotName), "{request}");
+    }
+    for intent in [Intent::Existing, Intent::New, Intent::NewTree] {
+        let checked = roots.check("lf", intent).unwrap();
+        assert_eq!(kind(checked.remove_file()), Some(K::WrongIntent), "{intent:?}");
+    }
+    assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"root/f");
 }
 
 #[test]

@@ -224,7 +224,19 @@ fn a_configuration_that_can_not_hold_is_an_error() {
     assert_eq!(build(&[("a", rw), ("c", ro)]), Some(ErrorKind::AccessConflict));
     assert_eq!(build(&[("a", rw), ("a/l", rw)]), Some(ErrorKind::ThroughLink));
     assert_eq!(build(&[("a/l", rw)]), None);
+    assert_eq!(build(&[]), Some(ErrorKind::NoDirectories));
+    assert_eq!(kind(Roots::from_dirs::<&str>([])), Some(ErrorKind::NoDirectories));
     assert_eq!(build(&[("none", rw)]), Some(ErrorKind::NotFound));
+    // One that is missing now would be a conflict when it is made, by a tool, say.
+    let optional = |outer: Access, path: &str, inner: Access| {
+        let builder = Boundary::builder().directory(tree.path("a/in"), outer);
+        kind(builder.optional_directory(tree.path(path), inner).build())
+    };
+    assert_eq!(optional(rw, "a/in/new/ro", ro), Some(ErrorKind::AccessConflict));
+    assert_eq!(optional(rw, "c/in/new", ro), Some(ErrorKind::AccessConflict));
+    assert_eq!(optional(ro, "a/in/new/rw", rw), Some(ErrorKind::AccessConflict));
+    assert_eq!(optional(rw, "a/in/new/rw", rw), None);
+    assert_eq!(optional(rw, "a/other", ro), None);
     assert_eq!(build(&[("p", rw)]), Some(ErrorKind::SpecialFile));
     assert_eq!(kind(Roots::from_dirs([tree.path("none")])), Some(ErrorKind::NotFound));
 }
@@ -247,7 +259,7 @@ fn an_optional_directory_is_looked_for_again() {
 #[test]
 fn a_nested_root_that_is_re_pointed_grants_nothing_new() {
     let tree = Tree::new("dir ws/sub; file out/secret");
-    let boundary = Boundary::builder().build().unwrap();
+    let boundary = Boundary::builder().client_roots_only().build().unwrap();
     let both = list(&tree, ["ws", "ws/sub"]);
     let roots = boundary.resolve(&both).unwrap();
     assert_eq!(told(&tree, &roots).0, ["ws", "ws/sub"]);
@@ -280,7 +292,7 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
     }
     assert!(Roots::from_list(&list(&linked, ["ws/self"])).unwrap().is_empty());
     // Of an earlier list, that is not in force any more.
-    let boundary = Boundary::builder().build().unwrap();
+    let boundary = Boundary::builder().client_roots_only().build().unwrap();
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["ws"])).unwrap()).0, ["ws"]);
     assert_eq!(
         told(&tree, &boundary.resolve(&list(&tree, ["ws/planted"])).unwrap()),
@@ -300,6 +312,86 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op"])).unwrap()).0, ["op"]);
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/plain"])).unwrap()).0, ["op/other"]);
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/ws", "op/ws/planted"])).unwrap()).0, ["op/ws"]);
+    // A link that leads up, to the operator's directory or around it, widens no less than one that leads aside.
+    tree.add("link op/ws/up -> ../..; link op/ws/op -> ..; link op/ws/top -> /; link op/fair -> ../..");
+    for entry in ["op/ws/up", "op/ws/op", "op/ws/top"] {
+        let roots = boundary.resolve(&list(&tree, [entry])).unwrap();
+        assert_eq!(told(&tree, &roots), (vec![], vec![(0, ErrorKind::ThroughLink)]), "{entry}");
+    }
+    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/fair"])).unwrap()).0, ["op"]);
+}
+
+/// The operator's directory can be a single file, and a client can name it.
+#[test]
+fn a_client_can_list_the_operators_file() {
+    let tree = Tree::new("file d/only = old; file d/other");
+    let boundary = operator(&tree, &[("d/only", Access::ReadWrite)]);
+    let roots = boundary.resolve(&list(&tree, ["d/only", "d/other", "d"])).unwrap();
+    let skipped = vec![(1, ErrorKind::OutsideRoots), (2, ErrorKind::Duplicate)];
+    assert_eq!(told(&tree, &roots), (vec!["d/only".into()], skipped));
+    assert_eq!(kind(roots.write(tree.path("d/only"), "new")), Some(ErrorKind::RootItself));
+    assert_eq!(roots.read(tree.path("d/only"), 9).unwrap(), b"old");
+    sleep(VERIFY_EVERY);
+    assert!(roots.verify());
+}
+
+/// A request can start in one root and come to another: the names of both count.
+#[test]
+fn the_root_that_a_request_comes_to_is_verified_when_it_fails() {
+    let tree = Tree::new("dir a; dir b; link a/l -> ../b");
+    let roots = tree.roots(["a", "b"]);
+    let checked = roots.check("l/new", Intent::New).unwrap();
+    fs::rename(tree.path("b"), tree.path("was")).unwrap();
+    tree.add("dir b");
+    assert_eq!(kind(checked.read(9)), Some(ErrorKind::RootUnavailable));
+    assert!(!roots.roots().nth(1).unwrap().is_available());
+    let roots = tree.roots(["a", "b"]);
+    fs::rename(tree.path("b"), tree.path("was2")).unwrap();
+    tree.add("dir b");
+    assert_eq!(kind(roots.read("l/none", 9)), Some(ErrorKind::RootUnavailable));
+    assert_eq!(kind(roots.rename("f", "l/f", mcp_roots_guard::Replace::Never)), Some(ErrorKind::RootUnavailable));
+    assert_eq!(kind(roots.read("none", 9)), Some(ErrorKind::NotFound), "the other root stands");
+}
+
+/// A list of long paths, links and spellings takes no memory or time to speak of.
+#[test]
+fn a_hostile_list_is_bounded_in_time() {
+    let tree = Tree::in_memory("dir op/x; link op/l -> .; link op/m -> .");
+    let deep = "d/".repeat((4000 - tree.path("op").as_os_str().len()) / 2);
+    fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
+    let boundary = operator(&tree, &[("op", Access::ReadWrite)]);
+    let spelling = |n: usize| (0..11).map(|bit| if n >> bit & 1 == 0 { "l/" } else { "m/" }).collect::<String>();
+    let lists: [(&str, Vec<String>); 3] = [
+        ("deep", (0..1000).map(|_| format!("op/{deep}")).collect()),
+        ("spellings", (0..2000).map(|n| format!("op/{}x", spelling(n))).collect()),
+        ("links and deep", (0..100).map(|n| format!("op/{}{deep}", spelling(n))).collect()),
+    ];
+    for (name, entries) in lists {
+        let start = std::time::Instant::now();
+        let list = ListRootsResult::from_uris(entries.iter().map(|entry| uri(&tree, entry)));
+        let roots = boundary.resolve(&list).unwrap();
+        let resolved = start.elapsed();
+        let kinds: std::collections::BTreeSet<_> = told(&tree, &roots).1.iter().map(|(_, kind)| *kind).collect();
+        let spellings = roots.roots().map(|root| root.spellings().count()).max();
+        println!("{name}: {} entries in {resolved:?}, then {spellings:?} spellings, {kinds:?}", entries.len());
+        assert!(resolved.as_secs() < 30, "{name}: {resolved:?}");
+        assert!(spellings.is_none_or(|count| count <= 9), "{name}: {spellings:?}");
+        let start = std::time::Instant::now();
+        for _ in 0..10 {
+            assert!(roots.read("none", 9).is_err());
+        }
+        assert!(start.elapsed().as_secs() < 10, "{name}: ten failures took {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn no_operator_directory_is_removed_by_a_client_that_lists_the_one_around_it() {
+    let tree = Tree::new("file op/in/f; dir op/d");
+    let boundary = operator(&tree, &[("op", Access::ReadWrite), ("op/in", Access::ReadWrite)]);
+    let roots = boundary.resolve(&list(&tree, ["op"])).unwrap();
+    assert_eq!(kind(roots.remove_dir_all("in")), Some(ErrorKind::RootItself));
+    assert_eq!(kind(roots.rename("in", "out", mcp_roots_guard::Replace::Never)), Some(ErrorKind::RootItself));
+    roots.remove_dir_all("d").unwrap();
 }
 
 /// Decision 8: a root that is replaced, removed, or whose ancestor is renamed is unavailable, and never another directory.

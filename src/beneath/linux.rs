@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStringExt as _;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, openat2};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2};
 use rustix::io::Errno;
 
 use super::{Dir, ErrorKind, File, Follow, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io, proc_link};
@@ -119,9 +119,18 @@ pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
 
 pub(super) fn mount<F: AsFd>(at: &F) -> Result<Mount> {
     let stat = rustix::fs::statx(at, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(io::Error::from)?;
+    Ok(mounted(&stat))
+}
+
+pub(super) fn mount_of(at: &Dir, name: &OsStr) -> Result<Mount> {
+    let stat = rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID).map_err(io::Error::from)?;
+    Ok(mounted(&stat))
+}
+
+fn mounted(stat: &Statx) -> Mount {
     let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID);
     let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
-    Ok((known, if known { stat.stx_mnt_id } else { device }))
+    (known, if known { stat.stx_mnt_id } else { device })
 }
 
 /// `None` where the file system can not refuse an existing name in the same step (EINVAL, renameat2(2)).

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
+use cap_std::io_lifetimes::AsFilelike as _;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{FileType, Metadata};
@@ -93,7 +94,13 @@ impl Handle {
     }
 
     fn is_link(&self, name: &OsStr) -> bool {
-        self.dir.symlink_metadata(name).is_ok_and(|metadata| metadata.is_symlink())
+        self.describe(name).is_ok_and(|metadata| metadata.file_type() == FileType::Link)
+    }
+
+    /// What one name in this directory is, not followed.
+    pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
+        // Not by cap-std, whose times panic when they are very old.
+        Ok(Metadata::from(&rustix::fs::statat(&self.dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
     /// What the name at `path` is, not followed.
@@ -132,10 +139,10 @@ impl Handle {
                 }
             }
         };
-        let looked = match dir.dir.symlink_metadata(name) {
+        let looked = match dir.describe(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
             Err(error) => Err(on_the_way(error)),
-            Ok(metadata) => match Metadata::from(&metadata) {
+            Ok(metadata) => match metadata {
                 // The name can become another thing between the two questions: EINVAL, then.
                 metadata if metadata.file_type() == FileType::Link && !kernel::is_proc(&dir.dir)? => {
                     let text = dir.dir.read_link_contents(name).map_err(|_| ErrorKind::Changed)?;
@@ -145,6 +152,9 @@ impl Handle {
                 // Only an open descriptor tells the time of birth.
                 metadata if metadata.is_dir() => {
                     dir.child(name, mounts).and_then(|child| Ok(Look::Other(child.metadata()?)))
+                }
+                _ if mounts == Rule::Refuse && kernel::mount_of(&dir.dir, name)? != dir.mount()? => {
+                    Err(ErrorKind::MountCrossing.into())
                 }
                 metadata => Ok(Look::Other(metadata)),
             },
@@ -174,7 +184,7 @@ impl Handle {
     }
 
     pub(crate) fn metadata(&self) -> Result<Metadata> {
-        Ok(Metadata::from(&self.dir.dir_metadata()?))
+        Ok(Metadata::of_file(&self.dir.as_filelike_view::<File>())?)
     }
 
     fn mount(&self) -> Result<Mount> {
@@ -192,7 +202,7 @@ impl Handle {
             if let Some(renamed) = kernel::rename_new(&self.dir, from, &to_dir.dir, to) {
                 return renamed;
             }
-            if to_dir.dir.symlink_metadata(to).is_ok() {
+            if to_dir.describe(to).is_ok() {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
         }
@@ -220,7 +230,6 @@ impl Want {
         let mut options = OpenOptions::new();
         options.read(self.read).write(self.write).append(self.append).create_new(self.create_new.is_some());
         options.follow(FollowSymlinks::No).nonblock(true);
-        #[cfg(unix)]
         if let Some(mode) = self.create_new {
             use cap_std::fs::OpenOptionsExt as _;
             options.mode(mode);

@@ -19,13 +19,11 @@ pub(super) fn follow(_: &Dir, _: &OsStr, _: Follow, _: Rule) -> Option<io::Resul
 }
 
 pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
-    #[cfg(unix)]
     match rustix::io::Errno::from_io_error(error)? {
         rustix::io::Errno::LOOP => return Some(ErrorKind::Changed),
         rustix::io::Errno::NXIO | rustix::io::Errno::OPNOTSUPP => return Some(ErrorKind::SpecialFile),
         _ => {}
     }
-    let _ = error;
     None
 }
 
@@ -42,9 +40,14 @@ pub(super) fn is_proc(_: &Dir) -> Result<bool> {
     Ok(false)
 }
 
-pub(super) fn mount<F: cap_std::io_lifetimes::AsFilelike>(at: &F) -> Result<Mount> {
-    let view = at.as_filelike_view::<File>();
-    Ok((false, super::Metadata::of_file(&view)?.identity().device))
+pub(super) fn mount<F: std::os::fd::AsFd>(at: &F) -> Result<Mount> {
+    let stat = rustix::fs::fstat(at).map_err(io::Error::from)?;
+    Ok((false, super::Metadata::from(&stat).identity().device))
+}
+
+pub(super) fn mount_of(at: &Dir, name: &OsStr) -> Result<Mount> {
+    let stat = rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
+    Ok((false, super::Metadata::from(&stat).identity().device))
 }
 
 #[cfg(target_vendor = "apple")]

@@ -58,33 +58,29 @@ impl CheckedPath {
     }
 
     fn rename_now(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
-        for end in [self, to] {
-            end.may_write()?;
-            end.is_no_root()?;
-        }
-        let (from_directory, from_name) = self.parent()?;
-        let (to_directory, to_name) = to.parent()?;
+        self.may_take_away()?;
+        to.may_take_away().map_err(|error| error.at("rename to", to.request().as_os_str()))?;
+        let (from_directory, from_name) = self.operate(|| self.parent())?;
+        let (to_directory, to_name) = to.operate(|| to.parent())?;
         let replace = replace == Replace::Existing;
-        Ok(from_directory.rename(&from_name, &to_directory, &to_name, replace)?)
+        let renamed = from_directory.rename(&from_name, &to_directory, &to_name, replace);
+        self.operate(|| to.operate(|| Ok(renamed?)))
     }
 
     pub(super) fn remove_file_now(&self) -> Result<()> {
-        self.may_write()?;
-        self.is_no_root()?;
+        self.may_take_away()?;
         let (directory, name) = self.parent()?;
         Ok(directory.as_dir().remove_file(name)?)
     }
 
     pub(super) fn remove_dir_now(&self) -> Result<()> {
-        self.may_write()?;
-        self.is_no_root()?;
+        self.may_take_away()?;
         let (directory, name) = self.parent()?;
         Ok(directory.as_dir().remove_dir(name)?)
     }
 
     pub(super) fn remove_dir_all_now(&self) -> Result<()> {
-        self.may_write()?;
-        self.is_no_root()?;
+        self.may_take_away()?;
         if self.found() == Found::Link {
             return Err(ErrorKind::NotADirectory.into());
         }
@@ -128,8 +124,14 @@ fn clear(top: &Handle, path: &Path, budget: &mut usize) -> Result<Vec<OsString>>
     for entry in directory.as_dir().entries()? {
         let entry = entry?;
         *budget = budget.checked_sub(1).ok_or(ErrorKind::TooManyEntries)?;
-        let list = if entry.file_type()?.is_dir() { &mut directories } else { &mut files };
-        list.push(entry.file_name());
+        let name = entry.file_name();
+        let is_dir = match entry.file_type()? {
+            t if t.is_dir() => true,
+            t if t.is_file() || t.is_symlink() => false,
+            // Not every file system tells it with the name (DT_UNKNOWN, readdir(3)).
+            _ => directory.describe(&name).is_ok_and(|metadata| metadata.is_dir()),
+        };
+        if is_dir { directories.push(name) } else { files.push(name) }
     }
     for name in files {
         gone(directory.as_dir().remove_file(name))?;
@@ -146,4 +148,4 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 }
 
 /// The most entries one call removes: beyond that, another process is adding them, or it is no work for a tool call.
-const REMOVED_ENTRIES: usize = 10_000_000;
+const REMOVED_ENTRIES: usize = 1_000_000;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::beneath::Handle;
 use crate::check::CheckedPath;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
 use crate::policy::Rule;
 
@@ -33,7 +33,16 @@ impl DirEntry {
 
 /// The entries of a directory, without `.` and `..`, as they come. One that vanishes meanwhile is left out.
 pub struct ReadDir {
+    directory: Handle,
     inner: cap_std::fs::ReadDir,
+    request: OsString,
+}
+
+impl ReadDir {
+    fn new(directory: Handle, request: &OsStr) -> Result<Self> {
+        let inner = directory.as_dir().entries()?;
+        Ok(Self { directory, inner, request: request.to_owned() })
+    }
 }
 
 impl Iterator for ReadDir {
@@ -41,11 +50,11 @@ impl Iterator for ReadDir {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let described = self.inner.next()?.and_then(|entry| Ok((entry.file_name(), entry.metadata()?)));
-            match described {
+            let name = self.inner.next()?.map(|entry| entry.file_name());
+            match name.and_then(|name| Ok((self.directory.describe(&name)?, name))) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Some(Err(error.into())),
-                Ok((name, metadata)) => return Some(Ok(DirEntry { name, metadata: Metadata::from(&metadata) })),
+                Err(error) => return Some(Err(Error::from(error).at("list", &self.request))),
+                Ok((metadata, name)) => return Some(Ok(DirEntry { name, metadata })),
             }
         }
     }
@@ -125,6 +134,7 @@ impl WalkEntry {
 #[derive(Debug)]
 pub struct Walk {
     top: Handle,
+    request: OsString,
     mounts: Rule,
     options: WalkOptions,
     /// Entries to tell, the next one last.
@@ -150,7 +160,7 @@ impl Walk {
             directory => directory?,
         };
         let first = self.todo.len();
-        for entry in (ReadDir { inner: directory.as_dir().entries()? }) {
+        for entry in ReadDir::new(directory, path.as_os_str())? {
             let DirEntry { name, metadata } = entry?;
             if self.todo.len().saturating_add(self.told) >= self.options.max_entries {
                 self.full = true;
@@ -181,7 +191,10 @@ impl Iterator for Walk {
             }
         }
         let Some(entry) = self.todo.pop() else {
-            return std::mem::take(&mut self.full).then(|| Err(ErrorKind::TooManyEntries.into()));
+            return std::mem::take(&mut self.full).then(|| {
+                let error = Error::new(ErrorKind::TooManyEntries);
+                Err(error.at("walk", &self.request))
+            });
         };
         self.told += 1;
         if entry.metadata.is_dir() {
@@ -197,12 +210,13 @@ fn is_replaced(kind: ErrorKind) -> bool {
 
 impl CheckedPath {
     pub(super) fn read_dir_now(&self) -> Result<ReadDir> {
-        Ok(ReadDir { inner: self.directory()?.as_dir().entries()? })
+        ReadDir::new(self.directory()?, self.request().as_os_str())
     }
 
     pub(super) fn walk_now(&self, options: WalkOptions) -> Result<Walk> {
         let (top, mounts) = (self.directory()?, self.roots().policy().mounts);
-        let mut walk = Walk { top, mounts, options, todo: Vec::new(), enter: None, told: 0, full: false };
+        let request = self.request().as_os_str().to_owned();
+        let mut walk = Walk { top, request, mounts, options, todo: Vec::new(), enter: None, told: 0, full: false };
         if options.max_depth > 0 {
             walk.list(Path::new(""), 1)?;
         }

@@ -46,7 +46,10 @@ macro_rules! operations {
                     Error: From<L::Error>,
                 {
                     let request = request.try_into()?;
-                    self.answer($operation, &request, || self.decide(&request, Intent::$intent)?.$work($($argument),*))
+                    self.answer($operation, &request, || {
+                        let checked = self.decide(&request, Intent::$intent)?;
+                        checked.operate(|| checked.$work($($argument),*))
+                    })
                 }
             )*
         }
@@ -55,7 +58,7 @@ macro_rules! operations {
             $(
                 $(#[$doc])*
                 pub fn $name(&self, $($argument: $type),*) -> Result<$result> {
-                    self.roots().answer($operation, self.request(), || self.$work($($argument),*))
+                    self.roots().answer($operation, self.request(), || self.operate(|| self.$work($($argument),*)))
                 }
             )*
         }

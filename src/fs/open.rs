@@ -102,7 +102,8 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// All of the file from where it stands, if that is no more than `limit` bytes.
+    /// All of the file, if that is no more than `limit` bytes. The limit is what bounds the memory: a file can be sparse, and of
+    /// any size.
     ///
     /// # Errors
     ///
@@ -137,7 +138,8 @@ impl OpenFile {
         if self.metadata.size() > limit && self.metadata.is_file() {
             return Err(ErrorKind::TooLarge.into());
         }
-        let expected = usize::try_from(self.metadata.size().min(limit)).unwrap_or_default();
+        // A file may claim any size; beyond this much, memory is taken as content comes.
+        let expected = usize::try_from(self.metadata.size().min(READ_AHEAD)).unwrap_or_default();
         // One byte more than the size, so that the end is seen without growing.
         let mut content = Vec::with_capacity(expected.saturating_add(1));
         (&self.file).take(limit.saturating_add(1)).read_to_end(&mut content)?;
@@ -179,7 +181,8 @@ impl Roots {
         self.answer("open", &request, || {
             options.validate()?;
             if options.writes() {
-                return self.decide(&request, options.intent())?.open_now(options);
+                let checked = self.decide(&request, options.intent())?;
+                return checked.operate(|| checked.open_now(options));
             }
             Ok(self.open_for_reading(&request)?.into_std())
         })
@@ -219,7 +222,8 @@ impl Roots {
             let metadata = verify(&file, self.policy())?;
             return Ok(OpenFile { file, metadata, request: request.clone() });
         }
-        self.decide(request, Intent::Existing)?.open_for_reading()
+        let checked = self.decide(request, Intent::Existing)?;
+        checked.operate(|| checked.open_for_reading())
     }
 }
 
@@ -230,7 +234,7 @@ impl CheckedPath {
     ///
     /// As [`Roots::open`].
     pub fn open(&self) -> Result<OpenFile> {
-        self.roots().answer("open", self.request(), || self.open_for_reading())
+        self.roots().answer("open", self.request(), || self.operate(|| self.open_for_reading()))
     }
 
     /// Opens the file as the options say.
@@ -241,7 +245,7 @@ impl CheckedPath {
     pub fn open_with(&self, options: OpenOptions) -> Result<File> {
         self.roots().answer("open", self.request(), || {
             options.validate()?;
-            self.open_now(options)
+            self.operate(|| self.open_now(options))
         })
     }
 
@@ -251,7 +255,7 @@ impl CheckedPath {
     ///
     /// As [`Roots::read`].
     pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
-        self.roots().answer("read", self.request(), || self.open_for_reading()?.read_within(limit))
+        self.roots().answer("read", self.request(), || self.operate(|| self.open_for_reading())?.read_within(limit))
     }
 
     /// As [`read`](Self::read), as text.
@@ -260,7 +264,9 @@ impl CheckedPath {
     ///
     /// As [`Roots::read_to_string`].
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
-        self.roots().answer("read", self.request(), || self.open_for_reading()?.read_within(limit).and_then(text))
+        self.roots().answer("read", self.request(), || {
+            self.operate(|| self.open_for_reading())?.read_within(limit).and_then(text)
+        })
     }
 
     fn open_for_reading(&self) -> Result<OpenFile> {
@@ -346,6 +352,9 @@ pub(super) fn allow(metadata: &Metadata, policy: Policy) -> Result<()> {
 fn text(content: Vec<u8>) -> Result<String> {
     String::from_utf8(content).map_err(|_| ErrorKind::NotUtf8.into())
 }
+
+/// Memory taken for a file before any of it is read.
+const READ_AHEAD: u64 = 1 << 20;
 
 /// The mode of a new file before the umask, as `std` has it (open(2)).
 pub(super) const NEW_FILE: u32 = 0o666;

@@ -127,15 +127,9 @@ impl Drop for Temporary<'_> {
     }
 }
 
-#[cfg(unix)]
 fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(std::fs::Permissions::from_mode(mode))
-}
-
-#[cfg(not(unix))]
-fn set_mode(_: &File, _: u32) -> io::Result<()> {
-    Ok(())
 }
 
 /// Until it gets the mode of the file that it replaces, nobody else reads the new content.
