@@ -42,9 +42,12 @@
 //!
 //! - A request is allowed if and only if what it really named, all links followed, was in a root **when it was checked**, by the names
 //!   that the roots had when their list was resolved.
-//! - What is opened, made, renamed or removed was beneath the root's own open directory **when that was done**; no name is walked again from `/`.
-//! - Nothing is done to a file before it was verified to be a regular file (and by policy, one with a single name) **after it was opened**.
-//! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal tells nothing about what is there.
+//! - What is opened, made, renamed or removed was beneath the root's own directory **when its directory was opened**, through no link
+//!   that the check did not follow; only roots past the first [`HANDLES`] are opened by their path again, and then verified.
+//! - Nothing is read from a file, written to it or cut off it before it was verified to be a regular file (and by policy, one with a
+//!   single name) **after it was opened**.
+//! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal tells nothing about what is there. Only
+//!   the roots' own paths are walked again, to verify that they still lead to the roots.
 //! - With operator directories, nothing outside them is ever in force, whatever a client lists.
 //! - A failed [`write`](Roots::write) leaves the old file whole; no input makes this crate panic, and each loop and input has a bound.
 //!
@@ -53,7 +56,11 @@
 //! - Hard links to files outside are served, unless the [`Policy`] refuses files with several names.
 //! - Code that opens files without the guard, and whoever may do everything, are not stopped.
 //! - A file system that hangs (NFS, FUSE) inside a root makes a call wait: run operations where waiting is allowed.
-//! - Opening a FIFO for reading is refused at once, yet wakes a writer that waits for a reader.
+//! - Opening a FIFO or a device for reading is refused at once, but it is open for that instant: a writer that waits for a reader
+//!   goes on, a driver sees an open.
+//! - A snapshot that is kept serves the directories that were resolved, also after they were moved away, until that is noticed: when an
+//!   operation fails, or by [`Roots::verify`]; a [`Boundary`] does that with each snapshot it gives.
+//! - Two names that a file system takes for one (case, normal forms) are two names here.
 //! - A link that leads out to a link that leads back in is refused.
 //! - A directory that was opened and is then moved out of the root stays open.
 //!
@@ -64,6 +71,8 @@
 //! | decision | the kernel's walk; the resolver where that can not tell | the resolver | the resolver |
 //! | operations | one `openat2` without links | held descriptors, a name at a time | the same |
 //! | mounts told | by the kernel | by mount id (5.8), else device number | by device number |
+//! | what may be searched, whose links may be followed (`protected_symlinks`) | the kernel's rules where it decides | as far as single names show | the same |
+//! | paths beneath a root | up to 4,096 bytes | longer ones can be listed and removed | the same |
 //! | rename without replacing | one step | one step | one step |
 //! | run by the tests | yes | yes, behind a seccomp filter | not yet |
 //!

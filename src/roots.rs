@@ -218,7 +218,7 @@ fn no_longer(error: Error) -> Error {
     }
 }
 
-/// The path as a `file:` URI; every byte that is not unreserved is escaped (RFC 3986, 2.3).
+/// The path as a `file:` URI, escaped as far as a path needs it; [`Location`](crate::Location) reads the same path from it.
 pub(crate) fn file_uri(path: &Path) -> String {
     url::Url::from_file_path(path).map_or_else(|()| String::new(), String::from)
 }

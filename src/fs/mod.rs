@@ -68,7 +68,9 @@ macro_rules! operations {
 operations! {
     /// Writes a whole file, all or nothing: into a new file of a random name beside it, which then takes its name. A reader sees the
     /// old content or the new, and a failure leaves the old. The permission bits of a file that is replaced are kept; its owner, its
-    /// extended attributes and its other hard links are not (they keep the old content). Content and name are synced to the device.
+    /// extended attributes and its other hard links are not (they keep the old content). It takes the right to write the directory,
+    /// and not the file (rename(2)). The content is synced to the device before it takes the name; the name is, too, where the file
+    /// system can do that.
     ///
     /// # Errors
     ///

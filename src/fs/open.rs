@@ -93,7 +93,8 @@ impl OpenOptions {
     }
 }
 
-/// A regular file, open for reading. It was verified when it was opened, and stays that file whatever its name becomes.
+/// A file open for reading: a regular one, unless the policy allows others. It was verified when it was opened, and stays that file
+/// whatever its name becomes.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
