@@ -195,7 +195,7 @@ fn decode(path: &str) -> Result<OsString> {
     let mut directory = false;
     for segment in path.split('/').skip(1) {
         let segment = decode_segment(segment)?;
-        directory = matches!(segment.as_slice(), b"" | b"." | b"..");
+        directory = matches!(segment.as_slice(), b"." | b"..");
         match segment.as_slice() {
             b"." => {}
             b".." => drop(kept.pop()),
@@ -203,7 +203,7 @@ fn decode(path: &str) -> Result<OsString> {
         }
     }
     // A path that ended in a dot segment still names a directory.
-    if directory && kept.last().is_none_or(|last| !last.is_empty()) {
+    if directory {
         kept.push(Vec::new());
     }
     let mut bytes = Vec::with_capacity(path.len());
