@@ -172,11 +172,11 @@ fn uri_path(text: &str) -> Result<OsString> {
     if !path.starts_with('/') {
         return Err(ErrorKind::NotAbsolute.into());
     }
-    // `file:////host/share` is how some write another host's share (RFC 8089, E.3.2).
-    if path.starts_with("//") {
+    let decoded = decode(path)?;
+    // `file:////host/share` is how some write another host's share (RFC 8089, E.3.2), and `file:///.//host/share` comes to the same.
+    if path.starts_with("//") || decoded.as_encoded_bytes().starts_with(b"//") {
         return Err(ErrorKind::ForeignHost.into());
     }
-    let decoded = decode(path)?;
     let again = Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
     match again.as_ref().map(|again| again.as_os_str().as_encoded_bytes()) {
         // It takes a last name like `a:` for a drive, and adds a slash.
