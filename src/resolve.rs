@@ -149,8 +149,10 @@ impl<N: Names> Walk<'_, N> {
 
     /// One component inside a root. A place, when that ends the walk.
     fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
-        if self.here()? != Here::Directory {
-            return Err(ErrorKind::NotADirectory.into());
+        match self.here()? {
+            Here::Directory => {}
+            Here::Other => return Err(ErrorKind::NotADirectory.into()),
+            Here::Unknown => return Err(ErrorKind::NotFound.into()),
         }
         let At::Inside { root, path, here } = &mut self.at else { return Ok(None) };
         match name.as_encoded_bytes() {
@@ -242,8 +244,7 @@ impl<N: Names> Walk<'_, N> {
             *here = match self.names.look(*root, path)? {
                 Seen::Directory => Here::Directory,
                 Seen::Other => Here::Other,
-                Seen::Missing if self.todo.is_empty() => Here::Unknown,
-                Seen::Missing => return Err(ErrorKind::NotFound.into()),
+                Seen::Missing => Here::Unknown,
                 // A plain name when the roots were resolved, a link now.
                 Seen::Link(_) => return Err(ErrorKind::RootUnavailable.into()),
             };
@@ -372,10 +373,13 @@ mod tests {
             ("/r/n", RootIs::Directory),
             ("/x/y/z", RootIs::Directory),
             ("/x/f", RootIs::File),
+            ("/r/d/e/m", RootIs::Directory),
+            ("/r/gone/m", RootIs::Directory),
         ];
         let names = [
             "/r/d/",
             "/r/d/f",
+            "/r/d/e/",
             "/r/l>d/f",
             "/r/up>..",
             "/r/abs>/x/y/z/g",
@@ -410,6 +414,11 @@ mod tests {
             ("/", Existing, "above"),
             ("/q/../r", Existing, "outside_roots"),
             ("s", Existing, "too_many_links"),
+            ("/r/d/e/m/..", Existing, "0:d/e Exists"),
+            ("/r/d/e/m/../x", New, "0:d/e/x Missing(1)"),
+            ("/r/d/e/m/../../f", Existing, "0:d/f Exists"),
+            ("/r/gone/m/..", Existing, "not_found"),
+            ("/r/gone/m/../x", New, "not_found"),
             ("m", Existing, "not_found"),
             ("m", New, "0:m Missing(1)"),
             ("m/o", New, "not_found"),

@@ -524,6 +524,26 @@ fn nothing_blocks_while_a_path_keeps_changing() {
 }
 
 #[test]
+fn lengths_are_bounded_at_their_limits() {
+    use mcp_roots_guard::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
+    let tree = Tree::new("dir root/d");
+    let roots = tree.roots(["root"]);
+    let path = |len: usize| "d/".repeat(len / 2) + &"d"[..len % 2];
+    assert!(Location::parse(&path(PATH_BYTES - 1)).is_ok());
+    assert_eq!(kind(Location::parse(&path(PATH_BYTES))), Some(K::TooLong));
+    assert_eq!(kind(Location::parse(&("file:///".to_string() + &"x".repeat(URI_BYTES)))), Some(K::TooLong));
+    assert_eq!(kind(roots.check("n".repeat(NAME_BYTES).as_str(), Intent::New)), None);
+    let long = "n".repeat(NAME_BYTES + 1);
+    for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::Entry] {
+        assert_eq!(kind(roots.check(long.as_str(), intent)), Some(K::TooLong), "{intent:?}");
+        assert_eq!(kind(roots.check(format!("d/{long}/x"), intent)), Some(K::TooLong), "{intent:?}");
+    }
+    assert_eq!(kind(roots.check(format!("none/{long}"), Intent::NewTree)), Some(K::TooLong));
+    let location = Location::parse("d").unwrap();
+    assert!(roots.check(&location, Intent::Existing).unwrap().exists());
+}
+
+#[test]
 fn the_proof_tells_its_root_and_paths_and_the_texts_are_pinned() {
     let tree = Tree::new("file root/a b/f");
     let roots = tree.roots(["root"]);

@@ -58,6 +58,7 @@ fn a_list_as_clients_send_it_keeps_the_good_entries_and_reports_the_bad() {
         {"uri": uri(&tree, &"x/".repeat(3000))},
         {"uri": "file://server/share"},
         {"uri": ""},
+        {"name": "no uri"},
     ]});
     json["nextCursor"] = "ignored".into();
     let list: ListRootsResult = serde_json::from_value(json).unwrap();
@@ -75,6 +76,7 @@ fn a_list_as_clients_send_it_keeps_the_good_entries_and_reports_the_bad() {
         (13, K::TooLong),
         (14, K::ForeignHost),
         (15, K::Empty),
+        (16, K::Malformed),
     ];
     assert_eq!(told(&tree, &roots), (vec!["a b".into(), "c/file".into(), "a".into(), "d".into()], expected.to_vec()));
     let names: Vec<_> = roots.roots().map(Root::name).collect();
