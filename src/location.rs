@@ -146,12 +146,12 @@ fn uri_path(text: &str) -> Result<OsString> {
     if !scheme.eq_ignore_ascii_case("file") {
         return Err(ErrorKind::ForeignScheme.into());
     }
+    if text.contains('\0') {
+        return Err(ErrorKind::Nul.into());
+    }
     // WHATWG URL, "basic URL parser", steps 1 to 3: surrounding control characters and spaces, and tabs and newlines anywhere.
     if text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r', '\\']) {
         return Err(ErrorKind::DroppedCharacter.into());
-    }
-    if text.contains('\0') {
-        return Err(ErrorKind::Nul.into());
     }
     if text.contains('#') {
         return Err(ErrorKind::Fragment.into());
