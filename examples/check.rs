@@ -41,19 +41,19 @@ fn configuration() -> Result<(Roots, Intent), String> {
     let mut boundary = Boundary::builder();
     let mut any = false;
     let mut intent = Intent::Existing;
-    let mut arguments = std::env::args();
-    let _program = arguments.next();
+    let mut arguments = std::env::args_os().skip(1);
     while let Some(option) = arguments.next() {
-        let value = arguments.next().ok_or_else(|| format!("{option} wants a value"))?;
-        match (option.as_str(), value.as_str()) {
-            ("--root", root) => {
-                let root = Location::parse(root).map_err(|error| error.to_string())?;
-                boundary = boundary.directory(root.as_path(), Access::ReadWrite);
+        let value = arguments.next().ok_or_else(|| format!("{} wants a value", option.display()))?;
+        match (option.to_str(), value.to_str()) {
+            (Some("--root"), text) => {
+                // A directory's name need not be UTF-8; a URI is.
+                let root = text.map_or_else(|| Location::from_path(&value), Location::parse);
+                boundary = boundary.directory(root.map_err(|error| error.to_string())?.as_path(), Access::ReadWrite);
                 any = true;
             }
-            ("--intent", "open") => intent = Intent::Existing,
-            ("--intent", "create") => intent = Intent::New,
-            _ => return Err(format!("unknown argument {option} {value}")),
+            (Some("--intent"), Some("open")) => intent = Intent::Existing,
+            (Some("--intent"), Some("create")) => intent = Intent::New,
+            _ => return Err(format!("unknown argument {} {}", option.display(), value.display())),
         }
     }
     if !any {
@@ -65,9 +65,8 @@ fn configuration() -> Result<(Roots, Intent), String> {
 
 fn answer_all(roots: &Roots, intent: Intent) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    for line in io::stdin().lock().lines() {
-        let line = line?;
-        let answer = match serde_json::from_str::<String>(&line) {
+    for line in io::stdin().lock().split(b'\n') {
+        let answer = match serde_json::from_slice::<String>(&line?) {
             Ok(request) => answer(roots, intent, &request),
             Err(error) => json!({"decision": "refused", "kind": "not_json", "message": error.to_string()}),
         };

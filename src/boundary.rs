@@ -20,6 +20,7 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use path_clean::PathClean as _;
 
@@ -28,7 +29,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::granted::{Candidate, Granted};
 use crate::location::Location;
 use crate::metadata::FileType;
-use crate::policy::{Access, Policy, Rule};
+use crate::policy::{Access, Policy, Rule, Whose};
 use crate::resolve::{Intent, Place, resolve};
 use crate::roots::{Held, Permit, Questions, Root, Roots, Skipped, Trail, clock, settled};
 use crate::spellings::{Tree, components, is_absolute};
@@ -170,7 +171,7 @@ impl Boundary {
         if !current.verify_is_due() {
             return Ok(current);
         }
-        let gone = current.roots().filter(|root| !root.verify()).count();
+        let gone = current.roots().filter(|root| !root.verify_all()).count();
         let missing = current.skipped().iter().any(|skipped| skipped.error.kind() != ErrorKind::Duplicate);
         if gone == 0 && !missing {
             return Ok(current);
@@ -199,7 +200,7 @@ impl Boundary {
             access: None,
         });
         let around = if self.has_operator_directories() { self.operator_roots()? } else { self.shared.top.clone() };
-        Ok(self.grant(&around, entries)?.into_roots(self.shared.policy))
+        Ok(self.grant(&around, Whose::Client, entries)?.into_roots(self.shared.policy))
     }
 
     fn resolve_operator(&self) -> Result<Granting> {
@@ -209,7 +210,7 @@ impl Boundary {
             name: None,
             access: Some(directory.access),
         });
-        self.grant(&self.shared.top, entries)
+        self.grant(&self.shared.top, Whose::Operator, entries)
     }
 
     /// An optional directory that is missing now must not come to lie in one of other access, or around one, when it is made.
@@ -221,8 +222,10 @@ impl Boundary {
             let top = &self.shared.top;
             let place =
                 resolve(&mut Questions::new(top), top.spellings(), None, directory.path.as_os_str(), Intent::NewTree);
-            if let Ok(Place::Inside { path, .. }) = place {
-                planned.push((Path::new("/").join(path), directory.access));
+            // What can not be told now could be anything later.
+            match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
+                Place::Inside { path, .. } => planned.push((Path::new("/").join(path), directory.access)),
+                Place::Above(_) => {}
             }
         }
         match conflicts(&planned).into_iter().next() {
@@ -232,15 +235,22 @@ impl Boundary {
     }
 
     /// Resolves entries beneath `around`, judges them together with all that was granted before, and opens what stands.
-    fn grant(&self, around: &Roots, entries: impl ExactSizeIterator<Item = Entry>) -> Result<Granting> {
+    fn grant(&self, around: &Roots, whose: Whose, entries: impl ExactSizeIterator<Item = Entry>) -> Result<Granting> {
         if entries.len() > ROOT_LIST_ENTRIES {
             return Err(Error::new(ErrorKind::TooManyRoots).detail(format!("{} entries", entries.len())));
         }
         let mut granting = Granting::default();
         let mut found = Vec::new();
-        let mut names = 0;
+        let mut seen = HashSet::new();
+        let mut search = Search { around, whose, names: 0, start: Instant::now() };
         for (index, entry) in entries.enumerate() {
-            match settled(|| find(around, &entry, &mut names)) {
+            // The same text once more; of the operator's, the access may differ.
+            let location = entry.location.as_ref().ok().filter(|_| whose == Whose::Client);
+            if location.is_some_and(|location| !seen.insert(location.clone())) {
+                granting.skip(index, &entry.text, ErrorKind::Duplicate.into());
+                continue;
+            }
+            match settled(|| search.find(&entry)) {
                 Ok(candidates) => {
                     found.extend(candidates.into_iter().map(|candidate| (index, entry.text.clone(), candidate)));
                 }
@@ -248,7 +258,7 @@ impl Boundary {
             }
         }
         let candidates: Vec<&Candidate> = found.iter().map(|(.., candidate)| candidate).collect();
-        let stands = lock(&self.shared.granted).judge(around, &candidates);
+        let stands = lock(&self.shared.granted).judge(around, whose, &candidates);
         for ((index, entry, candidate), stands) in found.into_iter().zip(stands) {
             if stands {
                 granting.add(index, entry, candidate.root);
@@ -271,111 +281,126 @@ struct Entry {
     access: Option<Access>,
 }
 
-/// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
-fn find(around: &Roots, entry: &Entry, names: &mut usize) -> Result<Vec<Candidate>> {
-    let location = match &entry.location {
-        Ok(location) => location.as_os_str(),
-        Err(error) => return Err(error.kind().into()),
-    };
-    if !is_absolute(location) {
-        return Err(ErrorKind::NotAbsolute.into());
-    }
-    if *names > LIST_NAMES {
-        return Err(ErrorKind::TooCostly.into());
-    }
-    let as_listed = |mut root: Root| {
-        root.access = entry.access.unwrap_or(root.access);
-        root.name.clone_from(&entry.name);
-        root.given = given(Path::new(location), &root.canonical);
-        root
-    };
-    if let Some(found) = find_plain(around, location, names) {
-        return Ok(vec![Candidate { root: as_listed(found?), trail: Trail::new() }]);
-    }
-    let mut questions = Questions::new(around);
-    let place = resolve(&mut questions, around.spellings(), None, location, Intent::Existing);
-    let walked = questions.names;
-    *names += walked;
-    let trail = questions.into_trail();
-    match place? {
-        Place::Inside { root, path, .. } => {
-            let mut root = as_listed(open(around, around.root(root)?, &path)?);
-            if walked > GIVEN_NAMES {
-                root.given.clear();
-            }
-            Ok(vec![Candidate { root, trail }])
-        }
-        // A link that a tool made can lead up, too.
-        Place::Above(node) => {
-            let roots = around.spellings().beneath(node);
-            let name = if roots.len() == 1 { &entry.name } else { &None };
-            let copy = |number: usize| {
-                let outer = around.root(number)?;
-                let mut root = open(around, outer, Path::new(""))?;
-                root.name.clone_from(name);
-                root.given.clone_from(&outer.given);
-                Ok(Candidate { root, trail: trail.clone() })
-            };
-            roots.into_iter().map(copy).collect()
-        }
-    }
+/// The search for the places of one list.
+struct Search<'a> {
+    around: &'a Roots,
+    whose: Whose,
+    /// Names that were walked so far.
+    names: usize,
+    start: Instant,
 }
 
-/// What an entry of plain names leads to, if there is no link on the way: one question, however deep it is. None where it has to be
-/// walked.
-fn find_plain(around: &Roots, location: &OsStr, names: &mut usize) -> Option<Result<Root>> {
-    let (number, rest) = around.spellings().begin(location)?;
-    let outer = around.root(number).ok()?;
-    if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
-        return None;
-    }
-    let path: PathBuf = components(rest).map(|(name, _)| name).filter(|name| *name != ".").collect();
-    *names += path.iter().count();
-    let ends_as_directory = rest.as_encoded_bytes().ends_with(b"/") || rest.as_encoded_bytes().ends_with(b"/.");
-    match open(around, outer, &path) {
-        Err(error) if error.kind() == ErrorKind::Changed => None,
-        Ok(root) if root.is_file() && ends_as_directory => Some(Err(ErrorKind::NotADirectory.into())),
-        found => Some(found),
-    }
-}
-
-/// Makes a root of the place at `path` in `outer`.
-fn open(around: &Roots, outer: &Root, path: &Path) -> Result<Root> {
-    let (handle, mounts) = (outer.handle()?, around.policy().mounts);
-    let place = outer.beneath_handle(path);
-    let (handle, leaf) = match handle.dir(&place, mounts) {
-        Ok(directory) if outer.leaf.is_none() => (directory, None),
-        Err(error) if error.kind() == ErrorKind::NotADirectory => {
-            let (parent, leaf) = crate::beneath::split(&place).ok_or(ErrorKind::NotADirectory)?;
-            match handle.look(&place, mounts, &mut Cursor::default())? {
-                Look::Other(metadata) if metadata.file_type() == FileType::File => {}
-                Look::Other(_) => return Err(ErrorKind::SpecialFile.into()),
-                _ => return Err(ErrorKind::Changed.into()),
-            }
-            (handle.dir(parent, mounts)?, Some(leaf.to_owned()))
+impl Search<'_> {
+    /// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
+    fn find(&mut self, entry: &Entry) -> Result<Vec<Candidate>> {
+        let around = self.around;
+        let location = match &entry.location {
+            Ok(location) => location.as_os_str(),
+            Err(error) => return Err(error.kind().into()),
+        };
+        if !is_absolute(location) {
+            return Err(ErrorKind::NotAbsolute.into());
         }
-        // A file root that has become a directory.
-        Ok(_) => return Err(ErrorKind::RootUnavailable.into()),
-        Err(error) => return Err(error),
-    };
-    let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };
-    let identity = handle.metadata()?.identity();
-    let held = match Permit::take() {
-        Some(permit) => Held::Open(Arc::new(handle), around.clone(), permit),
-        None => Held::OnUse(around.clone()),
-    };
-    let (gone, given_verified) = (AtomicBool::new(false), AtomicU64::new(clock()));
-    Ok(Root {
-        canonical,
-        given: Vec::new(),
-        name: None,
-        access: outer.access,
-        leaf,
-        held,
-        identity,
-        gone,
-        given_verified,
-    })
+        if self.names > LIST_NAMES || self.start.elapsed() > LIST_TIME {
+            return Err(ErrorKind::TooCostly.into());
+        }
+        let as_listed = |mut root: Root, walked: usize| {
+            root.access = entry.access.unwrap_or(root.access);
+            root.name.clone_from(&entry.name);
+            if walked <= GIVEN_NAMES {
+                root.given = given(Path::new(location), &root.canonical);
+            }
+            root
+        };
+        if let Some(found) = self.find_plain(location) {
+            let names = components(location).count();
+            return Ok(vec![Candidate { root: as_listed(found?, names * names / 2), trail: Trail::new() }]);
+        }
+        let mut questions = Questions::new(around);
+        let place = resolve(&mut questions, around.spellings(), None, location, Intent::Existing);
+        let walked = questions.names;
+        let trail = questions.into_trail();
+        // What a trail keeps is memory until the list is judged.
+        self.names += walked + TRAIL_COST * trail.iter().map(|link| link.identities.len()).sum::<usize>();
+        match place? {
+            Place::Inside { root, path, .. } => {
+                let root = as_listed(self.open(around.root(root)?, &path)?, walked);
+                Ok(vec![Candidate { root, trail }])
+            }
+            // A link that a tool made can lead up, too.
+            Place::Above(node) => {
+                let roots = around.spellings().beneath(node);
+                self.names += ROOT_COST * roots.len();
+                let name = if roots.len() == 1 { &entry.name } else { &None };
+                let copy = |number: usize| {
+                    let outer = around.root(number)?;
+                    let mut root = self.open(outer, Path::new(""))?;
+                    root.name.clone_from(name);
+                    root.given.clone_from(&outer.given);
+                    Ok(Candidate { root, trail: trail.clone() })
+                };
+                roots.into_iter().map(copy).collect()
+            }
+        }
+    }
+
+    /// What an entry of plain names leads to, if there is no link on the way: one question, however deep it is. None where it has to
+    /// be walked.
+    fn find_plain(&mut self, location: &OsStr) -> Option<Result<Root>> {
+        let (number, rest) = self.around.spellings().begin(location)?;
+        let outer = self.around.root(number).ok()?;
+        if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
+            return None;
+        }
+        let path: PathBuf = components(rest).map(|(name, _)| name).filter(|name| *name != ".").collect();
+        self.names += path.iter().count();
+        let ends_as_directory = rest.as_encoded_bytes().ends_with(b"/") || rest.as_encoded_bytes().ends_with(b"/.");
+        match self.open(outer, &path) {
+            Err(error) if error.kind() == ErrorKind::Changed => None,
+            Ok(root) if root.is_file() && ends_as_directory => Some(Err(ErrorKind::NotADirectory.into())),
+            found => Some(found),
+        }
+    }
+
+    /// Makes a root of the place at `path` in `outer`.
+    fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
+        let (handle, mounts) = (outer.handle()?, self.around.policy().mounts);
+        let place = outer.beneath_handle(path);
+        let (handle, leaf) = match handle.dir(&place, mounts) {
+            Ok(directory) if outer.leaf.is_none() => (directory, None),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                let (parent, leaf) = crate::beneath::split(&place).ok_or(ErrorKind::NotADirectory)?;
+                match handle.look(&place, mounts, &mut Cursor::default())? {
+                    Look::Other(metadata) if metadata.file_type() == FileType::File => {}
+                    Look::Other(_) => return Err(ErrorKind::SpecialFile.into()),
+                    _ => return Err(ErrorKind::Changed.into()),
+                }
+                (handle.dir(parent, mounts)?, Some(leaf.to_owned()))
+            }
+            // A file root that has become a directory.
+            Ok(_) => return Err(ErrorKind::RootUnavailable.into()),
+            Err(error) => return Err(error),
+        };
+        let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };
+        let identity = handle.metadata()?.identity();
+        let around = self.around.clone();
+        let held = match Permit::take(self.whose) {
+            Some(permit) => Held::Open(Arc::new(handle), around, permit),
+            None => Held::OnUse(around),
+        };
+        let (gone, given_verified) = (AtomicBool::new(false), AtomicU64::new(clock()));
+        Ok(Root {
+            canonical,
+            given: Vec::new(),
+            name: None,
+            access: outer.access,
+            leaf,
+            held,
+            identity,
+            gone,
+            given_verified,
+        })
+    }
 }
 
 /// The spelling as it was given, cleaned of `//`, `.` and a trailing slash, where it is another than the canonical path. With a `..`
@@ -421,7 +446,10 @@ impl Granting {
                 earlier.given.push(given);
             }
         }
-        self.skip(index, &entry, ErrorKind::Duplicate.into());
+        // An entry that stands for many is told once.
+        if self.skipped.last().is_none_or(|last| last.index != index) {
+            self.skip(index, &entry, ErrorKind::Duplicate.into());
+        }
     }
 
     /// A link between two nested directories of different access would cross, and one directory that is mounted in two places has
@@ -463,7 +491,7 @@ fn conflicts(places: &[(PathBuf, Access)]) -> HashSet<PathBuf> {
     }
     let mut found = HashSet::new();
     for (path, access) in places {
-        for (outer, other) in tree.marks(path, 0).filter_map(|number| places.get(number)) {
+        for (outer, other) in tree.marks(path).filter_map(|(_, number)| places.get(number)) {
             if other != access {
                 found.extend([path.clone(), outer.clone()]);
             }
@@ -536,8 +564,17 @@ const GIVEN: usize = 8;
 /// A spelling that takes more names to walk than a path of 200 is not kept: it would be walked again to verify it.
 const GIVEN_NAMES: usize = 20_000;
 
-/// The most names walked to resolve one list, some seconds at the worst. Ten thousand entries of 20 plain names need a hundredth.
+/// The most names walked to resolve one list. Ten thousand entries of 20 plain names need a hundredth of it.
 const LIST_NAMES: usize = 20_000_000;
+
+/// The longest that a list is resolved, where a name costs more than a kernel's step; a hundred times what 10,000 entries need.
+const LIST_TIME: Duration = Duration::from_secs(30);
+
+/// What a directory on the trail of links costs, in names: memory of some ten bytes each, kept until the list is judged.
+const TRAIL_COST: usize = 10;
+
+/// What it costs to open a root, in names.
+const ROOT_COST: usize = 50;
 
 /// What is kept of an entry that grants nothing.
 const ENTRY_CHARS: usize = 1024;

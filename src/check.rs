@@ -219,6 +219,12 @@ impl CheckedPath {
         self.found
     }
 
+    /// Runs the work of an operation by this proof: again while the path changes under it; a failure names the operation and the
+    /// request. It depends on the proof's own root alone.
+    pub(crate) fn perform<T>(&self, operation: &'static str, work: impl Fn() -> Result<T>) -> Result<T> {
+        settled(|| self.operate(&work)).map_err(|error| error.at(operation, self.request.as_os_str()))
+    }
+
     /// Runs an operation on the place itself; a failure has its root's names verified.
     pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         work().map_err(|error| if self.root.verify() { error } else { ErrorKind::RootUnavailable.into() })

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use crate::metadata::Identity;
+use crate::policy::Whose;
 use crate::roots::{Root, Roots, Trail};
 use crate::spellings::Tree;
 
@@ -28,14 +29,20 @@ struct Places {
 
 impl Places {
     /// Whether a link on the trail lies in one of these.
+    ///
+    /// An operator directory that was granted as a whole does not make each link in it suspicious: it bounds them. So what is
+    /// remembered at the place of one does not count, and what is remembered above or below it does.
     fn hold_link_of(&self, around: &Roots, trail: &Trail) -> bool {
         trail.iter().any(|link| {
             let Ok(outer) = around.root(link.root) else { return true };
-            // An operator directory that was granted as a whole does not make each link in it suspicious: it bounds them.
-            let bounds = usize::from(!outer.is_top());
-            let depth = outer.path().iter().count() - 1 + bounds;
-            self.paths.marks(&outer.path().join(&link.path), depth).next().is_some()
-                || link.identities.iter().skip(bounds).flatten().any(|identity| self.identities.contains(identity))
+            let directory = outer.path().join(&link.path);
+            let whole = if outer.is_top() { Vec::new() } else { around.spellings().depths(&directory) };
+            let above = outer.path().iter().count() - 1;
+            self.paths.marks(&directory).any(|(depth, _)| !whole.contains(&depth))
+                || link.identities.iter().enumerate().any(|(depth, identity)| {
+                    !whole.contains(&(above + depth))
+                        && identity.is_some_and(|identity| self.identities.contains(&identity))
+                })
         })
     }
 
@@ -54,34 +61,37 @@ impl Places {
 impl Granted {
     /// Which of a list's candidates stand, and remembers those. One that came through no link does; one through a link does unless
     /// the link lies in what was ever granted, or in what the list itself would grant, whatever the order.
-    pub(crate) fn judge(&mut self, around: &Roots, candidates: &[&Candidate]) -> Vec<bool> {
+    ///
+    /// A list that fills the memory costs the lists of clients, and not the operator's.
+    pub(crate) fn judge(&mut self, around: &Roots, whose: Whose, candidates: &[&Candidate]) -> Vec<bool> {
+        let room = if whose == Whose::Operator { 2 * GRANTED } else { GRANTED };
         let mut linked = Places::default();
         for candidate in candidates {
             if candidate.trail.is_empty() {
-                self.remember(&candidate.root);
+                self.remember(&candidate.root, room);
             } else {
                 linked.insert(&candidate.root);
             }
         }
-        let full = self.0.len() > GRANTED;
+        let full = self.0.len() > room;
         let stands = |candidate: &&Candidate| {
             let suspicious = |places: &Places| places.hold_link_of(around, &candidate.trail);
             candidate.trail.is_empty() || !(full || suspicious(&self.0) || suspicious(&linked))
         };
         let stands: Vec<bool> = candidates.iter().map(stands).collect();
         for (candidate, _) in candidates.iter().zip(&stands).filter(|(_, stands)| **stands) {
-            self.remember(&candidate.root);
+            self.remember(&candidate.root, room);
         }
         stands
     }
 
-    fn remember(&mut self, root: &Root) {
-        if self.0.len() <= GRANTED {
+    fn remember(&mut self, root: &Root, limit: usize) {
+        if self.0.len() <= limit {
             self.0.insert(root);
         }
     }
 }
 
-/// The most names and identities remembered of directories that were granted, of some hundred bytes each: room for some ten thousand
-/// directories. When it is full, no root is granted through a link any more.
+/// The most names and identities remembered of directories that clients were granted, of some hundred bytes each: at two for each, room
+/// for a hundred thousand that lie side by side. When it is full, no client's root is granted through a link any more.
 const GRANTED: usize = 200_000;

@@ -177,6 +177,31 @@ impl From<&rustix::fs::Stat> for Metadata {
     }
 }
 
+/// What statx(2) tells of a name.
+#[cfg(target_os = "linux")]
+impl From<&rustix::fs::Statx> for Metadata {
+    fn from(stat: &rustix::fs::Statx) -> Self {
+        let at = |moment: rustix::fs::StatxTimestamp| time(moment.tv_sec, u64::from(moment.tv_nsec));
+        let has_birth = stat.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0;
+        let created = at(stat.stx_btime).filter(|_| has_birth);
+        let mode = u32::from(stat.stx_mode);
+        Self {
+            file_type: FileType::of_mode(mode),
+            len: stat.stx_size,
+            links: u64::from(stat.stx_nlink),
+            modified: at(stat.stx_mtime),
+            accessed: at(stat.stx_atime),
+            created,
+            mode: Some(mode & 0o7777),
+            identity: Identity {
+                device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+                inode: stat.stx_ino,
+                born: created,
+            },
+        }
+    }
+}
+
 impl FileType {
     fn of_mode(mode: u32) -> Self {
         match rustix::fs::FileType::from_raw_mode(mode as rustix::fs::RawMode) {

@@ -62,3 +62,10 @@ impl Policy {
         Self { mounts, ..self }
     }
 }
+
+/// Who wrote a root list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Operator,
+    Client,
+}

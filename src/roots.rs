@@ -7,7 +7,7 @@
 //! | the root's names | noticed | then |
 //! | --- | --- | --- |
 //! | still lead to the same object | | it serves |
-//! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
+//! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`]) | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::beneath::{Cursor, Handle, Look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Identity;
-use crate::policy::{Access, Policy};
+use crate::policy::{Access, Policy, Whose};
 use crate::resolve::{Found, Intent, Names, Place, Seen, resolve};
 use crate::spellings::{RootIs, Spellings};
 
@@ -119,7 +119,16 @@ impl Root {
     /// of descriptors, say, is no answer.
     pub(crate) fn verify(&self) -> bool {
         if self.is_available() {
-            let _ = self.notice(self.still_named());
+            // Each given path is a walk, and so not for each failure: what a client gave can be long.
+            let _ = self.notice(self.still_named(is_due(&self.given_verified)));
+        }
+        self.is_available()
+    }
+
+    /// As [`verify`](Self::verify), with each given path whenever that was last done.
+    pub(crate) fn verify_all(&self) -> bool {
+        if self.is_available() {
+            let _ = self.notice(self.still_named(true));
         }
         self.is_available()
     }
@@ -131,14 +140,10 @@ impl Root {
         asked
     }
 
-    fn still_named(&self) -> Result<()> {
+    fn still_named(&self, with_given: bool) -> Result<()> {
         let Some(around) = self.around() else { return Ok(()) };
         self.reach()?;
-        // A walk for each, and so not for each failure: what a client gave can be long.
-        if self.given.is_empty() || !is_due(&self.given_verified) {
-            return Ok(());
-        }
-        for given in &self.given {
+        for given in self.given.iter().filter(|_| with_given) {
             let mut questions = Questions::new(around);
             let place = resolve(&mut questions, around.spellings(), None, given.as_os_str(), Intent::Existing);
             let here = match place.map_err(no_longer)? {
@@ -168,11 +173,13 @@ impl Root {
     /// Opens the directory by its canonical path, through no link, and compares its identity.
     fn reach(&self) -> Result<Handle> {
         let around = self.around().ok_or(ErrorKind::RootUnavailable)?;
-        let place = around.roots().find_map(|outer| {
+        let places = around.roots().filter_map(|outer| {
             let holds = !outer.is_file() || outer.canonical == self.canonical;
             let path = self.directory().strip_prefix(outer.directory()).ok()?;
             holds.then_some((outer, path))
         });
+        // The innermost: one further out may have a mount in between.
+        let place = places.min_by_key(|(_, path)| path.iter().count());
         let Some((outer, path)) = place.filter(|(outer, _)| outer.verify()) else {
             return Err(ErrorKind::RootUnavailable.into());
         };
@@ -191,9 +198,10 @@ pub(crate) struct Permit(());
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 impl Permit {
-    /// None when all are taken.
-    pub(crate) fn take() -> Option<Self> {
-        let more = |held| (held < HANDLES).then_some(held + 1);
+    /// None when all are taken; some are left for the operator's directories.
+    pub(crate) fn take(whose: Whose) -> Option<Self> {
+        let limit = if whose == Whose::Operator { HANDLES } else { HANDLES / 4 * 3 };
+        let more = |held| (held < limit).then_some(held + 1);
         HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(()))
     }
 }
@@ -311,7 +319,7 @@ impl Roots {
     pub fn verify(&self) -> bool {
         if self.verify_is_due() {
             // Not `all`: each root is asked.
-            self.roots().filter(|root| !root.verify()).count() == 0
+            self.roots().filter(|root| !root.verify_all()).count() == 0
         } else {
             self.roots().all(Root::is_available)
         }

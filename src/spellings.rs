@@ -72,6 +72,11 @@ impl Spellings {
         self.canonical.find(canonical).is_some()
     }
 
+    /// How many names those roots have that are at this canonical path or around it.
+    pub(crate) fn depths(&self, canonical: &Path) -> Vec<usize> {
+        self.canonical.marks(canonical).map(|(depth, _)| depth).collect()
+    }
+
     /// The roots at a node and beneath it, in their order.
     pub(crate) fn beneath(&self, node: Node) -> Vec<usize> {
         let mut found = Vec::new();
@@ -181,14 +186,14 @@ impl Tree {
         new
     }
 
-    /// The marks of a path's ancestors and of itself, from those of `depth` names on.
-    pub(crate) fn marks(&self, path: &Path, depth: usize) -> impl Iterator<Item = usize> {
+    /// The marks of a path's ancestors and of itself, each with its number of names.
+    pub(crate) fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
         let mut node = Some(TOP);
         let names = std::iter::once(TOP).chain(components(path.as_os_str()).map_while(move |(name, _)| {
             node = node.and_then(|node| self.child(node, name));
             node
         }));
-        names.skip(depth).filter_map(|node| self.root(node))
+        names.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
     }
 
     /// How many names it has.

@@ -19,7 +19,8 @@ pub struct ListRootsResult {
 
 /// One entry of a root list. The schema calls it `Root`; here [`Root`](crate::Root) is an entry that was resolved.
 ///
-/// One that is not as the schema says is kept as [malformed](Self::is_malformed), and spoils no other.
+/// One that is not as the schema says is kept as [malformed](Self::is_malformed), and spoils no other, unless it is no JSON that
+/// `serde_json` reads (nested deeper than 128, say).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RootEntry {

@@ -294,6 +294,11 @@ fn a_listing_describes_everything_and_follows_nothing() {
         assert_eq!(told, expected, "{request}");
         assert_eq!(entries[1].metadata().size(), 5);
         assert!(entries[1].metadata().modified().is_some());
+        let same = |one: &mcp_roots_guard::Metadata, other: &mcp_roots_guard::Metadata| {
+            (one.created(), one.modified(), one.size(), one.mode(), one.hard_links())
+                == (other.created(), other.modified(), other.size(), other.mode(), other.hard_links())
+        };
+        assert!(same(entries[1].metadata(), &roots.metadata("d/f").unwrap()), "{:?}", entries[1]);
         assert_eq!(entries[2].metadata().size(), "../../out/secret".len() as u64, "of the link, not of what it names");
     }
     assert_eq!(kind(roots.read_dir("d/f")), Some(K::NotADirectory));

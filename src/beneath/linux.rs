@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStringExt as _;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2};
 use rustix::io::Errno;
 
-use super::{Dir, ErrorKind, File, Follow, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io, proc_link};
+use super::{
+    Dir, ErrorKind, File, Follow, Metadata, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io, proc_link,
+};
 
 enum Links {
     /// `ELOOP` at the first link.
@@ -115,6 +117,17 @@ pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
     const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
     let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
     Ok(u64::try_from(stat.f_type) == Ok(PROC_SUPER_MAGIC))
+}
+
+pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    match rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW, wanted) {
+        // Linux before 4.11, or a filter: as for `openat2`.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            Ok(Metadata::from(&rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?))
+        }
+        stat => Ok(Metadata::from(&stat?)),
+    }
 }
 
 pub(super) fn mount<F: AsFd>(at: &F) -> Result<Mount> {

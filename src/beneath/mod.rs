@@ -100,7 +100,7 @@ impl Handle {
     /// What one name in this directory is, not followed.
     pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
         // Not by cap-std, whose times panic when they are very old.
-        Ok(Metadata::from(&rustix::fs::statat(&self.dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?))
+        kernel::describe(&self.dir, name)
     }
 
     /// What the name at `path` is, not followed.

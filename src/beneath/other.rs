@@ -1,6 +1,6 @@
 //! Systems without `openat2`: every answer comes from the walk through held descriptors.
 
-use super::{Dir, ErrorKind, File, Follow, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io};
+use super::{Dir, ErrorKind, File, Follow, Metadata, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io};
 
 pub(super) fn dir(_: &Dir, _: &Path, _: Rule) -> Option<io::Result<File>> {
     None
@@ -40,14 +40,18 @@ pub(super) fn is_proc(_: &Dir) -> Result<bool> {
     Ok(false)
 }
 
+pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
+    Ok(Metadata::from(&rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
 pub(super) fn mount<F: std::os::fd::AsFd>(at: &F) -> Result<Mount> {
     let stat = rustix::fs::fstat(at).map_err(io::Error::from)?;
-    Ok((false, super::Metadata::from(&stat).identity().device))
+    Ok((false, Metadata::from(&stat).identity().device))
 }
 
 pub(super) fn mount_of(at: &Dir, name: &OsStr) -> Result<Mount> {
     let stat = rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
-    Ok((false, super::Metadata::from(&stat).identity().device))
+    Ok((false, Metadata::from(&stat).identity().device))
 }
 
 #[cfg(target_vendor = "apple")]

@@ -54,14 +54,15 @@ impl CheckedPath {
     ///
     /// As [`Roots::rename`].
     pub fn rename(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
-        self.roots().answer("rename", self.request(), || self.rename_now(to, replace))
+        self.perform("rename", || self.rename_now(to, replace))
     }
 
     fn rename_now(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
         self.may_take_away()?;
         to.may_take_away().map_err(|error| error.at("rename to", to.request().as_os_str()))?;
         let (from_directory, from_name) = self.operate(|| self.parent())?;
-        let (to_directory, to_name) = to.operate(|| to.parent())?;
+        let (to_directory, to_name) =
+            to.operate(|| to.parent()).map_err(|error| error.at("rename to", to.request().as_os_str()))?;
         let replace = replace == Replace::Existing;
         let renamed = from_directory.rename(&from_name, &to_directory, &to_name, replace);
         self.operate(|| to.operate(|| Ok(renamed?)))

@@ -58,7 +58,7 @@ macro_rules! operations {
             $(
                 $(#[$doc])*
                 pub fn $name(&self, $($argument: $type),*) -> Result<$result> {
-                    self.roots().answer($operation, self.request(), || self.operate(|| self.$work($($argument),*)))
+                    self.perform($operation, || self.$work($($argument),*))
                 }
             )*
         }

@@ -235,7 +235,7 @@ impl CheckedPath {
     ///
     /// As [`Roots::open`].
     pub fn open(&self) -> Result<OpenFile> {
-        self.roots().answer("open", self.request(), || self.operate(|| self.open_for_reading()))
+        self.perform("open", || self.open_for_reading())
     }
 
     /// Opens the file as the options say.
@@ -244,9 +244,9 @@ impl CheckedPath {
     ///
     /// As [`Roots::open_with`].
     pub fn open_with(&self, options: OpenOptions) -> Result<File> {
-        self.roots().answer("open", self.request(), || {
+        self.perform("open", || {
             options.validate()?;
-            self.operate(|| self.open_now(options))
+            self.open_now(options)
         })
     }
 
@@ -256,7 +256,7 @@ impl CheckedPath {
     ///
     /// As [`Roots::read`].
     pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
-        self.roots().answer("read", self.request(), || self.operate(|| self.open_for_reading())?.read_within(limit))
+        self.perform("read", || self.open_for_reading()?.read_within(limit))
     }
 
     /// As [`read`](Self::read), as text.
