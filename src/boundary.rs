@@ -16,23 +16,19 @@
 //! | the same place as an earlier one | another spelling of that; [`Duplicate`](ErrorKind::Duplicate) | the same |
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use path_clean::PathClean as _;
-
-use crate::beneath::{Cursor, Handle, Look};
+use crate::beneath::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::granted::{Candidate, Granted};
 use crate::location::Location;
-use crate::metadata::FileType;
 use crate::policy::{Access, Policy, Rule, Whose};
 use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Held, Permit, Questions, Root, Roots, Skipped, Trail, clock, settled};
-use crate::spellings::{Tree, components, is_absolute};
+use crate::roots::{Held, Questions, Root, Roots, Skipped, clock, settled};
+use crate::search::{Entry, Search};
+use crate::spellings::Tree;
 use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
 
 /// What a server may ever serve, and the memory of what it granted. Built once, shared by all clients.
@@ -242,7 +238,7 @@ impl Boundary {
         let mut granting = Granting::default();
         let mut found = Vec::new();
         let mut seen = HashSet::new();
-        let mut search = Search { around, whose, names: 0, start: Instant::now() };
+        let mut search = Search::new(around, whose);
         for (index, entry) in entries.enumerate() {
             // The same text once more; of the operator's, the access may differ.
             let location = entry.location.as_ref().ok().filter(|_| whose == Whose::Client);
@@ -270,147 +266,6 @@ impl Boundary {
         granting.skipped.sort_by_key(Skipped::index);
         Ok(granting)
     }
-}
-
-/// One entry of a list, before it is resolved.
-struct Entry {
-    text: String,
-    location: Result<Location>,
-    name: Option<String>,
-    /// The operator's word; a client's entry has what the directory around it has.
-    access: Option<Access>,
-}
-
-/// The search for the places of one list.
-struct Search<'a> {
-    around: &'a Roots,
-    whose: Whose,
-    /// Names that were walked so far.
-    names: usize,
-    start: Instant,
-}
-
-impl Search<'_> {
-    /// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
-    fn find(&mut self, entry: &Entry) -> Result<Vec<Candidate>> {
-        let around = self.around;
-        let location = match &entry.location {
-            Ok(location) => location.as_os_str(),
-            Err(error) => return Err(error.kind().into()),
-        };
-        if !is_absolute(location) {
-            return Err(ErrorKind::NotAbsolute.into());
-        }
-        if self.names > LIST_NAMES || self.start.elapsed() > LIST_TIME {
-            return Err(ErrorKind::TooCostly.into());
-        }
-        let as_listed = |mut root: Root, walked: usize| {
-            root.access = entry.access.unwrap_or(root.access);
-            root.name.clone_from(&entry.name);
-            if walked <= GIVEN_NAMES {
-                root.given = given(Path::new(location), &root.canonical);
-            }
-            root
-        };
-        if let Some(found) = self.find_plain(location) {
-            let names = components(location).count();
-            return Ok(vec![Candidate { root: as_listed(found?, names * names / 2), trail: Trail::new() }]);
-        }
-        let mut questions = Questions::new(around);
-        let place = resolve(&mut questions, around.spellings(), None, location, Intent::Existing);
-        let walked = questions.names;
-        let trail = questions.into_trail();
-        // What a trail keeps is memory until the list is judged.
-        self.names += walked + TRAIL_COST * trail.iter().map(|link| link.identities.len()).sum::<usize>();
-        match place? {
-            Place::Inside { root, path, .. } => {
-                let root = as_listed(self.open(around.root(root)?, &path)?, walked);
-                Ok(vec![Candidate { root, trail }])
-            }
-            // A link that a tool made can lead up, too.
-            Place::Above(node) => {
-                let roots = around.spellings().beneath(node);
-                self.names += ROOT_COST * roots.len();
-                let name = if roots.len() == 1 { &entry.name } else { &None };
-                let copy = |number: usize| {
-                    let outer = around.root(number)?;
-                    let mut root = self.open(outer, Path::new(""))?;
-                    root.name.clone_from(name);
-                    root.given.clone_from(&outer.given);
-                    Ok(Candidate { root, trail: trail.clone() })
-                };
-                roots.into_iter().map(copy).collect()
-            }
-        }
-    }
-
-    /// What an entry of plain names leads to, if there is no link on the way: one question, however deep it is. None where it has to
-    /// be walked.
-    fn find_plain(&mut self, location: &OsStr) -> Option<Result<Root>> {
-        let (number, rest) = self.around.spellings().begin(location)?;
-        let outer = self.around.root(number).ok()?;
-        if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
-            return None;
-        }
-        let path: PathBuf = components(rest).map(|(name, _)| name).filter(|name| *name != ".").collect();
-        self.names += path.iter().count();
-        let ends_as_directory = rest.as_encoded_bytes().ends_with(b"/") || rest.as_encoded_bytes().ends_with(b"/.");
-        match self.open(outer, &path) {
-            Err(error) if error.kind() == ErrorKind::Changed => None,
-            Ok(root) if root.is_file() && ends_as_directory => Some(Err(ErrorKind::NotADirectory.into())),
-            found => Some(found),
-        }
-    }
-
-    /// Makes a root of the place at `path` in `outer`.
-    fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
-        let (handle, mounts) = (outer.handle()?, self.around.policy().mounts);
-        let place = outer.beneath_handle(path);
-        let (handle, leaf) = match handle.dir(&place, mounts) {
-            Ok(directory) if outer.leaf.is_none() => (directory, None),
-            Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                let (parent, leaf) = crate::beneath::split(&place).ok_or(ErrorKind::NotADirectory)?;
-                match handle.look(&place, mounts, &mut Cursor::default())? {
-                    Look::Other(metadata) if metadata.file_type() == FileType::File => {}
-                    Look::Other(_) => return Err(ErrorKind::SpecialFile.into()),
-                    _ => return Err(ErrorKind::Changed.into()),
-                }
-                (handle.dir(parent, mounts)?, Some(leaf.to_owned()))
-            }
-            // A file root that has become a directory.
-            Ok(_) => return Err(ErrorKind::RootUnavailable.into()),
-            Err(error) => return Err(error),
-        };
-        let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };
-        let identity = handle.metadata()?.identity();
-        let around = self.around.clone();
-        let held = match Permit::take(self.whose) {
-            Some(permit) => Held::Open(Arc::new(handle), around, permit),
-            None => Held::OnUse(around),
-        };
-        let (gone, given_verified) = (AtomicBool::new(false), AtomicU64::new(clock()));
-        Ok(Root {
-            canonical,
-            given: Vec::new(),
-            name: None,
-            access: outer.access,
-            leaf,
-            held,
-            identity,
-            gone,
-            given_verified,
-        })
-    }
-}
-
-/// The spelling as it was given, cleaned of `//`, `.` and a trailing slash, where it is another than the canonical path. With a `..`
-/// it names no fixed place, and gives none.
-fn given(path: &Path, canonical: &Path) -> Vec<PathBuf> {
-    if path.components().any(|component| component == Component::ParentDir) {
-        return Vec::new();
-    }
-    let cleaned = path.clean();
-    if cleaned == canonical { Vec::new() } else { vec![cleaned] }
 }
 
 /// What a list grants, on its way to a snapshot.
@@ -560,21 +415,6 @@ impl Roots {
 
 /// The most spellings of one root besides its canonical path: each is walked when its names are verified.
 const GIVEN: usize = 8;
-
-/// A spelling that takes more names to walk than a path of 200 is not kept: it would be walked again to verify it.
-const GIVEN_NAMES: usize = 20_000;
-
-/// The most names walked to resolve one list. Ten thousand entries of 20 plain names need a hundredth of it.
-const LIST_NAMES: usize = 20_000_000;
-
-/// The longest that a list is resolved, where a name costs more than a kernel's step; a hundred times what 10,000 entries need.
-const LIST_TIME: Duration = Duration::from_secs(30);
-
-/// What a directory on the trail of links costs, in names: memory of some ten bytes each, kept until the list is judged.
-const TRAIL_COST: usize = 10;
-
-/// What it costs to open a root, in names.
-const ROOT_COST: usize = 50;
 
 /// What is kept of an entry that grants nothing.
 const ENTRY_CHARS: usize = 1024;

@@ -92,6 +92,7 @@ mod spellings;
 mod resolve;
 mod roots;
 mod granted;
+mod search;
 mod boundary;
 mod check;
 mod fs;

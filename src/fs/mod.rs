@@ -11,10 +11,10 @@
 //! | read_dir, walk | [`Existing`](Intent::Existing) | `list` | yes, inside; links found are described, not followed |
 //! | symlink_metadata, rename, remove_file, remove_dir, remove_dir_all | [`Entry`](Intent::Entry) | `open`, `change` | no |
 
-mod change;
-mod list;
 mod open;
+mod list;
 mod write;
+mod change;
 
 pub use change::Replace;
 pub use list::{DirEntry, ReadDir, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry, WalkOptions};
