@@ -112,6 +112,30 @@ kinds! {
     /// More than [`ROOT_LIST_ENTRIES`](crate::ROOT_LIST_ENTRIES) entries.
     TooManyRoots = "too_many_roots", "the root list has too many entries";
 
+    /// The client did not declare roots, and the server serves nothing without
+    /// (`WithoutClientRoots::Deny`).
+    RootsUnsupported = "roots_unsupported", "the client offers no roots";
+    /// The client answered `roots/list` with an error, or with something that is no root list.
+    RootsFailed = "roots_failed", "the client's roots could not be had";
+    /// The client did not answer `roots/list` in time, or its list took too long to resolve.
+    RootsTimedOut = "roots_timed_out", "the client's roots were not told in time";
+    /// The client's roots changed each time they were asked for.
+    RootsChanging = "roots_changing", "the client's roots keep changing";
+    /// The client's roots changed, or were forgotten, and have not been asked for since.
+    RootsStale = "roots_stale", "the client's roots have to be asked for again";
+    /// A root list in more than `ROOT_LIST_PAGES` pages.
+    TooManyPages = "too_many_pages", "the root list has too many pages";
+    /// A root list whose `nextCursor` leads back to a page that was read.
+    RepeatedCursor = "repeated_cursor", "the root list repeats a page";
+    /// What the server's author wrote to ask for the roots panicked.
+    SourcePanicked = "source_panicked", "asking for the client's roots broke down";
+    /// The session was closed.
+    SessionClosed = "session_closed", "the session is closed";
+    /// More than `SESSIONS` sessions at once.
+    TooManySessions = "too_many_sessions", "too many sessions at once";
+    /// Roots of a session were asked for outside a tokio runtime, or in one without a timer.
+    NoRuntime = "no_runtime", "there is no runtime with a timer";
+
     /// Neither a regular file nor a directory: FIFO, socket, device; or a link where the entry itself was asked for.
     SpecialFile = "special_file", "not a regular file";
     /// The file has other names, and the policy refuses such.
