@@ -26,8 +26,9 @@ use crate::granted::{Candidate, Granted};
 use crate::location::Location;
 use crate::policy::{Access, Policy, Rule, Whose};
 use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Held, Questions, Root, Roots, Skipped, clock, settled};
-use crate::search::{Entry, Search};
+use crate::roots::{Due, Held, Questions, Root, Roots, Skipped, clock, settled};
+use crate::search::{Effort, Entry, Search};
+use crate::shared::SharedRoots;
 use crate::spellings::Tree;
 use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
 
@@ -50,12 +51,15 @@ pub struct Boundary {
 #[derive(Debug)]
 struct Shared {
     directories: Vec<Directory>,
+    bare_paths: bool,
     policy: Policy,
     /// `/`, which everything is resolved beneath that no operator directory is around.
     top: Roots,
     /// The operator directories as they were last resolved. Always from their spellings, never from the last result.
     operator: Mutex<Roots>,
     granted: Mutex<Granted>,
+    /// The snapshots that sessions keep.
+    kept: SharedRoots,
 }
 
 /// The operator's configuration on its way to a [`Boundary`].
@@ -64,6 +68,7 @@ struct Shared {
 pub struct BoundaryBuilder {
     directories: Vec<Directory>,
     client_roots_only: bool,
+    bare_paths: bool,
     policy: Policy,
 }
 
@@ -94,6 +99,13 @@ impl BoundaryBuilder {
         self
     }
 
+    /// Whether entries of a root list that are bare absolute paths count as roots, taken as they are, with no escapes. The protocol
+    /// wants `file://`, so they are refused by default ([`NotAbsolute`](ErrorKind::NotAbsolute)); Cursor is known to send them.
+    pub fn bare_paths(mut self, bare_paths: Rule) -> Self {
+        self.bare_paths = bare_paths == Rule::Allow;
+        self
+    }
+
     /// Rules about hard links, special files and mounts.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -105,12 +117,15 @@ impl BoundaryBuilder {
     /// # Errors
     ///
     /// [`NoDirectories`](ErrorKind::NoDirectories) if there are none, and [`client_roots_only`](Self::client_roots_only) was not said: an empty
-    /// configuration is no licence. Why a directory that is not optional can not be had, by its kind;
+    /// configuration is no licence. [`TooManyRoots`](ErrorKind::TooManyRoots). Why a directory that is not optional can not be had, by its kind;
     /// [`AccessConflict`](ErrorKind::AccessConflict) if one lies, or would lie, in another with other access;
     /// [`ThroughLink`](ErrorKind::ThroughLink) if its path runs through a link inside another.
     pub fn build(mut self) -> Result<Boundary> {
         if self.directories.is_empty() && !self.client_roots_only {
             return Err(ErrorKind::NoDirectories.into());
+        }
+        if self.directories.len() > ROOT_LIST_ENTRIES {
+            return Err(ErrorKind::TooManyRoots.into());
         }
         for directory in &mut self.directories {
             directory.path = std::path::absolute(&directory.path)
@@ -119,13 +134,15 @@ impl BoundaryBuilder {
         let boundary = Boundary {
             shared: Arc::new(Shared {
                 directories: self.directories,
+                bare_paths: self.bare_paths,
                 policy: self.policy,
                 top: top()?,
                 operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
                 granted: Mutex::default(),
+                kept: SharedRoots::default(),
             }),
         };
-        let mut operator = boundary.resolve_operator()?;
+        let mut operator = boundary.resolve_operator();
         let directories = &boundary.shared.directories;
         let is_error = |skipped: &Skipped| match skipped.error.kind() {
             ErrorKind::Duplicate => false,
@@ -157,25 +174,32 @@ impl Boundary {
     ///
     /// Their names are verified (at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY)), and all are resolved again if one is gone, or
     /// was missing: a directory that is replaced in a deploy comes back with the next snapshot. One that can not be resolved now
-    /// is [skipped](Roots::skipped).
-    ///
-    /// # Errors
-    ///
-    /// [`Io`](ErrorKind::Io) or its like if `/` can not be asked.
-    pub fn operator_roots(&self) -> Result<Roots> {
-        let current = lock(&self.shared.operator).clone();
-        if !current.verify_is_due() {
-            return Ok(current);
+    /// is [skipped](Roots::skipped), and grants nothing.
+    #[must_use]
+    pub fn operator_roots(&self) -> Roots {
+        match self.standing_operator_roots() {
+            (current, Due::No) => current,
+            (current, Due::Yes) => self.verify_operator_roots(current),
         }
+    }
+
+    /// The operator's roots without any I/O, and whether it is this caller's turn to have them verified.
+    pub(crate) fn standing_operator_roots(&self) -> (Roots, Due) {
+        let current = lock(&self.shared.operator).clone();
+        let due = current.verify_is_due();
+        (current, due)
+    }
+
+    pub(crate) fn verify_operator_roots(&self, current: Roots) -> Roots {
         let gone = current.roots().filter(|root| !root.verify_all()).count();
         let missing = current.skipped().iter().any(|skipped| skipped.error.kind() != ErrorKind::Duplicate);
         if gone == 0 && !missing {
-            return Ok(current);
+            return current;
         }
-        let fresh = self.resolve_operator()?.into_roots(self.shared.policy);
+        let fresh = self.resolve_operator().into_roots(self.shared.policy);
         // The last ones may be closed by this, after the lock.
         let _last = std::mem::replace(&mut *lock(&self.shared.operator), fresh.clone());
-        Ok(fresh)
+        fresh
     }
 
     /// The roots in force for a client's root list: the list itself, or, where there are operator directories, what of it lies in
@@ -183,30 +207,42 @@ impl Boundary {
     ///
     /// # Errors
     ///
-    /// [`TooManyRoots`](ErrorKind::TooManyRoots), and what [`operator_roots`](Self::operator_roots) has.
+    /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge) for a list of more than
+    /// [`ROOT_LIST_BYTES`](crate::ROOT_LIST_BYTES) of text.
     pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
+        self.resolve_within(list, &Effort::default())
+    }
+
+    /// As [`resolve`](Self::resolve), for a session, which keeps the list to resolve it again: within a time, or not at all.
+    pub(crate) fn resolve_to_keep(&self, list: &Arc<ListRootsResult>, effort: &Effort) -> Result<Roots> {
+        let roots = self.resolve_within(list, effort)?.listed_as(list);
+        if effort.is_spent() {
+            return Err(Error::new(ErrorKind::RootsTimedOut).detail("resolving the list took too long"));
+        }
+        Ok(self.shared.kept.share(roots))
+    }
+
+    fn resolve_within(&self, list: &ListRootsResult, effort: &Effort) -> Result<Roots> {
+        list.is_bounded()?;
+        let parse = if self.shared.bare_paths { Location::parse } else { Location::from_uri };
         let entries = list.roots.iter().map(|root| Entry {
             text: root.uri.clone(),
-            location: if root.is_malformed() {
-                Err(ErrorKind::Malformed.into())
-            } else {
-                Location::from_uri(&root.uri)
-            },
+            location: if root.is_malformed() { Err(ErrorKind::Malformed.into()) } else { parse(&root.uri) },
             name: root.name.clone(),
             access: None,
         });
-        let around = if self.has_operator_directories() { self.operator_roots()? } else { self.shared.top.clone() };
-        Ok(self.grant(&around, Whose::Client, entries)?.into_roots(self.shared.policy))
+        let around = if self.has_operator_directories() { self.operator_roots() } else { self.shared.top.clone() };
+        Ok(self.grant(&around, Whose::Client, entries, effort).into_roots(self.shared.policy))
     }
 
-    fn resolve_operator(&self) -> Result<Granting> {
+    fn resolve_operator(&self) -> Granting {
         let entries = self.shared.directories.iter().map(|directory| Entry {
             text: directory.path.to_string_lossy().into_owned(),
             location: Location::from_path(&directory.path),
             name: None,
             access: Some(directory.access),
         });
-        self.grant(&self.shared.top, Whose::Operator, entries)
+        self.grant(&self.shared.top, Whose::Operator, entries, &Effort::default())
     }
 
     /// An optional directory that is missing now must not come to lie in one of other access, or around one, when it is made.
@@ -231,14 +267,11 @@ impl Boundary {
     }
 
     /// Resolves entries beneath `around`, judges them together with all that was granted before, and opens what stands.
-    fn grant(&self, around: &Roots, whose: Whose, entries: impl ExactSizeIterator<Item = Entry>) -> Result<Granting> {
-        if entries.len() > ROOT_LIST_ENTRIES {
-            return Err(Error::new(ErrorKind::TooManyRoots).detail(format!("{} entries", entries.len())));
-        }
+    fn grant(&self, around: &Roots, whose: Whose, entries: impl Iterator<Item = Entry>, effort: &Effort) -> Granting {
         let mut granting = Granting::default();
         let mut found = Vec::new();
         let mut seen = HashSet::new();
-        let mut search = Search::new(around, whose);
+        let mut search = Search::new(around, whose, effort);
         for (index, entry) in entries.enumerate() {
             // The same text once more; of the operator's, the access may differ.
             let location = entry.location.as_ref().ok().filter(|_| whose == Whose::Client);
@@ -264,7 +297,7 @@ impl Boundary {
         }
         granting.drop_conflicts();
         granting.skipped.sort_by_key(Skipped::index);
-        Ok(granting)
+        granting
     }
 }
 
@@ -398,7 +431,7 @@ impl Roots {
     /// ```
     pub fn from_dirs<P: Into<PathBuf>>(directories: impl IntoIterator<Item = P>) -> Result<Self> {
         let add = |builder: BoundaryBuilder, path: P| builder.directory(path, Access::ReadWrite);
-        directories.into_iter().fold(Boundary::builder(), add).build()?.operator_roots()
+        directories.into_iter().fold(Boundary::builder(), add).build().map(|boundary| boundary.operator_roots())
     }
 
     /// Roots from a client's list alone, with no operator directories around it: whatever the client names is served. For one

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crate::beneath::{Follow, Handle, name_of};
 use crate::error::{Error, ErrorKind, Result};
+use crate::events;
 use crate::location::Location;
 use crate::policy::Access;
 use crate::resolve::{Found, Intent};
@@ -61,8 +62,49 @@ impl Roots {
         L: TryInto<Location>,
         Error: From<L::Error>,
     {
-        let request = request.try_into()?;
+        let request = self.location(request)?;
         self.answer("check", &request, || self.decide(&request, intent))
+    }
+
+    /// Whether a proof that another snapshot gave would be given by this one, as far as names tell. To ask before each step of
+    /// something long: no I/O in the common case, that the proof's root is among these; else the names of its root are verified.
+    ///
+    /// # Errors
+    ///
+    /// [`OutsideRoots`](ErrorKind::OutsideRoots) if the place is in none of these roots; [`ReadOnly`](ErrorKind::ReadOnly) if it may only be read by now,
+    /// and the proof could be written by; [`RootUnavailable`](ErrorKind::RootUnavailable) if a root is no longer what its name said.
+    pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
+        let proved = &checked.root;
+        let by_name = |root: &&Root| !root.is_file() || root.path() == checked.canonical();
+        let around = self.spellings().at_or_around(proved.path());
+        // The proof's own root, or the innermost around it; else one that lies further in.
+        let root = around.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name).or_else(|| {
+            let inner = self.spellings().at_or_around(&checked.canonical());
+            inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
+        });
+        let Some(root) = root else { return Err(ErrorKind::OutsideRoots.into()) };
+        let is_same = root.path() == proved.path();
+        let stands = root.is_available()
+            && if is_same { proved.is_available() && root.identity.same(proved.identity) } else { proved.verify() };
+        match (stands, proved.access(), root.access()) {
+            (false, ..) => Err(ErrorKind::RootUnavailable.into()),
+            (true, Access::ReadWrite, Access::ReadOnly) => Err(ErrorKind::ReadOnly.into()),
+            (true, ..) => Ok(()),
+        }
+    }
+
+    /// Parses a request.
+    pub(crate) fn location<L>(&self, request: L) -> Result<Location>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        request.try_into().map_err(|error| self.refused(error.into()))
+    }
+
+    fn refused(&self, error: Error) -> Error {
+        events::refused(self.session(), &error);
+        error
     }
 
     pub(crate) fn decide(&self, request: &Location, intent: Intent) -> Result<CheckedPath> {
@@ -134,7 +176,8 @@ impl Roots {
                 _ if came_to.is_some_and(|root| !root.verify()) => ErrorKind::RootUnavailable.into(),
                 _ => error,
             };
-            error.at(operation, request.as_os_str())
+            // What an inner step has named is told already.
+            if error.is_named() { error } else { self.refused(error.at(operation, request.as_os_str())) }
         })
     }
 
@@ -222,7 +265,8 @@ impl CheckedPath {
     /// Runs the work of an operation by this proof: again while the path changes under it; a failure names the operation and the
     /// request. It depends on the proof's own root alone.
     pub(crate) fn perform<T>(&self, operation: &'static str, work: impl Fn() -> Result<T>) -> Result<T> {
-        settled(|| self.operate(&work)).map_err(|error| error.at(operation, self.request.as_os_str()))
+        settled(|| self.operate(&work))
+            .map_err(|error| self.roots.refused(error.at(operation, self.request.as_os_str())))
     }
 
     /// Runs an operation on the place itself; a failure has its root's names verified.

@@ -205,6 +205,10 @@ impl Error {
         self
     }
 
+    pub(crate) fn is_named(&self) -> bool {
+        self.0.request.is_some()
+    }
+
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.0.operator_detail = Some(detail.into());
         self

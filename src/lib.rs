@@ -83,6 +83,7 @@
 compile_error!("mcp-roots-guard does not know the names of this system yet, and would rather not guess");
 
 mod error;
+mod events;
 mod location;
 mod wire;
 mod policy;
@@ -92,20 +93,32 @@ mod spellings;
 mod resolve;
 mod roots;
 mod granted;
+mod shared;
 mod search;
 mod boundary;
 mod check;
 mod fs;
+mod runtime;
+mod source;
+mod guard;
+mod flight;
+mod session;
 
 pub use boundary::{Boundary, BoundaryBuilder};
 pub use check::CheckedPath;
 pub use error::{Error, ErrorKind, Result};
+pub use events::SessionId;
 pub use fs::{
     DirEntry, OpenFile, OpenOptions, ReadDir, Replace, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry, WalkOptions,
+};
+pub use guard::{
+    ClientRoots, FETCH_LIMIT, Guard, GuardBuilder, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, WithoutClientRoots,
 };
 pub use location::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
 pub use metadata::{FileType, Metadata};
 pub use policy::{Access, Policy, Rule};
 pub use resolve::{Intent, LINK_HOPS};
 pub use roots::{HANDLES, Root, Roots, Skipped, VERIFY_EVERY};
-pub use wire::{ListRootsResult, ROOT_LIST_ENTRIES, RootEntry};
+pub use session::{Changes, RootsState, Session};
+pub use source::{Answer, RootsSource};
+pub use wire::{ListRootsResult, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, RootEntry, RootsCapability};

@@ -11,16 +11,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::beneath::{Cursor, Handle, Look};
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::SessionId;
 use crate::metadata::Identity;
 use crate::policy::{Access, Policy, Whose};
 use crate::resolve::{Found, Intent, Names, Place, Seen, resolve};
 use crate::spellings::{RootIs, Spellings};
+use crate::wire::ListRootsResult;
 
 /// One entry of a root list, resolved: a directory, or a single file.
 #[derive(Debug)]
@@ -133,6 +135,18 @@ impl Root {
         self.is_available()
     }
 
+    fn says_the_same(&self, other: &Self) -> bool {
+        let around = match (self.around(), other.around()) {
+            (Some(one), Some(two)) => one.is_same_snapshot(two),
+            (None, None) => true,
+            _ => false,
+        };
+        around
+            && self.identity.same(other.identity)
+            && (&self.canonical, &self.given, &self.name, &self.leaf, self.access)
+                == (&other.canonical, &other.given, &other.name, &other.leaf, other.access)
+    }
+
     fn notice<T>(&self, asked: Result<T>) -> Result<T> {
         if asked.as_ref().is_err_and(|error| error.kind() == ErrorKind::RootUnavailable) {
             self.gone.store(true, Ordering::Relaxed);
@@ -239,14 +253,20 @@ pub(crate) fn file_uri(path: &Path) -> String {
 pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
+    /// Who asked for it, for events.
+    session: Option<SessionId>,
 }
 
 #[derive(Debug)]
-struct Snapshot {
+pub(crate) struct Snapshot {
     roots: Vec<Arc<Root>>,
     spellings: Spellings,
     policy: Policy,
     skipped: Vec<Skipped>,
+    /// The list that it was resolved from, where it may have to be resolved again.
+    list: Option<Arc<ListRootsResult>>,
+    /// Whether a root was found to be unavailable.
+    gone: AtomicBool,
     /// Milliseconds on [`clock`] at which the names were last verified.
     verified: AtomicU64,
 }
@@ -260,6 +280,13 @@ pub struct Skipped {
 }
 
 impl Skipped {
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.index == other.index
+            && self.entry == other.entry
+            && self.error.kind() == other.error.kind()
+            && self.error.operator_detail() == other.error.operator_detail()
+    }
+
     /// The entry's number in its list, from 0.
     #[must_use]
     pub fn index(&self) -> usize {
@@ -306,7 +333,7 @@ impl Roots {
         let path = path.as_ref();
         let base = self.roots().position(|root| root.spellings().any(|spelling| spelling == path));
         match base {
-            Some(base) => Ok(Self { snapshot: self.snapshot.clone(), base: Some(base) }),
+            Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => Err(Error::new(ErrorKind::OutsideRoots).at("set base", path.as_os_str())),
         }
     }
@@ -317,16 +344,75 @@ impl Roots {
     /// A [`Boundary`](crate::Boundary) does this whenever a snapshot is taken.
     #[must_use]
     pub fn verify(&self) -> bool {
-        if self.verify_is_due() {
-            // Not `all`: each root is asked.
-            self.roots().filter(|root| !root.verify_all()).count() == 0
-        } else {
-            self.roots().all(Root::is_available)
-        }
+        if self.verify_is_due() == Due::Yes { self.verify_now() } else { self.roots().all(Root::is_available) }
     }
 
-    pub(crate) fn verify_is_due(&self) -> bool {
-        is_due(&self.snapshot.verified)
+    /// Verifies every root, and remembers whether one is gone.
+    pub(crate) fn verify_now(&self) -> bool {
+        // Not `all`: each root is asked.
+        let gone = self.roots().filter(|root| !root.verify_all()).count();
+        self.snapshot.gone.fetch_or(gone > 0, Ordering::Relaxed);
+        gone == 0
+    }
+
+    /// Whether it is this caller's turn to verify.
+    pub(crate) fn verify_is_due(&self) -> Due {
+        if is_due(&self.snapshot.verified) { Due::Yes } else { Due::No }
+    }
+
+    /// Whether a root was found to be gone when all were last verified.
+    pub(crate) fn has_gone(&self) -> bool {
+        self.snapshot.gone.load(Ordering::Relaxed)
+    }
+
+    /// The list that it was resolved from, if it is kept.
+    pub(crate) fn list(&self) -> Option<&Arc<ListRootsResult>> {
+        self.snapshot.list.as_ref()
+    }
+
+    pub(crate) fn listed_as(mut self, list: &Arc<ListRootsResult>) -> Self {
+        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
+            snapshot.list = Some(list.clone());
+        }
+        self
+    }
+
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        self.session
+    }
+
+    /// The same roots for a session.
+    pub(crate) fn of(self, session: SessionId) -> Self {
+        Self { session: Some(session), ..self }
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<Snapshot> {
+        Arc::downgrade(&self.snapshot)
+    }
+
+    /// The roots of a snapshot that somebody still has.
+    pub(crate) fn upgrade(snapshot: &Weak<Snapshot>) -> Option<Self> {
+        let snapshot = snapshot.upgrade()?;
+        let base = if snapshot.roots.is_empty() { None } else { Some(0) };
+        Some(Self { snapshot, base, session: None })
+    }
+
+    /// Whether both were resolved from the same list to the same places, in every word that can be asked of them; and none is gone.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        let (one, two) = (&*self.snapshot, &*other.snapshot);
+        let stands = |roots: &Self| !roots.has_gone() && roots.roots().all(Root::is_available);
+        one.list == two.list
+            && one.policy == two.policy
+            && one.roots.len() == two.roots.len()
+            && one.roots.iter().zip(&two.roots).all(|(one, two)| one.says_the_same(two))
+            && one.skipped.len() == two.skipped.len()
+            && one.skipped.iter().zip(&two.skipped).all(|(one, two)| one.says_the_same(two))
+            && stands(self)
+            && stands(other)
+    }
+
+    pub(crate) fn is_same_snapshot(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
 
     pub(crate) fn new(roots: Vec<Root>, policy: Policy, skipped: Vec<Skipped>) -> Self {
@@ -340,7 +426,9 @@ impl Roots {
         let base = if roots.is_empty() { None } else { Some(0) };
         let roots = roots.into_iter().map(Arc::new).collect();
         let verified = AtomicU64::new(clock());
-        Self { snapshot: Arc::new(Snapshot { roots, spellings, policy, skipped, verified }), base }
+        let (list, gone) = (None, AtomicBool::new(false));
+        let snapshot = Snapshot { roots, spellings, policy, skipped, list, gone, verified };
+        Self { snapshot: Arc::new(snapshot), base, session: None }
     }
 
     pub(crate) fn root(&self, number: usize) -> Result<&Root> {
@@ -458,6 +546,13 @@ pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
         }
     }
     done
+}
+
+/// Whether something has to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Yes,
+    No,
 }
 
 /// Whether [`VERIFY_EVERY`] has passed since `last`: true for one caller, which sets it to now.

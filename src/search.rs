@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use path_clean::PathClean as _;
@@ -37,12 +37,38 @@ pub(crate) struct Search<'a> {
     whose: Whose,
     /// Names that were walked so far.
     names: usize,
-    start: Instant,
+    effort: &'a Effort,
+}
+
+/// How long a list may be resolved: until a time, or until nobody waits for it any more.
+#[derive(Clone, Debug)]
+pub(crate) struct Effort {
+    until: Instant,
+    given_up: Arc<AtomicBool>,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self::new(None, Arc::default())
+    }
+}
+
+impl Effort {
+    /// At most [`LIST_TIME`], and until `given_up` is set.
+    pub(crate) fn new(until: Option<Instant>, given_up: Arc<AtomicBool>) -> Self {
+        let longest = Instant::now() + LIST_TIME;
+        Self { until: until.map_or(longest, |until| until.min(longest)), given_up }
+    }
+
+    /// Whether it is over: what is left undone then is [`TooCostly`](ErrorKind::TooCostly).
+    pub(crate) fn is_spent(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed) || Instant::now() >= self.until
+    }
 }
 
 impl<'a> Search<'a> {
-    pub(crate) fn new(around: &'a Roots, whose: Whose) -> Self {
-        Self { around, whose, names: 0, start: Instant::now() }
+    pub(crate) fn new(around: &'a Roots, whose: Whose, effort: &'a Effort) -> Self {
+        Self { around, whose, names: 0, effort }
     }
 
     /// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
@@ -55,7 +81,7 @@ impl<'a> Search<'a> {
         if !is_absolute(location) {
             return Err(ErrorKind::NotAbsolute.into());
         }
-        if self.names > LIST_NAMES || self.start.elapsed() > LIST_TIME {
+        if self.names > LIST_NAMES || self.effort.is_spent() {
             return Err(ErrorKind::TooCostly.into());
         }
         let as_listed = |mut root: Root, walked: usize| {

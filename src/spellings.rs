@@ -77,6 +77,11 @@ impl Spellings {
         self.canonical.marks(canonical).map(|(depth, _)| depth).collect()
     }
 
+    /// The roots at this canonical path and around it, the outermost first.
+    pub(crate) fn at_or_around(&self, canonical: &Path) -> Vec<usize> {
+        self.canonical.marks(canonical).map(|(_, root)| root).collect()
+    }
+
     /// The roots at a node and beneath it, in their order.
     pub(crate) fn beneath(&self, node: Node) -> Vec<usize> {
         let mut found = Vec::new();

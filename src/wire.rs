@@ -6,6 +6,8 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::error::{Error, ErrorKind};
+
 /// What a client answers to `roots/list`. Unknown fields are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListRootsResult {
@@ -15,7 +17,30 @@ pub struct ListRootsResult {
     /// Protocol metadata, kept as it came.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
+    /// Next
+    #[serde(rename = "nextCursor", default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
+/// Cap
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RootsCapability {
+    /// x
+    pub list_changed: bool,
+}
+impl RootsCapability {
+    /// x
+    #[must_use]
+    pub fn announcing() -> Self {
+        Self { list_changed: true }
+    }
+    /// x
+    #[must_use]
+    pub fn silent() -> Self {
+        Self { list_changed: false }
+    }
+}
+/// x
+pub const ROOT_LIST_PAGES: usize = 100;
 
 /// One entry of a root list. The schema calls it `Root`; here [`Root`](crate::Root) is an entry that was resolved.
 ///
@@ -63,12 +88,28 @@ impl ListRootsResult {
     /// A root list of these URIs, without names.
     pub fn from_uris<S: Into<String>>(uris: impl IntoIterator<Item = S>) -> Self {
         let roots = uris.into_iter().map(RootEntry::new).collect();
-        Self { roots, meta: None }
+        Self { roots, meta: None, next_cursor: None }
+    }
+
+    /// Whether it is within [`ROOT_LIST_ENTRIES`] and [`ROOT_LIST_BYTES`].
+    pub(crate) fn is_bounded(&self) -> crate::Result<()> {
+        if self.roots.len() > ROOT_LIST_ENTRIES {
+            let detail = format!("{} entries", self.roots.len());
+            return Err(Error::new(ErrorKind::TooManyRoots).detail(detail));
+        }
+        let text = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len);
+        match self.roots.iter().map(text).sum::<usize>() {
+            0..=ROOT_LIST_BYTES => Ok(()),
+            bytes => Err(Error::new(ErrorKind::TooLarge).detail(format!("{bytes} bytes of URIs and names"))),
+        }
     }
 }
 
 /// The most entries of a root list: a workspace with a thousand projects is large, ten times that is an attack or an accident.
 pub const ROOT_LIST_ENTRIES: usize = 10_000;
+
+/// The most bytes of a root list's URIs and names: [`ROOT_LIST_ENTRIES`] of 800 each.
+pub const ROOT_LIST_BYTES: usize = 8_000_000;
 
 /// What is kept of an entry that is malformed, to recognise it in a log.
 const MALFORMED_CHARS: usize = 160;

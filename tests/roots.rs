@@ -254,10 +254,10 @@ fn an_optional_directory_is_looked_for_again() {
         .optional_directory(tree.path("b"), Access::ReadWrite)
         .build()
         .unwrap();
-    assert_eq!(told(&tree, &boundary.operator_roots().unwrap()), (vec!["a".into()], vec![(1, ErrorKind::NotFound)]));
+    assert_eq!(told(&tree, &boundary.operator_roots()), (vec!["a".into()], vec![(1, ErrorKind::NotFound)]));
     tree.add("file b/f");
     sleep(VERIFY_EVERY);
-    assert_eq!(told(&tree, &boundary.operator_roots().unwrap()).0, ["a", "b"]);
+    assert_eq!(told(&tree, &boundary.operator_roots()).0, ["a", "b"]);
 }
 
 /// Decision 8: a nested root that a tool re-points does not grant what the link points to.
@@ -360,7 +360,7 @@ fn a_client_that_fills_the_memory_does_not_cost_the_operator_a_directory() {
     fs::remove_file(tree.path("current")).unwrap();
     tree.add("link current -> rel2");
     sleep(VERIFY_EVERY);
-    assert_eq!(boundary.operator_roots().unwrap().read(tree.path("current/f"), 9).unwrap(), b"rel2/f");
+    assert_eq!(boundary.operator_roots().read(tree.path("current/f"), 9).unwrap(), b"rel2/f");
 }
 
 /// The operator's directory can be a single file, and a client can name it.
@@ -470,7 +470,7 @@ fn a_root_that_is_not_what_its_name_says_is_unavailable_until_resolved_again() {
     for (what, change) in changes {
         let tree = Tree::new("file up/root/f = mine");
         let boundary = operator(&tree, &[("up/root", Access::ReadWrite)]);
-        let roots = boundary.operator_roots().unwrap();
+        let roots = boundary.operator_roots();
         change(&tree);
         // Until it is noticed, the object that was resolved is served, and nothing else.
         assert_ne!(roots.read("f", 9).ok().as_deref(), Some(&b"planted"[..]), "{what}");
@@ -482,7 +482,7 @@ fn a_root_that_is_not_what_its_name_says_is_unavailable_until_resolved_again() {
         assert!(!roots.roots().next().unwrap().is_available(), "{what}");
         // Another snapshot notices when it is taken: then the name is resolved again, through no link of a former root.
         sleep(VERIFY_EVERY);
-        let fresh = boundary.operator_roots().unwrap();
+        let fresh = boundary.operator_roots();
         match what {
             "removed" => assert_eq!(told(&tree, &fresh), (vec![], vec![(0, ErrorKind::NotFound)])),
             "replaced by a link" => {
@@ -499,14 +499,14 @@ fn a_root_that_is_not_what_its_name_says_is_unavailable_until_resolved_again() {
 fn a_root_that_is_gone_and_back_is_served_again_in_the_next_snapshot() {
     let tree = Tree::new("file v1/f = one; file v2/f = two; link current -> v1");
     let boundary = operator(&tree, &[("current", Access::ReadOnly)]);
-    let roots = boundary.operator_roots().unwrap();
+    let roots = boundary.operator_roots();
     assert_eq!(roots.read(tree.path("current/f"), 9).unwrap(), b"one");
     fs::remove_file(tree.path("current")).unwrap();
     sleep(VERIFY_EVERY);
-    assert!(boundary.operator_roots().unwrap().is_empty());
+    assert!(boundary.operator_roots().is_empty());
     tree.add("link current -> v2");
     sleep(VERIFY_EVERY);
-    let fresh = boundary.operator_roots().unwrap();
+    let fresh = boundary.operator_roots();
     assert_eq!(fresh.read(tree.path("current/f"), 9).unwrap(), b"two");
     assert_eq!(kind(fresh.read(tree.path("v1/f"), 9)), Some(ErrorKind::OutsideRoots));
     // The snapshot of before is verified by identity: its link leads elsewhere.
@@ -558,7 +558,7 @@ fn the_policy_of_the_boundary_is_the_policy_of_its_roots() {
         .unwrap();
     let roots = boundary.resolve(&list(&tree, ["op/a"])).unwrap();
     assert_eq!(kind(roots.read("f", 9)), Some(ErrorKind::HardLinked));
-    assert_eq!(kind(boundary.operator_roots().unwrap().read("a/f", 9)), Some(ErrorKind::HardLinked));
+    assert_eq!(kind(boundary.operator_roots().read("a/f", 9)), Some(ErrorKind::HardLinked));
 }
 
 /// Decision 8, through a client's root beneath an operator directory: the name of the directory around it counts, too.

@@ -38,7 +38,7 @@ impl Roots {
         T: TryInto<Location>,
         Error: From<F::Error> + From<T::Error>,
     {
-        let (from, to) = (from.try_into()?, to.try_into()?);
+        let (from, to) = (self.location(from)?, self.location(to)?);
         self.answer("rename", &from, || {
             let from = self.decide(&from, Intent::Entry)?;
             let to = self.answer("rename to", &to, || self.decide(&to, Intent::Entry))?;

@@ -45,7 +45,7 @@ macro_rules! operations {
                     L: TryInto<Location>,
                     Error: From<L::Error>,
                 {
-                    let request = request.try_into()?;
+                    let request = self.location(request)?;
                     self.answer($operation, &request, || {
                         let checked = self.decide(&request, Intent::$intent)?;
                         checked.operate(|| checked.$work($($argument),*))

@@ -163,7 +163,7 @@ impl Roots {
         L: TryInto<Location>,
         Error: From<L::Error>,
     {
-        let request = request.try_into()?;
+        let request = self.location(request)?;
         self.answer("open", &request, || self.open_for_reading(&request))
     }
 
@@ -178,7 +178,7 @@ impl Roots {
         L: TryInto<Location>,
         Error: From<L::Error>,
     {
-        let request = request.try_into()?;
+        let request = self.location(request)?;
         self.answer("open", &request, || {
             options.validate()?;
             if options.writes() {
@@ -199,7 +199,7 @@ impl Roots {
         L: TryInto<Location>,
         Error: From<L::Error>,
     {
-        let request = request.try_into()?;
+        let request = self.location(request)?;
         self.answer("read", &request, || self.open_for_reading(&request)?.read_within(limit))
     }
 
@@ -213,7 +213,7 @@ impl Roots {
         L: TryInto<Location>,
         Error: From<L::Error>,
     {
-        let request = request.try_into()?;
+        let request = self.location(request)?;
         self.answer("read", &request, || self.open_for_reading(&request)?.read_within(limit).and_then(text))
     }
 

@@ -1,0 +1,104 @@
+//! What the operator can watch.
+//!
+//! Goes in: what happens to a session's roots, and each refusal. Comes out: with the feature `tracing`, an event of the target
+//! `mcp_roots_guard`; without, nothing. What is true after: nothing is decided here, and what only the operator may see goes nowhere else.
+//!
+//! | message | level | fields |
+//! | --- | --- | --- |
+//! | `roots fetched` | debug | `session`, `roots`, `skipped`, `pages` |
+//! | `roots not fetched` | warn | `session`, `kind`, `detail` |
+//! | `roots changed` | debug | `session` |
+//! | `roots resolved again` | debug | `session`, `roots` |
+//! | `roots evicted` | debug | `session`, `cause` |
+//! | `session closed` | debug | `session` |
+//! | `entry skipped` | warn | `session`, `index`, `entry`, `kind`, `detail` |
+//! | `refused` | info | `session`, `kind`, `error`, `detail` |
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use crate::error::Error;
+
+/// One client, as this process knows it: drawn by the guard, never reused, and good for nothing but a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub(crate) NonZeroU64);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An event, if anybody can see it.
+macro_rules! event {
+    ($level:ident, $message:literal, $($field:ident = $value:expr),*) => {
+        #[cfg(feature = "tracing")]
+        tracing::$level!(target: "mcp_roots_guard", $($field = $value,)* $message);
+        #[cfg(not(feature = "tracing"))]
+        { let _ = ($(&$value,)*); }
+    };
+}
+
+pub(crate) fn fetched(session: SessionId, roots: usize, skipped: usize, pages: usize) {
+    event!(debug, "roots fetched", session = session.0, roots = roots, skipped = skipped, pages = pages);
+}
+
+pub(crate) fn not_fetched(session: SessionId, error: &Error) {
+    event!(
+        warn,
+        "roots not fetched",
+        session = session.0,
+        kind = error.kind().as_str(),
+        detail = error.operator_detail()
+    );
+}
+
+pub(crate) fn changed(session: SessionId) {
+    event!(debug, "roots changed", session = session.0);
+}
+
+pub(crate) fn resolved_again(session: SessionId, roots: usize) {
+    event!(debug, "roots resolved again", session = session.0, roots = roots);
+}
+
+#[cfg(feature = "tracing")]
+pub(crate) fn evicted(session: SessionId, cause: &'static str) {
+    event!(debug, "roots evicted", session = session.0, cause = cause);
+}
+
+pub(crate) fn closed(session: SessionId) {
+    event!(debug, "session closed", session = session.0);
+}
+
+pub(crate) fn skipped(session: SessionId, index: usize, entry: &str, error: &Error) {
+    event!(
+        warn,
+        "entry skipped",
+        session = session.0,
+        index = index,
+        entry = entry,
+        kind = error.kind().as_str(),
+        detail = error.operator_detail()
+    );
+}
+
+pub(crate) fn refused(session: Option<SessionId>, error: &Error) {
+    event!(
+        info,
+        "refused",
+        session = session.map(|session| session.0.get()),
+        kind = error.kind().as_str(),
+        error = tracing_display(error),
+        detail = error.operator_detail()
+    );
+}
+
+#[cfg(feature = "tracing")]
+fn tracing_display(error: &Error) -> impl tracing::Value + '_ {
+    tracing::field::display(error)
+}
+
+#[cfg(not(feature = "tracing"))]
+fn tracing_display(error: &Error) -> &Error {
+    error
+}

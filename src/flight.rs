@@ -1,0 +1,473 @@
+//! One question at a time to each client.
+//!
+//! Goes in: calls that need the roots in force, each with a source of its own. Comes out: to each the snapshot, or the same refusal
+//! to all who waited for it. What is true after: the first of the calls without a snapshot leads: it asks in its own request, and the
+//! others wait for it to land. No lock is held while it asks. A leader that is dropped lands as well, and the next of those who wait leads.
+//!
+//! | a flight lands as | when | those who waited |
+//! | --- | --- | --- |
+//! | kept | the list was told, resolved, and is still of the session's epoch | take it |
+//! | overtaken | the list changed meanwhile | ask again, at most [`CHANGES`] times |
+//! | failed | the client answered an error, or too late, or its list is refused | are refused the same way; so is who comes until the back-off is over |
+//! | abandoned | its leader was dropped, or had less than half of the time limit left to ask | one of them leads |
+//!
+//! A call ends by its own deadline, whatever it waits for.
+
+use std::sync::atomic::{AtomicBool, AtomicU64 as Counter, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::{self, SessionId};
+use crate::guard::{ClientRoots, Guard, Kept, WithoutClientRoots};
+use crate::roots::{Due, Roots};
+use crate::runtime::{AtomicU64, Instant, Mutex, MutexGuard, Ordering, off_workers, std_instant, unpanicked, until};
+use crate::search::Effort;
+use crate::source::{RootsSource, Told, ask};
+use crate::wire::{ListRootsResult, RootsCapability};
+
+/// One client, and what is known of its roots.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: SessionId,
+    pub(crate) guard: Guard,
+    pub(crate) capability: Option<RootsCapability>,
+    /// The epoch that an answer must be asked in to count.
+    epoch: AtomicU64,
+    state: Mutex<State>,
+    /// Counts what [`Changes`](crate::Changes) tells.
+    version: AtomicU64,
+    pub(crate) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    flight: Option<Arc<Flight>>,
+    /// Flights that began, and those that landed.
+    begun: u64,
+    landed: u64,
+    failure: Option<Failure>,
+}
+
+/// The last flight's failure, while nothing has succeeded since.
+#[derive(Clone, Debug)]
+struct Failure {
+    epoch: u64,
+    kind: ErrorKind,
+    detail: Option<Arc<str>>,
+    /// How many in a row.
+    times: u32,
+    until: Instant,
+}
+
+/// A question that is being asked.
+#[derive(Debug)]
+struct Flight {
+    number: u64,
+    epoch: u64,
+    landing: OnceLock<Landing>,
+    landed: Notify,
+}
+
+#[derive(Clone, Debug)]
+enum Landing {
+    Kept(Kept),
+    Overtaken,
+    Failed(Failure),
+    Abandoned,
+}
+
+/// What a call without a snapshot does next.
+enum Turn<'a> {
+    Lead(Leader<'a>),
+    Wait(Arc<Flight>),
+    /// Flights have landed since the call last looked for a snapshot: this many by now.
+    Look(u64),
+}
+
+impl Client {
+    pub(crate) fn new(id: SessionId, guard: Guard, capability: Option<RootsCapability>) -> Self {
+        Self {
+            id,
+            guard,
+            capability,
+            epoch: AtomicU64::new(next_epoch()),
+            state: Mutex::default(),
+            version: AtomicU64::new(0),
+            changed: Notify::new(),
+        }
+    }
+
+    /// The roots in force for a call that begins now.
+    pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
+        let deadline = Instant::now() + self.guard.choices().fetch_limit;
+        if self.is_closed() {
+            return Err(ErrorKind::SessionClosed.into());
+        }
+        if let Some(without) = self.without_asking() {
+            return self.roots_without(without, deadline).await;
+        }
+        let kept = self.listed(source, deadline).await?;
+        match kept.roots {
+            Some(roots) => Ok(roots),
+            None => self.roots_without(self.guard.choices().without_client_roots, deadline).await,
+        }
+    }
+
+    /// What is in force without a question: where client roots are ignored, or the client declared none.
+    pub(crate) fn without_asking(&self) -> Option<WithoutClientRoots> {
+        let choices = self.guard.choices();
+        match (choices.client_roots, self.capability) {
+            (ClientRoots::Ignore, _) => Some(WithoutClientRoots::OperatorDirectories),
+            (ClientRoots::Narrow, None) => Some(choices.without_client_roots),
+            (ClientRoots::Narrow, Some(_)) => None,
+        }
+    }
+
+    async fn roots_without(&self, without: WithoutClientRoots, deadline: Instant) -> Result<Roots> {
+        if without == WithoutClientRoots::Deny {
+            return Err(ErrorKind::RootsUnsupported.into());
+        }
+        let boundary = self.guard.boundary().clone();
+        match boundary.standing_operator_roots() {
+            (current, Due::No) => Ok(current),
+            (current, Due::Yes) => until(deadline, off_workers(move || Ok(boundary.verify_operator_roots(current))))
+                .await?
+                .ok_or_else(late)?,
+        }
+    }
+
+    /// The client's list, resolved: the one that is kept, or told now.
+    async fn listed(&self, mut source: impl RootsSource, deadline: Instant) -> Result<Kept> {
+        // Who is not told of changes takes no answer that was asked for before the call began.
+        let from = if self.time_to_live().is_zero() { self.lock().begun + 1 } else { 0 };
+        let mut seen = None;
+        let mut changes = 0;
+        loop {
+            let kept = match self.kept() {
+                Some(kept) if self.stands(&kept, deadline).await? => return Ok(kept),
+                kept => kept,
+            };
+            if Instant::now() >= deadline {
+                return Err(late());
+            }
+            let landing = match self.turn(seen)? {
+                Turn::Look(landed) => {
+                    seen = Some(landed);
+                    continue;
+                }
+                Turn::Wait(flight) => match flight.wait(deadline).await? {
+                    Some(Landing::Kept(kept)) if flight.number < from || kept.epoch != self.epoch() => continue,
+                    Some(landing) => landing,
+                    None => return Err(late()),
+                },
+                Turn::Lead(leader) => match kept {
+                    Some(kept) => leader.renew(kept, deadline).await?,
+                    None => leader.fetch(&mut source, deadline).await?,
+                },
+            };
+            match landing {
+                Landing::Kept(kept) => return Ok(kept),
+                Landing::Failed(failure) => return Err(failure.error()),
+                Landing::Abandoned => {}
+                Landing::Overtaken if changes == CHANGES => return Err(ErrorKind::RootsChanging.into()),
+                Landing::Overtaken => changes += 1,
+            }
+        }
+    }
+
+    /// The snapshot in force, if one is kept that counts now.
+    pub(crate) fn kept(&self) -> Option<Kept> {
+        let kept = self.guard.kept(self.id)?;
+        // In this order: a change that came before this call was made is seen.
+        let counts = kept.epoch == self.epoch() && Instant::now() < kept.until;
+        counts.then_some(kept)
+    }
+
+    /// Whether a kept snapshot can be served as it is. Verifies its names when that is due.
+    async fn stands(&self, kept: &Kept, deadline: Instant) -> Result<bool> {
+        let Some(roots) = &kept.roots else { return Ok(true) };
+        if roots.verify_is_due() == Due::Yes {
+            let roots = roots.clone();
+            let verified = off_workers(move || Ok(roots.verify_now()));
+            until(deadline, verified).await?.ok_or_else(late)??;
+            // The list may have changed meanwhile.
+            if kept.epoch != self.epoch() {
+                return Ok(false);
+            }
+        }
+        let renew = kept.renew.is_some_and(|renew| Instant::now() >= renew);
+        Ok(!renew && !roots.has_gone())
+    }
+
+    fn turn(&self, seen: Option<u64>) -> Result<Turn<'_>> {
+        let mut state = self.lock();
+        let epoch = self.epoch();
+        if epoch == CLOSED {
+            return Err(ErrorKind::SessionClosed.into());
+        }
+        if let Some(flight) = &state.flight {
+            return Ok(Turn::Wait(flight.clone()));
+        }
+        if let Some(failure) = state.failure.as_ref().filter(|last| last.epoch == epoch && Instant::now() < last.until)
+        {
+            return Err(failure.error());
+        }
+        if seen != Some(state.landed) {
+            return Ok(Turn::Look(state.landed));
+        }
+        state.begun += 1;
+        let number = state.begun;
+        let flight = Arc::new(Flight { number, epoch, landing: OnceLock::new(), landed: Notify::new() });
+        state.flight = Some(flight.clone());
+        Ok(Turn::Lead(Leader { client: self, flight }))
+    }
+
+    fn land(&self, flight: &Arc<Flight>, landing: Landing) {
+        let mut state = self.lock();
+        if !state.flight.as_ref().is_some_and(|current| Arc::ptr_eq(current, flight)) {
+            return;
+        }
+        match &landing {
+            Landing::Kept(_) => state.failure = None,
+            Landing::Failed(failure) => state.failure = Some(failure.clone()),
+            Landing::Overtaken | Landing::Abandoned => {}
+        }
+        state.flight = None;
+        state.landed += 1;
+        // Set before anybody is woken, and once: only the flight in the air lands.
+        let _ = flight.landing.set(landing);
+        drop(state);
+        flight.landed.notify_waiters();
+    }
+
+    /// Withdraws all that was asked for so far. False if the session is closed.
+    pub(crate) fn change(&self) -> bool {
+        let fresh = next_epoch();
+        let changed =
+            self.epoch.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |epoch| (epoch != CLOSED).then_some(fresh));
+        self.tell();
+        changed.is_ok()
+    }
+
+    /// Ends it. False if it was closed already.
+    pub(crate) fn close(&self) -> bool {
+        if self.epoch.swap(CLOSED, Ordering::SeqCst) == CLOSED {
+            return false;
+        }
+        self.guard.forget(self.id);
+        self.guard.leave();
+        let flight = self.lock().flight.clone();
+        if let Some(flight) = flight {
+            self.land(&flight, Landing::Abandoned);
+        }
+        self.tell();
+        true
+    }
+
+    fn tell(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.epoch() == CLOSED
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Why the last flight failed, while that counts.
+    pub(crate) fn failure(&self) -> Option<ErrorKind> {
+        let epoch = self.epoch();
+        self.lock().failure.as_ref().filter(|last| last.epoch == epoch).map(|last| last.kind)
+    }
+
+    fn time_to_live(&self) -> Duration {
+        let choices = self.guard.choices();
+        match self.capability {
+            Some(capability) if capability.list_changed => choices.time_to_live,
+            _ => choices.time_to_live_unannounced,
+        }
+    }
+
+    /// Held for a few steps without I/O or await; what a panicking holder left is whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flight {
+    /// How it lands; `None` if the deadline comes first.
+    async fn wait(&self, deadline: Instant) -> Result<Option<Landing>> {
+        // From here on a landing wakes this, polled or not.
+        let landed = self.landed.notified();
+        if self.landing.get().is_none() {
+            until(deadline, landed).await?;
+        }
+        Ok(self.landing.get().cloned())
+    }
+}
+
+impl Failure {
+    fn error(&self) -> Error {
+        let error = Error::new(self.kind);
+        match &self.detail {
+            Some(detail) => error.detail(&**detail),
+            None => error,
+        }
+    }
+}
+
+/// The right to ask. Dropped before it landed, the flight is abandoned.
+struct Leader<'a> {
+    client: &'a Client,
+    flight: Arc<Flight>,
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        self.client.land(&self.flight, Landing::Abandoned);
+    }
+}
+
+impl Leader<'_> {
+    /// Asks for the list and resolves it.
+    async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<Landing> {
+        let began = Instant::now();
+        let told = async { unpanicked(ask(source)).await? };
+        let answer = async {
+            match until(deadline, told).await?.ok_or_else(late)?? {
+                Told::List { list, pages } => Ok(Some((self.resolve(Arc::new(list), deadline).await?, pages))),
+                Told::Unsupported => Ok(None),
+            }
+        };
+        let (roots, pages, spent) = match answer.await {
+            Ok(Some(((roots, spent), pages))) => (Some(roots), pages, spent),
+            Ok(None) => (None, 1, Duration::ZERO),
+            Err(error) => return self.fail(error, began),
+        };
+        if let Some(roots) = &roots {
+            events::fetched(self.client.id, roots.roots().len(), roots.skipped().len(), pages);
+            for skipped in roots.skipped().iter().take(SKIPPED_TOLD) {
+                events::skipped(self.client.id, skipped.index(), skipped.entry(), skipped.error());
+            }
+        }
+        let (epoch, until) = (self.flight.epoch, Instant::now() + self.client.time_to_live());
+        Ok(self.keep(Kept { epoch, until, renew: None, roots }, spent))
+    }
+
+    /// Resolves a kept list again, as a root is gone, or one that was missing may be there now.
+    async fn renew(self, kept: Kept, deadline: Instant) -> Result<Landing> {
+        let Some(list) = kept.roots.as_ref().and_then(Roots::list).cloned() else { return Ok(Landing::Abandoned) };
+        let began = Instant::now();
+        match self.resolve(list, deadline).await {
+            Ok((roots, spent)) => {
+                events::resolved_again(self.client.id, roots.roots().len());
+                Ok(self.keep(Kept { roots: Some(roots), ..kept }, spent))
+            }
+            Err(error) => self.fail(error, began),
+        }
+    }
+
+    /// The roots of a list, and how long it took to resolve them.
+    async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<(Roots, Duration)> {
+        let boundary = self.client.guard.boundary().clone();
+        let given_up = GiveUp::default();
+        let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
+        let work = off_workers(move || {
+            let began = std::time::Instant::now();
+            let roots = boundary.resolve_to_keep(&list, &effort)?;
+            Ok((roots, began.elapsed()))
+        });
+        until(deadline, work).await?.ok_or_else(late)?
+    }
+
+    /// Lands with a snapshot, unless the list has changed since it was asked for.
+    fn keep(self, mut kept: Kept, spent: Duration) -> Landing {
+        let client = self.client;
+        if kept.epoch != client.epoch() {
+            client.land(&self.flight, Landing::Overtaken);
+            return Landing::Overtaken;
+        }
+        let is_missing = |roots: &Roots| {
+            roots.skipped().iter().any(|skipped| skipped.error().kind() == ErrorKind::NotFound) || roots.has_gone()
+        };
+        let missing = kept.roots.as_ref().is_some_and(is_missing);
+        kept.renew = missing.then(|| Instant::now() + crate::roots::VERIFY_EVERY.max(RENEW_SHARE * spent));
+        if !client.time_to_live().is_zero() {
+            // A change that comes now leaves an entry of an older epoch, which never counts.
+            client.guard.keep(client.id, kept.clone());
+            if client.is_closed() {
+                client.guard.forget(client.id);
+            }
+            client.tell();
+        }
+        client.land(&self.flight, Landing::Kept(kept.clone()));
+        Landing::Kept(kept)
+    }
+
+    /// Lands with a failure that is the client's; passes on what is not.
+    fn fail(self, error: Error, began: Instant) -> Result<Landing> {
+        let client = self.client;
+        events::not_fetched(client.id, &error);
+        let unfair =
+            error.kind() == ErrorKind::RootsTimedOut && began.elapsed() < client.guard.choices().fetch_limit / 2;
+        if unfair || error.kind() == ErrorKind::NoRuntime {
+            return Err(error);
+        }
+        let epoch = self.flight.epoch;
+        let earlier = client.lock().failure.as_ref().filter(|last| last.epoch == epoch).map_or(0, |last| last.times);
+        let until = Instant::now() + BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
+        let detail = error.operator_detail().map(Arc::from);
+        let failure = Failure { epoch, kind: error.kind(), detail, times: earlier.saturating_add(1), until };
+        client.land(&self.flight, Landing::Failed(failure.clone()));
+        Ok(Landing::Failed(failure))
+    }
+}
+
+/// Dropped when nobody waits for the resolution any more, which then ends.
+#[derive(Default)]
+struct GiveUp(Arc<AtomicBool>);
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+fn late() -> Error {
+    ErrorKind::RootsTimedOut.into()
+}
+
+/// An epoch that no session of this process ever had.
+fn next_epoch() -> u64 {
+    EPOCHS.fetch_add(1, Relaxed)
+}
+
+static EPOCHS: Counter = Counter::new(1);
+
+/// The epoch of a closed session, in which nothing is ever asked.
+const CLOSED: u64 = 0;
+
+/// How often a call asks again because the list changed while it was asked for. A client that changes its roots five times in the
+/// time of five answers does nothing else.
+pub(crate) const CHANGES: u32 = 4;
+
+/// How long a client is not asked after a failure: at first, and at most after doubling each time. Whoever mends a client does not
+/// wait for longer than half a minute.
+pub(crate) const BACK_OFF: Duration = Duration::from_secs(1);
+pub(crate) const BACK_OFF_MOST: Duration = Duration::from_secs(30);
+
+/// A list with missing entries is resolved again after this many times the time it took: a twentieth of a core, at most.
+const RENEW_SHARE: u32 = 20;
+
+/// Skipped entries that are told one by one; the rest are counted.
+const SKIPPED_TOLD: usize = 20;

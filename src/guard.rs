@@ -1,0 +1,296 @@
+//! What all sessions of a server have in common.
+//!
+//! Goes in: a [`Boundary`], and the operator's choices about clients' roots. Comes out: a [`Guard`], which mints sessions and holds the
+//! snapshots of those, as a map. What is true after: the map decides nothing. An entry counts only while the session that it belongs to
+//! says so ([`session`](crate::Session)), so that to lose one, at any time and for any reason, costs a question to the client and
+//! nothing else.
+//!
+//! | the client | [`ClientRoots::Narrow`] | [`ClientRoots::Ignore`] |
+//! | --- | --- | --- |
+//! | declared roots and tells them | what of them lies in the operator directories; without any, all of them | the operator directories |
+//! | declared roots and tells none | nothing | the operator directories |
+//! | declared roots and does not tell, or an error | a refusal | the operator directories |
+//! | declared no roots | by [`WithoutClientRoots`] | the operator directories |
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+#[cfg(feature = "tracing")]
+use moka::notification::RemovalCause;
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
+
+use crate::boundary::Boundary;
+use crate::error::{ErrorKind, Result};
+use crate::events::SessionId;
+use crate::roots::Roots;
+use crate::runtime::Instant;
+use crate::wire::ListRootsResult;
+
+/// What client roots are to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClientRoots {
+    /// They narrow the operator directories; where there are none
+    /// ([`client_roots_only`](crate::BoundaryBuilder::client_roots_only)), they are all there is.
+    Narrow,
+    /// They are never asked for: the operator directories are in force.
+    Ignore,
+}
+
+/// What is in force for a client that did not declare the roots capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WithoutClientRoots {
+    /// Nothing: each request is refused with [`RootsUnsupported`](ErrorKind::RootsUnsupported).
+    Deny,
+    /// The operator directories.
+    OperatorDirectories,
+}
+
+/// The guard of a server process: built once, cheap to clone, shared by all clients.
+///
+/// ```
+/// use mcp_roots_guard::{Access, Boundary, Guard, ListRootsResult, RootsCapability};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// # let directory = tempfile::tempdir().unwrap();
+/// # std::fs::create_dir(directory.path().join("site")).unwrap();
+/// # let projects = directory.path().to_str().unwrap();
+/// // Once.
+/// let guard = Guard::new(Boundary::builder().directory(projects, Access::ReadWrite).build()?);
+/// // For each client, with what it declared in `initialize`.
+/// let session = guard.session(Some(RootsCapability::announcing()))?;
+/// // For each request; the client is asked only when it has to be.
+/// let roots = session.roots(ListRootsResult::from_uris([format!("file://{projects}/site")])).await?;
+/// roots.write("notes.txt", "hello")?;
+/// // On `notifications/roots/list_changed`.
+/// session.list_changed();
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Guard {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    boundary: Boundary,
+    choices: Choices,
+    kept: Cache<SessionId, Kept>,
+    sessions: AtomicUsize,
+}
+
+/// The operator's choices on their way to a [`Guard`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct GuardBuilder {
+    boundary: Boundary,
+    without_client_roots: Option<WithoutClientRoots>,
+    choices: Choices,
+    time_to_idle: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choices {
+    pub(crate) client_roots: ClientRoots,
+    pub(crate) without_client_roots: WithoutClientRoots,
+    pub(crate) fetch_limit: Duration,
+    /// For clients that announce changes, and for those that do not.
+    pub(crate) time_to_live: Duration,
+    pub(crate) time_to_live_unannounced: Duration,
+}
+
+/// A session's snapshot, while it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    /// The session's epoch in which the list was asked for.
+    pub(crate) epoch: u64,
+    /// When the list is too old to count.
+    pub(crate) until: Instant,
+    /// When entries that did not exist are looked for again; none are missing without.
+    pub(crate) renew: Option<Instant>,
+    /// None if the source said that the client has none.
+    pub(crate) roots: Option<Roots>,
+}
+
+impl GuardBuilder {
+    /// What client roots are to this server. Default: they narrow the operator directories.
+    pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
+        self.choices.client_roots = client_roots;
+        self
+    }
+
+    /// What is in force for a client that declared no roots. Default: the operator directories, and where there are none, nothing.
+    pub fn without_client_roots(mut self, without: WithoutClientRoots) -> Self {
+        self.without_client_roots = Some(without);
+        self
+    }
+
+    /// The longest that a call waits for a client's roots, all of it: for others that ask, for the answer, for its resolution. Default:
+    /// [`FETCH_LIMIT`].
+    pub fn fetch_limit(mut self, limit: Duration) -> Self {
+        self.choices.fetch_limit = limit.min(LONGEST);
+        self
+    }
+
+    /// How long a list counts of a client that announces changes, in case a notification was lost. Default: [`TIME_TO_LIVE`].
+    pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
+        self.choices.time_to_live = time_to_live.min(LONGEST);
+        self
+    }
+
+    /// How long a list counts of a client that does not announce changes. Default: zero, so that it is asked for each request. With
+    /// another, such a client's withdrawn root is served for so long.
+    pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
+        self.choices.time_to_live_unannounced = time_to_live.min(LONGEST);
+        self
+    }
+
+    /// How long the snapshot of a session is kept that sends no requests. Default: [`TIME_TO_IDLE`].
+    pub fn time_to_idle(mut self, time_to_idle: Duration) -> Self {
+        self.time_to_idle = time_to_idle.min(LONGEST);
+        self
+    }
+
+    /// Builds the guard. No I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`NoDirectories`](ErrorKind::NoDirectories) if the operator directories are to be in force, and there are none.
+    pub fn build(mut self) -> Result<Guard> {
+        let default = self.choices.without_client_roots;
+        self.choices.without_client_roots = self.without_client_roots.unwrap_or(default);
+        let wanted = self.choices.client_roots == ClientRoots::Ignore
+            || self.choices.without_client_roots == WithoutClientRoots::OperatorDirectories;
+        if wanted && !self.boundary.has_operator_directories() {
+            return Err(ErrorKind::NoDirectories.into());
+        }
+        Ok(self.into_guard())
+    }
+
+    fn into_guard(self) -> Guard {
+        let Self { boundary, choices, time_to_idle, .. } = self;
+        let kept = Cache::builder()
+            .max_capacity(KEPT_WEIGHT)
+            .weigher(|_, kept: &Kept| kept.weight())
+            // The other policy of this map refuses newcomers while it is full, and they would be asked at each request.
+            .eviction_policy(EvictionPolicy::lru())
+            .time_to_live(choices.time_to_live.max(choices.time_to_live_unannounced))
+            .time_to_idle(time_to_idle);
+        #[cfg(feature = "tracing")]
+        let kept = kept.eviction_listener(|session: Arc<SessionId>, _, cause| {
+            if cause.was_evicted() {
+                crate::events::evicted(*session, if cause == RemovalCause::Size { "size" } else { "time" });
+            }
+        });
+        let (kept, sessions) = (kept.build(), AtomicUsize::new(0));
+        Guard { shared: Arc::new(Shared { boundary, choices, kept, sessions }) }
+    }
+}
+
+impl Guard {
+    /// A guard with the default choices: client roots narrow the boundary's operator directories, and those alone are in force for a
+    /// client that declared no roots. Where there are no operator directories, client roots are all there is.
+    #[must_use]
+    pub fn new(boundary: Boundary) -> Self {
+        Self::builder(boundary).into_guard()
+    }
+
+    /// Begins the choices for a boundary.
+    pub fn builder(boundary: Boundary) -> GuardBuilder {
+        let any = boundary.has_operator_directories();
+        let choices = Choices {
+            client_roots: ClientRoots::Narrow,
+            without_client_roots: if any { WithoutClientRoots::OperatorDirectories } else { WithoutClientRoots::Deny },
+            fetch_limit: FETCH_LIMIT,
+            time_to_live: TIME_TO_LIVE,
+            time_to_live_unannounced: Duration::ZERO,
+        };
+        GuardBuilder { boundary, without_client_roots: None, choices, time_to_idle: TIME_TO_IDLE }
+    }
+
+    /// What this server may ever serve.
+    #[must_use]
+    pub fn boundary(&self) -> &Boundary {
+        &self.shared.boundary
+    }
+
+    /// How many sessions there are.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.shared.sessions.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the snapshots of all sessions, so that each is asked for again: to free what they hold.
+    pub fn forget_all(&self) {
+        for (session, _) in &self.shared.kept {
+            self.shared.kept.invalidate(&*session);
+        }
+        self.shared.kept.run_pending_tasks();
+    }
+
+    pub(crate) fn choices(&self) -> &Choices {
+        &self.shared.choices
+    }
+
+    pub(crate) fn kept(&self, session: SessionId) -> Option<Kept> {
+        self.shared.kept.get(&session)
+    }
+
+    pub(crate) fn keep(&self, session: SessionId, kept: Kept) {
+        self.shared.kept.insert(session, kept);
+    }
+
+    /// Forgets a session's snapshot, and closes what only that held.
+    pub(crate) fn forget(&self, session: SessionId) {
+        self.shared.kept.invalidate(&session);
+        self.shared.kept.run_pending_tasks();
+    }
+
+    /// Mints the identifier of one more session.
+    pub(crate) fn enter(&self) -> Result<SessionId> {
+        let more = |sessions| (sessions < SESSIONS).then_some(sessions + 1);
+        let entered = self.shared.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        entered.map_err(|_| ErrorKind::TooManySessions)?;
+        Ok(SessionId(NonZeroU64::MIN.saturating_add(MINTED.fetch_add(1, Ordering::Relaxed))))
+    }
+
+    pub(crate) fn leave(&self) {
+        self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Kept {
+    /// About how many KiB it takes, if nobody shares it.
+    fn weight(&self) -> u32 {
+        let Some(roots) = &self.roots else { return 1 };
+        let listed = |list: &Arc<ListRootsResult>| list.roots.iter().map(|entry| entry.uri.len() + 100).sum::<usize>();
+        let bytes = roots.list().map_or(0, listed) + 1024 * (roots.roots().len() + roots.skipped().len());
+        u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX)
+    }
+}
+
+/// Sessions of this process so far; none is numbered twice.
+static MINTED: AtomicU64 = AtomicU64::new(0);
+
+/// The most sessions of a guard at once. At a KiB each they take 100 MiB; a server with more clients needs more processes.
+pub const SESSIONS: usize = 100_000;
+
+/// How much is kept of sessions' snapshots, in KiB: room for those of [`SESSIONS`] with a few roots each, or of a dozen clients with
+/// the longest list. The least recently used is forgotten first.
+const KEPT_WEIGHT: u64 = 512 * 1024;
+
+/// The default for [`GuardBuilder::fetch_limit`]. A client answers from memory; one that has to ask its user will not be waited
+/// for much longer by whoever made the request.
+pub const FETCH_LIMIT: Duration = Duration::from_secs(5);
+
+/// The default for [`GuardBuilder::time_to_live`]: a lost notification is made good within the hour, and asking once an hour costs nothing.
+pub const TIME_TO_LIVE: Duration = Duration::from_hours(1);
+
+/// The default for [`GuardBuilder::time_to_idle`]: as long as somebody thinks about an answer.
+pub const TIME_TO_IDLE: Duration = Duration::from_mins(15);
+
+/// The longest of the times above: the map takes no more than a thousand years, and clocks not much more.
+const LONGEST: Duration = Duration::from_hours(24 * 365);

@@ -1,0 +1,98 @@
+//! What a session needs of the async runtime: a time limit, and threads where waiting is allowed.
+//!
+//! Goes in: a future and a deadline, or work that does I/O. Comes out: what it came to, or that it was too late. What is true after: a
+//! missing runtime or timer is a refusal, and so is a panic of what ran here.
+//!
+//! Built with `--cfg shuttle`, the same code runs under the shuttle scheduler, which then owns locks, atomics and time.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use crate::error::{Error, ErrorKind, Result};
+
+#[cfg(not(shuttle))]
+mod tokio_time {
+    use super::{AssertUnwindSafe, Error, ErrorKind, Future, Poll, Result, broke_down, catch_unwind, pin};
+
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+    pub(crate) use tokio::time::Instant;
+
+    /// What a future comes to until the deadline; `None` when it is too late.
+    pub(crate) async fn until<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
+        let no_runtime = |_| Error::from(ErrorKind::NoRuntime);
+        tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
+        // A runtime can be without a timer, and says so by a panic only.
+        let sleep = catch_unwind(AssertUnwindSafe(|| tokio::time::sleep_until(deadline))).map_err(no_runtime)?;
+        let (mut work, mut sleep) = (pin!(work), pin!(sleep));
+        std::future::poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Ok(Some(done))),
+            Poll::Pending => sleep.as_mut().poll(context).map(|()| Ok(None)),
+        })
+        .await
+    }
+
+    /// Does I/O where waiting is allowed.
+    pub(crate) async fn off_workers<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
+        let done = runtime.spawn_blocking(work).await;
+        done.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => Err(broke_down(ErrorKind::RootsFailed, &*panic)),
+            Err(_) => Err(Error::new(ErrorKind::RootsFailed).detail("the runtime is shutting down")),
+        })
+    }
+}
+
+#[cfg(shuttle)]
+mod shuttle_time {
+    use super::{Future, Result};
+
+    pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+    pub(crate) use std::time::Instant;
+
+    /// No time passes here: what never ends is a deadlock that shuttle reports.
+    pub(crate) async fn until<T>(_: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
+        Ok(Some(work.await))
+    }
+
+    /// Another task may run before the work and after it.
+    pub(crate) async fn off_workers<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        shuttle::future::yield_now().await;
+        let done = work();
+        shuttle::future::yield_now().await;
+        done
+    }
+}
+
+#[cfg(shuttle)]
+pub(crate) use shuttle_time::*;
+#[cfg(not(shuttle))]
+pub(crate) use tokio_time::*;
+
+/// The same time for those who wait without a runtime.
+pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
+    instant.into()
+}
+
+/// Runs a future of the server's author to its end; its panic is an error.
+pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+            Err(panic) => Poll::Ready(Err(broke_down(ErrorKind::SourcePanicked, &*panic))),
+        }
+    })
+    .await
+}
+
+fn broke_down(kind: ErrorKind, panic: &(dyn Any + Send)) -> Error {
+    let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::new(kind).detail(message.unwrap_or("panicked"))
+}

@@ -1,0 +1,270 @@
+//! The roots of one client, never those it has withdrawn.
+//!
+//! Goes in: what a client declared, its `list_changed` notifications, and calls that need its roots. Comes out: [`Roots`], the
+//! snapshot in force. What is true after: a call that began after [`Session::list_changed`] returned is not decided by a list that was asked
+//! for before, whatever happened in between. Why no interleaving does that:
+//!
+//! 1. A session has an epoch. Each `list_changed` stores another one, drawn from a counter of the process, so none comes twice.
+//! 2. A list is asked for by a leader, which reads the epoch before it asks. What comes of the answer bears that epoch.
+//! 3. A snapshot is given out in two places only: from the map, and by a flight that landed. Both compare its epoch with the session's,
+//!    read after the call began; so does the leader itself, when its answer is resolved.
+//! 4. A call that begins after `list_changed` returned reads that epoch or a later one. An older list bears another, and does not count.
+//! 5. It does not matter when a snapshot reaches the map, or whether it is replaced, evicted or lost there: the map holds no epoch
+//!    to compare with, and a missing entry costs a question.
+//! 6. Thus a stale mark can not be lost, either: it is the session's epoch, and only an answer that was asked in it makes an entry
+//!    that counts. A failure makes none.
+//! 7. Resolving a kept list again (a directory was replaced) keeps the epoch of the list, and the time at which it is too old.
+//! 8. A closed session has an epoch in which nothing is asked.
+//! 9. The notification and the call are ordered by the server's transport: a server that handles messages concurrently marks the
+//!    session before it reads the next message.
+
+use std::sync::Arc;
+
+use crate::check::CheckedPath;
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::{self, SessionId};
+use crate::flight::Client;
+use crate::guard::{ClientRoots, Guard, WithoutClientRoots};
+use crate::roots::Roots;
+use crate::source::RootsSource;
+use crate::wire::RootsCapability;
+
+/// One client of a server. Cheap to clone; the last clone that is dropped closes it.
+///
+/// ```
+/// use mcp_roots_guard::{Answer, Boundary, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsState};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
+/// let session = guard.session(Some(RootsCapability::announcing()))?;
+/// assert_eq!(session.state(), RootsState::Stale);
+/// session.roots(ListRootsResult::from_uris(["file:///tmp"])).await?;
+/// assert_eq!(session.state(), RootsState::Available);
+/// // The client is not asked again,
+/// session.roots(|_: Option<String>| async { unreachable!() }).await?;
+/// session.list_changed();
+/// // until it says that its roots changed; then nothing is served until it has told them.
+/// let failed = session.roots(|_: Option<String>| async { Answer::Failed("-32601: no such method".into()) }).await;
+/// assert_eq!(failed.unwrap_err().kind(), ErrorKind::RootsFailed);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Session {
+    handle: Arc<Handle>,
+}
+
+/// What closes the session when it is dropped. Those who wait for changes hold the client, and not this.
+#[derive(Debug)]
+struct Handle(Arc<Client>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        close(&self.0);
+    }
+}
+
+fn close(client: &Client) {
+    if client.close() {
+        events::closed(client.id);
+    }
+}
+
+/// What is known of a client's roots right now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RootsState {
+    /// The client did not declare roots: [`WithoutClientRoots`] says what is in force.
+    Unsupported,
+    /// This server ignores client roots ([`ClientRoots::Ignore`]).
+    Ignored,
+    /// They have to be asked for: for the first time, because they changed or were forgotten, or as the client does not announce changes.
+    Stale,
+    /// They were asked for and could not be had; nothing is in force.
+    Failed(ErrorKind),
+    /// The client told its roots, and nothing of them is in force: it has none, or none stands.
+    Empty,
+    /// They are in force.
+    Available,
+    /// The session is closed.
+    Closed,
+}
+
+impl Guard {
+    /// Begins the session of a client, with the roots capability that it declared in `initialize`
+    /// ([`ClientCapabilities`](crate::ClientCapabilities)), or none.
+    ///
+    /// A client of the stateless era (2026-07-28) declares its capabilities in each request: a session for each request is as good.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManySessions`](ErrorKind::TooManySessions).
+    pub fn session(&self, capability: Option<RootsCapability>) -> Result<Session> {
+        let client = Client::new(self.enter()?, self.clone(), capability);
+        Ok(Session { handle: Arc::new(Handle(Arc::new(client))) })
+    }
+}
+
+impl Session {
+    /// The roots in force for a request that arrives now: those that are kept, or what `source` tells. Take them once a request.
+    ///
+    /// At most one call asks at a time, within its own request, and the others wait for it. If it is dropped, the next of them asks. A
+    /// call takes at most the guard's [`fetch_limit`](crate::GuardBuilder::fetch_limit). After a failure the client is not asked again for a
+    /// second, then two, and so on up to half a minute, unless it says that its roots changed; calls are refused meanwhile.
+    ///
+    /// It must be awaited in a tokio runtime with time enabled; directories are resolved by the runtime's blocking threads. It can be
+    /// dropped at any await.
+    ///
+    /// # Errors
+    ///
+    /// [`RootsUnsupported`](ErrorKind::RootsUnsupported) by [`WithoutClientRoots::Deny`]; [`RootsFailed`](ErrorKind::RootsFailed),
+    /// [`RootsTimedOut`](ErrorKind::RootsTimedOut), [`RootsChanging`](ErrorKind::RootsChanging), [`SourcePanicked`](ErrorKind::SourcePanicked);
+    /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge), [`TooManyPages`](ErrorKind::TooManyPages),
+    /// [`RepeatedCursor`](ErrorKind::RepeatedCursor) for the list; [`SessionClosed`](ErrorKind::SessionClosed); [`NoRuntime`](ErrorKind::NoRuntime). In
+    /// none of these cases is anything granted.
+    pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
+        let client = self.client();
+        match client.roots(source).await {
+            Ok(roots) => Ok(roots.of(client.id)),
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// Withdraws the client's roots: the next call asks for them again. For `notifications/roots/list_changed`.
+    ///
+    /// It takes effect before it returns; it does not wait, and asks nothing, as a notification is no request to ask in. Call it before
+    /// the client's next message is handled: where messages are handled concurrently, in the loop that reads them, and not in a task
+    /// that the notification starts. The directories of the withdrawn list may stay open until the next answer or until the session is closed;
+    /// nothing is served from them.
+    pub fn list_changed(&self) {
+        if self.client().change() {
+            events::changed(self.client().id);
+        }
+    }
+
+    /// Whether a proof from an earlier request still stands by the snapshot now in force: for an open watch, a subscription, a long
+    /// iteration. No I/O in the common case, that its root is in force still; else the names of its root are verified.
+    ///
+    /// It stands until somebody says otherwise: ask again before each step.
+    ///
+    /// # Errors
+    ///
+    /// [`RootsStale`](ErrorKind::RootsStale) if the roots have to be asked for, which takes a request to ask in; so it always is for a client
+    /// that does not announce changes, without a [time to live](crate::GuardBuilder::time_to_live_unannounced). Those of
+    /// [`Roots::still_allows`]. [`SessionClosed`](ErrorKind::SessionClosed), [`RootsUnsupported`](ErrorKind::RootsUnsupported).
+    pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
+        self.standing().and_then(|roots| roots.still_allows(checked)).map_err(|error| self.refused(error))
+    }
+
+    /// The roots in force, as far as they need not be asked for.
+    fn standing(&self) -> Result<Roots> {
+        let client = self.client();
+        if client.is_closed() {
+            return Err(ErrorKind::SessionClosed.into());
+        }
+        let kept = match client.without_asking() {
+            Some(_) => None,
+            None => Some(client.kept().ok_or(ErrorKind::RootsStale)?),
+        };
+        if let Some(roots) = kept.and_then(|kept| kept.roots) {
+            return Ok(roots);
+        }
+        match client.without_asking().unwrap_or(client.guard.choices().without_client_roots) {
+            WithoutClientRoots::Deny => Err(ErrorKind::RootsUnsupported.into()),
+            WithoutClientRoots::OperatorDirectories => Ok(client.guard.boundary().standing_operator_roots().0),
+        }
+    }
+
+    /// Tells from now on when the client's roots change.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        let client = self.handle.0.clone();
+        Changes { seen: client.version(), client }
+    }
+
+    /// What is known of the client's roots right now. To show: by the time it is read it may be otherwise.
+    #[must_use]
+    pub fn state(&self) -> RootsState {
+        let client = self.client();
+        if client.is_closed() {
+            return RootsState::Closed;
+        }
+        if client.guard.choices().client_roots == ClientRoots::Ignore {
+            return RootsState::Ignored;
+        }
+        if client.capability.is_none() {
+            return RootsState::Unsupported;
+        }
+        match client.kept() {
+            Some(kept) => match kept.roots {
+                None => RootsState::Unsupported,
+                Some(roots) if roots.is_empty() => RootsState::Empty,
+                Some(_) => RootsState::Available,
+            },
+            None => client.failure().map_or(RootsState::Stale, RootsState::Failed),
+        }
+    }
+
+    /// Closes the session, for all clones: its roots are forgotten, and calls are refused.
+    pub fn close(&self) {
+        close(self.client());
+    }
+
+    /// The identifier that events bear.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.client().id
+    }
+
+    /// The guard that minted it.
+    #[must_use]
+    pub fn guard(&self) -> &Guard {
+        &self.client().guard
+    }
+
+    /// What the client declared.
+    #[must_use]
+    pub fn capability(&self) -> Option<RootsCapability> {
+        self.client().capability
+    }
+
+    fn client(&self) -> &Client {
+        &self.handle.0
+    }
+
+    fn refused(&self, error: Error) -> Error {
+        events::refused(Some(self.client().id), &error);
+        error
+    }
+}
+
+/// Tells when a session's roots change. It does not keep the session open.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    client: Arc<Client>,
+    seen: u64,
+}
+
+impl Changes {
+    /// Waits until the roots may be others than when this was last asked, or was made: they were withdrawn, or told anew. What happened
+    /// in between counts as one change. It can be dropped at any await, and loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionClosed`](ErrorKind::SessionClosed), from then on.
+    pub async fn changed(&mut self) -> Result<()> {
+        loop {
+            // From here on a change wakes this, polled or not.
+            let changed = self.client.changed.notified();
+            let version = self.client.version();
+            if self.client.is_closed() {
+                return Err(ErrorKind::SessionClosed.into());
+            }
+            if version != self.seen {
+                self.seen = version;
+                return Ok(());
+            }
+            changed.await;
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Where a root list comes from.
+//!
+//! Goes in: a [`RootsSource`], which asks a client, or looks into what a client has sent already. Comes out: the whole list, of all its
+//! pages, or why there is none. What is true after: the list is within its bounds, whatever the client answers; and a client that
+//! goes on for ever is stopped.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::future::Future;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::wire::{ListRootsResult, ROOT_LIST_BYTES, ROOT_LIST_PAGES};
+
+/// What asking for a root list came to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Answer {
+    /// A list, or one page of it.
+    List(ListRootsResult),
+    /// The client did not declare the roots capability, so it must not be asked.
+    ///
+    /// Not for a client that declared it and then answers with an error, be that `-32601`: that is [`Failed`](Self::Failed). This
+    /// answer can open the operator's directories ([`WithoutClientRoots`](crate::WithoutClientRoots)), and an error must not.
+    Unsupported,
+    /// There was an error, or something that is no root list; the text is for the operator's log.
+    Failed(String),
+}
+
+/// Asks for a root list, within the request that needs it.
+///
+/// It is called only if the roots have to be asked for, and more than once if the list has pages or changes meanwhile. Whoever calls is
+/// the request in flight that the protocol wants around a server's request (SEP-2260). It need not keep a time limit of its own, and it
+/// may be dropped at any await. A closure is one, and so is a [`ListRootsResult`] that is there already.
+///
+/// ```
+/// use mcp_roots_guard::{Answer, ListRootsResult, RootsSource};
+/// # #[derive(Clone)] struct Peer;
+/// # impl Peer { async fn request(&self, _: &str, _: Option<String>) -> Result<serde_json::Value, String> { Ok(serde_json::json!({"roots": []})) } }
+///
+/// fn ask(peer: &Peer) -> impl RootsSource {
+///     move |cursor: Option<String>| async move {
+///         match peer.request("roots/list", cursor).await {
+///             Ok(result) => Answer::from_result(result),
+///             Err(error) => Answer::Failed(error),
+///         }
+///     }
+/// }
+/// # let _ = ask(&Peer);
+/// ```
+pub trait RootsSource: Send {
+    /// Asks for the page at `cursor`: the `nextCursor` of the page before, or none for the first.
+    fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = Answer> + Send;
+}
+
+impl<F, A> RootsSource for F
+where
+    F: FnMut(Option<String>) -> A + Send,
+    A: Future<Output = Answer> + Send,
+{
+    fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = Answer> + Send {
+        self(cursor)
+    }
+}
+
+impl RootsSource for ListRootsResult {
+    fn ask(&mut self, _: Option<String>) -> impl Future<Output = Answer> + Send {
+        std::future::ready(Answer::List(self.clone()))
+    }
+}
+
+impl Answer {
+    /// The answer that a `roots/list` result is: a list, or [`Failed`](Self::Failed) for what is none.
+    #[must_use]
+    pub fn from_result(result: serde_json::Value) -> Self {
+        serde_json::from_value(result).map_or_else(|error| Self::Failed(error.to_string()), Self::List)
+    }
+}
+
+/// A whole answer.
+pub(crate) enum Told {
+    List { list: ListRootsResult, pages: usize },
+    Unsupported,
+}
+
+/// Asks for one page after the other.
+pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
+    let mut list = ListRootsResult::default();
+    let mut cursors = HashSet::new();
+    let mut cursor: Option<String> = None;
+    for pages in 1..=ROOT_LIST_PAGES {
+        let page = match source.ask(cursor.take()).await {
+            Answer::List(page) => page,
+            // After a page it is an error like any other.
+            Answer::Unsupported if pages == 1 => return Ok(Told::Unsupported),
+            Answer::Unsupported => return Err(failed(&"unsupported, after a page")),
+            Answer::Failed(why) => return Err(failed(&why)),
+        };
+        // What comes with an entry but its URI and name is of no use here, and memory.
+        list.roots.extend(page.roots.into_iter().map(|mut entry| {
+            entry.meta = None;
+            entry
+        }));
+        list.is_bounded()?;
+        let Some(next) = page.next_cursor else { return Ok(Told::List { list, pages }) };
+        if next.len() > ROOT_LIST_BYTES / ROOT_LIST_PAGES {
+            return Err(Error::new(ErrorKind::TooLarge).detail("a cursor"));
+        }
+        if !cursors.insert(next.clone()) {
+            return Err(ErrorKind::RepeatedCursor.into());
+        }
+        cursor = Some(next);
+    }
+    Err(ErrorKind::TooManyPages.into())
+}
+
+fn failed(why: &dyn fmt::Display) -> Error {
+    let why = why.to_string().chars().take(WHY_CHARS).collect::<String>();
+    Error::new(ErrorKind::RootsFailed).detail(why)
+}
+
+/// What is kept of a client's error, for the operator's log.
+const WHY_CHARS: usize = 1024;
