@@ -9,6 +9,7 @@ mod operations;
 mod races;
 mod roots;
 mod seeds;
+mod session;
 mod tables;
 mod trace;
 mod tracer;

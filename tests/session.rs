@@ -1,0 +1,712 @@
+//! Sessions: when the client is asked, what is in force, and what a call costs at most.
+
+use std::fs;
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::thread::sleep;
+use std::time::Duration;
+
+use mcp_roots_guard::{
+    Access, Answer, Boundary, ClientRoots, ErrorKind as K, FETCH_LIMIT, Guard, GuardBuilder, Intent, ListRootsResult,
+    ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, Roots, RootsCapability, RootsSource, RootsState, Rule, Session, VERIFY_EVERY,
+    WithoutClientRoots,
+};
+use tokio::time::Instant;
+
+use crate::tree::Tree;
+
+const LIMIT: Duration = FETCH_LIMIT;
+
+fn guard(tree: &Tree) -> GuardBuilder {
+    Guard::builder(Boundary::builder().directory(tree.path(""), Access::ReadWrite).build().unwrap())
+}
+
+fn announcing(guard: &Guard) -> Session {
+    guard.session(Some(RootsCapability::announcing())).unwrap()
+}
+
+fn list(tree: &Tree, paths: &[&str]) -> ListRootsResult {
+    ListRootsResult::from_uris(paths.iter().map(|path| format!("file://{}", tree.path(path).display())))
+}
+
+/// The roots' paths from the tree's top, or why there are none.
+fn told(tree: &Tree, roots: &mcp_roots_guard::Result<Roots>) -> Result<Vec<String>, K> {
+    let short = |root: &mcp_roots_guard::Root| root.path().strip_prefix(tree.path("")).unwrap().display().to_string();
+    roots.as_ref().map(|roots| roots.roots().map(short).collect()).map_err(mcp_roots_guard::Error::kind)
+}
+
+fn kind<T>(result: mcp_roots_guard::Result<T>) -> Option<K> {
+    result.err().map(|error| error.kind())
+}
+
+/// A client that counts how often it is asked.
+#[derive(Clone)]
+struct Client {
+    answer: Arc<Mutex<Answer>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Client {
+    fn telling(list: ListRootsResult) -> Self {
+        Self { answer: Arc::new(Mutex::new(Answer::List(list))), asked: Arc::default() }
+    }
+
+    fn tells(&self, list: ListRootsResult) {
+        *self.answer.lock().unwrap() = Answer::List(list);
+    }
+
+    fn fails(&self) {
+        *self.answer.lock().unwrap() = Answer::Failed("-32601".into());
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn source(&self) -> impl RootsSource + use<> {
+        let Self { answer, asked } = self.clone();
+        move |_: Option<String>| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            let answer = answer.lock().unwrap().clone();
+            async {
+                tokio::task::yield_now().await;
+                answer
+            }
+        }
+    }
+}
+
+fn never() -> impl RootsSource {
+    |_: Option<String>| pending()
+}
+
+fn unasked() -> impl RootsSource {
+    |_: Option<String>| async { panic!("asked") }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_first_calls_make_one_fetch() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    for round in 0..20 {
+        let (session, client) = (announcing(&guard), Client::telling(list(&tree, &["a"])));
+        let calls: Vec<_> = (0..1000)
+            .map(|_| {
+                let (session, source) = (session.clone(), client.source());
+                tokio::spawn(async move { session.roots(source).await })
+            })
+            .collect();
+        for call in calls {
+            assert_eq!(told(&tree, &call.await.unwrap()), Ok(vec!["a".into()]));
+        }
+        assert_eq!(client.asked(), 1, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn three_hundred_cancelled_leaders_do_not_harm_the_next_caller() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let leads = Arc::new(AtomicUsize::new(0));
+    let calls: Vec<_> = (0..300)
+        .map(|_| {
+            let (session, leads) = (session.clone(), leads.clone());
+            let source = move |_: Option<String>| {
+                leads.fetch_add(1, Ordering::SeqCst);
+                pending()
+            };
+            tokio::spawn(async move { session.roots(source).await })
+        })
+        .collect();
+    let client = Client::telling(list(&tree, &["a"]));
+    let (last, source) = (session.clone(), client.source());
+    let last = tokio::spawn(async move { last.roots(source).await });
+    for (number, call) in calls.into_iter().enumerate() {
+        while leads.load(Ordering::SeqCst) <= number {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((leads.load(Ordering::SeqCst), client.asked()), (number + 1, 0), "one asks at a time");
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+    }
+    assert_eq!(told(&tree, &last.await.unwrap()), Ok(vec!["a".into()]));
+    assert_eq!(client.asked(), 1);
+    assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["a".into()]));
+}
+
+/// A client that declares roots and never answers: nobody waits for longer than the limit, and nothing is granted.
+#[tokio::test(start_paused = true)]
+async fn a_silent_client_delays_a_call_by_the_limit_and_no_longer() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let call = |after: Duration| {
+        let session = session.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let start = Instant::now();
+            (kind(session.roots(never()).await), start.elapsed())
+        })
+    };
+    let timed_out = |took| (Some(K::RootsTimedOut), took);
+    // Who waited shares the failure, and who comes then is refused at once, until the client is asked again.
+    let calls = [Duration::ZERO, LIMIT / 10, LIMIT / 2, LIMIT + Duration::from_millis(500)].map(call);
+    let mut took = Vec::new();
+    for call in calls {
+        took.push(call.await.unwrap());
+    }
+    let fuzzy = |took: Duration| Duration::from_millis(u64::try_from(took.as_millis()).unwrap() / 10 * 10);
+    let took: Vec<_> = took.into_iter().map(|(kind, took)| (kind, fuzzy(took))).collect();
+    let expected = [LIMIT, LIMIT / 10 * 9, LIMIT / 2, Duration::ZERO].map(timed_out);
+    assert_eq!(took, expected);
+    assert_eq!(session.state(), RootsState::Failed(K::RootsTimedOut));
+    // The back-off doubles, and ends at half a minute.
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        let start = Instant::now();
+        loop {
+            let start = Instant::now();
+            assert_eq!(kind(session.roots(never()).await), Some(K::RootsTimedOut));
+            assert!(start.elapsed() <= LIMIT + Duration::from_millis(10), "{:?}", start.elapsed());
+            if start.elapsed() > LIMIT / 2 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        waits.push((start.elapsed() - LIMIT).as_millis().div_ceil(1000));
+    }
+    println!("seconds of back-off: {waits:?}");
+    assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
+    // A change is a sign of life.
+    session.list_changed();
+    assert_eq!(session.state(), RootsState::Stale);
+    assert_eq!(told(&tree, &session.roots(list(&tree, &["a"])).await), Ok(vec!["a".into()]));
+}
+
+/// Leaders that give up late leave the others no more time than their own.
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_by_its_own_deadline_whatever_it_waits_for() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let leader = session.clone();
+    let leader = tokio::spawn(async move { leader.roots(never()).await });
+    tokio::task::yield_now().await;
+    let waiter = session.clone();
+    let waiter = tokio::spawn(async move {
+        let start = Instant::now();
+        (kind(waiter.roots(never()).await), start.elapsed())
+    });
+    tokio::time::sleep(LIMIT / 10 * 9).await;
+    leader.abort();
+    let (kind, took) = waiter.await.unwrap();
+    assert_eq!(kind, Some(K::RootsTimedOut));
+    assert!(took <= LIMIT + Duration::from_millis(10), "{took:?}");
+    // It had a tenth of the limit to ask in: that is no failure of the client.
+    assert_eq!(session.state(), RootsState::Stale);
+    assert_eq!(told(&tree, &session.roots(list(&tree, &["a"])).await), Ok(vec!["a".into()]));
+}
+
+#[tokio::test]
+async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
+    let tree = Tree::new("dir a; dir b");
+    let guard = guard(&tree).build().unwrap();
+    let many = |count: usize| ListRootsResult::from_uris((0..count).map(|n| format!("file:///{n}")));
+    let page = |cursor: Option<String>| {
+        let mut page = list(&tree, &["a"]);
+        page.next_cursor = Some(cursor.map_or(String::new(), |cursor| cursor + "x"));
+        page
+    };
+    type Source<'a> = Box<dyn FnMut(Option<String>) -> Answer + Send + 'a>;
+    let large = "file:///".to_owned() + &"x".repeat(1 << 20);
+    let cases: Vec<(&str, Source<'_>, K)> = vec![
+        ("an error", Box::new(|_| Answer::Failed("-32601".into())), K::RootsFailed),
+        ("no list", Box::new(|_| Answer::from_result(serde_json::json!({"roots": 7}))), K::RootsFailed),
+        ("a panic", Box::new(|_| panic!("a bug of the server's author")), K::SourcePanicked),
+        ("100,001 entries", Box::new(|_| Answer::List(many(100_001))), K::TooManyRoots),
+        ("an endless pager", Box::new(|cursor| Answer::List(page(cursor))), K::TooManyPages),
+        (
+            "a pager that repeats itself",
+            Box::new(|_| {
+                let mut page = list(&tree, &["a"]);
+                page.next_cursor = Some("again".into());
+                Answer::List(page)
+            }),
+            K::RepeatedCursor,
+        ),
+        (
+            "pages of many entries",
+            Box::new(|cursor| {
+                let mut list = many(ROOT_LIST_ENTRIES / 2);
+                list.next_cursor = page(cursor).next_cursor;
+                Answer::List(list)
+            }),
+            K::TooManyRoots,
+        ),
+        (
+            "a long cursor",
+            Box::new(|_| {
+                let mut page = list(&tree, &["a"]);
+                page.next_cursor = Some("c".repeat(1 << 20));
+                Answer::List(page)
+            }),
+            K::TooLarge,
+        ),
+        ("long URIs", Box::new(|_| Answer::List(ListRootsResult::from_uris(vec![large.clone(); 10]))), K::TooLarge),
+        (
+            "unsupported, after a page",
+            Box::new(|cursor| if cursor.is_none() { Answer::List(page(None)) } else { Answer::Unsupported }),
+            K::RootsFailed,
+        ),
+    ];
+    let session = announcing(&guard);
+    let mut kept = session.roots(list(&tree, &["b"])).await.unwrap();
+    for (name, mut source, expected) in cases {
+        session.list_changed();
+        let mut asked = 0;
+        let asking = |cursor: Option<String>| {
+            asked += 1;
+            assert!(asked <= ROOT_LIST_PAGES, "{name}");
+            std::future::ready(source(cursor))
+        };
+        assert_eq!(kind(session.roots(asking).await), Some(expected), "{name}");
+        // Whoever comes now is not asked for, and is refused the same way; the roots of before are not in force.
+        assert_eq!(kind(session.roots(unasked()).await), Some(expected), "{name}");
+        assert_eq!(session.state(), RootsState::Failed(expected), "{name}");
+        let checked = kept.check(".", Intent::Existing).unwrap();
+        assert_eq!(kind(session.still_allows(&checked)), Some(K::RootsStale), "{name}");
+        session.list_changed();
+        assert_eq!(session.state(), RootsState::Stale, "{name}");
+        kept = session.roots(list(&tree, &["a"])).await.unwrap();
+        assert_eq!(session.state(), RootsState::Available, "{name}");
+    }
+    // A panic of the future's, and not of what makes it.
+    session.list_changed();
+    let panics = |_: Option<String>| async {
+        tokio::task::yield_now().await;
+        panic!("later")
+    };
+    assert_eq!(kind(session.roots(panics).await), Some(K::SourcePanicked));
+    // One bad entry spoils no other.
+    session.list_changed();
+    let mut one_long = list(&tree, &["a"]);
+    one_long.roots.extend(ListRootsResult::from_uris([large]).roots);
+    let roots = session.roots(one_long).await;
+    assert_eq!(roots.as_ref().unwrap().skipped()[0].error().kind(), K::TooLong);
+    assert_eq!(told(&tree, &roots), Ok(vec!["a".into()]));
+}
+
+#[tokio::test]
+async fn pages_are_read_to_their_end() {
+    let tree = Tree::new("dir a; dir b; dir c");
+    let guard = guard(&tree).build().unwrap();
+    let source = |cursor: Option<String>| {
+        let (path, next) = match cursor.as_deref() {
+            None => ("a", Some("second")),
+            Some("second") => ("b", Some("third")),
+            Some(_) => ("c", None),
+        };
+        let mut page = list(&tree, &[path]);
+        page.next_cursor = next.map(str::to_owned);
+        std::future::ready(Answer::List(page))
+    };
+    let roots = announcing(&guard).roots(source).await;
+    assert_eq!(told(&tree, &roots), Ok(vec!["a".into(), "b".into(), "c".into()]));
+}
+
+/// Decisions 1 and 2: what is in force, by what the client declared and told, and by policy.
+#[tokio::test]
+async fn what_is_in_force_by_policy() {
+    let tree = Tree::new("dir op/a; dir out");
+    let boundary = || Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let alone = || Boundary::builder().client_roots_only().build().unwrap();
+    let some = Some(RootsCapability::announcing());
+    let good = || Answer::List(list(&tree, &["op/a", "out"]));
+    let none = || Answer::List(ListRootsResult::default());
+    let failed = || Answer::Failed(String::new());
+    let (deny, ignore) = (WithoutClientRoots::Deny, ClientRoots::Ignore);
+    let ok = |paths: &[&str]| Ok(paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
+    type State = RootsState;
+    let rows = [
+        ("narrows", Guard::builder(boundary()), some, good(), ok(&["op/a"]), State::Available),
+        ("empty", Guard::builder(boundary()), some, none(), ok(&[]), State::Empty),
+        ("failed", Guard::builder(boundary()), some, failed(), Err(K::RootsFailed), State::Failed(K::RootsFailed)),
+        ("undeclared", Guard::builder(boundary()), None, good(), ok(&["op"]), State::Unsupported),
+        ("not asked", Guard::builder(boundary()), some, Answer::Unsupported, ok(&["op"]), State::Unsupported),
+        (
+            "undeclared, deny",
+            Guard::builder(boundary()).without_client_roots(deny),
+            None,
+            good(),
+            Err(K::RootsUnsupported),
+            State::Unsupported,
+        ),
+        (
+            "not asked, deny",
+            Guard::builder(boundary()).without_client_roots(deny),
+            some,
+            Answer::Unsupported,
+            Err(K::RootsUnsupported),
+            State::Unsupported,
+        ),
+        ("ignored", Guard::builder(boundary()).client_roots(ignore), some, good(), ok(&["op"]), State::Ignored),
+        ("ignored, none", Guard::builder(boundary()).client_roots(ignore), None, good(), ok(&["op"]), State::Ignored),
+        ("alone", Guard::builder(alone()), some, good(), ok(&["op/a", "out"]), State::Available),
+        ("alone, empty", Guard::builder(alone()), some, none(), ok(&[]), State::Empty),
+        ("alone, undeclared", Guard::builder(alone()), None, good(), Err(K::RootsUnsupported), State::Unsupported),
+        (
+            "alone, not asked",
+            Guard::builder(alone()),
+            some,
+            Answer::Unsupported,
+            Err(K::RootsUnsupported),
+            State::Unsupported,
+        ),
+    ];
+    for (name, builder, capability, answer, expected, state) in rows {
+        let session = builder.build().unwrap().session(capability).unwrap();
+        let source = |_: Option<String>| std::future::ready(answer.clone());
+        for _ in 0..2 {
+            let roots = session.roots(source).await;
+            assert_eq!(told(&tree, &roots), expected, "{name}");
+            let allows = roots.and_then(|roots| roots.check(".", Intent::Existing));
+            if let Ok(checked) = allows {
+                assert_eq!(kind(session.still_allows(&checked)), None, "{name}");
+            }
+        }
+        assert_eq!(session.state(), state, "{name}");
+    }
+    // A configuration that would serve what nobody configured is none.
+    let operator = WithoutClientRoots::OperatorDirectories;
+    assert_eq!(kind(Guard::builder(alone()).without_client_roots(operator).build()), Some(K::NoDirectories));
+    assert_eq!(kind(Guard::builder(alone()).client_roots(ignore).build()), Some(K::NoDirectories));
+}
+
+/// Decision 9: an answer that was asked for before a change is dropped, and asked for again.
+#[tokio::test]
+async fn a_list_that_changes_while_it_is_asked_for_is_asked_for_again() {
+    let tree = Tree::new("dir old; dir new");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let mut answers = vec![list(&tree, &["new"]), list(&tree, &["old"])];
+    let roots = session.roots(|_: Option<String>| {
+        let answer = answers.pop().unwrap();
+        let session = session.clone();
+        let last = answers.is_empty();
+        async move {
+            if !last {
+                session.list_changed();
+            }
+            Answer::List(answer)
+        }
+    });
+    assert_eq!(told(&tree, &roots.await), Ok(vec!["new".into()]));
+    // One that never stays the same is not asked for ever.
+    session.list_changed();
+    let mut asked = 0;
+    let roots = session.roots(|_: Option<String>| {
+        asked += 1;
+        session.list_changed();
+        std::future::ready(Answer::List(list(&tree, &["old"])))
+    });
+    assert_eq!(kind(roots.await), Some(K::RootsChanging));
+    assert_eq!(asked, 5);
+    assert_eq!(session.state(), RootsState::Stale);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
+    let tree = Tree::new("dir a; dir b");
+    let client = Client::telling(list(&tree, &["a"]));
+    let silent = Some(RootsCapability::silent());
+    let session = guard(&tree).build().unwrap().session(silent).unwrap();
+    for (path, times) in [("a", 1), ("b", 2), ("a", 3)] {
+        client.tells(list(&tree, &[path]));
+        let roots = session.roots(client.source()).await;
+        assert_eq!((told(&tree, &roots), client.asked()), (Ok(vec![path.into()]), times));
+        let checked = roots.unwrap().check(".", Intent::Existing).unwrap();
+        assert_eq!(kind(session.still_allows(&checked)), Some(K::RootsStale));
+    }
+    // But if the server trusts it for some time.
+    let short = Duration::from_millis(40);
+    let session = guard(&tree).time_to_live_unannounced(short).build().unwrap().session(silent).unwrap();
+    assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
+    client.tells(list(&tree, &["b"]));
+    assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["a".into()]));
+    tokio::time::sleep(short).await;
+    assert_eq!(session.state(), RootsState::Stale);
+    assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["b".into()]));
+}
+
+#[tokio::test]
+async fn a_snapshot_is_forgotten_in_time_or_when_told_so() {
+    let tree = Tree::new("dir a");
+    let client = Client::telling(list(&tree, &["a"]));
+    let short = Duration::from_millis(60);
+    for (name, builder) in [("live", guard(&tree).time_to_live(short)), ("idle", guard(&tree).time_to_idle(short))] {
+        let guard = builder.build().unwrap();
+        let session = announcing(&guard);
+        let before = client.asked();
+        for _ in 0..3 {
+            session.roots(client.source()).await.unwrap();
+        }
+        assert_eq!(client.asked() - before, 1, "{name}");
+        tokio::time::sleep(short + Duration::from_millis(5)).await;
+        assert_eq!(session.state(), RootsState::Stale, "{name}");
+        session.roots(client.source()).await.unwrap();
+        assert_eq!(client.asked() - before, 2, "{name}");
+        guard.forget_all();
+        assert_eq!(session.state(), RootsState::Stale, "{name}");
+        session.roots(client.source()).await.unwrap();
+        assert_eq!(client.asked() - before, 3, "{name}");
+    }
+}
+
+/// A directory that is gone and back is resolved again from the list that was told, and the client is not asked.
+#[tokio::test]
+async fn a_kept_list_is_resolved_again_when_the_disk_has_changed() {
+    let tree = Tree::new("file a/f = old; dir b; link current -> a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let told_now = async || told(&tree, &session.roots(unasked()).await);
+    session.roots(list(&tree, &["a", "later", "current/f"])).await.unwrap();
+    assert_eq!(told_now().await, Ok(vec!["a".into(), "a/f".into()]));
+    tree.add("dir later");
+    sleep(VERIFY_EVERY);
+    assert_eq!(told_now().await, Ok(vec!["a".into(), "later".into(), "a/f".into()]));
+    fs::rename(tree.path("a"), tree.path("was")).unwrap();
+    tree.add("file a/f = new");
+    sleep(VERIFY_EVERY);
+    let roots = session.roots(unasked()).await.unwrap();
+    assert_eq!(roots.read(tree.path("a/f"), 9).unwrap(), b"new");
+    fs::remove_dir_all(tree.path("a")).unwrap();
+    sleep(VERIFY_EVERY);
+    assert_eq!(told_now().await, Ok(vec!["later".into()]));
+    assert_eq!(session.state(), RootsState::Available);
+}
+
+#[tokio::test]
+async fn a_proof_stands_as_long_as_its_place_is_in_force() {
+    let tree = Tree::new("file a/in/f; dir b; file c; dir d");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let roots = session.roots(list(&tree, &["a", "b", "c"])).await.unwrap();
+    let [f, b, c] = ["a/in/f", "b", "c"].map(|path| roots.check(tree.path(path), Intent::Existing).unwrap());
+    let mut changes = session.changes();
+    let stand = |expected: [Option<K>; 3]| {
+        assert_eq!([&f, &b, &c].map(|proof| kind(session.still_allows(proof))), expected);
+    };
+    stand([None; 3]);
+    session.list_changed();
+    changes.changed().await.unwrap();
+    stand([Some(K::RootsStale); 3]);
+    let rows: [(&[&str], [Option<K>; 3]); 6] = [
+        (&["b", "a"], [None, None, Some(K::OutsideRoots)]),
+        (&["a/in", "d"], [None, Some(K::OutsideRoots), Some(K::OutsideRoots)]),
+        (&["a/in/f", "c"], [None, Some(K::OutsideRoots), None]),
+        (&[""], [None; 3]),
+        (&["d"], [Some(K::OutsideRoots); 3]),
+        (&[], [Some(K::OutsideRoots); 3]),
+    ];
+    for (paths, expected) in rows {
+        session.list_changed();
+        session.roots(list(&tree, paths)).await.unwrap();
+        changes.changed().await.unwrap();
+        stand(expected);
+    }
+    // The place of a proof is its directory, and not another one of that name.
+    session.list_changed();
+    fs::rename(tree.path("b"), tree.path("was")).unwrap();
+    tree.add("dir b");
+    for paths in [&["b", "c"][..], &[""]] {
+        session.list_changed();
+        session.roots(list(&tree, paths)).await.unwrap();
+        assert_eq!(kind(session.still_allows(&b)), Some(K::RootUnavailable), "{paths:?}");
+        assert_eq!(kind(session.still_allows(&c)), None, "{paths:?}");
+    }
+    session.close();
+    assert_eq!(kind(changes.changed().await), Some(K::SessionClosed));
+    assert_eq!(kind(session.still_allows(&c)), Some(K::SessionClosed));
+}
+
+/// A proof that could be written by does not stand where that may only be read by now.
+#[test]
+fn a_proof_does_not_stand_where_it_says_too_much() {
+    let tree = Tree::new("file a/f");
+    let boundary = |access| Boundary::builder().directory(tree.path("a"), access).build().unwrap().operator_roots();
+    let (read, write) = (boundary(Access::ReadOnly), boundary(Access::ReadWrite));
+    assert_eq!(kind(read.still_allows(&write.check("f", Intent::Existing).unwrap())), Some(K::ReadOnly));
+    assert_eq!(kind(write.still_allows(&read.check("f", Intent::Existing).unwrap())), None);
+}
+
+#[tokio::test]
+async fn changes_wake_whoever_waits_and_closing_ends_them() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    session.roots(list(&tree, &["a"])).await.unwrap();
+    let waiting: Vec<_> = (0..10)
+        .map(|_| {
+            let mut changes = session.changes();
+            tokio::spawn(async move { [changes.changed().await.is_ok(), changes.changed().await.is_ok()] })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    session.list_changed();
+    tokio::task::yield_now().await;
+    // A call that waits for a client that is gone ends, too.
+    let waiter = session.clone();
+    let leader = session.clone();
+    let leader = tokio::spawn(async move { leader.roots(never()).await });
+    tokio::task::yield_now().await;
+    let waiter = tokio::spawn(async move { waiter.roots(unasked()).await });
+    tokio::task::yield_now().await;
+    session.close();
+    assert_eq!(kind(waiter.await.unwrap()), Some(K::SessionClosed));
+    for waiting in waiting {
+        assert_eq!(waiting.await.unwrap(), [true, false]);
+    }
+    leader.abort();
+    session.list_changed();
+    assert_eq!(session.state(), RootsState::Closed);
+    assert_eq!(kind(session.roots(unasked()).await), Some(K::SessionClosed));
+    assert_eq!(guard.sessions(), 0);
+    // The last clone that is dropped closes; who waits for changes does not hold it open.
+    let session = announcing(&guard);
+    let mut changes = session.changes();
+    drop(session.clone());
+    assert_eq!(guard.sessions(), 1);
+    drop(session);
+    assert_eq!(guard.sessions(), 0);
+    assert_eq!(kind(changes.changed().await), Some(K::SessionClosed));
+}
+
+/// Decision 10: whatever happens in the others, a session is decided by its own client's roots.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_are_strangers() {
+    const SESSIONS: usize = 40;
+    const STEPS: usize = 300;
+    let tree = Tree::in_memory("");
+    for number in 0..SESSIONS {
+        tree.add(&format!("file own/{number}/a/f = {number}; file own/{number}/b/f = {number}"));
+    }
+    let tree = Arc::new(tree);
+    let guard = guard(&tree).build().unwrap();
+    let decided = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..SESSIONS)
+        .map(|number| {
+            let (tree, guard, decided) = (tree.clone(), guard.clone(), decided.clone());
+            tokio::spawn(async move {
+                let mut random = number as u64 * 2 + 1;
+                let mut next = |below: u64| {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    random % below
+                };
+                let own = |path: &str| format!("own/{number}/{path}");
+                let mut session = announcing(&guard);
+                for _ in 0..STEPS {
+                    let mine = list(&tree, &[&own(["a", "b"][usize::try_from(next(2)).unwrap()])]);
+                    match next(8) {
+                        0 => session.list_changed(),
+                        1 => guard.forget_all(),
+                        2 => session = announcing(&guard),
+                        3 => drop(tokio::time::timeout(Duration::from_micros(next(300)), session.roots(mine)).await),
+                        _ => {
+                            let roots = session.roots(mine).await.unwrap();
+                            assert!(roots.roots().all(|root| root.path().starts_with(tree.path(own("")))));
+                            assert_eq!(roots.read("f", 99).unwrap(), number.to_string().as_bytes());
+                            let other = (number + 1) % SESSIONS;
+                            let strange = tree.path(format!("own/{other}/a/f"));
+                            assert_eq!(kind(roots.read(strange, 99)), Some(K::OutsideRoots));
+                            decided.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    println!("{SESSIONS} sessions, {STEPS} steps each: {} decisions", decided.load(Ordering::Relaxed));
+    assert!(decided.load(Ordering::Relaxed) > SESSIONS * STEPS / 4);
+}
+
+#[tokio::test]
+async fn bare_paths_are_roots_only_where_the_operator_says_so() {
+    let tree = Tree::new("dir a%20b; dir a b");
+    let bare = ListRootsResult::from_uris([
+        tree.path("a%20b").display().to_string(),
+        "relative".into(),
+        r"C:\x".into(),
+        String::new(),
+        "ftp://host/x".into(),
+        format!("file://{}", tree.path("a%20b").display()),
+    ]);
+    for (rule, expected) in [(Rule::Refuse, vec!["a b"]), (Rule::Allow, vec!["a%20b", "a b"])] {
+        let boundary = Boundary::builder().directory(tree.path(""), Access::ReadOnly).bare_paths(rule).build().unwrap();
+        let roots = announcing(&Guard::new(boundary)).roots(bare.clone()).await;
+        let kinds: Vec<_> = roots.as_ref().unwrap().skipped().iter().map(|skipped| skipped.error().kind()).collect();
+        let expected: Vec<_> = expected.into_iter().map(str::to_owned).collect();
+        assert_eq!(kinds[kinds.len() - 4..], [K::NotAbsolute, K::NotAbsolute, K::Empty, K::ForeignScheme], "{rule:?}");
+        assert_eq!(told(&tree, &roots), Ok(expected), "{rule:?}");
+    }
+}
+
+/// Polled by hand, outside any runtime, or in one without a timer.
+#[test]
+fn without_a_runtime_with_a_timer_a_call_is_refused() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let poll = || {
+        let call = pin!(session.roots(never()));
+        match call.poll(&mut Context::from_waker(Waker::noop())) {
+            std::task::Poll::Ready(roots) => kind(roots),
+            std::task::Poll::Pending => panic!("waits for ever"),
+        }
+    };
+    assert_eq!(poll(), Some(K::NoRuntime));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(async { poll() }), Some(K::NoRuntime));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    assert_eq!(told(&tree, &runtime.block_on(session.roots(list(&tree, &["a"])))), Ok(vec!["a".into()]));
+}
+
+/// The longest times are as good as any.
+#[tokio::test]
+async fn absurd_limits_are_limits() {
+    let tree = Tree::new("dir a");
+    let (most, none) = (Duration::MAX, Duration::ZERO);
+    for (time, expected) in [(most, None), (none, Some(K::RootsTimedOut))] {
+        let builder = guard(&tree).fetch_limit(time).time_to_live(time).time_to_idle(time);
+        let session = announcing(&builder.time_to_live_unannounced(time).build().unwrap());
+        assert_eq!(kind(session.roots(list(&tree, &["a"])).await), expected, "{time:?}");
+        assert_eq!(kind(session.roots(list(&tree, &["a"])).await), expected, "{time:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_client_is_asked_again_after_the_back_off() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let client = Client::telling(list(&tree, &["a"]));
+    client.fails();
+    tokio::time::pause();
+    for times in [1, 1, 1] {
+        assert_eq!(kind(session.roots(client.source()).await), Some(K::RootsFailed));
+        assert_eq!(client.asked(), times);
+    }
+    client.tells(list(&tree, &["a"]));
+    tokio::time::advance(Duration::from_millis(1001)).await;
+    tokio::time::resume();
+    assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
+    assert_eq!(client.asked(), 2);
+}
