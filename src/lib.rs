@@ -108,4 +108,7 @@ pub use metadata::{FileType, Metadata};
 pub use policy::{Access, Policy, Rule};
 pub use resolve::{Intent, LINK_HOPS};
 pub use roots::{HANDLES, Root, Roots, Skipped, VERIFY_EVERY};
-pub use wire::{ListRootsResult, ROOT_LIST_ENTRIES, RootEntry};
+pub use wire::{
+    ClientCapabilities, ErrorBody, ListRootsResult, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, RootEntry, RootsCapability,
+    RootsListChanged,
+};

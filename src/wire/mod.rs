@@ -1,0 +1,176 @@
+//! What is said about roots, as the protocol writes it.
+//!
+//! Goes in: the JSON of a `roots/list` result, of a client's capabilities, of `notifications/roots/list_changed` and of an error (MCP
+//! 2024-11-05 to 2026-07-28). Comes out: the same as types, the URIs as text, untrusted. What is true after: nothing is granted; a URI
+//! is parsed and judged when the list is resolved. What is odd is read so that less is served: a list is failed, a capability declared,
+//! a change announced.
+
+mod capability;
+mod message;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+pub use capability::{ClientCapabilities, RootsCapability};
+pub use message::{ErrorBody, RootsListChanged};
+
+/// What a client answers to `roots/list`. Unknown fields are ignored.
+///
+/// Anything but an object with a list in `roots` is an error, and so is a `nextCursor` that is no string: the rest of the list
+/// could not be asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ListRootsResult {
+    /// The roots, in the client's order; the first is where relative requests begin.
+    pub roots: Vec<RootEntry>,
+    /// Where the list goes on: the `cursor` of the next request. No published schema has it, some clients send it.
+    #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// Protocol metadata, kept as it came.
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+}
+
+/// One entry of a root list. The schema calls it `Root`; here [`Root`](crate::Root) is an entry that was resolved.
+///
+/// One that is not as the schema says is kept as [malformed](Self::is_malformed), and spoils no other, unless it is no JSON that
+/// `serde_json` reads (nested deeper than 128, say).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RootEntry {
+    /// The root's URI. The protocol wants `file://`; clients send others, too.
+    pub uri: String,
+    /// A name to show; `null` and absent are the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Protocol metadata, kept as it came.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
+    #[serde(skip)]
+    malformed: bool,
+}
+
+impl RootEntry {
+    /// An entry without a name.
+    pub fn new(uri: impl Into<String>) -> Self {
+        Self { uri: uri.into(), ..Self::default() }
+    }
+
+    /// Whether it came as something else than the schema's `Root`; its URI is then the JSON that came, shortened.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        self.malformed
+    }
+}
+
+impl ListRootsResult {
+    /// The request that this answers.
+    pub const METHOD: &str = "roots/list";
+
+    /// A root list of these URIs, without names.
+    pub fn from_uris<S: Into<String>>(uris: impl IntoIterator<Item = S>) -> Self {
+        Self { roots: uris.into_iter().map(RootEntry::new).collect(), ..Self::default() }
+    }
+}
+
+/// Not derived: that would take an array for an object, field by field. The same goes for an entry, below.
+impl<'de> Deserialize<'de> for ListRootsResult {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = Map::deserialize(deserializer)?;
+        let Some(Value::Array(entries)) = object.remove("roots") else {
+            return Err(D::Error::custom("roots is no list"));
+        };
+        let next_cursor = match object.remove("nextCursor") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(cursor)) => Some(cursor),
+            Some(_) => return Err(D::Error::custom("nextCursor is no string")),
+        };
+        let meta = object.remove("_meta").map_or(Ok(None), serde_json::from_value).map_err(D::Error::custom)?;
+        Ok(Self { roots: entries.iter().map(entry).collect(), next_cursor, meta })
+    }
+}
+
+fn entry(entry: &Value) -> RootEntry {
+    let read = if entry.is_object() { RootEntry::deserialize(entry).ok() } else { None };
+    read.unwrap_or_else(|| {
+        let uri = entry.to_string().chars().take(MALFORMED_CHARS).collect();
+        RootEntry { uri, malformed: true, ..RootEntry::default() }
+    })
+}
+
+/// The most entries of a root list: a workspace with a thousand projects is large, ten times that is an attack or an accident.
+pub const ROOT_LIST_ENTRIES: usize = 10_000;
+
+/// The most pages of a root list. A hundred pages of a hundred entries are [`ROOT_LIST_ENTRIES`]; each page is one more round to the
+/// client, so smaller ones serve nobody.
+pub const ROOT_LIST_PAGES: usize = 100;
+
+/// What is kept of an entry that is malformed, to recognise it in a log.
+const MALFORMED_CHARS: usize = 160;
+
+#[cfg(test)]
+/// What is read, as it is printed again; or nothing, where it is refused.
+fn again<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> String {
+    serde_json::from_str::<T>(json).map_or_else(|_| String::new(), |read| serde_json::to_string(&read).unwrap())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_clients_send_and_keeps_metadata() {
+        let json = r#"{"roots":[{"uri":"file:///a","name":null,"extra":1},{"uri":"file:///b","name":"B","_meta":{"k":[1]}}],"nextCursor":null,"_meta":{"m":true}}"#;
+        let list: ListRootsResult = serde_json::from_str(json).unwrap();
+        assert_eq!(
+            list.roots.iter().map(|root| (root.uri.as_str(), root.name.as_deref())).collect::<Vec<_>>(),
+            [("file:///a", None), ("file:///b", Some("B"))]
+        );
+        let printed = serde_json::to_string(&list).unwrap();
+        assert_eq!(
+            printed,
+            r#"{"roots":[{"uri":"file:///a"},{"uri":"file:///b","name":"B","_meta":{"k":[1]}}],"_meta":{"m":true}}"#
+        );
+    }
+
+    #[test]
+    fn a_malformed_entry_spoils_no_other() {
+        let json = r#"{"roots":[{"uri":"file:///a"},{"name":"x"},{"uri":7},null,[],["file:///d"],{"uri":"file:///b","name":5},{"uri":"file:///c"}]}"#;
+        let list: ListRootsResult = serde_json::from_str(json).unwrap();
+        let told: Vec<_> = list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
+        let expected = [
+            ("file:///a", false),
+            (r#"{"name":"x"}"#, true),
+            (r#"{"uri":7}"#, true),
+            ("null", true),
+            ("[]", true),
+            (r#"["file:///d"]"#, true),
+            (r#"{"name":5,"uri":"file:///b"}"#, true),
+            ("file:///c", false),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn pages() {
+        for (json, expected) in [
+            (r#"{"roots":[]}"#, r#"{"roots":[]}"#),
+            (r#"{"roots":[],"nextCursor":null}"#, r#"{"roots":[]}"#),
+            (r#"{"roots":[],"nextCursor":""}"#, r#"{"roots":[],"nextCursor":""}"#),
+            (r#"{"nextCursor":"2","x":1,"roots":[]}"#, r#"{"roots":[],"nextCursor":"2"}"#),
+            (r#"{"roots":[],"_meta":null}"#, r#"{"roots":[]}"#),
+            (r#"{"roots":[],"_meta":7}"#, ""),
+            (r#"{"roots":[],"nextCursor":2}"#, ""),
+            (r#"{"roots":[],"nextCursor":false}"#, ""),
+            (r#"{"roots":[],"nextCursor":["2"]}"#, ""),
+            (r#"{"roots":{}}"#, ""),
+            (r#"{"roots":null}"#, ""),
+            ("{}", ""),
+            ("[[]]", ""),
+            ("null", ""),
+        ] {
+            assert_eq!(again::<ListRootsResult>(json), expected, "{json}");
+        }
+        assert_eq!(ListRootsResult::from_uris(["file:///a"]).next_cursor, None);
+    }
+}
