@@ -96,6 +96,7 @@ mod search;
 mod boundary;
 mod check;
 mod fs;
+mod rpc;
 
 pub use boundary::{Boundary, BoundaryBuilder};
 pub use check::CheckedPath;
@@ -108,6 +109,7 @@ pub use metadata::{FileType, Metadata};
 pub use policy::{Access, Policy, Rule};
 pub use resolve::{Intent, LINK_HOPS};
 pub use roots::{HANDLES, Root, Roots, Skipped, VERIFY_EVERY};
+pub use rpc::Revision;
 pub use wire::{
     ClientCapabilities, ErrorBody, ListRootsResult, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, RootEntry, RootsCapability,
     RootsListChanged,
