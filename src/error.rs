@@ -113,7 +113,7 @@ kinds! {
     TooManyRoots = "too_many_roots", "the root list has too many entries";
 
     /// The client did not declare roots, and the server serves nothing without
-    /// (`WithoutClientRoots::Deny`).
+    /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)).
     RootsUnsupported = "roots_unsupported", "the client offers no roots";
     /// The client answered `roots/list` with an error, or with something that is no root list.
     RootsFailed = "roots_failed", "the client's roots could not be had";
@@ -123,7 +123,7 @@ kinds! {
     RootsChanging = "roots_changing", "the client's roots keep changing";
     /// The client's roots changed, or were forgotten, and have not been asked for since.
     RootsStale = "roots_stale", "the client's roots have to be asked for again";
-    /// A root list in more than `ROOT_LIST_PAGES` pages.
+    /// A root list in more than [`ROOT_LIST_PAGES`](crate::ROOT_LIST_PAGES) pages.
     TooManyPages = "too_many_pages", "the root list has too many pages";
     /// A root list whose `nextCursor` leads back to a page that was read.
     RepeatedCursor = "repeated_cursor", "the root list repeats a page";
@@ -131,7 +131,7 @@ kinds! {
     SourcePanicked = "source_panicked", "asking for the client's roots broke down";
     /// The session was closed.
     SessionClosed = "session_closed", "the session is closed";
-    /// More than `SESSIONS` sessions at once.
+    /// More than [`SESSIONS`](crate::SESSIONS) sessions at once.
     TooManySessions = "too_many_sessions", "too many sessions at once";
     /// Roots of a session were asked for outside a tokio runtime, or in one without a timer.
     NoRuntime = "no_runtime", "there is no runtime with a timer";

@@ -103,6 +103,7 @@ mod source;
 mod guard;
 mod flight;
 mod session;
+mod rpc;
 
 pub use boundary::{Boundary, BoundaryBuilder};
 pub use check::CheckedPath;
@@ -119,6 +120,10 @@ pub use metadata::{FileType, Metadata};
 pub use policy::{Access, Policy, Rule};
 pub use resolve::{Intent, LINK_HOPS};
 pub use roots::{HANDLES, Root, Roots, Skipped, VERIFY_EVERY};
+pub use rpc::Revision;
 pub use session::{Changes, RootsState, Session};
 pub use source::{Answer, RootsSource};
-pub use wire::{ListRootsResult, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, RootEntry, RootsCapability};
+pub use wire::{
+    ClientCapabilities, ErrorBody, ListRootsResult, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, RootEntry,
+    RootsCapability, RootsListChanged,
+};

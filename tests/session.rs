@@ -18,6 +18,8 @@ use tokio::time::Instant;
 
 use crate::tree::Tree;
 
+type Source<'a> = Box<dyn FnMut(Option<String>) -> Answer + Send + 'a>;
+
 const LIMIT: Duration = FETCH_LIMIT;
 
 fn guard(tree: &Tree) -> GuardBuilder {
@@ -177,7 +179,7 @@ async fn a_silent_client_delays_a_call_by_the_limit_and_no_longer() {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        waits.push((start.elapsed() - LIMIT).as_millis().div_ceil(1000));
+        waits.push(start.elapsed().saturating_sub(LIMIT).as_millis().div_ceil(1000));
     }
     println!("seconds of back-off: {waits:?}");
     assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
@@ -221,7 +223,6 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
         page.next_cursor = Some(cursor.map_or(String::new(), |cursor| cursor + "x"));
         page
     };
-    type Source<'a> = Box<dyn FnMut(Option<String>) -> Answer + Send + 'a>;
     let large = "file:///".to_owned() + &"x".repeat(1 << 20);
     let cases: Vec<(&str, Source<'_>, K)> = vec![
         ("an error", Box::new(|_| Answer::Failed("-32601".into())), K::RootsFailed),
@@ -330,20 +331,19 @@ async fn what_is_in_force_by_policy() {
     let failed = || Answer::Failed(String::new());
     let (deny, ignore) = (WithoutClientRoots::Deny, ClientRoots::Ignore);
     let ok = |paths: &[&str]| Ok(paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
-    type State = RootsState;
     let rows = [
-        ("narrows", Guard::builder(boundary()), some, good(), ok(&["op/a"]), State::Available),
-        ("empty", Guard::builder(boundary()), some, none(), ok(&[]), State::Empty),
-        ("failed", Guard::builder(boundary()), some, failed(), Err(K::RootsFailed), State::Failed(K::RootsFailed)),
-        ("undeclared", Guard::builder(boundary()), None, good(), ok(&["op"]), State::Unsupported),
-        ("not asked", Guard::builder(boundary()), some, Answer::Unsupported, ok(&["op"]), State::Unsupported),
+        ("narrows", Guard::builder(boundary()), some, good(), ok(&["op/a"]), RootsState::Available),
+        ("empty", Guard::builder(boundary()), some, none(), ok(&[]), RootsState::Empty),
+        ("failed", Guard::builder(boundary()), some, failed(), Err(K::RootsFailed), RootsState::Failed(K::RootsFailed)),
+        ("undeclared", Guard::builder(boundary()), None, good(), ok(&["op"]), RootsState::Unsupported),
+        ("not asked", Guard::builder(boundary()), some, Answer::Unsupported, ok(&["op"]), RootsState::Unsupported),
         (
             "undeclared, deny",
             Guard::builder(boundary()).without_client_roots(deny),
             None,
             good(),
             Err(K::RootsUnsupported),
-            State::Unsupported,
+            RootsState::Unsupported,
         ),
         (
             "not asked, deny",
@@ -351,20 +351,27 @@ async fn what_is_in_force_by_policy() {
             some,
             Answer::Unsupported,
             Err(K::RootsUnsupported),
-            State::Unsupported,
+            RootsState::Unsupported,
         ),
-        ("ignored", Guard::builder(boundary()).client_roots(ignore), some, good(), ok(&["op"]), State::Ignored),
-        ("ignored, none", Guard::builder(boundary()).client_roots(ignore), None, good(), ok(&["op"]), State::Ignored),
-        ("alone", Guard::builder(alone()), some, good(), ok(&["op/a", "out"]), State::Available),
-        ("alone, empty", Guard::builder(alone()), some, none(), ok(&[]), State::Empty),
-        ("alone, undeclared", Guard::builder(alone()), None, good(), Err(K::RootsUnsupported), State::Unsupported),
+        ("ignored", Guard::builder(boundary()).client_roots(ignore), some, good(), ok(&["op"]), RootsState::Ignored),
+        (
+            "ignored, none",
+            Guard::builder(boundary()).client_roots(ignore),
+            None,
+            good(),
+            ok(&["op"]),
+            RootsState::Ignored,
+        ),
+        ("alone", Guard::builder(alone()), some, good(), ok(&["op/a", "out"]), RootsState::Available),
+        ("alone, empty", Guard::builder(alone()), some, none(), ok(&[]), RootsState::Empty),
+        ("alone, undeclared", Guard::builder(alone()), None, good(), Err(K::RootsUnsupported), RootsState::Unsupported),
         (
             "alone, not asked",
             Guard::builder(alone()),
             some,
             Answer::Unsupported,
             Err(K::RootsUnsupported),
-            State::Unsupported,
+            RootsState::Unsupported,
         ),
     ];
     for (name, builder, capability, answer, expected, state) in rows {

@@ -1,46 +1,36 @@
-//! The root list as the protocol writes it.
+//! What is said about roots, as the protocol writes it.
 //!
-//! Goes in: the JSON of a `roots/list` result (MCP 2024-11-05 to 2026-07-28, schema `ListRootsResult`). Comes out: the entries with
-//! their URIs as text, untrusted. What is true after: nothing; a URI is parsed and judged when the list is resolved.
+//! Goes in: the JSON of a `roots/list` result, of a client's capabilities, of `notifications/roots/list_changed` and of an error (MCP
+//! 2024-11-05 to 2026-07-28). Comes out: the same as types, the URIs as text, untrusted. What is true after: nothing is granted; a URI
+//! is parsed and judged when the list is resolved. What is odd is read so that less is served: a list is failed, a capability declared,
+//! a change announced.
 
+mod capability;
+mod message;
+
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
+pub use capability::{ClientCapabilities, RootsCapability};
+pub use message::{ErrorBody, RootsListChanged};
 
 /// What a client answers to `roots/list`. Unknown fields are ignored.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+///
+/// Anything but an object with a list in `roots` is an error, and so is a `nextCursor` that is no string: the rest of the list
+/// could not be asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ListRootsResult {
     /// The roots, in the client's order; the first is where relative requests begin.
-    #[serde(deserialize_with = "entries")]
     pub roots: Vec<RootEntry>,
-    /// Protocol metadata, kept as it came.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Map<String, Value>>,
-    /// Next
-    #[serde(rename = "nextCursor", default, skip_serializing_if = "Option::is_none")]
+    /// Where the list goes on: the `cursor` of the next request. No published schema has it, some clients send it.
+    #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+    /// Protocol metadata, kept as it came.
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Map<String, Value>>,
 }
-/// Cap
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RootsCapability {
-    /// x
-    pub list_changed: bool,
-}
-impl RootsCapability {
-    /// x
-    #[must_use]
-    pub fn announcing() -> Self {
-        Self { list_changed: true }
-    }
-    /// x
-    #[must_use]
-    pub fn silent() -> Self {
-        Self { list_changed: false }
-    }
-}
-/// x
-pub const ROOT_LIST_PAGES: usize = 100;
 
 /// One entry of a root list. The schema calls it `Root`; here [`Root`](crate::Root) is an entry that was resolved.
 ///
@@ -74,21 +64,13 @@ impl RootEntry {
     }
 }
 
-fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RootEntry>, D::Error> {
-    let entries = Vec::<Value>::deserialize(deserializer)?.into_iter().map(|entry| {
-        RootEntry::deserialize(&entry).unwrap_or_else(|_| {
-            let uri = entry.to_string().chars().take(MALFORMED_CHARS).collect();
-            RootEntry { uri, malformed: true, ..RootEntry::default() }
-        })
-    });
-    Ok(entries.collect())
-}
-
 impl ListRootsResult {
+    /// The request that this answers.
+    pub const METHOD: &str = "roots/list";
+
     /// A root list of these URIs, without names.
     pub fn from_uris<S: Into<String>>(uris: impl IntoIterator<Item = S>) -> Self {
-        let roots = uris.into_iter().map(RootEntry::new).collect();
-        Self { roots, meta: None, next_cursor: None }
+        Self { roots: uris.into_iter().map(RootEntry::new).collect(), ..Self::default() }
     }
 
     /// Whether it is within [`ROOT_LIST_ENTRIES`] and [`ROOT_LIST_BYTES`].
@@ -105,14 +87,49 @@ impl ListRootsResult {
     }
 }
 
+/// Not derived: that would take an array for an object, field by field. The same goes for an entry, below.
+impl<'de> Deserialize<'de> for ListRootsResult {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = Map::deserialize(deserializer)?;
+        let Some(Value::Array(entries)) = object.remove("roots") else {
+            return Err(D::Error::custom("roots is no list"));
+        };
+        let next_cursor = match object.remove("nextCursor") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(cursor)) => Some(cursor),
+            Some(_) => return Err(D::Error::custom("nextCursor is no string")),
+        };
+        let meta = object.remove("_meta").map_or(Ok(None), serde_json::from_value).map_err(D::Error::custom)?;
+        Ok(Self { roots: entries.iter().map(entry).collect(), next_cursor, meta })
+    }
+}
+
+fn entry(entry: &Value) -> RootEntry {
+    let read = if entry.is_object() { RootEntry::deserialize(entry).ok() } else { None };
+    read.unwrap_or_else(|| {
+        let uri = entry.to_string().chars().take(MALFORMED_CHARS).collect();
+        RootEntry { uri, malformed: true, ..RootEntry::default() }
+    })
+}
+
 /// The most entries of a root list: a workspace with a thousand projects is large, ten times that is an attack or an accident.
 pub const ROOT_LIST_ENTRIES: usize = 10_000;
 
 /// The most bytes of a root list's URIs and names: [`ROOT_LIST_ENTRIES`] of 800 each.
 pub const ROOT_LIST_BYTES: usize = 8_000_000;
 
+/// The most pages of a root list. A hundred pages of a hundred entries are [`ROOT_LIST_ENTRIES`]; each page is one more round to the
+/// client, so smaller ones serve nobody.
+pub const ROOT_LIST_PAGES: usize = 100;
+
 /// What is kept of an entry that is malformed, to recognise it in a log.
 const MALFORMED_CHARS: usize = 160;
+
+#[cfg(test)]
+/// What is read, as it is printed again; or nothing, where it is refused.
+fn again<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> String {
+    serde_json::from_str::<T>(json).map_or_else(|_| String::new(), |read| serde_json::to_string(&read).unwrap())
+}
 
 #[cfg(test)]
 mod tests {
@@ -135,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_malformed_entry_spoils_no_other() {
-        let json = r#"{"roots":[{"uri":"file:///a"},{"name":"x"},{"uri":7},null,[],{"uri":"file:///b","name":5},{"uri":"file:///c"}]}"#;
+        let json = r#"{"roots":[{"uri":"file:///a"},{"name":"x"},{"uri":7},null,[],["file:///d"],{"uri":"file:///b","name":5},{"uri":"file:///c"}]}"#;
         let list: ListRootsResult = serde_json::from_str(json).unwrap();
         let told: Vec<_> = list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
         let expected = [
@@ -144,11 +161,33 @@ mod tests {
             (r#"{"uri":7}"#, true),
             ("null", true),
             ("[]", true),
+            (r#"["file:///d"]"#, true),
             (r#"{"name":5,"uri":"file:///b"}"#, true),
             ("file:///c", false),
         ];
         assert_eq!(told, expected);
-        assert!(serde_json::from_str::<ListRootsResult>(r#"{"roots":{}}"#).is_err());
-        assert!(serde_json::from_str::<ListRootsResult>("{}").is_err());
+    }
+
+    #[test]
+    fn pages() {
+        for (json, expected) in [
+            (r#"{"roots":[]}"#, r#"{"roots":[]}"#),
+            (r#"{"roots":[],"nextCursor":null}"#, r#"{"roots":[]}"#),
+            (r#"{"roots":[],"nextCursor":""}"#, r#"{"roots":[],"nextCursor":""}"#),
+            (r#"{"nextCursor":"2","x":1,"roots":[]}"#, r#"{"roots":[],"nextCursor":"2"}"#),
+            (r#"{"roots":[],"_meta":null}"#, r#"{"roots":[]}"#),
+            (r#"{"roots":[],"_meta":7}"#, ""),
+            (r#"{"roots":[],"nextCursor":2}"#, ""),
+            (r#"{"roots":[],"nextCursor":false}"#, ""),
+            (r#"{"roots":[],"nextCursor":["2"]}"#, ""),
+            (r#"{"roots":{}}"#, ""),
+            (r#"{"roots":null}"#, ""),
+            ("{}", ""),
+            ("[[]]", ""),
+            ("null", ""),
+        ] {
+            assert_eq!(again::<ListRootsResult>(json), expected, "{json}");
+        }
+        assert_eq!(ListRootsResult::from_uris(["file:///a"]).next_cursor, None);
     }
 }

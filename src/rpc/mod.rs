@@ -1,0 +1,297 @@
+//! A refusal as the protocol sends it.
+//!
+//! Goes in: an [`Error`], and the revision that was negotiated. Comes out: a tool's result, or the `error` of a response. What is true
+//! after: it holds no more than the error's own text, its kind and the URI that the client itself sent; never
+//! [`Error::operator_detail`].
+//!
+//! A tool answers with [`Error::to_tool_result`], so that the model can read it and correct itself. A resource, a prompt or a completion
+//! answers with [`Error::to_error_body`]:
+//!
+//! | kinds | until 2025-11-25 | 2026-07-28 |
+//! | --- | --- | --- |
+//! | the text is no good: `empty`, `nul`, `too_long`, `foreign_scheme`, `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`, `dropped_character`, `not_absolute`, `dot_name` | -32602 | -32602 |
+//! | nothing is served there: `outside_roots`, `not_found`, `not_a_directory`, `too_many_links`, `root_unavailable`, `special_file`, `hard_linked`, `mount_crossing`, `is_a_directory`, `permission_denied` | -32002 of a resource, with `data.uri`; else -32602 | -32602, of a resource with `data.uri` |
+//! | the client has no roots: `roots_unsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
+//! | everything else | -32603 | -32603 |
+//!
+//! The message is "Resource not found" in the second row where there is a resource, else the error's text. `data.kind` is
+//! [`ErrorKind::as_str`] in all of them, for logs and programs: `outside_roots` is decided by the request and the roots alone, so it
+//! tells nothing about what is outside.
+
+mod revision;
+
+use serde_json::{Value, json};
+
+use crate::error::{Error, ErrorKind};
+use crate::location::URI_BYTES;
+use crate::wire::ErrorBody;
+pub use revision::Revision;
+
+impl Error {
+    /// The refusal as a tool's result (schema `CallToolResult`), its text for the model to read.
+    ///
+    /// From 2026-07-28 it carries the `resultType` that its schema requires. There, the protocol wants
+    /// [`RootsUnsupported`](ErrorKind::RootsUnsupported) as an [error](Self::to_error_body), of a tool too.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Location, Revision};
+    /// let error = Location::parse("https://example.com/").unwrap_err();
+    /// let text = r#"parse "https://example.com/": only file: URIs and paths are served"#;
+    /// assert_eq!(
+    ///     error.to_tool_result(Revision::V2025_11_25),
+    ///     serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })
+    /// );
+    /// ```
+    #[must_use]
+    pub fn to_tool_result(&self, revision: Revision) -> Value {
+        let mut result = json!({ "content": [{ "type": "text", "text": self.to_string() }], "isError": true });
+        if let (true, Value::Object(result)) = (revision.is_stateless(), &mut result) {
+            result.insert("resultType".into(), "complete".into());
+        }
+        result
+    }
+
+    /// The refusal as the `error` of a response, with code and data as the revision wants them.
+    ///
+    /// `resource` is the URI of a resource's request (`resources/read`, a subscription), as the client sent it. It is given back to the
+    /// client where nothing is served there, and shortened if it is longer than [`URI_BYTES`]. Without one, a path was a parameter
+    /// (of a prompt, a completion), and it is the parameter that is bad.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Error, ErrorKind, Revision};
+    /// let (error, uri) = (Error::from(ErrorKind::OutsideRoots), "file:///etc/passwd");
+    /// let body = error.to_error_body(Revision::V2025_11_25, Some(uri));
+    /// assert_eq!((body.code, body.message.as_str()), (-32002, "Resource not found"));
+    /// assert_eq!(body.data, Some(serde_json::json!({ "kind": "outside_roots", "uri": uri })));
+    /// assert_eq!(error.to_error_body(Revision::V2026_07_28, Some(uri)).code, -32602);
+    /// ```
+    #[must_use]
+    pub fn to_error_body(&self, revision: Revision, resource: Option<&str>) -> ErrorBody {
+        let kind = self.kind().as_str();
+        let told = |code| ErrorBody { code, message: self.to_string(), data: Some(json!({ "kind": kind })) };
+        match (answer(self.kind()), resource) {
+            (Answer::NotServed, Some(uri)) => ErrorBody {
+                code: if revision.is_stateless() { INVALID_PARAMS } else { RESOURCE_NOT_FOUND },
+                message: "Resource not found".into(),
+                data: Some(json!({ "kind": kind, "uri": shortened(uri) })),
+            },
+            (Answer::BadText | Answer::NotServed, _) => told(INVALID_PARAMS),
+            (Answer::NoRoots, _) if revision.is_stateless() => ErrorBody {
+                data: Some(json!({ "kind": kind, "requiredCapabilities": { "roots": {} } })),
+                ..told(MISSING_CAPABILITY)
+            },
+            (Answer::NoRoots | Answer::Failure, _) => told(INTERNAL_ERROR),
+        }
+    }
+}
+
+impl ErrorBody {
+    /// The HTTP status that the protocol demands for a response with this error; `None` leaves it to the transport.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Error, ErrorKind, Revision};
+    /// let error = Error::from(ErrorKind::RootsUnsupported);
+    /// assert_eq!(error.to_error_body(Revision::V2026_07_28, None).http_status(), Some(400));
+    /// assert_eq!(error.to_error_body(Revision::V2025_11_25, None).http_status(), None);
+    /// ```
+    #[must_use]
+    pub const fn http_status(&self) -> Option<u16> {
+        match self.code {
+            MISSING_CAPABILITY => Some(400),
+            _ => None,
+        }
+    }
+}
+
+/// A row of the table above.
+enum Answer {
+    BadText,
+    NotServed,
+    NoRoots,
+    Failure,
+}
+
+fn answer(kind: ErrorKind) -> Answer {
+    use ErrorKind as K;
+    // No `_`: a new kind has to be given its row.
+    match kind {
+        K::Empty
+        | K::Nul
+        | K::TooLong
+        | K::ForeignScheme
+        | K::ForeignHost
+        | K::Query
+        | K::Fragment
+        | K::BadEscape
+        | K::EncodedSeparator
+        | K::DroppedCharacter
+        | K::NotAbsolute
+        | K::DotName => Answer::BadText,
+        K::OutsideRoots
+        | K::NotFound
+        | K::NotADirectory
+        | K::TooManyLinks
+        | K::RootUnavailable
+        | K::SpecialFile
+        | K::HardLinked
+        | K::MountCrossing
+        | K::IsADirectory
+        | K::PermissionDenied => Answer::NotServed,
+        K::RootsUnsupported => Answer::NoRoots,
+        K::RootItself
+        | K::ReadOnly
+        | K::Duplicate
+        | K::ThroughLink
+        | K::AccessConflict
+        | K::Malformed
+        | K::NoDirectories
+        | K::TooCostly
+        | K::TooManyRoots
+        | K::RootsFailed
+        | K::RootsTimedOut
+        | K::RootsChanging
+        | K::RootsStale
+        | K::TooManyPages
+        | K::RepeatedCursor
+        | K::SourcePanicked
+        | K::SessionClosed
+        | K::TooManySessions
+        | K::NoRuntime
+        | K::AlreadyExists
+        | K::DirectoryNotEmpty
+        | K::TooLarge
+        | K::NotUtf8
+        | K::TooDeep
+        | K::TooManyEntries
+        | K::CrossDevice
+        | K::Changed
+        | K::WrongIntent
+        | K::InvalidOptions
+        | K::Io => Answer::Failure,
+    }
+}
+
+fn shortened(uri: &str) -> String {
+    let (shown, rest) = uri.split_at(uri.floor_char_boundary(URI_BYTES));
+    if rest.is_empty() { shown.to_owned() } else { format!("{shown}…") }
+}
+
+/// JSON-RPC 2.0, 5.1.
+const INVALID_PARAMS: i64 = -32602;
+
+/// JSON-RPC 2.0, 5.1.
+const INTERNAL_ERROR: i64 = -32603;
+
+/// MCP 2024-11-05 to 2025-11-25, resources; gone in 2026-07-28 (SEP-2164).
+const RESOURCE_NOT_FOUND: i64 = -32002;
+
+/// MCP 2026-07-28, schema `MissingRequiredClientCapabilityError`.
+const MISSING_CAPABILITY: i64 = -32021;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    const URI: &str = "file:///etc/passwd";
+
+    /// Of each row of the documented table: the codes of a resource in both eras, and the codes without one.
+    const CODES: &[[[i64; 2]; 2]] = &[
+        [[-32602, -32602], [-32602, -32602]],
+        [[-32002, -32602], [-32602, -32602]],
+        [[-32603, -32021], [-32603, -32021]],
+        [[-32603, -32603], [-32603, -32603]],
+    ];
+
+    #[test]
+    fn each_kind_has_its_row_of_the_documented_table() {
+        let lines = include_str!("mod.rs").lines().filter_map(|line| line.strip_prefix("//! | ")).skip(2);
+        let rows: Vec<Vec<&str>> =
+            lines.map(|line| line.split_once(" | ").unwrap().0.split('`').skip(1).step_by(2).collect()).collect();
+        assert_eq!(rows.len(), CODES.len());
+        let names: Vec<_> = rows.concat();
+        for (index, name) in names.iter().enumerate() {
+            assert!(ErrorKind::ALL.iter().any(|kind| kind.as_str() == *name), "{name} is no kind");
+            assert_eq!(names.iter().position(|other| other == name), Some(index), "{name} is there twice");
+        }
+        for &kind in ErrorKind::ALL {
+            let row = rows.iter().position(|row| row.contains(&kind.as_str())).unwrap_or(CODES.len() - 1);
+            for &revision in Revision::ALL {
+                let told = [Some(URI), None].map(|uri| Error::from(kind).to_error_body(revision, uri).code);
+                assert_eq!(
+                    told,
+                    CODES[row].map(|codes| codes[usize::from(revision.is_stateless())]),
+                    "{kind}, {revision}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn wording() {
+        use ErrorKind as K;
+        let (old, new) = (Revision::V2025_11_25, Revision::V2026_07_28);
+        let not_found = r#""message":"Resource not found","data":{"kind":"not_found","uri":"file:///etc/passwd"}"#;
+        let outside = r#""message":"Resource not found","data":{"kind":"outside_roots","uri":"file:///etc/passwd"}"#;
+        let parameter = r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
+        let query = r#""message":"read \"a\\n\": the URI has a query; write ? as %3F","data":{"kind":"query"}"#;
+        let offers = r#""message":"read \"a\\n\": the client offers no roots","data":{"kind":"roots_unsupported""#;
+        let late =
+            r#""message":"read \"a\\n\": the client's roots were not told in time","data":{"kind":"roots_timed_out"}"#;
+        for (kind, revision, resource, code, expected) in [
+            (K::NotFound, old, Some(URI), -32002, not_found),
+            (K::NotFound, new, Some(URI), -32602, not_found),
+            (K::OutsideRoots, old, Some(URI), -32002, outside),
+            (K::OutsideRoots, new, Some(URI), -32602, outside),
+            (K::NotFound, old, None, -32602, parameter),
+            (K::Query, old, Some(URI), -32602, query),
+            (K::Query, new, None, -32602, query),
+            (K::RootsUnsupported, old, Some(URI), -32603, &format!("{offers}}}")),
+            (K::RootsUnsupported, new, None, -32021, &format!(r#"{offers},"requiredCapabilities":{{"roots":{{}}}}}}"#)),
+            (K::RootsTimedOut, new, Some(URI), -32603, late),
+        ] {
+            let body = Error::from(kind).at("read", OsStr::new("a\n")).to_error_body(revision, resource);
+            let printed = serde_json::to_string(&body).unwrap();
+            assert_eq!(printed, format!(r#"{{"code":{code},{expected}}}"#), "{kind} in {revision}");
+            assert_eq!(body.http_status(), (code == -32021).then_some(400), "{kind} in {revision}");
+        }
+    }
+
+    #[test]
+    fn a_tools_result_holds_the_text_and_is_of_its_revision() {
+        let error = Error::from(ErrorKind::OutsideRoots).detail("led to /etc/shadow").at("open", OsStr::new("a"));
+        let content = json!([{ "type": "text", "text": r#"open "a": not inside the allowed directories"# }]);
+        for &revision in Revision::ALL {
+            let expected = if revision.is_stateless() {
+                json!({ "content": content, "isError": true, "resultType": "complete" })
+            } else {
+                json!({ "content": content, "isError": true })
+            };
+            assert_eq!(error.to_tool_result(revision), expected, "{revision}");
+        }
+    }
+
+    #[test]
+    fn nothing_tells_the_operators_detail() {
+        for &kind in ErrorKind::ALL {
+            for &revision in Revision::ALL {
+                let error = Error::from(kind).detail("SECRET").at("open", OsStr::new("a"));
+                let told = [None, Some(URI)].map(|resource| format!("{:?}", error.to_error_body(revision, resource)));
+                assert!(!format!("{told:?}{}", error.to_tool_result(revision)).contains("SECRET"), "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_uri_is_shortened_at_a_character() {
+        for (uri, expected) in [
+            ("x".repeat(URI_BYTES), "x".repeat(URI_BYTES)),
+            ("x".repeat(URI_BYTES + 1), "x".repeat(URI_BYTES) + "…"),
+            ("x".repeat(URI_BYTES - 1) + "é", "x".repeat(URI_BYTES - 1) + "…"),
+            (String::new(), String::new()),
+        ] {
+            let body = Error::from(ErrorKind::NotFound).to_error_body(Revision::V2025_11_25, Some(&uri));
+            assert_eq!(body.data.unwrap()["uri"], expected);
+        }
+    }
+}

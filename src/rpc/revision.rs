@@ -1,0 +1,88 @@
+//! Which protocol is spoken.
+//!
+//! Goes in: the `protocolVersion` that was negotiated. Comes out: a [`Revision`]. What is true after: it is one that this crate knows,
+//! and older ones compare as less.
+
+use std::fmt;
+
+/// A revision of the protocol, in order of time.
+///
+/// ```
+/// # use mcp_roots_guard::Revision;
+/// let revision = Revision::parse("2025-06-18").unwrap();
+/// assert!(revision < Revision::V2026_07_28 && !revision.is_stateless());
+/// assert_eq!(revision.to_string(), "2025-06-18");
+/// assert_eq!(Revision::parse("2025-06-19"), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Revision {
+    /// The first that has roots.
+    V2024_11_05,
+    /// Nothing new about roots.
+    V2025_03_26,
+    /// Nothing new about roots.
+    V2025_06_18,
+    /// The last with sessions, and with `notifications/roots/list_changed`.
+    V2025_11_25,
+    /// Without sessions: each request declares its capabilities, and roots come with a retried request.
+    V2026_07_28,
+}
+
+impl Revision {
+    /// Every revision, oldest first.
+    pub const ALL: &'static [Self] =
+        &[Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
+
+    /// Reads a `protocolVersion`, byte for byte; `None` is a revision that this crate does not know.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|revision| revision.as_str() == text)
+    }
+
+    /// The revision as the protocol writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V2024_11_05 => "2024-11-05",
+            Self::V2025_03_26 => "2025-03-26",
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
+        }
+    }
+
+    /// Whether there are no sessions: nothing said in one request counts in another.
+    #[must_use]
+    pub const fn is_stateless(self) -> bool {
+        match self {
+            Self::V2024_11_05 | Self::V2025_03_26 | Self::V2025_06_18 | Self::V2025_11_25 => false,
+            Self::V2026_07_28 => true,
+        }
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_are_in_order_and_read_byte_for_byte() {
+        let texts = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+        assert_eq!(Revision::ALL.iter().map(ToString::to_string).collect::<Vec<_>>(), texts);
+        assert!(Revision::ALL.is_sorted());
+        for (&revision, text) in Revision::ALL.iter().zip(texts) {
+            assert_eq!(Revision::parse(text), Some(revision), "{text}");
+            assert_eq!(revision.is_stateless(), text == "2026-07-28", "{text}");
+        }
+        for unknown in ["", "2026-07-29", "DRAFT-2026-v1", "2025-06-18 ", "2025-6-18", "1.0"] {
+            assert_eq!(Revision::parse(unknown), None, "{unknown}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The messages around a root list.
+//!
+//! Goes in: the JSON of a notification, or of a response's error. Comes out: the same as types. What is true after: a
+//! [`RootsListChanged`] had that method, whatever else its message held.
+
+use serde::de::Error as _;
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+/// The notification that a client's roots changed. It says not how: the list has to be asked for again.
+///
+/// The method decides, byte for byte. What else is odd about the message is ignored, for a change that is not heard would leave the
+/// old list in force.
+///
+/// ```
+/// # use mcp_roots_guard::RootsListChanged;
+/// let json = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
+/// assert_eq!(serde_json::from_str::<RootsListChanged>(json)?, RootsListChanged::default());
+/// assert_eq!(serde_json::to_string(&RootsListChanged::default())?, json);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RootsListChanged {
+    /// Protocol metadata of its parameters, kept as it came.
+    pub meta: Option<Map<String, Value>>,
+}
+
+impl RootsListChanged {
+    /// The notification's method.
+    pub const METHOD: &str = "notifications/roots/list_changed";
+}
+
+impl Serialize for RootsListChanged {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut message = serializer.serialize_struct("RootsListChanged", 2 + usize::from(self.meta.is_some()))?;
+        message.serialize_field("jsonrpc", "2.0")?;
+        message.serialize_field("method", Self::METHOD)?;
+        if let Some(meta) = &self.meta {
+            message.serialize_field("params", &serde_json::json!({ "_meta": meta }))?;
+        }
+        message.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for RootsListChanged {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut message = Map::deserialize(deserializer)?;
+        if message.get("method").and_then(Value::as_str) != Some(Self::METHOD) {
+            return Err(D::Error::custom(format_args!("not {}", Self::METHOD)));
+        }
+        let meta = take_object(&mut message, "params").and_then(|mut params| take_object(&mut params, "_meta"));
+        Ok(Self { meta })
+    }
+}
+
+/// The `error` of a JSON-RPC response (JSON-RPC 2.0, 5.1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// What kind of error it is.
+    pub code: i64,
+    /// One sentence.
+    pub message: String,
+    /// More, for programs; `null` and absent are the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+fn take_object(from: &mut Map<String, Value>, key: &str) -> Option<Map<String, Value>> {
+    match from.remove(key) {
+        Some(Value::Object(object)) => Some(object),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::again;
+    use super::*;
+
+    #[test]
+    fn changes() {
+        let plain = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
+        let with_meta = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed","params":{"_meta":{"k":[1]}}}"#;
+        for (json, expected) in [
+            (plain, plain),
+            (with_meta, with_meta),
+            (r#"{"method":"notifications/roots/list_changed"}"#, plain),
+            (r#"{"method":"notifications/roots/list_changed","params":null,"jsonrpc":7,"id":1}"#, plain),
+            (r#"{"method":"notifications/roots/list_changed","params":[],"more":{}}"#, plain),
+            (r#"{"method":"notifications/roots/list_changed","params":{"_meta":null,"x":1}}"#, plain),
+            (r#"{"method":"notifications/roots/list_changed "}"#, ""),
+            (r#"{"method":"notifications/Roots/list_changed"}"#, ""),
+            (r#"{"method":"notifications/tools/list_changed"}"#, ""),
+            (r#"{"method":"roots/list"}"#, ""),
+            (r#"{"method":null}"#, ""),
+            (r#"{"jsonrpc":"2.0"}"#, ""),
+            (r#"["2.0","notifications/roots/list_changed"]"#, ""),
+        ] {
+            assert_eq!(again::<RootsListChanged>(json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn error_bodies() {
+        for (json, expected) in [
+            (r#"{"code":-32601,"message":"no","data":null,"x":1}"#, r#"{"code":-32601,"message":"no"}"#),
+            (r#"{"data":{"reason":"r"},"code":1,"message":""}"#, r#"{"code":1,"message":"","data":{"reason":"r"}}"#),
+            (r#"{"code":"1","message":""}"#, ""),
+            (r#"{"code":1}"#, ""),
+        ] {
+            assert_eq!(again::<ErrorBody>(json), expected, "{json}");
+        }
+    }
+}
