@@ -1,0 +1,233 @@
+//! A session's story: `cargo run --example session`.
+//!
+//! On one side a scripted client, on the other a small server without an SDK, and JSON-RPC lines between them. Printed is every line
+//! that goes over: how the list is asked for once, within the call that needs it; how a change withdraws it; and what is refused.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mcp_roots_guard::{
+    Access, Answer, Boundary, ClientCapabilities, Guard, ListRootsResult, Revision, RootsListChanged, RootsSource,
+    Session,
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
+use tokio::sync::{mpsc, oneshot};
+
+type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    for (path, text) in [("site/notes.txt", "hello from site"), ("blog/notes.txt", "hello from blog")] {
+        fs::create_dir_all(directory.path().join(path).parent().ok_or("no parent")?)?;
+        fs::write(directory.path().join(path), text)?;
+    }
+    let projects = directory.path().canonicalize()?;
+    let guard = Guard::new(Boundary::builder().directory(&projects, Access::ReadWrite).build()?);
+
+    let (client, server) = tokio::io::duplex(1 << 16);
+    let server = tokio::spawn(serve(server, guard));
+    let script = Client::new(client, &projects.display().to_string()).run();
+    script.await?;
+    server.await?
+}
+
+/// The server's side: one loop reads; what takes time runs in tasks of its own.
+async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
+    let (input, mut output) = tokio::io::split(stream);
+    let (sender, mut outgoing) = mpsc::unbounded_channel::<Value>();
+    let writer = tokio::spawn(async move {
+        while let Some(message) = outgoing.recv().await {
+            output.write_all(format!("{message}\n").as_bytes()).await?;
+        }
+        Outcome::Ok(())
+    });
+    let peer = Peer { sender, waiting: Arc::default() };
+    let mut session: Option<Session> = None;
+    let mut lines = BufReader::new(input).lines();
+    while let Some(line) = lines.next_line().await? {
+        let message: Value = serde_json::from_str(&line)?;
+        match (message["method"].as_str(), &session) {
+            // What the client declares, it declares once. Capabilities that are malformed are an error, and not "no roots".
+            (Some("initialize"), None) => {
+                let declared: ClientCapabilities = serde_json::from_value(message["params"]["capabilities"].clone())?;
+                session = Some(guard.session(declared.roots)?);
+                peer.answer(&message, &json!({"serverInfo": {"name": "session example"}}));
+            }
+            // Marked here, before the next message is read, so that no call that comes after it sees the old roots.
+            (Some(RootsListChanged::METHOD), Some(session)) => session.list_changed(),
+            (Some("tools/call"), Some(session)) => {
+                let (session, peer) = (session.clone(), peer.clone());
+                tokio::spawn(async move {
+                    let path = message["params"]["arguments"]["path"].as_str().unwrap_or_default().to_owned();
+                    let read = read_file(&session, &peer, path).await;
+                    let text = |text| json!({"content": [{"type": "text", "text": text}]});
+                    peer.answer(&message, &read.map_or_else(|error| error.to_tool_result(Revision::V2025_06_18), text));
+                });
+            }
+            (None, _) => peer.answered(&message),
+            _ => {}
+        }
+    }
+    drop((peer, session));
+    writer.await?
+}
+
+/// The tool: obtains the roots in force, then reads where waiting is allowed.
+async fn read_file(session: &Session, peer: &Peer, path: String) -> mcp_roots_guard::Result<String> {
+    let roots = session.roots(peer.source()).await?;
+    let read = tokio::task::spawn_blocking(move || roots.read_to_string(path.as_str(), 1 << 20));
+    read.await.unwrap_or_else(|_| Err(mcp_roots_guard::ErrorKind::Io.into()))
+}
+
+/// The client as the server sees it.
+#[derive(Clone)]
+struct Peer {
+    sender: mpsc::UnboundedSender<Value>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// Requests of the server that the client has not answered yet.
+#[derive(Default)]
+struct Waiting {
+    asked: u64,
+    senders: HashMap<u64, oneshot::Sender<Value>>,
+}
+
+impl Peer {
+    fn source(&self) -> impl RootsSource {
+        let peer = self.clone();
+        move |cursor: Option<String>| {
+            let answer =
+                peer.ask(ListRootsResult::METHOD, cursor.map_or(json!({}), |cursor| json!({"cursor": cursor})));
+            async move {
+                match answer.await {
+                    Ok(mut message) if message["error"].is_null() => Answer::from_result(message["result"].take()),
+                    // An error is no "unsupported", whatever its code.
+                    Ok(message) => Answer::Failed(message["error"].to_string()),
+                    Err(_) => Answer::Failed("the client is gone".into()),
+                }
+            }
+        }
+    }
+
+    fn ask(&self, method: &str, params: Value) -> oneshot::Receiver<Value> {
+        let (sender, answer) = oneshot::channel();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.asked += 1;
+        let id = waiting.asked;
+        waiting.senders.insert(id, sender);
+        let _ = self.sender.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        answer
+    }
+
+    fn answered(&self, message: &Value) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = message["id"].as_u64().and_then(|id| waiting.senders.remove(&id)) {
+            let _ = sender.send(message.clone());
+        }
+    }
+
+    fn answer(&self, request: &Value, result: &Value) {
+        let _ = self.sender.send(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
+    }
+}
+
+/// The scripted client.
+struct Client {
+    lines: tokio::io::Lines<BufReader<tokio::io::ReadHalf<DuplexStream>>>,
+    output: tokio::io::WriteHalf<DuplexStream>,
+    projects: String,
+    /// What it answers when it is asked for its roots.
+    roots: Value,
+    calls: u64,
+}
+
+impl Client {
+    fn new(stream: DuplexStream, projects: &str) -> Self {
+        let (input, output) = tokio::io::split(stream);
+        let lines = BufReader::new(input).lines();
+        Self { lines, output, projects: projects.to_owned(), roots: Value::Null, calls: 0 }
+    }
+
+    async fn run(mut self) -> Outcome {
+        let capabilities = json!({"roots": {"listChanged": true}});
+        self.send("initialize", json!({"capabilities": capabilities})).await?;
+        self.until_answered().await?;
+        let root = |path: &str| json!({"uri": format!("file://{}/{path}", self.projects)});
+        let (site, blog, etc) = (root("site"), root("blog"), json!({"uri": "file:///etc"}));
+
+        println!("\nThe first call needs the roots: the server asks, within that call.");
+        self.roots = json!({"result": {"roots": [site, etc]}});
+        self.read("notes.txt").await?;
+        println!("\nThe second call finds them.");
+        self.read("notes.txt").await?;
+        println!(
+            "\nWhat the client lists beside the operator's directory is not in force, and neither is what it does not list."
+        );
+        self.read("/etc/hostname").await?;
+        self.read("../blog/notes.txt").await?;
+
+        println!("\nThe client's roots change. The next call asks again.");
+        self.roots = json!({"result": {"roots": [blog]}});
+        self.changed().await?;
+        self.read("notes.txt").await?;
+        let withdrawn = format!("{}/site/notes.txt", self.projects);
+        self.read(&withdrawn).await?;
+
+        println!("\nThey change again, and the client will not tell: nothing is served, least of all by the old list.");
+        self.roots = json!({"error": {"code": -32601, "message": "Method not found"}});
+        self.changed().await?;
+        self.read("notes.txt").await?;
+        println!("\nAnd it is not asked again at once.");
+        self.read("notes.txt").await
+    }
+
+    async fn read(&mut self, path: &str) -> Outcome {
+        self.send("tools/call", json!({"name": "read_file", "arguments": {"path": path}})).await?;
+        self.until_answered().await
+    }
+
+    async fn changed(&mut self) -> Outcome {
+        self.line(serde_json::to_value(RootsListChanged::default())?).await
+    }
+
+    async fn send(&mut self, method: &str, params: Value) -> Outcome {
+        self.calls += 1;
+        let id = format!("call {}", self.calls);
+        self.line(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await
+    }
+
+    async fn line(&mut self, message: Value) -> Outcome {
+        println!("client ─▶ {}", self.shown(&message));
+        Ok(self.output.write_all(format!("{message}\n").as_bytes()).await?)
+    }
+
+    /// Reads until the call is answered, and tells its roots when it is asked.
+    async fn until_answered(&mut self) -> Outcome {
+        while let Some(line) = self.lines.next_line().await? {
+            let message: Value = serde_json::from_str(&line)?;
+            println!("server ─▶ {}", self.shown(&message));
+            if message["method"] != ListRootsResult::METHOD {
+                return Ok(());
+            }
+            let mut answer = self.roots.clone();
+            answer["jsonrpc"] = "2.0".into();
+            answer["id"] = message["id"].clone();
+            self.line(answer).await?;
+        }
+        Err("the server is gone".into())
+    }
+
+    /// The line without what is the same in each, and with a short name for the temporary directory.
+    fn shown(&self, message: &Value) -> String {
+        message
+            .to_string()
+            .replace(&self.projects, "/projects")
+            .replace(r#","jsonrpc":"2.0""#, "")
+            .replace(r#""jsonrpc":"2.0","#, "")
+    }
+}
