@@ -2,6 +2,7 @@
 //!
 //! On one side a scripted client, on the other a small server without an SDK, and JSON-RPC lines between them. Printed is every line
 //! that goes over: how the list is asked for once, within the call that needs it; how a change withdraws it; and what is refused.
+#![allow(clippy::indexing_slicing, reason = "of a JSON value, what is not there is null")]
 
 use std::collections::HashMap;
 use std::error::Error;
