@@ -115,7 +115,7 @@ impl Peer {
         }
     }
 
-    fn ask(&self, method: &str, params: Value) -> oneshot::Receiver<Value> {
+    fn ask(&self, method: &str, params: &Value) -> oneshot::Receiver<Value> {
         let (sender, answer) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.asked += 1;
