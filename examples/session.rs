@@ -102,8 +102,8 @@ impl Peer {
     fn source(&self) -> impl RootsSource {
         let peer = self.clone();
         move |cursor: Option<String>| {
-            let answer =
-                peer.ask(ListRootsResult::METHOD, cursor.map_or(json!({}), |cursor| json!({"cursor": cursor})));
+            let params = cursor.map_or(json!({}), |cursor| json!({"cursor": cursor}));
+            let answer = peer.ask(ListRootsResult::METHOD, &params);
             async move {
                 match answer.await {
                     Ok(mut message) if message["error"].is_null() => Answer::from_result(message["result"].take()),
