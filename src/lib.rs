@@ -31,12 +31,31 @@
 //! ```text
 //! text ─ location ─▶ Location ─ resolve ─▶ where it really is ─ check(Roots, Intent) ─▶ CheckedPath ─ fs ─▶ File, entries, metadata
 //!                                               ▲
-//! client / operator ─ wire ─▶ root list ─ boundary ─▶ Roots
+//! client / operator ─ wire ─▶ root list ─ boundary ─▶ Roots ◀─ session (a client's list, kept until it changes)
 //! ```
 //!
 //! [`Location`] parses and does no I/O. [`Boundary`] resolves root lists into [`Roots`], a snapshot that never changes. [`Roots::check`]
 //! decides and gives a [`CheckedPath`], which nothing else makes. Operations hang off that, and off [`Roots`], where they check and operate
 //! in one step. Errors are one [`Error`] with an [`ErrorKind`], safe to show to whoever asked.
+//!
+//! So far nothing is asynchronous, and nothing knows of clients that come and go. Around it, a [`Guard`] mints a [`Session`] for each
+//! client, and [`Session::roots`] gives the roots in force for a request: those that are kept, or what a [`RootsSource`] tells, which
+//! asks the client. An [`Error`] becomes a tool's result or a JSON-RPC error as each [`Revision`] wants it.
+//!
+//! ```
+//! use mcp_roots_guard::{Access, Answer, Boundary, Guard, RootsCapability};
+//!
+//! # async fn request(_: &str) -> Result<serde_json::Value, String> { Ok(serde_json::json!({"roots": []})) }
+//! # async fn example(guard: &Guard) -> mcp_roots_guard::Result<()> {
+//! let session = guard.session(Some(RootsCapability::announcing()))?; // as declared in `initialize`
+//! let ask = |_: Option<String>| async {
+//!     request("roots/list").await.map_or_else(Answer::Failed, Answer::from_result)
+//! };
+//! let roots = session.roots(ask).await?; // for each request
+//! session.list_changed(); // for each `notifications/roots/list_changed`
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # What is guaranteed
 //!
@@ -49,6 +68,9 @@
 //! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal tells nothing about what is there. Only
 //!   the roots' own paths are walked again, to verify that they still lead to the roots.
 //! - With operator directories, nothing outside them is ever in force, whatever a client lists.
+//! - A call of [`Session::roots`] that began after [`Session::list_changed`] returned is not decided by a list that was asked for before;
+//!   a list that is empty, late, malformed or failed grants nothing; and no session is decided by another's list.
+//! - A client that does not answer costs a call at most the guard's time limit.
 //! - A failed [`write`](Roots::write) leaves the old file whole; no input makes this crate panic, and each loop and input has a bound.
 //!
 //! # What is not
@@ -58,6 +80,8 @@
 //! - A file system that hangs (NFS, FUSE) inside a root makes a call wait: run operations where waiting is allowed.
 //! - Opening a FIFO or a device for reading is refused at once, but it is open for that instant: a writer that waits for a reader
 //!   goes on, a driver sees an open.
+//! - A request whose [`Roots`] were taken before the client's roots changed is decided by those, and what it opened stays open:
+//!   something long asks [`Session::still_allows`] before each step.
 //! - A snapshot that is kept serves the directories that were resolved, also after they were moved away, until that is noticed: when an
 //!   operation fails, or by [`Roots::verify`]; a [`Boundary`] does that with each snapshot it gives.
 //! - Two names that a file system takes for one (case, normal forms) are two names here.
@@ -77,6 +101,11 @@
 //! | run by the tests | yes | yes, behind a seccomp filter | not yet |
 //!
 //! Windows does not build yet.
+//!
+//! # Features
+//!
+//! None is on by default. `tracing`: events of what is asked, changed, skipped and refused, for the operator's log; they are listed in
+//! the README.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 #[cfg(not(unix))]

@@ -1,0 +1,102 @@
+//! What sessions cost: open directories, and heap. One test, alone in its process, as both are counted for the whole of it.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::alloc::System;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use mcp_roots_guard::{Access, Boundary, ErrorKind, Guard, ListRootsResult, RootsCapability, SESSIONS, Session};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Directories that this process holds open.
+fn descriptors() -> usize {
+    let entries = fs::read_dir("/proc/self/fd").unwrap();
+    let targets = entries.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    // Not the one that is being listed.
+    targets.filter(|target| target.is_dir() && !target.starts_with("/proc")).count()
+}
+
+fn uri(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+async fn session(guard: &Guard, list: ListRootsResult) -> Session {
+    let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+    session.roots(list).await.unwrap();
+    session
+}
+
+#[tokio::test]
+async fn sessions_are_cheap() {
+    let keep = tempfile::tempdir().unwrap();
+    let top = keep.path().canonicalize().unwrap();
+    let workspace: Vec<_> = ["app", "lib", "docs/site"].map(|path| top.join("home/user/projects").join(path)).into();
+    workspace.iter().for_each(|path| fs::create_dir_all(path).unwrap());
+    std::os::unix::fs::symlink("projects", top.join("home/user/link")).unwrap();
+    let guard = Guard::new(Boundary::builder().directory(&top, Access::ReadWrite).build().unwrap());
+
+    // Ten thousand clients list the same three directories, each in its own way.
+    let before = descriptors();
+    let mut sessions = Vec::new();
+    for number in 0..10_000 {
+        let mut list = ListRootsResult::from_uris((0..3).map(|n| uri(&workspace[(n + number) % 3])));
+        list.roots[0].name = Some(format!("client {number}"));
+        if number % 2 == 0 {
+            list.roots[1].uri = uri(&top.join("home/user/link/app"));
+        }
+        sessions.push(session(&guard, list).await);
+    }
+    let held = descriptors() - before;
+    println!("{} sessions over the same 3 directories: {held} open directories", sessions.len());
+    assert_eq!(held, 3);
+    sessions.clear();
+    assert_eq!(descriptors(), before, "closed sessions hold none");
+
+    // As many clients as there may be, with the same workspace.
+    sessions.reserve(SESSIONS);
+    let (region, start) = (Region::new(ALLOCATOR), Instant::now());
+    for _ in 0..SESSIONS {
+        sessions.push(session(&guard, ListRootsResult::from_uris([uri(&workspace[0])])).await);
+    }
+    let each = heap(&region) / SESSIONS;
+    println!("{SESSIONS} sessions with the same root: {each} bytes of heap each, {:?} in all", start.elapsed());
+    assert!(each < 1024, "{each}");
+    assert_eq!(descriptors() - before, 1);
+    let one_more = guard.session(None);
+    assert_eq!(one_more.unwrap_err().kind(), ErrorKind::TooManySessions);
+    sessions.pop();
+    assert!(guard.session(None).is_ok());
+    sessions.clear();
+    assert_eq!((guard.sessions(), descriptors()), (0, before));
+
+    // And with a directory of its own for each: they share nothing.
+    const OWN: usize = 10_000;
+    let own: Vec<_> = (0..OWN).map(|number| top.join(format!("home/user/own/{number}"))).collect();
+    own.iter().for_each(|path| fs::create_dir_all(path).unwrap());
+    let region = Region::new(ALLOCATOR);
+    for path in &own {
+        sessions.push(session(&guard, ListRootsResult::from_uris([uri(path)])).await);
+    }
+    println!(
+        "{OWN} sessions with a root of their own each: {} bytes of heap each, {} open directories",
+        heap(&region) / OWN,
+        descriptors() - before
+    );
+    assert!(descriptors() - before <= mcp_roots_guard::HANDLES);
+    let region = Region::new(ALLOCATOR);
+    sessions.clear();
+    let freed = region.change().bytes_deallocated;
+    println!("{} bytes of heap freed for each that was closed", freed / OWN);
+    assert_eq!(descriptors(), before);
+}
+
+/// Bytes that were taken since and not given back.
+fn heap(region: &Region<'_, System>) -> usize {
+    let change = region.change();
+    change.bytes_allocated.saturating_sub(change.bytes_deallocated)
+}
