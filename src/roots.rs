@@ -9,10 +9,11 @@
 //! | still lead to the same object | | it serves |
 //! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`]) | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::beneath::{Cursor, Handle, Look};
@@ -46,7 +47,7 @@ pub(crate) enum Held {
     /// The file system's own root, which nothing is around.
     Top(Arc<Handle>),
     /// Held open, as one of [`HANDLES`].
-    Open(Arc<Handle>, Around, Permit),
+    Open(Arc<Opened>, Around),
     /// Opened when it is used, and then verified to be the one that was resolved.
     OnUse(Around),
 }
@@ -104,7 +105,8 @@ impl Root {
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         match &self.held {
             _ if !self.is_available() => Err(ErrorKind::RootUnavailable.into()),
-            Held::Top(handle) | Held::Open(handle, ..) => Ok(handle.clone()),
+            Held::Top(handle) => Ok(handle.clone()),
+            Held::Open(opened, _) => Ok(opened.handle.clone()),
             Held::OnUse(_) => Ok(Arc::new(self.notice(self.reach())?)),
         }
     }
@@ -175,13 +177,13 @@ impl Root {
     pub(crate) fn around(&self) -> Option<&Around> {
         match &self.held {
             Held::Top(_) => None,
-            Held::Open(_, around, _) | Held::OnUse(around) => Some(around),
+            Held::Open(_, around) | Held::OnUse(around) => Some(around),
         }
     }
 
     /// The canonical path of the directory that is held: its own, or a file root's parent.
     fn directory(&self) -> &Path {
-        if self.is_file() { self.canonical.parent().unwrap_or(&self.canonical) } else { &self.canonical }
+        directory(&self.canonical, self.leaf.as_deref())
     }
 
     /// Opens the directory by its canonical path, through no link, and compares its identity.
@@ -205,15 +207,52 @@ impl Root {
     }
 }
 
+pub(crate) fn directory<'a>(canonical: &'a Path, leaf: Option<&OsStr>) -> &'a Path {
+    if leaf.is_some() { canonical.parent().unwrap_or(canonical) } else { canonical }
+}
+
+/// A directory that is held open, by all roots that came to it: each by a resolution of its own, which found this object at this path.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    handle: Arc<Handle>,
+    _permit: Permit,
+}
+
+type Directories = HashMap<(PathBuf, Identity), Weak<Opened>>;
+
+/// The directories that are held. What is held keeps its inode, so an equal identity is the same object, and not one that came after it.
+static OPENED: LazyLock<Mutex<Directories>> = LazyLock::new(Mutex::default);
+
+impl Opened {
+    /// Holds a directory that was opened just now: by the handle that holds it already, if there is one. None when no more may be held.
+    ///
+    /// A directory that a client came to first has a client's permit, also when an operator's comes to it: that takes none.
+    pub(crate) fn hold(path: &Path, identity: Identity, handle: Handle, whose: Whose) -> Option<Arc<Self>> {
+        // Closed after the lock, if it is not needed.
+        let handle = Arc::new(handle);
+        let mut directories = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (path.to_owned(), identity);
+        if let Some(opened) = directories.get(&key).and_then(Weak::upgrade) {
+            return Some(opened);
+        }
+        let opened = Arc::new(Self { handle: handle.clone(), _permit: Permit::take(whose)? });
+        if directories.len() >= 2 * HANDLES {
+            directories.retain(|_, opened| opened.strong_count() > 0);
+        }
+        directories.insert(key, Arc::downgrade(&opened));
+        Some(opened)
+    }
+}
+
 /// One of the [`HANDLES`] that this process holds open for roots.
 #[derive(Debug)]
-pub(crate) struct Permit(());
+struct Permit(());
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 impl Permit {
     /// None when all are taken; some are left for the operator's directories.
-    pub(crate) fn take(whose: Whose) -> Option<Self> {
+    fn take(whose: Whose) -> Option<Self> {
         let limit = if whose == Whose::Operator { HANDLES } else { HANDLES / 4 * 3 };
         let more = |held| (held < limit).then_some(held + 1);
         HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(()))
@@ -423,6 +462,7 @@ impl Roots {
         for (number, root) in roots.iter().enumerate() {
             root.given.iter().for_each(|given| spellings.add_given(given, number));
         }
+        spellings.shrink();
         let base = if roots.is_empty() { None } else { Some(0) };
         let roots = roots.into_iter().map(Arc::new).collect();
         let verified = AtomicU64::new(clock());

@@ -19,7 +19,7 @@ use crate::location::Location;
 use crate::metadata::FileType;
 use crate::policy::{Access, Whose};
 use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Held, Permit, Questions, Root, Roots, Trail, clock};
+use crate::roots::{Held, Opened, Questions, Root, Roots, Trail, clock, directory};
 use crate::spellings::{components, is_absolute};
 
 /// One entry of a list, before it is resolved.
@@ -164,8 +164,8 @@ impl<'a> Search<'a> {
         let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };
         let identity = handle.metadata()?.identity();
         let around = self.around.clone();
-        let held = match Permit::take(self.whose) {
-            Some(permit) => Held::Open(Arc::new(handle), around, permit),
+        let held = match Opened::hold(directory(&canonical, leaf.as_deref()), identity, handle, self.whose) {
+            Some(opened) => Held::Open(opened, around),
             None => Held::OnUse(around),
         };
         let (gone, given_verified) = (AtomicBool::new(false), AtomicU64::new(clock()));

@@ -5,7 +5,7 @@
 //! roots; and it compares whole names, so `/srv/app` is no beginning of `/srv/app-evil`. No I/O is done here.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::wire::ROOT_LIST_ENTRIES;
@@ -48,9 +48,18 @@ pub(crate) struct Tree(Vec<Branch>);
 #[derive(Debug, Default)]
 struct Branch {
     parent: Node,
-    name: OsString,
-    children: HashMap<OsString, Node>,
-    root: Option<usize>,
+    name: Box<OsStr>,
+    children: Children,
+    root: Option<u32>,
+}
+
+/// Most names have one name below them, and a session's snapshot is little more than such names.
+#[derive(Debug, Default)]
+enum Children {
+    #[default]
+    None,
+    One(Node),
+    Many(Box<HashMap<Box<OsStr>, Node>>),
 }
 
 impl Spellings {
@@ -65,6 +74,13 @@ impl Spellings {
         if self.given.0.len() < GIVEN_NAMES {
             self.given.insert(given, root);
         }
+    }
+
+    /// Gives back the memory that growing took ahead.
+    pub(crate) fn shrink(&mut self) {
+        self.canonical.0.shrink_to_fit();
+        self.given.0.shrink_to_fit();
+        self.roots.shrink_to_fit();
     }
 
     /// Whether a root is at this canonical path or beneath it.
@@ -87,8 +103,12 @@ impl Spellings {
         let mut found = Vec::new();
         let mut todo = vec![node];
         while let Some(branch) = todo.pop().and_then(|node| self.canonical.get(node)) {
-            found.extend(branch.root);
-            todo.extend(branch.children.values());
+            found.extend(branch.root.map(|root| root as usize));
+            match &branch.children {
+                Children::None => {}
+                Children::One(child) => todo.push(*child),
+                Children::Many(children) => todo.extend(children.values()),
+            }
         }
         found.sort_unstable();
         found
@@ -150,7 +170,7 @@ impl Spellings {
             }
             match self.canonical.get(node) {
                 Some(branch) if node != TOP => {
-                    names.push(&branch.name);
+                    names.push(&*branch.name);
                     node = branch.parent;
                 }
                 _ => return Above::Ancestor(above),
@@ -176,7 +196,7 @@ impl Tree {
             };
         }
         if let Some(branch) = self.0.get_mut(node as usize) {
-            branch.root.get_or_insert(root);
+            branch.root.get_or_insert(u32::try_from(root).unwrap_or(u32::MAX));
         }
         node
     }
@@ -184,10 +204,20 @@ impl Tree {
     fn grow(&mut self, parent: Node, name: &OsStr) -> Node {
         // A list has at most 10,000 entries of at most 2,048 names: far from 2^32.
         let new = Node::try_from(self.0.len()).unwrap_or(Node::MAX);
+        let first = match self.get(parent).map(|branch| &branch.children) {
+            Some(Children::One(first)) => self.get(*first).map(|branch| (branch.name.clone(), *first)),
+            _ => None,
+        };
         if let Some(branch) = self.0.get_mut(parent as usize) {
-            branch.children.insert(name.to_owned(), new);
+            match (&mut branch.children, first) {
+                (Children::Many(children), _) => {
+                    children.insert(name.into(), new);
+                }
+                (children, Some(first)) => *children = Children::Many(Box::new([first, (name.into(), new)].into())),
+                (children, None) => *children = Children::One(new),
+            }
         }
-        self.0.push(Branch { parent, name: name.to_owned(), ..Branch::default() });
+        self.0.push(Branch { parent, name: name.into(), ..Branch::default() });
         new
     }
 
@@ -215,11 +245,15 @@ impl Tree {
     }
 
     fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
-        self.get(node)?.children.get(name).copied()
+        match &self.get(node)?.children {
+            Children::None => None,
+            Children::One(child) => (&*self.get(*child)?.name == name).then_some(*child),
+            Children::Many(children) => children.get(name).copied(),
+        }
     }
 
     fn root(&self, node: Node) -> Option<usize> {
-        self.get(node)?.root
+        self.get(node)?.root.map(|root| root as usize)
     }
 }
 
