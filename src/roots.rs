@@ -454,7 +454,7 @@ impl Roots {
         Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
 
-    pub(crate) fn new(roots: Vec<Root>, policy: Policy, skipped: Vec<Skipped>) -> Self {
+    pub(crate) fn new(roots: Vec<Root>, policy: Policy, mut skipped: Vec<Skipped>) -> Self {
         let mut spellings = Spellings::default();
         for root in &roots {
             spellings.add(&root.canonical, if root.is_file() { RootIs::File } else { RootIs::Directory });
@@ -464,7 +464,9 @@ impl Roots {
         }
         spellings.shrink();
         let base = if roots.is_empty() { None } else { Some(0) };
-        let roots = roots.into_iter().map(Arc::new).collect();
+        let mut roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
+        roots.shrink_to_fit();
+        skipped.shrink_to_fit();
         let verified = AtomicU64::new(clock());
         let (list, gone) = (None, AtomicBool::new(false));
         let snapshot = Snapshot { roots, spellings, policy, skipped, list, gone, verified };

@@ -101,7 +101,10 @@ pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
             entry
         }));
         list.is_bounded()?;
-        let Some(next) = page.next_cursor else { return Ok(Told::List { list, pages }) };
+        let Some(next) = page.next_cursor else {
+            list.roots.shrink_to_fit();
+            return Ok(Told::List { list, pages });
+        };
         if next.len() > ROOT_LIST_BYTES / ROOT_LIST_PAGES {
             return Err(Error::new(ErrorKind::TooLarge).detail("a cursor"));
         }

@@ -55,6 +55,7 @@ struct Branch {
 
 /// Most names have one name below them, and a session's snapshot is little more than such names.
 #[derive(Debug, Default)]
+#[allow(clippy::box_collection, reason = "a map in each of a chain's names would double it")]
 enum Children {
     #[default]
     None,

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use mcp_roots_guard::{Access, Boundary, ErrorKind, Guard, ListRootsResult, RootsCapability, SESSIONS, Session};
+use mcp_roots_guard::{
+    Access, Boundary, ErrorKind, Guard, HANDLES, ListRootsResult, RootsCapability, SESSIONS, Session,
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -36,7 +38,9 @@ async fn sessions_are_cheap() {
     let keep = tempfile::tempdir().unwrap();
     let top = keep.path().canonicalize().unwrap();
     let workspace: Vec<_> = ["app", "lib", "docs/site"].map(|path| top.join("home/user/projects").join(path)).into();
-    workspace.iter().for_each(|path| fs::create_dir_all(path).unwrap());
+    for path in &workspace {
+        fs::create_dir_all(path).unwrap();
+    }
     std::os::unix::fs::symlink("projects", top.join("home/user/link")).unwrap();
     let guard = Guard::new(Boundary::builder().directory(&top, Access::ReadWrite).build().unwrap());
 
@@ -75,25 +79,25 @@ async fn sessions_are_cheap() {
     assert_eq!((guard.sessions(), descriptors()), (0, before));
 
     // And with a directory of its own for each: they share nothing.
-    const OWN: usize = 10_000;
     let own: Vec<_> = (0..OWN).map(|number| top.join(format!("home/user/own/{number}"))).collect();
-    own.iter().for_each(|path| fs::create_dir_all(path).unwrap());
+    for path in &own {
+        fs::create_dir_all(path).unwrap();
+    }
     let region = Region::new(ALLOCATOR);
     for path in &own {
         sessions.push(session(&guard, ListRootsResult::from_uris([uri(path)])).await);
     }
-    println!(
-        "{OWN} sessions with a root of their own each: {} bytes of heap each, {} open directories",
-        heap(&region) / OWN,
-        descriptors() - before
-    );
-    assert!(descriptors() - before <= mcp_roots_guard::HANDLES);
-    let region = Region::new(ALLOCATOR);
+    let (all, held) = (heap(&region), descriptors() - before);
     sessions.clear();
-    let freed = region.change().bytes_deallocated;
-    println!("{} bytes of heap freed for each that was closed", freed / OWN);
+    let session = (all - heap(&region)) / OWN;
+    println!("{OWN} sessions with a root of their own each: {session} bytes of heap each, {held} open directories");
+    println!("the memory of what was granted: {} bytes each", heap(&region) / OWN);
+    assert!(held <= HANDLES);
     assert_eq!(descriptors(), before);
 }
+
+/// How many sessions have a directory of their own.
+const OWN: usize = 10_000;
 
 /// Bytes that were taken since and not given back.
 fn heap(region: &Region<'_, System>) -> usize {
