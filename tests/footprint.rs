@@ -97,7 +97,7 @@ async fn sessions_are_cheap() {
 }
 
 /// How many sessions have a directory of their own.
-const OWN: usize = 10_000;
+const OWN: usize = 2_000;
 
 /// Bytes that were taken since and not given back.
 fn heap(region: &Region<'_, System>) -> usize {
