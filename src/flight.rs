@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64 as Counter, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::guard::{ClientRoots, Guard, Kept, WithoutClientRoots};
 use crate::roots::{Due, Roots};
-use crate::runtime::{AtomicU64, Instant, Mutex, MutexGuard, Ordering, off_workers, std_instant, unpanicked, until};
+use crate::runtime::{
+    AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, std_instant, unpanicked, until,
+};
 use crate::search::Effort;
 use crate::source::{RootsSource, Told, ask};
 use crate::wire::{ListRootsResult, RootsCapability};

@@ -26,7 +26,7 @@ use crate::boundary::Boundary;
 use crate::error::{ErrorKind, Result};
 use crate::events::SessionId;
 use crate::roots::Roots;
-use crate::runtime::Instant;
+use crate::runtime::{Instant, step};
 use crate::wire::ListRootsResult;
 
 /// What client roots are to a server.
@@ -226,6 +226,7 @@ impl Guard {
     /// Forgets the snapshots of all sessions, so that each is asked for again: to free what they hold.
     pub fn forget_all(&self) {
         for (session, _) in &self.shared.kept {
+            step();
             self.shared.kept.invalidate(&*session);
         }
         self.shared.kept.run_pending_tasks();
@@ -236,15 +237,18 @@ impl Guard {
     }
 
     pub(crate) fn kept(&self, session: SessionId) -> Option<Kept> {
+        step();
         self.shared.kept.get(&session)
     }
 
     pub(crate) fn keep(&self, session: SessionId, kept: Kept) {
+        step();
         self.shared.kept.insert(session, kept);
     }
 
     /// Forgets a session's snapshot, and closes what only that held.
     pub(crate) fn forget(&self, session: SessionId) {
+        step();
         self.shared.kept.invalidate(&session);
         self.shared.kept.run_pending_tasks();
     }

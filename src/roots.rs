@@ -598,10 +598,17 @@ pub(crate) enum Due {
 }
 
 /// Whether [`VERIFY_EVERY`] has passed since `last`: true for one caller, which sets it to now.
+#[cfg(not(shuttle))]
 fn is_due(last: &AtomicU64) -> bool {
     let (now, then) = (clock(), last.load(Ordering::Relaxed));
     let every = u64::try_from(VERIFY_EVERY.as_millis()).unwrap_or(u64::MAX);
     now.saturating_sub(then) >= every && last.compare_exchange(then, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+/// Half of the time, and the same in each run of a schedule: who shares a snapshot, and so `last`, hangs on what is freed when.
+#[cfg(shuttle)]
+fn is_due(_: &AtomicU64) -> bool {
+    shuttle::current::context_switches().is_multiple_of(2)
 }
 
 /// Milliseconds since this process first asked.

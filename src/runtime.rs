@@ -3,7 +3,9 @@
 //! Goes in: a future and a deadline, or work that does I/O. Comes out: what it came to, or that it was too late. What is true after: a
 //! missing runtime or timer is a refusal, and so is a panic of what ran here.
 //!
-//! Built with `--cfg shuttle`, the same code runs under the shuttle scheduler, which then owns locks, atomics and time.
+//! Built with `--cfg shuttle`, the same code runs under the shuttle scheduler, which then owns locks, atomics and time. What it does not
+//! know, the map and the notifications, is one step each, begun by [`step`]: neither wakes or drops anything under its own locks that
+//! takes a step.
 
 use std::any::Any;
 use std::future::Future;
@@ -19,7 +21,11 @@ mod tokio_time {
 
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use std::sync::{Mutex, MutexGuard};
+    pub(crate) use tokio::sync::Notify;
     pub(crate) use tokio::time::Instant;
+
+    /// Nothing: threads interleave as they like.
+    pub(crate) const fn step() {}
 
     /// What a future comes to until the deadline; `None` when it is too late.
     pub(crate) async fn until<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
@@ -35,6 +41,11 @@ mod tokio_time {
         .await
     }
 
+    /// The same time for those who wait without a runtime.
+    pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
+        instant.into()
+    }
+
     /// Does I/O where waiting is allowed.
     pub(crate) async fn off_workers<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
@@ -48,15 +59,47 @@ mod tokio_time {
 
 #[cfg(shuttle)]
 mod shuttle_time {
+    use std::time::Duration;
+
+    use tokio::sync::futures::Notified;
+
     use super::{Future, Result};
 
     pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use shuttle::sync::{Mutex, MutexGuard};
     pub(crate) use std::time::Instant;
 
+    /// Another task may run before what follows.
+    pub(crate) fn step() {
+        shuttle::thread::sleep(Duration::ZERO);
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Notify(tokio::sync::Notify);
+
+    impl Notify {
+        pub(crate) fn new() -> Self {
+            Self(tokio::sync::Notify::new())
+        }
+
+        pub(crate) fn notified(&self) -> Notified<'_> {
+            step();
+            self.0.notified()
+        }
+
+        pub(crate) fn notify_waiters(&self) {
+            step();
+            self.0.notify_waiters();
+        }
+    }
+
     /// No time passes here: what never ends is a deadlock that shuttle reports.
     pub(crate) async fn until<T>(_: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
         Ok(Some(work.await))
+    }
+
+    pub(crate) const fn std_instant(instant: Instant) -> Instant {
+        instant
     }
 
     /// Another task may run before the work and after it.
@@ -72,11 +115,6 @@ mod shuttle_time {
 pub(crate) use shuttle_time::*;
 #[cfg(not(shuttle))]
 pub(crate) use tokio_time::*;
-
-/// The same time for those who wait without a runtime.
-pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
-    instant.into()
-}
 
 /// Runs a future of the server's author to its end; its panic is an error.
 pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T> {
