@@ -62,7 +62,7 @@
 //! - A request is allowed if and only if what it really named, all links followed, was in a root **when it was checked**, by the names
 //!   that the roots had when their list was resolved.
 //! - What is opened, made, renamed or removed was beneath the root's own directory **when its directory was opened**, through no link
-//!   that the check did not follow; only roots past the first [`HANDLES`] are opened by their path again, and then verified.
+//!   that the check did not follow; only directories past the first [`HANDLES`] are opened by their path again, and then verified.
 //! - Nothing is read from a file, written to it or cut off it before it was verified to be a regular file (and by policy, one with a
 //!   single name) **after it was opened**.
 //! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal tells nothing about what is there. Only
@@ -120,6 +120,7 @@ mod metadata;
 mod beneath;
 mod spellings;
 mod resolve;
+mod handles;
 mod roots;
 mod granted;
 mod shared;
@@ -144,11 +145,12 @@ pub use fs::{
 pub use guard::{
     ClientRoots, FETCH_LIMIT, Guard, GuardBuilder, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, WithoutClientRoots,
 };
+pub use handles::HANDLES;
 pub use location::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
 pub use metadata::{FileType, Metadata};
 pub use policy::{Access, Policy, Rule};
 pub use resolve::{Intent, LINK_HOPS};
-pub use roots::{HANDLES, Root, Roots, Skipped, VERIFY_EVERY};
+pub use roots::{Root, Roots, Skipped, VERIFY_EVERY};
 pub use rpc::Revision;
 pub use session::{Changes, RootsState, Session};
 pub use source::{Answer, RootsSource};

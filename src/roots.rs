@@ -9,18 +9,18 @@
 //! | still lead to the same object | | it serves |
 //! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`]) | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::beneath::{Cursor, Handle, Look};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
+use crate::handles::Opened;
 use crate::metadata::Identity;
-use crate::policy::{Access, Policy, Whose};
+use crate::policy::{Access, Policy};
 use crate::resolve::{Found, Intent, Names, Place, Seen, resolve};
 use crate::spellings::{RootIs, Spellings};
 use crate::wire::ListRootsResult;
@@ -46,7 +46,7 @@ pub struct Root {
 pub(crate) enum Held {
     /// The file system's own root, which nothing is around.
     Top(Arc<Handle>),
-    /// Held open, as one of [`HANDLES`].
+    /// Held open, for all roots that are this directory.
     Open(Arc<Opened>, Around),
     /// Opened when it is used, and then verified to be the one that was resolved.
     OnUse(Around),
@@ -106,7 +106,7 @@ impl Root {
         match &self.held {
             _ if !self.is_available() => Err(ErrorKind::RootUnavailable.into()),
             Held::Top(handle) => Ok(handle.clone()),
-            Held::Open(opened, _) => Ok(opened.handle.clone()),
+            Held::Open(opened, _) => Ok(opened.handle().clone()),
             Held::OnUse(_) => Ok(Arc::new(self.notice(self.reach())?)),
         }
     }
@@ -183,7 +183,7 @@ impl Root {
 
     /// The canonical path of the directory that is held: its own, or a file root's parent.
     fn directory(&self) -> &Path {
-        directory(&self.canonical, self.leaf.as_deref())
+        directory(&self.canonical, self.is_file())
     }
 
     /// Opens the directory by its canonical path, through no link, and compares its identity.
@@ -207,62 +207,9 @@ impl Root {
     }
 }
 
-pub(crate) fn directory<'a>(canonical: &'a Path, leaf: Option<&OsStr>) -> &'a Path {
-    if leaf.is_some() { canonical.parent().unwrap_or(canonical) } else { canonical }
-}
-
-/// A directory that is held open, by all roots that came to it: each by a resolution of its own, which found this object at this path.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    handle: Arc<Handle>,
-    _permit: Permit,
-}
-
-type Directories = HashMap<(PathBuf, Identity), Weak<Opened>>;
-
-/// The directories that are held. What is held keeps its inode, so an equal identity is the same object, and not one that came after it.
-static OPENED: LazyLock<Mutex<Directories>> = LazyLock::new(Mutex::default);
-
-impl Opened {
-    /// Holds a directory that was opened just now: by the handle that holds it already, if there is one. None when no more may be held.
-    ///
-    /// A directory that a client came to first has a client's permit, also when an operator's comes to it: that takes none.
-    pub(crate) fn hold(path: &Path, identity: Identity, handle: Handle, whose: Whose) -> Option<Arc<Self>> {
-        // Closed after the lock, if it is not needed.
-        let handle = Arc::new(handle);
-        let mut directories = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (path.to_owned(), identity);
-        if let Some(opened) = directories.get(&key).and_then(Weak::upgrade) {
-            return Some(opened);
-        }
-        let opened = Arc::new(Self { handle: handle.clone(), _permit: Permit::take(whose)? });
-        if directories.len() >= 2 * HANDLES {
-            directories.retain(|_, opened| opened.strong_count() > 0);
-        }
-        directories.insert(key, Arc::downgrade(&opened));
-        Some(opened)
-    }
-}
-
-/// One of the [`HANDLES`] that this process holds open for roots.
-#[derive(Debug)]
-struct Permit(());
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-
-impl Permit {
-    /// None when all are taken; some are left for the operator's directories.
-    fn take(whose: Whose) -> Option<Self> {
-        let limit = if whose == Whose::Operator { HANDLES } else { HANDLES / 4 * 3 };
-        let more = |held| (held < limit).then_some(held + 1);
-        HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(()))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        HELD.fetch_sub(1, Ordering::Relaxed);
-    }
+/// The canonical path of the directory that is held for a root.
+pub(crate) fn directory(canonical: &Path, is_file: bool) -> &Path {
+    canonical.parent().filter(|_| is_file).unwrap_or(canonical)
 }
 
 /// What asking a root's name again can meet when it leads elsewhere or nowhere.
@@ -616,10 +563,6 @@ pub(crate) fn clock() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
 }
-
-/// Directories that one process holds open for roots; those of further roots are opened on use, and then verified. A quarter of the
-/// 1,024 descriptors that a process may commonly have (`RLIMIT_NOFILE`, getrlimit(2)).
-pub const HANDLES: usize = 256;
 
 /// How often a snapshot's names are verified at most. Half a second is below what a person notices of a deploy, and makes the
 /// cost of ten thousand roots a few percent of one core.

@@ -15,11 +15,12 @@ use path_clean::PathClean as _;
 use crate::beneath::{Cursor, Look};
 use crate::error::{ErrorKind, Result};
 use crate::granted::Candidate;
+use crate::handles::Opened;
 use crate::location::Location;
 use crate::metadata::FileType;
 use crate::policy::{Access, Whose};
 use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Held, Opened, Questions, Root, Roots, Trail, clock, directory};
+use crate::roots::{Held, Questions, Root, Roots, Trail, clock, directory};
 use crate::spellings::{components, is_absolute};
 
 /// One entry of a list, before it is resolved.
@@ -164,7 +165,7 @@ impl<'a> Search<'a> {
         let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };
         let identity = handle.metadata()?.identity();
         let around = self.around.clone();
-        let held = match Opened::hold(directory(&canonical, leaf.as_deref()), identity, handle, self.whose) {
+        let held = match Opened::hold(handle, directory(&canonical, leaf.is_some()), identity, self.whose) {
             Some(opened) => Held::Open(opened, around),
             None => Held::OnUse(around),
         };

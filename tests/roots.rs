@@ -160,6 +160,76 @@ fn ten_thousand_entries_hold_few_descriptors_and_work() {
     assert_eq!(kind(Roots::from_list(&one_more)), Some(ErrorKind::TooManyRoots));
 }
 
+/// How often this process holds each of these directories; other tests hold others at the same time.
+fn held<const N: usize>(tree: &Tree, directories: [&str; N]) -> [usize; N] {
+    let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let open: Vec<_> = open.collect();
+    directories.map(|directory| open.iter().filter(|path| **path == tree.path(directory)).count())
+}
+
+/// Decision 10: each session resolves for itself, and what is the same directory then is held once.
+#[test]
+fn two_thousand_snapshots_of_the_same_directories_hold_each_of_them_once() {
+    let tree = Tree::new("file ws/a/f = A; file ws/b/f = B; file ws/c/f = C; link ws/link -> b");
+    let directories = ["ws/a", "ws/b", "ws/c"];
+    let orders = [directories, ["ws/c", "ws/a", "ws/link"], ["ws/b", "ws/c", "ws/a/f"]];
+    let snapshot = |boundary: &Boundary, n: usize| {
+        let name = n.to_string();
+        let roots = orders[n % 3].map(|path| serde_json::json!({"uri": uri(&tree, path), "name": name}));
+        let list = serde_json::from_value(serde_json::json!({ "roots": roots })).unwrap();
+        let roots = boundary.resolve(&list).unwrap();
+        assert!(roots.roots().len() == 3 && roots.roots().all(|root| root.name() == Some(&name)), "{roots:?}");
+        roots
+    };
+    // Other tests may hold all that clients can; what the operator names is held all the same.
+    let clients = Boundary::builder().client_roots_only().build().unwrap();
+    let first = snapshot(&clients, 0);
+    assert!(held(&tree, directories).into_iter().all(|count| count <= 1));
+    // Several sessions open them at once.
+    drop(first);
+    let start = std::sync::Barrier::new(8);
+    let session = |thread: usize| {
+        start.wait();
+        let operators = operator(&tree, &["ws", "ws/a", "ws/b", "ws/c"].map(|path| (path, Access::ReadWrite)));
+        let snapshots = (0..250).map(|n| snapshot([&clients, &operators][n % 2], 250 * thread + n));
+        snapshots.collect::<Vec<_>>()
+    };
+    let snapshots: Vec<Roots> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|thread| scope.spawn(move || session(thread))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!((snapshots.len(), held(&tree, directories)), (2000, [1, 1, 1]));
+    for (path, content) in [("ws/a/f", b"A"), ("ws/b/f", b"B"), ("ws/c/f", b"C")] {
+        assert!(snapshots.iter().all(|roots| roots.read(tree.path(path), 9).unwrap() == content), "{path}");
+    }
+    drop(snapshots);
+    assert_eq!(held(&tree, directories), [0, 0, 0]);
+}
+
+/// What has a held directory's path and is another object is held for itself, whatever inode number it got.
+#[test]
+fn a_directory_that_is_replaced_is_not_shared() {
+    let tree = Tree::new("file a/f = 0");
+    let snapshots: Vec<_> = (0..20)
+        .map(|n| {
+            let roots = tree.roots(["a"]);
+            assert_eq!(roots.read("f", 9).unwrap(), n.to_string().as_bytes());
+            if n % 2 == 0 {
+                fs::rename(tree.path("a"), tree.path(format!("old{n}"))).unwrap();
+            } else {
+                fs::remove_dir_all(tree.path("a")).unwrap();
+            }
+            tree.add(&format!("file a/f = {}", n + 1));
+            roots
+        })
+        .collect();
+    assert_eq!(held(&tree, ["a", "old0", "old2"]), [0, 1, 1]);
+    // Each serves what it resolved.
+    for (n, roots) in snapshots.iter().enumerate().step_by(2) {
+        assert_eq!(roots.read("f", 9).unwrap(), n.to_string().as_bytes());
+    }
+}
+
 #[test]
 fn relative_requests_start_at_the_first_root_or_the_one_that_is_named() {
     let tree = Tree::new("file a/f = A; file b/f = B; link l -> b");

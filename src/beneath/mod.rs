@@ -187,7 +187,7 @@ impl Handle {
         Ok(Metadata::of_file(&self.dir.as_filelike_view::<File>())?)
     }
 
-    fn mount(&self) -> Result<Mount> {
+    pub(crate) fn mount(&self) -> Result<Mount> {
         kernel::mount(&self.dir)
     }
 
