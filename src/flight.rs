@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | kept | the list was told, resolved, and is still of the session's epoch | take it |
 //! | overtaken | the list changed meanwhile | ask again, at most [`CHANGES`] times |
-//! | failed | the client answered an error, or too late, or its list is refused | are refused the same way; so is who comes until the back-off is over |
+//! | failed | the client answered an error, or too late, or its list is refused | are refused the same way, and so is who comes until the back-off is over; not if the list changed meanwhile |
 //! | abandoned | its leader was dropped, or had less than half of the time limit left to ask | one of them leads |
 //!
 //! A call ends by its own deadline, whatever it waits for.
@@ -160,6 +160,8 @@ impl Client {
                 }
                 Turn::Wait(flight) => match flight.wait(deadline).await? {
                     Some(Landing::Kept(kept)) if flight.number < from || kept.epoch != self.epoch() => continue,
+                    // What failed before the list changed says nothing of the list.
+                    Some(Landing::Failed(failure)) if failure.epoch != self.epoch() => continue,
                     Some(landing) => landing,
                     None => return Err(late()),
                 },
