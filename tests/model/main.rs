@@ -1,7 +1,7 @@
 //! The model check: the real code of sessions, under a scheduler that decides who takes each step.
 //!
 //! Goes in: a cast of tasks that call, change, close, give up, forget and watch. Comes out: the number of schedules they were run in, and
-//! for one that breaks a promise ([`world`]) a text that replays it, by `shuttle::replay`. A lost wake-up is a deadlock, which is told.
+//! for one that breaks a promise ([`world`]) a text that replays it ([`replayed`]). A lost wake-up is a deadlock, which is told.
 //!
 //! A step is each use of a lock or an atomic of the session's, of the map, and of a notification; each answer; and each piece of work off
 //! the workers. The map and the notifications are whole: what happens within them is theirs to show, and neither runs code of the
@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use mcp_roots_guard::ErrorKind;
 use shuttle::scheduler::{
-    DfsScheduler, PctScheduler, RandomScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler,
+    DfsScheduler, PctScheduler, RandomScheduler, ReplayScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler,
 };
 use shuttle::{Config, Runner};
 
@@ -168,7 +168,6 @@ impl Drop for Told<'_> {
 
 /// Each schedule is tried.
 const SMALL: &[Cast] = &[
-    Cast::new("a call, a change", &[Calls(1), Changes(1)]),
     Cast::new("a call, a change; kept", &[Calls(1), Changes(1)]).kept(),
     Cast::new("a call, a close; kept", &[Calls(1), Closes]).kept(),
     Cast::new("two changes, watched", &[Changes(2), Watches(1)]),
@@ -177,17 +176,18 @@ const SMALL: &[Cast] = &[
 
 /// Each schedule is tried with so few preemptions.
 const MIDDLE: &[(usize, Cast)] = &[
+    (4, Cast::new("a call, a change", &[Calls(1), Changes(1)])),
     (3, Cast::new("a change, a close, watched", &[Changes(1), Closes, Watches(2)])),
-    (5, Cast::new("a call, a close", &[Calls(1), Closes])),
+    (4, Cast::new("a call, a close", &[Calls(1), Closes])),
     (3, Cast::new("two calls", &[Calls(1), Calls(1)])),
-    (2, Cast::new("two calls, a change", &[Calls(1), Calls(1), Changes(1)])),
+    (1, Cast::new("two calls, a change", &[Calls(1), Calls(1), Changes(1)])),
     (2, Cast::new("two calls, a change; kept", &[Calls(1), Calls(1), Changes(1)]).kept()),
     (2, Cast::new("two calls, a close", &[Calls(1), Calls(1), Closes])),
     (3, Cast::new("a call, one given up early", &[Calls(1), GivesUp(1)])),
     (3, Cast::new("a call, one given up while asking", &[Calls(1), GivesUp(2)])),
     (3, Cast::new("a call, one given up while resolving", &[Calls(1), GivesUp(3)])),
     (1, Cast::new("two calls, one given up", &[Calls(1), Calls(1), GivesUp(2)])),
-    (1, Cast::new("a call, a change, a close, watched", &[Calls(1), Changes(1), Closes, Watches(3)])),
+    (1, Cast::new("a call, a change, a close", &[Calls(1), Changes(1), Closes])),
     (2, Cast::new("two calls, all forgotten; kept", &[Calls(1), Calls(1), Forgets]).kept()),
     (1, Cast::new("a call, one iterates, two changes; kept", &[Calls(1), Iterates(2), Changes(2)]).kept()),
     (1, Cast::new("two calls of a client that announces nothing", &[Calls(1), Calls(1), Changes(1)]).unannounced()),
@@ -207,6 +207,18 @@ const LARGE: &[Cast] = &[
     Cast::new("each third question fails", &[Calls(3), Calls(2), Calls(1), GivesUp(3), Changes(3), Forgets]).failing(3),
 ];
 
+/// `GUARD_MODEL_CAST` in the schedule `GUARD_MODEL_SCHEDULE`, as a failure tells them.
+#[test]
+fn replayed() {
+    let (Ok(name), Ok(schedule)) = (std::env::var("GUARD_MODEL_CAST"), std::env::var("GUARD_MODEL_SCHEDULE")) else {
+        return;
+    };
+    let casts = SMALL.iter().chain(MIDDLE.iter().map(|(_, cast)| cast)).chain(LARGE);
+    for &cast in casts.filter(|cast| cast.name == name) {
+        cast.run("replayed", ReplayScheduler::new_from_encoded(&schedule));
+    }
+}
+
 #[test]
 fn all_schedules_of_two() {
     for &cast in SMALL {
@@ -215,7 +227,7 @@ fn all_schedules_of_two() {
         assert!(finished.load(SeqCst));
     }
     // Another scheduler finds as many.
-    let cast = SMALL[1];
+    let cast = SMALL[0];
     let again = cast.run("again", Preempting::new(usize::MAX).0);
     assert_eq!(again, cast.run("by shuttle's own search", DfsScheduler::new(None, false)));
 }

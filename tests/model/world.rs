@@ -12,6 +12,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock};
 use std::task::Poll;
+use std::time::Duration;
 
 use mcp_roots_guard::{
     Access, Answer, Boundary, Changes, CheckedPath, ErrorKind, Guard, Intent, ListRootsResult, Roots, RootsCapability,
@@ -64,6 +65,7 @@ impl World {
 
     /// A request that needs roots.
     pub(crate) async fn call(&self) -> Option<Roots> {
+        step();
         let (least, is_closed) = self.now();
         let least = AtomicU64::new(least);
         let given = self.session.roots(self.source(&least)).await;
@@ -101,12 +103,14 @@ impl World {
 
     /// The client's list changes, and then it says so.
     pub(crate) fn change(&self) {
+        step();
         let version = self.version.fetch_add(1, SeqCst) + 1;
         self.session.list_changed();
         self.told.fetch_max(version, SeqCst);
     }
 
     pub(crate) fn close(&self) {
+        step();
         self.is_closing.store(true, SeqCst);
         self.session.close();
         self.is_closed.store(true, SeqCst);
@@ -114,6 +118,7 @@ impl World {
 
     /// An iteration that asks whether it may go on.
     pub(crate) fn still(&self, checked: &CheckedPath, version: u64) {
+        step();
         let (least, is_closed) = self.now();
         match self.session.still_allows(checked).map_err(|error| error.kind()) {
             Ok(()) => assert!(version >= least && !is_closed, "still allowed: {version} after {least} was told"),
@@ -193,6 +198,11 @@ impl Drop for Asking<'_> {
     fn drop(&mut self) {
         self.0.asking.store(false, SeqCst);
     }
+}
+
+/// Others may run before whoever this is begins: else what comes first would be part of the step before.
+fn step() {
+    shuttle::thread::sleep(Duration::ZERO);
 }
 
 /// What a proof was made by.
