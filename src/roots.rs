@@ -401,9 +401,13 @@ impl Roots {
         Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
 
-    pub(crate) fn new(roots: Vec<Root>, policy: Policy, mut skipped: Vec<Skipped>) -> Self {
+    pub(crate) fn new(mut roots: Vec<Root>, policy: Policy, mut skipped: Vec<Skipped>) -> Self {
         let mut spellings = Spellings::default();
-        for root in &roots {
+        for root in &mut roots {
+            // Built in steps, and from here on kept for as long as a session lasts.
+            root.canonical.shrink_to_fit();
+            root.given.shrink_to_fit();
+            root.given.iter_mut().for_each(PathBuf::shrink_to_fit);
             spellings.add(&root.canonical, if root.is_file() { RootIs::File } else { RootIs::Directory });
         }
         for (number, root) in roots.iter().enumerate() {

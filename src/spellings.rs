@@ -42,24 +42,24 @@ pub(crate) enum Above {
 pub(crate) const TOP: Node = 0;
 
 /// Paths as a tree of names, some of which are marked.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tree(Vec<Branch>);
 
 #[derive(Debug, Default)]
 struct Branch {
     parent: Node,
+    root: Option<u32>,
     name: Box<OsStr>,
     children: Children,
-    root: Option<u32>,
 }
 
-/// Most names have one name below them, and a session's snapshot is little more than such names.
+/// Most trees are one path: its names take no map each.
 #[derive(Debug, Default)]
-#[allow(clippy::box_collection, reason = "a map in each of a chain's names would double it")]
 enum Children {
     #[default]
     None,
     One(Node),
+    #[expect(clippy::box_collection, reason = "a map is three times the size of the rest, and rare")]
     Many(Box<HashMap<Box<OsStr>, Node>>),
 }
 
@@ -77,7 +77,7 @@ impl Spellings {
         }
     }
 
-    /// Gives back the memory that growing took ahead.
+    /// Gives back the room that no more names will need.
     pub(crate) fn shrink(&mut self) {
         self.canonical.0.shrink_to_fit();
         self.given.0.shrink_to_fit();
@@ -104,7 +104,7 @@ impl Spellings {
         let mut found = Vec::new();
         let mut todo = vec![node];
         while let Some(branch) = todo.pop().and_then(|node| self.canonical.get(node)) {
-            found.extend(branch.root.map(|root| root as usize));
+            found.extend(branch.root());
             match &branch.children {
                 Children::None => {}
                 Children::One(child) => todo.push(*child),
@@ -167,7 +167,7 @@ impl Spellings {
         let mut node = above;
         loop {
             if let Some(outer) = self.root_at(node) {
-                return Above::Root(outer, names.iter().rev().collect());
+                return Above::Root(outer, names.into_iter().rev().collect());
             }
             match self.canonical.get(node) {
                 Some(branch) if node != TOP => {
@@ -180,15 +180,18 @@ impl Spellings {
     }
 }
 
-impl Default for Tree {
-    fn default() -> Self {
-        Self(vec![Branch::default()])
+impl Branch {
+    fn root(&self) -> Option<usize> {
+        self.root.map(|root| root as usize)
     }
 }
 
 impl Tree {
     /// Marks a path, unless it is marked.
     pub(crate) fn insert(&mut self, path: &Path, root: usize) -> Node {
+        if self.0.is_empty() {
+            self.0.push(Branch::default());
+        }
         let mut node = TOP;
         for (name, _) in components(path.as_os_str()) {
             node = match self.child(node, name) {
@@ -197,7 +200,7 @@ impl Tree {
             };
         }
         if let Some(branch) = self.0.get_mut(node as usize) {
-            branch.root.get_or_insert(u32::try_from(root).unwrap_or(u32::MAX));
+            branch.root = branch.root.or(u32::try_from(root).ok());
         }
         node
     }
@@ -205,20 +208,20 @@ impl Tree {
     fn grow(&mut self, parent: Node, name: &OsStr) -> Node {
         // A list has at most 10,000 entries of at most 2,048 names: far from 2^32.
         let new = Node::try_from(self.0.len()).unwrap_or(Node::MAX);
-        let first = match self.get(parent).map(|branch| &branch.children) {
-            Some(Children::One(first)) => self.get(*first).map(|branch| (branch.name.clone(), *first)),
-            _ => None,
+        self.0.push(Branch { parent, name: name.into(), ..Branch::default() });
+        let siblings = match self.0.get_mut(parent as usize).map(|branch| std::mem::take(&mut branch.children)) {
+            None | Some(Children::None) => Children::One(new),
+            Some(Children::One(first)) => {
+                Children::Many(Box::new([first, new].map(|node| (self.name(node).into(), node)).into()))
+            }
+            Some(Children::Many(mut siblings)) => {
+                siblings.insert(name.into(), new);
+                Children::Many(siblings)
+            }
         };
         if let Some(branch) = self.0.get_mut(parent as usize) {
-            match (&mut branch.children, first) {
-                (Children::Many(children), _) => {
-                    children.insert(name.into(), new);
-                }
-                (children, Some(first)) => *children = Children::Many(Box::new([first, (name.into(), new)].into())),
-                (children, None) => *children = Children::One(new),
-            }
+            branch.children = siblings;
         }
-        self.0.push(Branch { parent, name: name.into(), ..Branch::default() });
         new
     }
 
@@ -248,13 +251,17 @@ impl Tree {
     fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
         match &self.get(node)?.children {
             Children::None => None,
-            Children::One(child) => (&*self.get(*child)?.name == name).then_some(*child),
+            Children::One(child) => Some(*child).filter(|child| self.name(*child) == name),
             Children::Many(children) => children.get(name).copied(),
         }
     }
 
+    fn name(&self, node: Node) -> &OsStr {
+        self.get(node).map_or(OsStr::new(""), |branch| &branch.name)
+    }
+
     fn root(&self, node: Node) -> Option<usize> {
-        self.get(node)?.root.map(|root| root as usize)
+        self.get(node)?.root()
     }
 }
 
@@ -278,3 +285,45 @@ pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)>
 /// The most names kept for paths as they were given: ten for each of the longest list's entries. A root whose spelling finds no room
 /// keeps its canonical path.
 const GIVEN_NAMES: usize = 10 * ROOT_LIST_ENTRIES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_found_among_no_one_and_ten_thousand_siblings() {
+        let mut tree = Tree::default();
+        assert_eq!((tree.find(Path::new("/")), tree.find(Path::new("/a")), tree.len()), (Some(TOP), None, 0));
+        for number in 0..ROOT_LIST_ENTRIES {
+            let path = format!("/a/{number}/b");
+            assert_eq!(tree.find(Path::new(&path)), None);
+            tree.insert(Path::new(&path), number);
+            for first in [0, number / 2, number] {
+                let marks: Vec<_> = tree.marks(Path::new(&format!("/a/{first}/b/c"))).collect();
+                assert_eq!(marks, [(3, first)]);
+            }
+        }
+        // A map where there are many, and none in a chain.
+        let children =
+            |path: &str| tree.find(Path::new(path)).and_then(|node| tree.get(node)).map(|node| &node.children);
+        assert!(matches!(children("/a"), Some(Children::Many(all)) if all.len() == ROOT_LIST_ENTRIES));
+        assert!(matches!(children("/a/7"), Some(Children::One(_))));
+        assert!(matches!(children("/a/7/b"), Some(Children::None)));
+    }
+
+    #[test]
+    fn above_a_root_is_its_place_in_the_one_around_it() {
+        let mut spellings = Spellings::default();
+        for path in ["/x/y", "/x/y/a/b/c", "/x/z"] {
+            spellings.add(Path::new(path), RootIs::Directory);
+        }
+        assert!(matches!(spellings.above(1), Above::Root(0, path) if path == Path::new("a/b")));
+        assert!(matches!(spellings.above(0), Above::Ancestor(node) if spellings.beneath(node) == [0, 1, 2]));
+        assert_eq!(spellings.beneath(TOP), [0, 1, 2]);
+        let none = Spellings::default();
+        assert_eq!(
+            (none.begin(OsStr::new("/x")), none.beneath(TOP).len(), none.child(TOP, OsStr::new("x"))),
+            (None, 0, None)
+        );
+    }
+}
