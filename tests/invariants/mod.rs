@@ -5,4 +5,3 @@
 
 pub(crate) mod check;
 pub(crate) mod location;
-pub(crate) mod session;
