@@ -6,11 +6,11 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use crate::invariants::{check, location};
+use crate::invariants::{check, location, session};
 
 type Hold = fn(&[u8]);
 
-const TARGETS: &[(&str, Hold)] = &[("location", location::hold), ("check", check::hold)];
+const TARGETS: &[(&str, Hold)] = &[("location", location::hold), ("check", check::hold), ("session", session::hold)];
 
 /// Fewer would mean that the seeds are not found.
 const SEEDS: usize = 15;

@@ -7,9 +7,11 @@ mod blocked;
 #[cfg(feature = "tracing")]
 mod events;
 mod invariants;
+mod model;
 mod operations;
 mod races;
 mod roots;
+mod schedules;
 mod seeds;
 mod session;
 mod tables;

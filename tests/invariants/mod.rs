@@ -5,3 +5,4 @@
 
 pub(crate) mod check;
 pub(crate) mod location;
+pub(crate) mod session;
