@@ -7,9 +7,9 @@ mod blocked;
 #[cfg(feature = "tracing")]
 mod events;
 mod invariants;
-mod model;
 mod operations;
 mod races;
+mod reference;
 mod roots;
 mod schedules;
 mod seeds;

@@ -8,7 +8,7 @@
 //! session's under its locks. Memory is in sequence, as it is in the code. No time passes, so that no deadline comes; a call that is
 //! given up at any step stands for those. Whether names are verified again depends on the number of the step.
 //!
-//! `RUSTFLAGS="--cfg shuttle" cargo test --release --test model -- --nocapture` runs it, and .ci/run does. `GUARD_MODEL_RUNS=1000000`
+//! `RUSTFLAGS="--cfg shuttle" cargo test --release --test shuttle -- --nocapture` runs it, and .ci/run does. `GUARD_MODEL_RUNS=1000000`
 //! makes a run of that many schedules of each cast and scheduler.
 #![cfg(shuttle)]
 #![allow(missing_docs)]
