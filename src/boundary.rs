@@ -16,8 +16,9 @@
 //! | the same place as an earlier one | another spelling of that; [`Duplicate`](ErrorKind::Duplicate) | the same |
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::beneath::Handle;
@@ -43,12 +44,11 @@ use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
 /// assert_eq!(roots.roots().count(), 1);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Boundary {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     directories: Vec<Directory>,
     bare_paths: bool,
@@ -57,6 +57,8 @@ struct Shared {
     top: Roots,
     /// The operator directories as they were last resolved. Always from their spellings, never from the last result.
     operator: Mutex<Roots>,
+    /// Counts how often those came to be others.
+    generation: AtomicU64,
     granted: Mutex<Granted>,
     /// The snapshots that sessions keep.
     kept: SharedRoots,
@@ -138,6 +140,7 @@ impl BoundaryBuilder {
                 policy: self.policy,
                 top: top()?,
                 operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
+                generation: AtomicU64::new(0),
                 granted: Mutex::default(),
                 kept: SharedRoots::default(),
             }),
@@ -155,6 +158,13 @@ impl BoundaryBuilder {
         boundary.no_conflict_to_come(&operator)?;
         *lock(&boundary.shared.operator) = operator.into_roots(boundary.shared.policy);
         Ok(boundary)
+    }
+}
+
+/// The operator directories, and nothing of what clients were granted.
+impl fmt::Debug for Boundary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Boundary").field("directories", &self.shared.directories).finish_non_exhaustive()
     }
 }
 
@@ -185,18 +195,35 @@ impl Boundary {
 
     /// The operator's roots without any I/O, and whether it is this caller's turn to have them verified.
     pub(crate) fn standing_operator_roots(&self) -> (Roots, Due) {
-        let current = lock(&self.shared.operator).clone();
+        let current = self.last_operator_roots();
         let due = current.verify_is_due();
         (current, due)
     }
 
+    /// The operator's roots as they were last resolved, without any I/O.
+    pub(crate) fn last_operator_roots(&self) -> Roots {
+        lock(&self.shared.operator).clone()
+    }
+
+    /// Whether the operator's roots are still those that a kept list was resolved beneath.
+    pub(crate) fn is_current(&self, roots: &Roots) -> bool {
+        roots.generation() == self.shared.generation.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn verify_operator_roots(&self, current: Roots) -> Roots {
+        let start = clock();
         let gone = current.roots().filter(|root| !root.verify_all()).count();
         let missing = current.skipped().iter().any(|skipped| skipped.error.kind() != ErrorKind::Duplicate);
         if gone == 0 && !missing {
+            current.verified_since(start);
             return current;
         }
         let fresh = self.resolve_operator().into_roots(self.shared.policy);
+        if fresh.says_the_same(&current) {
+            current.verified_since(start);
+            return current;
+        }
+        self.shared.generation.fetch_add(1, Ordering::Relaxed);
         // The last ones may be closed by this, after the lock.
         let _last = std::mem::replace(&mut *lock(&self.shared.operator), fresh.clone());
         fresh
@@ -215,7 +242,9 @@ impl Boundary {
 
     /// As [`resolve`](Self::resolve), for a session, which keeps the list to resolve it again: within a time, or not at all.
     pub(crate) fn resolve_to_keep(&self, list: &Arc<ListRootsResult>, effort: &Effort) -> Result<Roots> {
-        let roots = self.resolve_within(list, effort)?.listed_as(list);
+        // Read before they are: what changes in between is seen later.
+        let generation = self.shared.generation.load(Ordering::Relaxed);
+        let roots = self.resolve_within(list, effort)?.listed_as(list, generation);
         if effort.is_spent() {
             return Err(Error::new(ErrorKind::RootsTimedOut).detail("resolving the list took too long"));
         }
@@ -450,4 +479,4 @@ impl Roots {
 const GIVEN: usize = 8;
 
 /// What is kept of an entry that grants nothing.
-const ENTRY_CHARS: usize = 1024;
+const ENTRY_CHARS: usize = 160;

@@ -67,7 +67,8 @@ impl Roots {
     }
 
     /// Whether a proof that another snapshot gave would be given by this one, as far as names tell. To ask before each step of
-    /// something long: no I/O in the common case, that the proof's root is among these; else the names of its root are verified.
+    /// something long: it compares names, and verifies those of the proof's root, I/O of a few system calls; where that root is among
+    /// these, at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY).
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl Roots {
         let Some(root) = root else { return Err(ErrorKind::OutsideRoots.into()) };
         let is_same = root.path() == proved.path();
         let stands = root.is_available()
-            && if is_same { proved.is_available() && root.identity.same(proved.identity) } else { proved.verify() };
+            && if is_same { root.identity.same(proved.identity) && proved.verify_in_time() } else { proved.verify() };
         match (stands, proved.access(), root.access()) {
             (false, ..) => Err(ErrorKind::RootUnavailable.into()),
             (true, Access::ReadWrite, Access::ReadOnly) => Err(ErrorKind::ReadOnly.into()),

@@ -7,9 +7,9 @@
 //! | a flight lands as | when | those who waited |
 //! | --- | --- | --- |
 //! | kept | the list was told, resolved, and is still of the session's epoch | take it |
-//! | overtaken | the list changed meanwhile | ask again, at most [`CHANGES`] times |
+//! | overtaken | the list changed meanwhile: seen when the answer comes, or by a call that comes after the change | ask again, at most [`CHANGES`] times |
 //! | failed | the client answered an error, or too late, or its list is refused | are refused the same way, and so is who comes until the back-off is over; not if the list changed meanwhile |
-//! | abandoned | its leader was dropped, or had less than half of the time limit left to ask | one of them leads |
+//! | abandoned | its leader was dropped, is not polled any more, or had less than half of the time limit left to ask; or the session was closed | one of them leads, if it is open |
 //!
 //! A call ends by its own deadline, whatever it waits for.
 
@@ -20,16 +20,15 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::guard::{ClientRoots, Guard, Kept, WithoutClientRoots};
-use crate::roots::{Due, Roots};
+use crate::roots::{Due, Roots, VERIFY_EVERY, VERIFY_SHARE};
 use crate::runtime::{
-    AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, std_instant, unpanicked, until,
+    AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, std_instant, unless, unpanicked, until,
 };
 use crate::search::Effort;
 use crate::source::{RootsSource, Told, ask};
 use crate::wire::{ListRootsResult, RootsCapability};
 
 /// One client, and what is known of its roots.
-#[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) guard: Guard,
@@ -67,6 +66,8 @@ struct Failure {
 struct Flight {
     number: u64,
     epoch: u64,
+    /// When its leader gives up, if it still runs.
+    until: Instant,
     landing: OnceLock<Landing>,
     landed: Notify,
 }
@@ -77,6 +78,16 @@ enum Landing {
     Overtaken,
     Failed(Failure),
     Abandoned,
+}
+
+/// Whether a kept snapshot can be served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Yes,
+    /// It can, and there may be more to serve by now.
+    MayBeMore,
+    /// A root is gone.
+    No,
 }
 
 /// What a call without a snapshot does next.
@@ -109,11 +120,7 @@ impl Client {
         if let Some(without) = self.without_asking() {
             return self.roots_without(without, deadline).await;
         }
-        let kept = self.listed(source, deadline).await?;
-        match kept.roots {
-            Some(roots) => Ok(roots),
-            None => self.roots_without(self.guard.choices().without_client_roots, deadline).await,
-        }
+        Ok(self.listed(source, deadline).await?.roots)
     }
 
     /// What is in force without a question: where client roots are ignored, or the client declared none.
@@ -146,29 +153,32 @@ impl Client {
         let mut seen = None;
         let mut changes = 0;
         loop {
-            let kept = match self.kept() {
-                Some(kept) if self.stands(&kept, deadline).await? => return Ok(kept),
-                kept => kept,
+            let (kept, stands) = match self.kept() {
+                Some(kept) => match self.stands(&kept, deadline).await? {
+                    Stands::Yes => return Ok(kept),
+                    // Verifying takes time, in which the list may have changed.
+                    stands => (Some(kept).filter(|kept| kept.epoch == self.epoch()), stands),
+                },
+                None => (None, Stands::No),
             };
             if Instant::now() >= deadline {
                 return Err(late());
             }
-            let landing = match self.turn(seen)? {
-                Turn::Look(landed) => {
+            let landing = match (self.turn(seen, deadline)?, kept) {
+                (Turn::Look(landed), _) => {
                     seen = Some(landed);
                     continue;
                 }
-                Turn::Wait(flight) => match flight.wait(deadline).await? {
+                (Turn::Wait(_), Some(kept)) if stands == Stands::MayBeMore => return Ok(kept),
+                (Turn::Wait(flight), _) => match flight.wait(deadline).await? {
                     Some(Landing::Kept(kept)) if flight.number < from || kept.epoch != self.epoch() => continue,
                     // What failed before the list changed says nothing of the list.
                     Some(Landing::Failed(failure)) if failure.epoch != self.epoch() => continue,
                     Some(landing) => landing,
                     None => return Err(late()),
                 },
-                Turn::Lead(leader) => match kept {
-                    Some(kept) => leader.renew(kept, deadline).await?,
-                    None => leader.fetch(&mut source, deadline).await?,
-                },
+                (Turn::Lead(leader), Some(kept)) => leader.renew(kept, stands, deadline).await?,
+                (Turn::Lead(leader), None) => leader.fetch(&mut source, deadline).await?,
             };
             match landing {
                 Landing::Kept(kept) => return Ok(kept),
@@ -188,23 +198,30 @@ impl Client {
         counts.then_some(kept)
     }
 
-    /// Whether a kept snapshot can be served as it is. Verifies its names when that is due.
-    async fn stands(&self, kept: &Kept, deadline: Instant) -> Result<bool> {
-        let Some(roots) = &kept.roots else { return Ok(true) };
-        if roots.verify_is_due() == Due::Yes {
-            let roots = roots.clone();
-            let verified = off_workers(move || Ok(roots.verify_now()));
-            until(deadline, verified).await?.ok_or_else(late)??;
-            // The list may have changed meanwhile.
-            if kept.epoch != self.epoch() {
-                return Ok(false);
-            }
+    /// Whether a kept snapshot can be served as it is. Verifies its names, and those of the operator directories, when that is due.
+    async fn stands(&self, kept: &Kept, deadline: Instant) -> Result<Stands> {
+        let boundary = self.guard.boundary();
+        if kept.roots.verify_is_due() == Due::Yes {
+            let (boundary, roots) = (boundary.clone(), kept.roots.clone());
+            let verify = off_workers(move || {
+                // An operator directory may be back, which none of these roots would tell.
+                let _ = boundary.operator_roots();
+                Ok(roots.verify_now())
+            });
+            until(deadline, verify).await?.ok_or_else(late)??;
         }
         let renew = kept.renew.is_some_and(|renew| Instant::now() >= renew);
-        Ok(!renew && !roots.has_gone())
+        Ok(if kept.roots.has_gone() {
+            Stands::No
+        } else if renew || !boundary.is_current(&kept.roots) || kept.epoch != self.epoch() {
+            Stands::MayBeMore
+        } else {
+            Stands::Yes
+        })
     }
 
-    fn turn(&self, seen: Option<u64>) -> Result<Turn<'_>> {
+    fn turn(&self, seen: Option<u64>, deadline: Instant) -> Result<Turn<'_>> {
+        self.land_useless();
         let mut state = self.lock();
         let epoch = self.epoch();
         if epoch == CLOSED {
@@ -222,9 +239,20 @@ impl Client {
         }
         state.begun += 1;
         let number = state.begun;
-        let flight = Arc::new(Flight { number, epoch, landing: OnceLock::new(), landed: Notify::new() });
+        let flight =
+            Arc::new(Flight { number, epoch, until: deadline, landing: OnceLock::new(), landed: Notify::new() });
         state.flight = Some(flight.clone());
         Ok(Turn::Lead(Leader { client: self, flight }))
+    }
+
+    /// Lands a flight that nobody should wait for: its question is of before a change, or its leader is neither polled nor dropped.
+    fn land_useless(&self) {
+        let Some(flight) = self.lock().flight.clone() else { return };
+        if flight.epoch != self.epoch() {
+            self.land(&flight, Landing::Overtaken);
+        } else if Instant::now() >= flight.until + STALLED {
+            self.land(&flight, Landing::Abandoned);
+        }
     }
 
     fn land(&self, flight: &Arc<Flight>, landing: Landing) {
@@ -309,12 +337,20 @@ impl Client {
 impl Flight {
     /// How it lands; `None` if the deadline comes first.
     async fn wait(&self, deadline: Instant) -> Result<Option<Landing>> {
-        // From here on a landing wakes this, polled or not.
-        let landed = self.landed.notified();
-        if self.landing.get().is_none() {
-            until(deadline, landed).await?;
+        let stalled = self.until + STALLED;
+        let landed = until(deadline.min(stalled), self.landing()).await?;
+        Ok(if landed.is_none() && stalled < deadline { Some(Landing::Abandoned) } else { landed })
+    }
+
+    async fn landing(&self) -> Landing {
+        loop {
+            // From here on a landing wakes this, polled or not.
+            let landed = self.landed.notified();
+            if let Some(landing) = self.landing.get() {
+                return landing.clone();
+            }
+            landed.await;
         }
-        Ok(self.landing.get().cloned())
     }
 }
 
@@ -341,41 +377,41 @@ impl Drop for Leader<'_> {
 }
 
 impl Leader<'_> {
-    /// Asks for the list and resolves it.
+    /// Asks for the list and resolves it, unless the flight is landed meanwhile: by who closes the session, or comes after a change.
     async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<Landing> {
         let began = Instant::now();
-        let told = async { unpanicked(ask(source)).await? };
         let answer = async {
-            match until(deadline, told).await?.ok_or_else(late)?? {
-                Told::List { list, pages } => Ok(Some((self.resolve(Arc::new(list), deadline).await?, pages))),
-                Told::Unsupported => Ok(None),
-            }
+            let told = async { unpanicked(ask(source)).await? };
+            let Told { list, pages } = until(deadline, told).await?.ok_or_else(late)??;
+            let (roots, spent) = self.resolve(Arc::new(list), deadline).await?;
+            Ok((roots, spent, pages))
         };
-        let (roots, pages, spent) = match answer.await {
-            Ok(Some(((roots, spent), pages))) => (Some(roots), pages, spent),
-            Ok(None) => (None, 1, Duration::ZERO),
-            Err(error) => return self.fail(error, began),
+        let (roots, spent, pages) = match unless(self.flight.landing(), answer).await {
+            None => return Ok(self.flight.landing().await),
+            Some(Err(error)) => return self.fail(error, began),
+            Some(Ok(told)) => told,
         };
-        if let Some(roots) = &roots {
-            events::fetched(self.client.id, roots.roots().len(), roots.skipped().len(), pages);
-            for skipped in roots.skipped().iter().take(SKIPPED_TOLD) {
-                events::skipped(self.client.id, skipped.index(), skipped.entry(), skipped.error());
-            }
+        events::fetched(self.client.id, roots.roots().len(), roots.skipped().len(), pages);
+        for skipped in roots.skipped().iter().take(SKIPPED_TOLD) {
+            events::skipped(self.client.id, skipped.index(), skipped.entry(), skipped.error());
         }
         let (epoch, until) = (self.flight.epoch, Instant::now() + self.client.time_to_live());
         Ok(self.keep(Kept { epoch, until, renew: None, roots }, spent))
     }
 
-    /// Resolves a kept list again, as a root is gone, or one that was missing may be there now.
-    async fn renew(self, kept: Kept, deadline: Instant) -> Result<Landing> {
-        let Some(list) = kept.roots.as_ref().and_then(Roots::list).cloned() else { return Ok(Landing::Abandoned) };
+    /// Resolves a kept list again, as a root is gone, or one that was missing may be there now. What still stands is served if that fails.
+    async fn renew(self, kept: Kept, stands: Stands, deadline: Instant) -> Result<Landing> {
+        let Some(list) = kept.roots.list().cloned() else { return Ok(Landing::Abandoned) };
         let began = Instant::now();
         match self.resolve(list, deadline).await {
             Ok((roots, spent)) => {
                 events::resolved_again(self.client.id, roots.roots().len());
-                Ok(self.keep(Kept { roots: Some(roots), ..kept }, spent))
+                Ok(self.keep(Kept { roots, ..kept }, spent))
             }
-            Err(error) => self.fail(error, began),
+            Err(error) => {
+                events::not_fetched(self.client.id, &error);
+                if stands == Stands::MayBeMore { Ok(self.keep(kept, began.elapsed())) } else { Err(error) }
+            }
         }
     }
 
@@ -399,11 +435,8 @@ impl Leader<'_> {
             client.land(&self.flight, Landing::Overtaken);
             return Landing::Overtaken;
         }
-        let is_missing = |roots: &Roots| {
-            roots.skipped().iter().any(|skipped| skipped.error().kind() == ErrorKind::NotFound) || roots.has_gone()
-        };
-        let missing = kept.roots.as_ref().is_some_and(is_missing);
-        kept.renew = missing.then(|| Instant::now() + crate::roots::VERIFY_EVERY.max(RENEW_SHARE * spent));
+        let may_pass = kept.roots.skipped().iter().any(|skipped| may_pass(skipped.error().kind()));
+        kept.renew = may_pass.then(|| Instant::now() + VERIFY_EVERY.max(VERIFY_SHARE * spent));
         if !client.time_to_live().is_zero() {
             // A change that comes now leaves an entry of an older epoch, which never counts.
             client.guard.keep(client.id, kept.clone());
@@ -420,10 +453,15 @@ impl Leader<'_> {
     fn fail(self, error: Error, began: Instant) -> Result<Landing> {
         let client = self.client;
         events::not_fetched(client.id, &error);
-        let unfair =
-            error.kind() == ErrorKind::RootsTimedOut && began.elapsed() < client.guard.choices().fetch_limit / 2;
+        let limit = client.guard.choices().fetch_limit;
+        let is_late = error.kind() == ErrorKind::RootsTimedOut && Instant::now() >= self.flight.until;
+        let unfair = is_late && began.elapsed() < limit / 2;
         if unfair || error.kind() == ErrorKind::NoRuntime {
             return Err(error);
+        }
+        if self.flight.epoch != client.epoch() {
+            client.land(&self.flight, Landing::Overtaken);
+            return Ok(Landing::Overtaken);
         }
         let epoch = self.flight.epoch;
         let earlier = client.lock().failure.as_ref().filter(|last| last.epoch == epoch).map_or(0, |last| last.times);
@@ -443,6 +481,20 @@ impl Drop for GiveUp {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
+}
+
+/// Whether what an entry was skipped for may be otherwise soon.
+fn may_pass(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::SpecialFile
+            | ErrorKind::PermissionDenied
+            | ErrorKind::RootUnavailable
+            | ErrorKind::Changed
+            | ErrorKind::Io
+    )
 }
 
 fn late() -> Error {
@@ -468,8 +520,8 @@ pub(crate) const CHANGES: u32 = 4;
 pub(crate) const BACK_OFF: Duration = Duration::from_secs(1);
 pub(crate) const BACK_OFF_MOST: Duration = Duration::from_secs(30);
 
-/// A list with missing entries is resolved again after this many times the time it took: a twentieth of a core, at most.
-const RENEW_SHARE: u32 = 20;
+/// How long after its time limit a leader is taken for stalled: one that runs has landed by then.
+const STALLED: Duration = Duration::from_millis(250);
 
 /// Skipped entries that are told one by one; the rest are counted.
 const SKIPPED_TOLD: usize = 20;

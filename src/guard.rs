@@ -12,6 +12,7 @@
 //! | declared roots and does not tell, or an error | a refusal | the operator directories |
 //! | declared no roots | by [`WithoutClientRoots`] | the operator directories |
 
+use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,9 +26,9 @@ use moka::sync::Cache;
 use crate::boundary::Boundary;
 use crate::error::{ErrorKind, Result};
 use crate::events::SessionId;
-use crate::roots::Roots;
+use crate::roots::{Root, Roots, Skipped};
 use crate::runtime::{Instant, step};
-use crate::wire::ListRootsResult;
+use crate::wire::RootEntry;
 
 /// What client roots are to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,19 +63,19 @@ pub enum WithoutClientRoots {
 /// // For each client, with what it declared in `initialize`.
 /// let session = guard.session(Some(RootsCapability::announcing()))?;
 /// // For each request; the client is asked only when it has to be.
-/// let roots = session.roots(ListRootsResult::from_uris([format!("file://{projects}/site")])).await?;
+/// # let told = ListRootsResult::from_uris([format!("file://{projects}/site")]);
+/// let roots = session.roots(told.told_with_request()).await?;
 /// roots.write("notes.txt", "hello")?;
 /// // On `notifications/roots/list_changed`.
 /// session.list_changed();
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// # }).unwrap();
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Guard {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     boundary: Boundary,
     choices: Choices,
@@ -87,7 +88,6 @@ struct Shared {
 #[must_use]
 pub struct GuardBuilder {
     boundary: Boundary,
-    without_client_roots: Option<WithoutClientRoots>,
     choices: Choices,
     time_to_idle: Duration,
 }
@@ -111,8 +111,7 @@ pub(crate) struct Kept {
     pub(crate) until: Instant,
     /// When entries that did not exist are looked for again; none are missing without.
     pub(crate) renew: Option<Instant>,
-    /// None if the source said that the client has none.
-    pub(crate) roots: Option<Roots>,
+    pub(crate) roots: Roots,
 }
 
 impl GuardBuilder {
@@ -124,7 +123,7 @@ impl GuardBuilder {
 
     /// What is in force for a client that declared no roots. Default: the operator directories, and where there are none, nothing.
     pub fn without_client_roots(mut self, without: WithoutClientRoots) -> Self {
-        self.without_client_roots = Some(without);
+        self.choices.without_client_roots = without;
         self
     }
 
@@ -148,7 +147,7 @@ impl GuardBuilder {
         self
     }
 
-    /// How long the snapshot of a session is kept that sends no requests. Default: [`TIME_TO_IDLE`].
+    /// How long the snapshot of a session is kept that nobody asks for. Default: [`TIME_TO_IDLE`].
     pub fn time_to_idle(mut self, time_to_idle: Duration) -> Self {
         self.time_to_idle = time_to_idle.min(LONGEST);
         self
@@ -159,9 +158,7 @@ impl GuardBuilder {
     /// # Errors
     ///
     /// [`NoDirectories`](ErrorKind::NoDirectories) if the operator directories are to be in force, and there are none.
-    pub fn build(mut self) -> Result<Guard> {
-        let default = self.choices.without_client_roots;
-        self.choices.without_client_roots = self.without_client_roots.unwrap_or(default);
+    pub fn build(self) -> Result<Guard> {
         let wanted = self.choices.client_roots == ClientRoots::Ignore
             || self.choices.without_client_roots == WithoutClientRoots::OperatorDirectories;
         if wanted && !self.boundary.has_operator_directories() {
@@ -171,7 +168,7 @@ impl GuardBuilder {
     }
 
     fn into_guard(self) -> Guard {
-        let Self { boundary, choices, time_to_idle, .. } = self;
+        let Self { boundary, choices, time_to_idle } = self;
         let kept = Cache::builder()
             .max_capacity(KEPT_WEIGHT)
             .weigher(|_, kept: &Kept| kept.weight())
@@ -208,7 +205,7 @@ impl Guard {
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
         };
-        GuardBuilder { boundary, without_client_roots: None, choices, time_to_idle: TIME_TO_IDLE }
+        GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE }
     }
 
     /// What this server may ever serve.
@@ -266,12 +263,26 @@ impl Guard {
     }
 }
 
+/// Nothing of what its sessions hold: it may be shown by one of them.
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("choices", self.choices())
+            .field("sessions", &self.sessions())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Kept {
     /// About how many KiB it takes, if nobody shares it.
     fn weight(&self) -> u32 {
-        let Some(roots) = &self.roots else { return 1 };
-        let listed = |list: &Arc<ListRootsResult>| list.roots.iter().map(|entry| entry.uri.len() + 100).sum::<usize>();
-        let bytes = roots.list().map_or(0, listed) + 1024 * (roots.roots().len() + roots.skipped().len());
+        let entry = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len) + 100;
+        let listed = self.roots.list().map_or(0, |list| list.roots.iter().map(entry).sum());
+        let root = |root: &Root| 500 + root.spellings().map(|path| 4 * path.as_os_str().len()).sum::<usize>();
+        let skipped = |skipped: &Skipped| skipped.entry().len() + 300;
+        let bytes = listed
+            + self.roots.roots().map(root).sum::<usize>()
+            + self.roots.skipped().iter().map(skipped).sum::<usize>();
         u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX)
     }
 }
@@ -282,8 +293,9 @@ static MINTED: AtomicU64 = AtomicU64::new(0);
 /// The most sessions of a guard at once. At a KiB each they take 100 MiB; a server with more clients needs more processes.
 pub const SESSIONS: usize = 100_000;
 
-/// How much is kept of sessions' snapshots, in KiB: room for those of [`SESSIONS`] with a few roots each, or of a dozen clients with
-/// the longest list. The least recently used is forgotten first.
+/// How much is kept of sessions' snapshots, in KiB: room for those of [`SESSIONS`] with a few roots each, or of some fifty clients with
+/// the longest list. The least recently used is forgotten first, and asked for again. Each counts as if nobody shared it, since whoever
+/// shares it may be gone first; so clients that list a lot cost others a question.
 const KEPT_WEIGHT: u64 = 512 * 1024;
 
 /// The default for [`GuardBuilder::fetch_limit`]. A client answers from memory; one that has to ask its user will not be waited

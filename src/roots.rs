@@ -10,6 +10,7 @@
 //! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`]) | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -26,7 +27,6 @@ use crate::spellings::{RootIs, Spellings};
 use crate::wire::ListRootsResult;
 
 /// One entry of a root list, resolved: a directory, or a single file.
-#[derive(Debug)]
 pub struct Root {
     pub(crate) canonical: PathBuf,
     pub(crate) given: Vec<PathBuf>,
@@ -42,7 +42,6 @@ pub struct Root {
 }
 
 /// How a root's directory is reached.
-#[derive(Debug)]
 pub(crate) enum Held {
     /// The file system's own root, which nothing is around.
     Top(Arc<Handle>),
@@ -127,6 +126,11 @@ impl Root {
             let _ = self.notice(self.still_named(is_due(&self.given_verified)));
         }
         self.is_available()
+    }
+
+    /// As [`verify_all`](Self::verify_all), at most every [`VERIFY_EVERY`].
+    pub(crate) fn verify_in_time(&self) -> bool {
+        if is_due(&self.given_verified) { self.verify_all() } else { self.is_available() }
     }
 
     /// As [`verify`](Self::verify), with each given path whenever that was last done.
@@ -235,7 +239,7 @@ pub(crate) fn file_uri(path: &Path) -> String {
 ///
 /// From configuration alone, [`Roots::from_dirs`]; from a client's list, [`Roots::from_list`]; with operator directories,
 /// [`Boundary`](crate::Boundary).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
@@ -243,7 +247,6 @@ pub struct Roots {
     session: Option<SessionId>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Snapshot {
     roots: Vec<Arc<Root>>,
     spellings: Spellings,
@@ -251,6 +254,8 @@ pub(crate) struct Snapshot {
     skipped: Vec<Skipped>,
     /// The list that it was resolved from, where it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
+    /// The operator's roots that it was resolved beneath, counted by the boundary.
+    generation: u64,
     /// Whether a root was found to be unavailable.
     gone: AtomicBool,
     /// Milliseconds on [`clock`] at which the names were last verified.
@@ -263,6 +268,19 @@ pub struct Skipped {
     pub(crate) index: usize,
     pub(crate) entry: String,
     pub(crate) error: Error,
+}
+
+/// Its own path, and not what is around it.
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Root").field("path", &self.canonical).field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.roots()).finish()
+    }
 }
 
 impl Skipped {
@@ -333,17 +351,29 @@ impl Roots {
         if self.verify_is_due() == Due::Yes { self.verify_now() } else { self.roots().all(Root::is_available) }
     }
 
-    /// Verifies every root, and remembers whether one is gone.
+    /// Verifies every root, and remembers whether one is gone. The next time is due when this has taken a small share of time only.
     pub(crate) fn verify_now(&self) -> bool {
+        let start = clock();
         // Not `all`: each root is asked.
         let gone = self.roots().filter(|root| !root.verify_all()).count();
         self.snapshot.gone.fetch_or(gone > 0, Ordering::Relaxed);
+        self.verified_since(start);
         gone == 0
     }
 
-    /// Whether it is this caller's turn to verify.
+    pub(crate) fn verified_since(&self, start: u64) {
+        let now = clock();
+        let rest = (now - start).saturating_mul(VERIFY_SHARE.into()).saturating_sub(millis(VERIFY_EVERY));
+        self.snapshot.verified.store(now.saturating_add(rest), Ordering::Relaxed);
+    }
+
+    /// Whether it is this caller's turn to verify. It is nobody else's until that is done, or takes absurdly long.
     pub(crate) fn verify_is_due(&self) -> Due {
-        if is_due(&self.snapshot.verified) { Due::Yes } else { Due::No }
+        let due = is_due(&self.snapshot.verified);
+        if due {
+            self.snapshot.verified.fetch_add(millis(VERIFY_LONGEST), Ordering::Relaxed);
+        }
+        if due { Due::Yes } else { Due::No }
     }
 
     /// Whether a root was found to be gone when all were last verified.
@@ -356,9 +386,14 @@ impl Roots {
         self.snapshot.list.as_ref()
     }
 
-    pub(crate) fn listed_as(mut self, list: &Arc<ListRootsResult>) -> Self {
+    pub(crate) fn generation(&self) -> u64 {
+        self.snapshot.generation
+    }
+
+    pub(crate) fn listed_as(mut self, list: &Arc<ListRootsResult>, generation: u64) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.list = Some(list.clone());
+            snapshot.generation = generation;
         }
         self
     }
@@ -387,7 +422,7 @@ impl Roots {
     pub(crate) fn says_the_same(&self, other: &Self) -> bool {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
         let stands = |roots: &Self| !roots.has_gone() && roots.roots().all(Root::is_available);
-        one.list == two.list
+        (&one.list, one.generation) == (&two.list, two.generation)
             && one.policy == two.policy
             && one.roots.len() == two.roots.len()
             && one.roots.iter().zip(&two.roots).all(|(one, two)| one.says_the_same(two))
@@ -419,8 +454,8 @@ impl Roots {
         roots.shrink_to_fit();
         skipped.shrink_to_fit();
         let verified = AtomicU64::new(clock());
-        let (list, gone) = (None, AtomicBool::new(false));
-        let snapshot = Snapshot { roots, spellings, policy, skipped, list, gone, verified };
+        let (list, generation, gone) = (None, 0, AtomicBool::new(false));
+        let snapshot = Snapshot { roots, spellings, policy, skipped, list, generation, gone, verified };
         Self { snapshot: Arc::new(snapshot), base, session: None }
     }
 
@@ -541,8 +576,9 @@ pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     done
 }
 
-/// Whether something has to be done now.
+/// Whether something has to be done now, and by whom: the turn is lost on who drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub(crate) enum Due {
     Yes,
     No,
@@ -552,8 +588,8 @@ pub(crate) enum Due {
 #[cfg(not(shuttle))]
 fn is_due(last: &AtomicU64) -> bool {
     let (now, then) = (clock(), last.load(Ordering::Relaxed));
-    let every = u64::try_from(VERIFY_EVERY.as_millis()).unwrap_or(u64::MAX);
-    now.saturating_sub(then) >= every && last.compare_exchange(then, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    now.saturating_sub(then) >= millis(VERIFY_EVERY)
+        && last.compare_exchange(then, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 /// Half of the time, and the same in each run of a schedule: who shares a snapshot, and so `last`, hangs on what is freed when.
@@ -562,15 +598,24 @@ fn is_due(_: &AtomicU64) -> bool {
     shuttle::current::context_switches().is_multiple_of(2)
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Milliseconds since this process first asked.
 pub(crate) fn clock() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
+    millis(START.get_or_init(Instant::now).elapsed())
 }
 
-/// How often a snapshot's names are verified at most. Half a second is below what a person notices of a deploy, and makes the
-/// cost of ten thousand roots a few percent of one core.
+/// How often a snapshot's names are verified at most. Half a second is below what a person notices of a deploy.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
+
+/// A snapshot is verified, and a kept list resolved again, after this many times the time that it took: a twentieth of a core at most.
+pub(crate) const VERIFY_SHARE: u32 = 20;
+
+/// After so long a verification is taken for lost, and begun again.
+const VERIFY_LONGEST: Duration = Duration::from_mins(1);
 
 /// How often a path is tried again that changed while it was used. A change takes a system call, as a try does: losing against a
 /// process that does nothing else 16 times in a row is no accident.

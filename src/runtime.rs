@@ -10,14 +10,14 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use crate::error::{Error, ErrorKind, Result};
 
 #[cfg(not(shuttle))]
 mod tokio_time {
-    use super::{AssertUnwindSafe, Error, ErrorKind, Future, Poll, Result, broke_down, catch_unwind, pin};
+    use super::{AssertUnwindSafe, Error, ErrorKind, Future, Result, broke_down, catch_unwind};
 
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use std::sync::{Mutex, MutexGuard};
@@ -32,13 +32,8 @@ mod tokio_time {
         let no_runtime = |_| Error::from(ErrorKind::NoRuntime);
         tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
         // A runtime can be without a timer, and says so by a panic only.
-        let sleep = catch_unwind(AssertUnwindSafe(|| tokio::time::sleep_until(deadline))).map_err(no_runtime)?;
-        let (mut work, mut sleep) = (pin!(work), pin!(sleep));
-        std::future::poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(Ok(Some(done))),
-            Poll::Pending => sleep.as_mut().poll(context).map(|()| Ok(None)),
-        })
-        .await
+        let limited = catch_unwind(AssertUnwindSafe(|| tokio::time::timeout_at(deadline, work))).map_err(no_runtime)?;
+        Ok(limited.await.ok())
     }
 
     /// The same time for those who wait without a runtime.
@@ -52,7 +47,8 @@ mod tokio_time {
         let done = runtime.spawn_blocking(work).await;
         done.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => Err(broke_down(ErrorKind::RootsFailed, &*panic)),
-            Err(_) => Err(Error::new(ErrorKind::RootsFailed).detail("the runtime is shutting down")),
+            // The runtime is shutting down.
+            Err(_) => Err(ErrorKind::NoRuntime.into()),
         })
     }
 }
@@ -139,18 +135,38 @@ pub(crate) use shuttle_time::*;
 #[cfg(not(shuttle))]
 pub(crate) use tokio_time::*;
 
-/// Runs a future of the server's author to its end; its panic is an error.
+/// What a future comes to, unless another ends before or with it.
+pub(crate) async fn unless<T>(stop: impl Future, work: impl Future<Output = T>) -> Option<T> {
+    let (mut stop, mut work) = (pin!(stop), pin!(work));
+    std::future::poll_fn(|context| match stop.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(None),
+        Poll::Pending => work.as_mut().poll(context).map(Some),
+    })
+    .await
+}
+
+/// Runs a future of the server's author to its end; its panic is an error, also where it is dropped.
 pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T> {
-    let mut work = pin!(work);
+    let mut work = Contained(Some(Box::pin(work)));
     std::future::poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        let polled = catch_unwind(AssertUnwindSafe(|| work.0.as_mut().map(|work| work.as_mut().poll(context))));
         match polled {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+            Ok(None | Some(Poll::Pending)) => Poll::Pending,
+            Ok(Some(Poll::Ready(done))) => Poll::Ready(Ok(done)),
             Err(panic) => Poll::Ready(Err(broke_down(ErrorKind::SourcePanicked, &*panic))),
         }
     })
     .await
+}
+
+/// Drops what may panic then.
+struct Contained<F>(Option<Pin<Box<F>>>);
+
+impl<F> Drop for Contained<F> {
+    fn drop(&mut self) {
+        let work = self.0.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(work)));
+    }
 }
 
 fn broke_down(kind: ErrorKind, panic: &(dyn Any + Send)) -> Error {

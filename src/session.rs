@@ -6,18 +6,21 @@
 //!
 //! 1. A session has an epoch. Each `list_changed` stores another one, drawn from a counter of the process, so none comes twice.
 //! 2. A list is asked for by a leader, which reads the epoch before it asks. What comes of the answer bears that epoch.
-//! 3. A snapshot is given out in two places only: from the map, and by a flight that landed. Both compare its epoch with the session's,
-//!    read after the call began; so does the leader itself, when its answer is resolved.
+//! 3. A snapshot is given out in three places only: from the map, by a flight that landed to those who waited, and to the leader when its
+//!    answer is resolved. Each compares its epoch with the session's, read after the call began.
 //! 4. A call that begins after `list_changed` returned reads that epoch or a later one. An older list bears another, and does not count.
-//! 5. It does not matter when a snapshot reaches the map, or whether it is replaced, evicted or lost there: the map holds no epoch
-//!    to compare with, and a missing entry costs a question.
+//! 5. It does not matter when a snapshot reaches the map, or whether it is replaced, evicted or lost there: the session's epoch is not
+//!    in the map, and a missing entry costs a question.
 //! 6. Thus a stale mark can not be lost, either: it is the session's epoch, and only an answer that was asked in it makes an entry
 //!    that counts. A failure makes none.
 //! 7. Resolving a kept list again (a directory was replaced) keeps the epoch of the list, and the time at which it is too old.
-//! 8. A closed session has an epoch in which nothing is asked.
-//! 9. The notification and the call are ordered by the server's transport: a server that handles messages concurrently marks the
-//!    session before it reads the next message.
+//! 8. A closed session has an epoch that no answer bears; a question that is being asked then is dropped.
+//! 9. The source asks when it is asked: a list that somebody asked for earlier is not told by it
+//!    ([`told_with_request`](crate::ListRootsResult::told_with_request) names the exception, and what it takes).
+//! 10. The notification and the call are ordered by the server's transport: a server that handles messages concurrently marks the
+//!     session before it reads the next message.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::check::CheckedPath;
@@ -38,7 +41,8 @@ use crate::wire::RootsCapability;
 /// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
 /// let session = guard.session(Some(RootsCapability::announcing()))?;
 /// assert_eq!(session.state(), RootsState::Stale);
-/// session.roots(ListRootsResult::from_uris(["file:///tmp"])).await?;
+/// let ask = |_: Option<String>| async { Answer::List(ListRootsResult::from_uris(["file:///tmp"])) }; // a request to the client
+/// session.roots(ask).await?;
 /// assert_eq!(session.state(), RootsState::Available);
 /// // The client is not asked again,
 /// session.roots(|_: Option<String>| async { unreachable!() }).await?;
@@ -49,18 +53,31 @@ use crate::wire::RootsCapability;
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// # }).unwrap();
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Session {
     handle: Arc<Handle>,
 }
 
 /// What closes the session when it is dropped. Those who wait for changes hold the client, and not this.
-#[derive(Debug)]
 struct Handle(Arc<Client>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
         close(&self.0);
+    }
+}
+
+/// Its number and state.
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.id()).field("state", &self.state()).finish()
+    }
+}
+
+/// The session's number.
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("session", &self.client.id).finish_non_exhaustive()
     }
 }
 
@@ -93,6 +110,9 @@ pub enum RootsState {
 impl Guard {
     /// Begins the session of a client, with the roots capability that it declared in `initialize`
     /// ([`ClientCapabilities`](crate::ClientCapabilities)), or none.
+    ///
+    /// None is for a client that declared no roots, and nothing else: it opens the operator directories, unless
+    /// [`WithoutClientRoots::Deny`] was chosen.
     ///
     /// A client of the stateless era (2026-07-28) declares its capabilities in each request: a session for each request is as good.
     ///
@@ -143,9 +163,7 @@ impl Session {
     }
 
     /// Whether a proof from an earlier request still stands by the snapshot now in force: for an open watch, a subscription, a long
-    /// iteration. No I/O in the common case, that its root is in force still; else the names of its root are verified.
-    ///
-    /// It stands until somebody says otherwise: ask again before each step.
+    /// iteration. It stands until somebody says otherwise: ask before each step. What it costs: see [`Roots::still_allows`].
     ///
     /// # Errors
     ///
@@ -153,7 +171,7 @@ impl Session {
     /// that does not announce changes, without a [time to live](crate::GuardBuilder::time_to_live_unannounced). Those of
     /// [`Roots::still_allows`]. [`SessionClosed`](ErrorKind::SessionClosed), [`RootsUnsupported`](ErrorKind::RootsUnsupported).
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
-        self.standing().and_then(|roots| roots.still_allows(checked)).map_err(|error| self.refused(error))
+        self.standing()?.still_allows(checked)
     }
 
     /// The roots in force, as far as they need not be asked for.
@@ -162,16 +180,10 @@ impl Session {
         if client.is_closed() {
             return Err(ErrorKind::SessionClosed.into());
         }
-        let kept = match client.without_asking() {
-            Some(_) => None,
-            None => Some(client.kept().ok_or(ErrorKind::RootsStale)?),
-        };
-        if let Some(roots) = kept.and_then(|kept| kept.roots) {
-            return Ok(roots);
-        }
-        match client.without_asking().unwrap_or(client.guard.choices().without_client_roots) {
-            WithoutClientRoots::Deny => Err(ErrorKind::RootsUnsupported.into()),
-            WithoutClientRoots::OperatorDirectories => Ok(client.guard.boundary().standing_operator_roots().0),
+        match client.without_asking() {
+            None => Ok(client.kept().ok_or(ErrorKind::RootsStale)?.roots),
+            Some(WithoutClientRoots::Deny) => Err(ErrorKind::RootsUnsupported.into()),
+            Some(WithoutClientRoots::OperatorDirectories) => Ok(client.guard.boundary().last_operator_roots()),
         }
     }
 
@@ -196,11 +208,8 @@ impl Session {
             return RootsState::Unsupported;
         }
         match client.kept() {
-            Some(kept) => match kept.roots {
-                None => RootsState::Unsupported,
-                Some(roots) if roots.is_empty() => RootsState::Empty,
-                Some(_) => RootsState::Available,
-            },
+            Some(kept) if kept.roots.is_empty() => RootsState::Empty,
+            Some(_) => RootsState::Available,
             None => client.failure().map_or(RootsState::Stale, RootsState::Failed),
         }
     }
@@ -239,15 +248,20 @@ impl Session {
 }
 
 /// Tells when a session's roots change. It does not keep the session open.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Changes {
     client: Arc<Client>,
     seen: u64,
 }
 
 impl Changes {
-    /// Waits until the roots may be others than when this was last asked, or was made: they were withdrawn, or told anew. What happened
-    /// in between counts as one change. It can be dropped at any await, and loses nothing.
+    /// Waits until the roots may be others than when this was last asked, or was made: [`Session::list_changed`] was called, or they were
+    /// told or resolved anew and are kept. What happened in between counts as one change. It can be dropped at any await, and loses
+    /// nothing.
+    ///
+    /// It is not told when time passes, or memory is short: then [`Session::still_allows`] says
+    /// [`RootsStale`](ErrorKind::RootsStale). Of a client that does not announce changes nothing is kept, and so nothing is told, unless it is
+    /// [trusted for a time](crate::GuardBuilder::time_to_live_unannounced).
     ///
     /// # Errors
     ///

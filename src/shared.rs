@@ -11,10 +11,10 @@ use std::sync::{Mutex, PoisonError, Weak};
 use crate::roots::{Roots, Snapshot};
 
 /// The snapshots that somebody still has, by a hash of what was listed.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct SharedRoots(Mutex<Table>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Table {
     snapshots: HashMap<u64, Weak<Snapshot>>,
     /// How many there were when those that nobody has were last thrown out.

@@ -5,7 +5,6 @@
 //! goes on for ever is stopped.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::future::Future;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -17,10 +16,10 @@ use crate::wire::{ListRootsResult, ROOT_LIST_BYTES, ROOT_LIST_PAGES};
 pub enum Answer {
     /// A list, or one page of it.
     List(ListRootsResult),
-    /// The client did not declare the roots capability, so it must not be asked.
+    /// The client has no roots to tell: a refusal, [`RootsUnsupported`](ErrorKind::RootsUnsupported).
     ///
-    /// Not for a client that declared it and then answers with an error, be that `-32601`: that is [`Failed`](Self::Failed). This
-    /// answer can open the operator's directories ([`WithoutClientRoots`](crate::WithoutClientRoots)), and an error must not.
+    /// It opens nothing. What [`WithoutClientRoots`](crate::WithoutClientRoots) opens is for a client that declared no roots when its
+    /// session began; that one is never asked. One that declares them and then does not tell must not gain by that.
     Unsupported,
     /// There was an error, or something that is no root list; the text is for the operator's log.
     Failed(String),
@@ -30,7 +29,7 @@ pub enum Answer {
 ///
 /// It is called only if the roots have to be asked for, and more than once if the list has pages or changes meanwhile. Whoever calls is
 /// the request in flight that the protocol wants around a server's request (SEP-2260). It need not keep a time limit of its own, and it
-/// may be dropped at any await. A closure is one, and so is a [`ListRootsResult`] that is there already.
+/// may be dropped at any await. It must not block its thread, or the time limit can not end it. A closure is one.
 ///
 /// ```
 /// use mcp_roots_guard::{Answer, ListRootsResult, RootsSource};
@@ -62,9 +61,26 @@ where
     }
 }
 
-impl RootsSource for ListRootsResult {
+/// A list that is there already. See [`ListRootsResult::told_with_request`].
+struct ToldWithRequest(Option<ListRootsResult>);
+
+impl RootsSource for ToldWithRequest {
     fn ask(&mut self, _: Option<String>) -> impl Future<Output = Answer> + Send {
-        std::future::ready(Answer::List(self.clone()))
+        // It tells nothing of a change that came meanwhile, or of a second page.
+        let told = self.0.take().map(Answer::List);
+        std::future::ready(
+            told.unwrap_or_else(|| Answer::Failed("asked again for a list that came with the request".into())),
+        )
+    }
+}
+
+impl ListRootsResult {
+    /// A source that tells this list, without asking anybody. Only for a list that came with the request that is being served (a
+    /// stateless retry), or that never changes (a configuration): it counts as told after the request arrived, so one that was asked for
+    /// earlier may be withdrawn by now, and would be kept.
+    #[must_use]
+    pub fn told_with_request(self) -> impl RootsSource {
+        ToldWithRequest(Some(self))
     }
 }
 
@@ -77,9 +93,9 @@ impl Answer {
 }
 
 /// A whole answer.
-pub(crate) enum Told {
-    List { list: ListRootsResult, pages: usize },
-    Unsupported,
+pub(crate) struct Told {
+    pub(crate) list: ListRootsResult,
+    pub(crate) pages: usize,
 }
 
 /// Asks for one page after the other.
@@ -90,9 +106,7 @@ pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
     for pages in 1..=ROOT_LIST_PAGES {
         let page = match source.ask(cursor.take()).await {
             Answer::List(page) => page,
-            // After a page it is an error like any other.
-            Answer::Unsupported if pages == 1 => return Ok(Told::Unsupported),
-            Answer::Unsupported => return Err(failed(&"unsupported, after a page")),
+            Answer::Unsupported => return Err(ErrorKind::RootsUnsupported.into()),
             Answer::Failed(why) => return Err(failed(&why)),
         };
         // What comes with an entry but its URI and name is of no use here, and memory.
@@ -103,7 +117,7 @@ pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
         list.is_bounded()?;
         let Some(next) = page.next_cursor else {
             list.roots.shrink_to_fit();
-            return Ok(Told::List { list, pages });
+            return Ok(Told { list, pages });
         };
         if next.len() > ROOT_LIST_BYTES / ROOT_LIST_PAGES {
             return Err(Error::new(ErrorKind::TooLarge).detail("a cursor"));
@@ -116,8 +130,8 @@ pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
     Err(ErrorKind::TooManyPages.into())
 }
 
-fn failed(why: &dyn fmt::Display) -> Error {
-    let why = why.to_string().chars().take(WHY_CHARS).collect::<String>();
+fn failed(why: &str) -> Error {
+    let why = why.chars().take(WHY_CHARS).collect::<String>();
     Error::new(ErrorKind::RootsFailed).detail(why)
 }
 

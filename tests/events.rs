@@ -52,7 +52,7 @@ fn each_event_bears_its_session_and_the_operators_detail() {
         let number = session.id();
         let uri = |path: &str| format!("file://{}", tree.path(path).display());
         let list = ListRootsResult::from_uris([uri("op/a"), uri("op/later"), uri("op/out\n"), "ftp://host/".into()]);
-        let roots = session.roots(list.clone()).await.unwrap();
+        let roots = session.roots(list.clone().told_with_request()).await.unwrap();
         let told = log.taken(&tree, number);
         assert_eq!(
             told,
@@ -92,7 +92,7 @@ fn each_event_bears_its_session_and_the_operators_detail() {
         // A directory that is there by now.
         let guard = Guard::new(guard.boundary().clone());
         let session = guard.session(Some(RootsCapability::announcing())).unwrap();
-        session.roots(list).await.unwrap();
+        session.roots(list.told_with_request()).await.unwrap();
         tree.add("dir op/later");
         tokio::time::sleep(VERIFY_EVERY).await;
         log.taken(&tree, number);

@@ -29,7 +29,7 @@ fn uri(path: &Path) -> String {
 
 async fn session(guard: &Guard, list: ListRootsResult) -> Session {
     let session = guard.session(Some(RootsCapability::announcing())).unwrap();
-    session.roots(list).await.unwrap();
+    session.roots(list.told_with_request()).await.unwrap();
     session
 }
 

@@ -81,6 +81,15 @@ impl Client {
     }
 }
 
+/// A client that answers with this list, whenever it is asked.
+fn tells(list: ListRootsResult) -> impl RootsSource {
+    move |_: Option<String>| std::future::ready(Answer::List(list.clone()))
+}
+
+fn telling(tree: &Tree, paths: &[&str]) -> impl RootsSource + use<> {
+    tells(list(tree, paths))
+}
+
 fn never() -> impl RootsSource {
     |_: Option<String>| pending()
 }
@@ -186,7 +195,7 @@ async fn a_silent_client_delays_a_call_by_the_limit_and_no_longer() {
     // A change is a sign of life.
     session.list_changed();
     assert_eq!(session.state(), RootsState::Stale);
-    assert_eq!(told(&tree, &session.roots(list(&tree, &["a"])).await), Ok(vec!["a".into()]));
+    assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
 }
 
 /// Leaders that give up late leave the others no more time than their own.
@@ -210,7 +219,7 @@ async fn a_call_ends_by_its_own_deadline_whatever_it_waits_for() {
     assert!(took <= LIMIT + Duration::from_millis(10), "{took:?}");
     // It had a tenth of the limit to ask in: that is no failure of the client.
     assert_eq!(session.state(), RootsState::Stale);
-    assert_eq!(told(&tree, &session.roots(list(&tree, &["a"])).await), Ok(vec!["a".into()]));
+    assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
 }
 
 #[tokio::test]
@@ -261,11 +270,11 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
         (
             "unsupported, after a page",
             Box::new(|cursor| if cursor.is_none() { Answer::List(page(None)) } else { Answer::Unsupported }),
-            K::RootsFailed,
+            K::RootsUnsupported,
         ),
     ];
     let session = announcing(&guard);
-    let mut kept = session.roots(list(&tree, &["b"])).await.unwrap();
+    let mut kept = session.roots(telling(&tree, &["b"])).await.unwrap();
     for (name, mut source, expected) in cases {
         session.list_changed();
         let mut asked = 0;
@@ -282,7 +291,7 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
         assert_eq!(kind(session.still_allows(&checked)), Some(K::RootsStale), "{name}");
         session.list_changed();
         assert_eq!(session.state(), RootsState::Stale, "{name}");
-        kept = session.roots(list(&tree, &["a"])).await.unwrap();
+        kept = session.roots(telling(&tree, &["a"])).await.unwrap();
         assert_eq!(session.state(), RootsState::Available, "{name}");
     }
     // A panic of the future's, and not of what makes it.
@@ -296,7 +305,7 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
     session.list_changed();
     let mut one_long = list(&tree, &["a"]);
     one_long.roots.extend(ListRootsResult::from_uris([large]).roots);
-    let roots = session.roots(one_long).await;
+    let roots = session.roots(tells(one_long)).await;
     assert_eq!(roots.as_ref().unwrap().skipped()[0].error().kind(), K::TooLong);
     assert_eq!(told(&tree, &roots), Ok(vec!["a".into()]));
 }
@@ -336,20 +345,19 @@ async fn what_is_in_force_by_policy() {
         ("empty", Guard::builder(boundary()), some, none(), ok(&[]), RootsState::Empty),
         ("failed", Guard::builder(boundary()), some, failed(), Err(K::RootsFailed), RootsState::Failed(K::RootsFailed)),
         ("undeclared", Guard::builder(boundary()), None, good(), ok(&["op"]), RootsState::Unsupported),
-        ("not asked", Guard::builder(boundary()), some, Answer::Unsupported, ok(&["op"]), RootsState::Unsupported),
+        (
+            "declared, and then unsupported",
+            Guard::builder(boundary()),
+            some,
+            Answer::Unsupported,
+            Err(K::RootsUnsupported),
+            RootsState::Failed(K::RootsUnsupported),
+        ),
         (
             "undeclared, deny",
             Guard::builder(boundary()).without_client_roots(deny),
             None,
             good(),
-            Err(K::RootsUnsupported),
-            RootsState::Unsupported,
-        ),
-        (
-            "not asked, deny",
-            Guard::builder(boundary()).without_client_roots(deny),
-            some,
-            Answer::Unsupported,
             Err(K::RootsUnsupported),
             RootsState::Unsupported,
         ),
@@ -365,14 +373,6 @@ async fn what_is_in_force_by_policy() {
         ("alone", Guard::builder(alone()), some, good(), ok(&["op/a", "out"]), RootsState::Available),
         ("alone, empty", Guard::builder(alone()), some, none(), ok(&[]), RootsState::Empty),
         ("alone, undeclared", Guard::builder(alone()), None, good(), Err(K::RootsUnsupported), RootsState::Unsupported),
-        (
-            "alone, not asked",
-            Guard::builder(alone()),
-            some,
-            Answer::Unsupported,
-            Err(K::RootsUnsupported),
-            RootsState::Unsupported,
-        ),
     ];
     for (name, builder, capability, answer, expected, state) in rows {
         let session = builder.build().unwrap().session(capability).unwrap();
@@ -480,7 +480,7 @@ async fn a_kept_list_is_resolved_again_when_the_disk_has_changed() {
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
     let told_now = async || told(&tree, &session.roots(unasked()).await);
-    session.roots(list(&tree, &["a", "later", "current/f"])).await.unwrap();
+    session.roots(telling(&tree, &["a", "later", "current/f"])).await.unwrap();
     assert_eq!(told_now().await, Ok(vec!["a".into(), "a/f".into()]));
     tree.add("dir later");
     sleep(VERIFY_EVERY);
@@ -501,7 +501,7 @@ async fn a_proof_stands_as_long_as_its_place_is_in_force() {
     let tree = Tree::new("file a/in/f; dir b; file c; dir d");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
-    let roots = session.roots(list(&tree, &["a", "b", "c"])).await.unwrap();
+    let roots = session.roots(telling(&tree, &["a", "b", "c"])).await.unwrap();
     let [f, b, c] = ["a/in/f", "b", "c"].map(|path| roots.check(tree.path(path), Intent::Existing).unwrap());
     let mut changes = session.changes();
     let stand = |expected: [Option<K>; 3]| {
@@ -521,7 +521,7 @@ async fn a_proof_stands_as_long_as_its_place_is_in_force() {
     ];
     for (paths, expected) in rows {
         session.list_changed();
-        session.roots(list(&tree, paths)).await.unwrap();
+        session.roots(telling(&tree, paths)).await.unwrap();
         changes.changed().await.unwrap();
         stand(expected);
     }
@@ -531,7 +531,7 @@ async fn a_proof_stands_as_long_as_its_place_is_in_force() {
     tree.add("dir b");
     for paths in [&["b", "c"][..], &[""]] {
         session.list_changed();
-        session.roots(list(&tree, paths)).await.unwrap();
+        session.roots(telling(&tree, paths)).await.unwrap();
         assert_eq!(kind(session.still_allows(&b)), Some(K::RootUnavailable), "{paths:?}");
         assert_eq!(kind(session.still_allows(&c)), None, "{paths:?}");
     }
@@ -555,7 +555,7 @@ async fn changes_wake_whoever_waits_and_closing_ends_them() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
-    session.roots(list(&tree, &["a"])).await.unwrap();
+    session.roots(telling(&tree, &["a"])).await.unwrap();
     let waiting: Vec<_> = (0..10)
         .map(|_| {
             let mut changes = session.changes();
@@ -623,9 +623,11 @@ async fn sessions_are_strangers() {
                         0 => session.list_changed(),
                         1 => guard.forget_all(),
                         2 => session = announcing(&guard),
-                        3 => drop(tokio::time::timeout(Duration::from_micros(next(300)), session.roots(mine)).await),
+                        3 => drop(
+                            tokio::time::timeout(Duration::from_micros(next(300)), session.roots(tells(mine))).await,
+                        ),
                         _ => {
-                            let roots = session.roots(mine).await.unwrap();
+                            let roots = session.roots(tells(mine)).await.unwrap();
                             assert!(roots.roots().all(|root| root.path().starts_with(tree.path(own("")))));
                             assert_eq!(roots.read("f", 99).unwrap(), number.to_string().as_bytes());
                             let other = (number + 1) % SESSIONS;
@@ -658,7 +660,7 @@ async fn bare_paths_are_roots_only_where_the_operator_says_so() {
     ]);
     for (rule, expected) in [(Rule::Refuse, vec!["a b"]), (Rule::Allow, vec!["a%20b", "a b"])] {
         let boundary = Boundary::builder().directory(tree.path(""), Access::ReadOnly).bare_paths(rule).build().unwrap();
-        let roots = announcing(&Guard::new(boundary)).roots(bare.clone()).await;
+        let roots = announcing(&Guard::new(boundary)).roots(tells(bare.clone())).await;
         let kinds: Vec<_> = roots.as_ref().unwrap().skipped().iter().map(|skipped| skipped.error().kind()).collect();
         let expected: Vec<_> = expected.into_iter().map(str::to_owned).collect();
         assert_eq!(kinds[kinds.len() - 4..], [K::NotAbsolute, K::NotAbsolute, K::Empty, K::ForeignScheme], "{rule:?}");
@@ -683,7 +685,7 @@ fn without_a_runtime_with_a_timer_a_call_is_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(async { poll() }), Some(K::NoRuntime));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    assert_eq!(told(&tree, &runtime.block_on(session.roots(list(&tree, &["a"])))), Ok(vec!["a".into()]));
+    assert_eq!(told(&tree, &runtime.block_on(session.roots(telling(&tree, &["a"])))), Ok(vec!["a".into()]));
 }
 
 /// The longest times are as good as any.
@@ -694,8 +696,8 @@ async fn absurd_limits_are_limits() {
     for (time, expected) in [(most, None), (none, Some(K::RootsTimedOut))] {
         let builder = guard(&tree).fetch_limit(time).time_to_live(time).time_to_idle(time);
         let session = announcing(&builder.time_to_live_unannounced(time).build().unwrap());
-        assert_eq!(kind(session.roots(list(&tree, &["a"])).await), expected, "{time:?}");
-        assert_eq!(kind(session.roots(list(&tree, &["a"])).await), expected, "{time:?}");
+        assert_eq!(kind(session.roots(telling(&tree, &["a"])).await), expected, "{time:?}");
+        assert_eq!(kind(session.roots(telling(&tree, &["a"])).await), expected, "{time:?}");
     }
 }
 
@@ -714,6 +716,199 @@ async fn a_failed_client_is_asked_again_after_the_back_off() {
     client.tells(list(&tree, &["a"]));
     tokio::time::advance(Duration::from_millis(1001)).await;
     tokio::time::resume();
+    assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
+    assert_eq!(client.asked(), 2);
+}
+
+/// Watching takes no turn to verify from those who then would, and is told in the end that a root is gone.
+#[tokio::test]
+async fn a_watch_does_not_keep_a_replaced_directory_in_force() {
+    let tree = Tree::new("file top/op/f = old; dir top/op/a");
+    let boundary = Boundary::builder().directory(tree.path("top/op"), Access::ReadWrite).build().unwrap();
+    let guard = Guard::new(boundary);
+    let watch = guard.session(None).unwrap();
+    let narrow = announcing(&guard);
+    let of_operator = watch.roots(never()).await.unwrap().check("f", Intent::Existing).unwrap();
+    let narrowed = narrow.roots(telling(&tree, &["top/op/a"])).await.unwrap().check(".", Intent::Existing).unwrap();
+    fs::rename(tree.path("top/op"), tree.path("trash")).unwrap();
+    tree.add("file top/op/f = new; dir top/op/a");
+    let start = std::time::Instant::now();
+    while start.elapsed() < 3 * VERIFY_EVERY {
+        let _ = watch.still_allows(&of_operator);
+        let _ = narrow.still_allows(&narrowed);
+        sleep(Duration::from_millis(1));
+    }
+    assert_eq!(kind(watch.still_allows(&of_operator)), Some(K::RootUnavailable));
+    assert_eq!(kind(narrow.still_allows(&narrowed)), Some(K::RootUnavailable));
+    assert_eq!(watch.roots(never()).await.unwrap().read("f", 9).unwrap(), b"new");
+    let other = announcing(&guard).roots(telling(&tree, &["top/op"])).await.unwrap();
+    assert_eq!(other.read("f", 9).unwrap(), b"new");
+}
+
+/// An operator directory that was not there when the list was told, in a deploy or for the first time.
+#[tokio::test]
+async fn an_operator_directory_that_comes_back_is_in_force_for_kept_lists() {
+    let tree = Tree::new("dir op/a; dir x");
+    let boundary = Boundary::builder()
+        .directory(tree.path("op"), Access::ReadWrite)
+        .optional_directory(tree.path("later"), Access::ReadWrite)
+        .build()
+        .unwrap();
+    let guard = Guard::new(boundary);
+    let (inside, around) = (announcing(&guard), announcing(&guard));
+    inside.roots(telling(&tree, &["op/a", "later/b"])).await.unwrap();
+    around.roots(telling(&tree, &[""])).await.unwrap();
+    let now = async |session: &Session| {
+        sleep(VERIFY_EVERY + Duration::from_millis(50));
+        told(&tree, &session.roots(unasked()).await).unwrap()
+    };
+    fs::rename(tree.path("op"), tree.path("was")).unwrap();
+    assert_eq!((now(&inside).await, now(&around).await), (vec![], vec![]));
+    fs::rename(tree.path("was"), tree.path("op")).unwrap();
+    tree.add("dir later/b");
+    assert_eq!(now(&inside).await, ["op/a", "later/b"]);
+    assert_eq!(now(&around).await, ["op", "later"]);
+}
+
+/// A source that is busy all the time: what waits for it must not starve the time limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_source_is_ended_by_the_time_limit() {
+    let tree = Tree::new("dir a");
+    let limit = Duration::from_millis(100);
+    let session = announcing(&guard(&tree).fetch_limit(limit).build().unwrap());
+    let busy = |_: Option<String>| async {
+        loop {
+            tokio::task::consume_budget().await;
+        }
+    };
+    let call = tokio::time::timeout(50 * limit, session.roots(busy)).await;
+    assert_eq!(call.map(kind), Ok(Some(K::RootsTimedOut)));
+}
+
+/// A leader that is neither polled nor dropped: others go on without it.
+#[tokio::test(start_paused = true)]
+async fn a_stalled_leader_is_passed_over() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let mut leader = pin!(session.roots(never()));
+    assert!(leader.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    tokio::time::sleep(LIMIT / 2).await;
+    let start = Instant::now();
+    assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
+    assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
+    // What becomes of it is its own matter.
+    assert_eq!(kind(leader.await), Some(K::RootsTimedOut));
+    assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["a".into()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_after_a_change_does_not_wait_for_what_was_asked_before() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let leader = session.clone();
+    let mut answers = vec![Some(list(&tree, &["a"])), None];
+    let leader = tokio::spawn(async move {
+        let source = |_: Option<String>| {
+            let answer = answers.pop().unwrap();
+            async { if let Some(list) = answer { Answer::List(list) } else { pending().await } }
+        };
+        leader.roots(source).await
+    });
+    tokio::task::yield_now().await;
+    session.list_changed();
+    let start = Instant::now();
+    assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
+    assert_eq!(told(&tree, &leader.await.unwrap()), Ok(vec!["a".into()]));
+    assert!(start.elapsed() < LIMIT / 10, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_ends_the_call_that_asks() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let leader = session.clone();
+    let leader = tokio::spawn(async move {
+        let start = Instant::now();
+        (kind(leader.roots(never()).await), start.elapsed())
+    });
+    tokio::task::yield_now().await;
+    session.close();
+    assert_eq!(leader.await.unwrap(), (Some(K::SessionClosed), Duration::ZERO));
+}
+
+/// A source can panic when it is dropped, too: late, or with its caller.
+#[tokio::test]
+async fn a_source_that_panics_when_it_is_dropped_harms_nobody() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).fetch_limit(Duration::from_millis(50)).build().unwrap());
+    let source = |_: Option<String>| {
+        let bomb = Bomb;
+        async move {
+            let _bomb = bomb;
+            pending().await
+        }
+    };
+    assert_eq!(kind(session.roots(source).await), Some(K::RootsTimedOut));
+    session.list_changed();
+    assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
+}
+
+/// What is shown of one session tells nothing of the others.
+#[tokio::test]
+async fn what_is_shown_of_a_session_is_its_own() {
+    let tree = Tree::new("dir mine; dir secret");
+    let guard = guard(&tree).build().unwrap();
+    let (mine, other) = (announcing(&guard), announcing(&guard));
+    let roots = mine.roots(telling(&tree, &["mine"])).await.unwrap();
+    other.roots(telling(&tree, &["secret"])).await.unwrap();
+    let shown = format!("{mine:?} {:?} {guard:?} {:?} {roots:?}", mine.changes(), guard.boundary());
+    assert!(shown.contains("Available") && shown.contains("mine") && !shown.contains("secret"), "{shown}");
+    assert!(!format!("{roots:?}").contains(&format!("{:?}", tree.path("").as_os_str())), "{roots:?}");
+}
+
+/// Verifying a list that takes long takes a small share of the time, one at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_costly_list_is_verified_a_twentieth_of_the_time() {
+    let tree = Tree::in_memory("link op/l -> .");
+    let deep = "d/".repeat(150);
+    fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
+    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let session = announcing(&Guard::builder(boundary).build().unwrap());
+    let paths: Vec<_> = (0..100).map(|n| format!("op/l/{}", &deep[..deep.len() - 2 * n])).collect();
+    let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+    session.roots(telling(&tree, &paths)).await.unwrap();
+    let start = std::time::Instant::now();
+    let mut late = 0;
+    while start.elapsed() < 6 * VERIFY_EVERY {
+        late += usize::from(session.roots(unasked()).await.is_err());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(late, 0);
+}
+
+/// Whatever else is kept, a session that is forgotten for want of room is asked again; and nothing else happens.
+#[tokio::test]
+async fn a_snapshot_that_is_forgotten_for_want_of_room_is_asked_for_again() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let client = Client::telling(list(&tree, &["a"]));
+    session.roots(client.source()).await.unwrap();
+    let large = || ListRootsResult::from_uris((0..ROOT_LIST_ENTRIES).map(|n| format!("x://{n}/{}", "y".repeat(700))));
+    let mut others = Vec::new();
+    // A look is a use, and keeps it from being the least recently used.
+    while others.len() < 80 {
+        let other = announcing(&guard);
+        other.roots(tells(large())).await.unwrap();
+        others.push(other);
+    }
+    assert_eq!(session.state(), RootsState::Stale);
     assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
     assert_eq!(client.asked(), 2);
 }

@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 /// What a client declares about itself, as far as roots go: `params.capabilities` of `initialize`, or since 2026-07-28 the metadata
 /// of each request under [`META_KEY`](Self::META_KEY). Everything else in there is ignored.
 ///
+/// Those that can not be read are an error, and not "no roots", which can open the operator's directories: refuse such an `initialize`.
+///
 /// ```
 /// # use mcp_roots_guard::{ClientCapabilities, RootsCapability};
 /// let read = |json| serde_json::from_str::<ClientCapabilities>(json);
@@ -18,7 +20,7 @@ use serde_json::{Map, Value};
 /// assert_eq!(read(r#"{"sampling":{}}"#)?.roots, None);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ClientCapabilities {
     /// Whether the client has roots; absent and `null` are the same.
     #[serde(skip_serializing_if = "Option::is_none")]

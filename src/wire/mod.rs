@@ -99,7 +99,11 @@ impl<'de> Deserialize<'de> for ListRootsResult {
             Some(Value::String(cursor)) => Some(cursor),
             Some(_) => return Err(D::Error::custom("nextCursor is no string")),
         };
-        let meta = object.remove("_meta").map_or(Ok(None), serde_json::from_value).map_err(D::Error::custom)?;
+        // Of no use here, and so no reason to serve nothing.
+        let meta = match object.remove("_meta") {
+            Some(Value::Object(meta)) => Some(meta),
+            _ => None,
+        };
         Ok(Self { roots: entries.iter().map(entry).collect(), next_cursor, meta })
     }
 }

@@ -8,7 +8,8 @@
 //!   that began before `list_changed` this is more than the crate promises: it holds as a change comes between two polls here.)
 //! - A call that fails, is dropped, or ends after the session was closed, grants nothing, and is refused for a reason that there is.
 //! - Who waits for another call is woken when the session is closed.
-//! - One question is asked at a time, and none while a snapshot is kept or a failure is recent.
+//! - One question is asked at a time (one of before a change is dropped when its call goes on), and none while a snapshot is kept or a
+//!   failure is recent.
 //! - The session's state, and which proofs still stand, are as the schedule has it.
 //!
 //! And at its end: once each question is answered, each call ends, being polled only when it was woken; and a new call gets the
@@ -419,7 +420,8 @@ impl Run<'_> {
         let asks = self.wire().questions.len() - asked;
         let may_ask = asks == 0 || self.kept.is_none() && !self.backs_off && !self.closed;
         self.holds(may_ask, || format!("call {number} asks, and need not"));
-        let open = self.wire().questions.iter().filter(|question| question.is_open).count();
+        let counts = |question: &&Question| question.is_open && question.asked > self.changed;
+        let open = self.wire().questions.iter().filter(counts).count();
         self.holds(open <= 1, || format!("{open} questions at once"));
         match polled {
             Poll::Ready(end) => {
