@@ -125,6 +125,8 @@ impl Cast {
             let own = tasks.pop();
             let others: Vec<_> = tasks.into_iter().map(shuttle::future::spawn).collect();
             if let Some(own) = own {
+                // Whoever begins costs no preemption.
+                shuttle::future::yield_now().await;
                 own.await;
             }
             for other in others {
@@ -176,20 +178,20 @@ const SMALL: &[Cast] = &[
 
 /// Each schedule is tried with so few preemptions.
 const MIDDLE: &[(usize, Cast)] = &[
-    (4, Cast::new("a call, a change", &[Calls(1), Changes(1)])),
-    (3, Cast::new("a change, a close, watched", &[Changes(1), Closes, Watches(2)])),
-    (4, Cast::new("a call, a close", &[Calls(1), Closes])),
-    (3, Cast::new("two calls", &[Calls(1), Calls(1)])),
+    (3, Cast::new("a call, a change", &[Calls(1), Changes(1)])),
+    (2, Cast::new("a change, a close, watched", &[Changes(1), Closes, Watches(2)])),
+    (3, Cast::new("a call, a close", &[Calls(1), Closes])),
+    (2, Cast::new("two calls", &[Calls(1), Calls(1)])),
     (1, Cast::new("two calls, a change", &[Calls(1), Calls(1), Changes(1)])),
-    (2, Cast::new("two calls, a change; kept", &[Calls(1), Calls(1), Changes(1)]).kept()),
-    (2, Cast::new("two calls, a close", &[Calls(1), Calls(1), Closes])),
-    (3, Cast::new("a call, one given up early", &[Calls(1), GivesUp(1)])),
-    (3, Cast::new("a call, one given up while asking", &[Calls(1), GivesUp(2)])),
-    (3, Cast::new("a call, one given up while resolving", &[Calls(1), GivesUp(3)])),
+    (1, Cast::new("two calls, a change; kept", &[Calls(1), Calls(1), Changes(1)]).kept()),
+    (1, Cast::new("two calls, a close", &[Calls(1), Calls(1), Closes])),
+    (2, Cast::new("a call, one given up early", &[Calls(1), GivesUp(1)])),
+    (2, Cast::new("a call, one given up while asking", &[Calls(1), GivesUp(2)])),
+    (2, Cast::new("a call, one given up while resolving", &[Calls(1), GivesUp(3)])),
     (1, Cast::new("two calls, one given up", &[Calls(1), Calls(1), GivesUp(2)])),
     (1, Cast::new("a call, a change, a close", &[Calls(1), Changes(1), Closes])),
-    (2, Cast::new("two calls, all forgotten; kept", &[Calls(1), Calls(1), Forgets]).kept()),
-    (1, Cast::new("a call, one iterates, two changes; kept", &[Calls(1), Iterates(2), Changes(2)]).kept()),
+    (1, Cast::new("two calls, all forgotten; kept", &[Calls(1), Calls(1), Forgets]).kept()),
+    (1, Cast::new("one iterates, two changes; kept", &[Iterates(2), Changes(2)]).kept()),
     (1, Cast::new("two calls of a client that announces nothing", &[Calls(1), Calls(1), Changes(1)]).unannounced()),
     (1, Cast::new("two calls, each second question fails", &[Calls(2), Calls(1), Changes(1)]).failing(2)),
 ];
@@ -227,7 +229,7 @@ fn all_schedules_of_two() {
         assert!(finished.load(SeqCst));
     }
     // Another scheduler finds as many.
-    let cast = SMALL[0];
+    let cast = SMALL[1];
     let again = cast.run("again", Preempting::new(usize::MAX).0);
     assert_eq!(again, cast.run("by shuttle's own search", DfsScheduler::new(None, false)));
 }
