@@ -269,6 +269,7 @@ impl fmt::Debug for Guard {
         f.debug_struct("Guard")
             .field("choices", self.choices())
             .field("sessions", &self.sessions())
+            .field("kept", &self.shared.kept.iter().count())
             .finish_non_exhaustive()
     }
 }

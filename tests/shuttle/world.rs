@@ -2,7 +2,7 @@
 //!
 //! What is true of each call, whatever the schedule: one that began after `list_changed` told of a version is given none before it;
 //! an answer is not given if one was told before it arrived; one that began after `close` returned is refused; the client is never asked
-//! twice at a time. A call of a client that does not announce
+//! twice at a time, but for a question of before a change. A call of a client that does not announce
 //! changes is given what the client had when the call began, or later.
 
 use std::fs;
@@ -10,7 +10,7 @@ use std::future::{Future, poll_fn};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -29,10 +29,13 @@ pub(crate) struct World {
     /// The version of the list that the client has now, and the last of which `list_changed` told.
     version: AtomicU64,
     told: AtomicU64,
+    /// How often it told.
+    notices: AtomicU64,
     is_closing: AtomicBool,
     is_closed: AtomicBool,
     asked: AtomicU64,
-    asking: AtomicBool,
+    /// The questions that are open, each with the version and the number of notices when it was asked.
+    asking: Mutex<Vec<(u64, u64)>>,
     asked_at_once: AtomicBool,
     /// Of how many questions one is answered with an error; none if 0.
     fails: u64,
@@ -46,7 +49,8 @@ impl World {
         let capability = if announces { RootsCapability::announcing() } else { RootsCapability::silent() };
         let session = guard.session(Some(capability)).unwrap();
         let (version, told, asked) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let [is_closing, is_closed, asking, asked_at_once] = std::array::from_fn(|_| AtomicBool::new(false));
+        let [is_closing, is_closed, asked_at_once] = std::array::from_fn(|_| AtomicBool::new(false));
+        let asking = Mutex::default();
 
         Arc::new(Self {
             guard,
@@ -54,6 +58,7 @@ impl World {
             announces,
             version,
             told,
+            notices: AtomicU64::new(0),
             is_closing,
             is_closed,
             asked,
@@ -107,6 +112,7 @@ impl World {
         let version = self.version.fetch_add(1, SeqCst) + 1;
         self.session.list_changed();
         self.told.fetch_max(version, SeqCst);
+        self.notices.fetch_add(1, SeqCst);
     }
 
     pub(crate) fn close(&self) {
@@ -138,8 +144,7 @@ impl World {
             assert!(self.call().await.is_none());
             assert_eq!(self.session.state(), RootsState::Closed);
             assert_eq!(self.guard.sessions(), 0);
-            // The map is empty: what it holds says its epoch.
-            assert!(!format!("{:?}", self.guard).contains("epoch: "), "kept after close");
+            assert!(format!("{:?}", self.guard).contains("kept: 0"), "kept after close");
             return;
         }
         let asked = self.asked.load(SeqCst);
@@ -183,20 +188,27 @@ impl World {
 }
 
 /// A question, until it is answered or given up.
-struct Asking<'a>(&'a World);
+struct Asking<'a>(&'a World, (u64, u64));
 
 impl<'a> Asking<'a> {
     fn begin(world: &'a World) -> Self {
-        if world.asking.swap(true, SeqCst) && !world.is_closing.load(SeqCst) {
+        let now @ (version, notices) = (world.version.load(SeqCst), world.notices.load(SeqCst));
+        let mut asking = world.asking.lock().unwrap();
+        // A question of before a change may still be open: whoever asked it goes on later.
+        let is_settled = version == notices;
+        if is_settled && asking.contains(&now) && !world.is_closing.load(SeqCst) {
             world.asked_at_once.store(true, SeqCst);
         }
-        Self(world)
+        asking.push(now);
+        Self(world, now)
     }
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.asking.store(false, SeqCst);
+        let mut asking = self.0.asking.lock().unwrap();
+        let open = asking.iter().position(|asked| *asked == self.1).unwrap();
+        asking.swap_remove(open);
     }
 }
 
