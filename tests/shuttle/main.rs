@@ -27,9 +27,10 @@ use shuttle::scheduler::{
     DfsScheduler, PctScheduler, RandomScheduler, ReplayScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler,
 };
 use shuttle::{Config, Runner};
+use tempfile::TempDir;
 
 use crate::schedule::Preempting;
-use crate::world::{World, proof};
+use crate::world::{World, proof, top};
 
 /// Who is in a run, and what happened before.
 #[derive(Clone, Copy)]
@@ -115,8 +116,8 @@ impl Cast {
         Self { fails, ..self }
     }
 
-    fn play(self) {
-        let world = World::new(self.announces, self.fails);
+    fn play(self, top: &Arc<TempDir>) {
+        let world = World::new(top, self.announces, self.fails);
         shuttle::future::block_on(async {
             if self.is_kept {
                 world.call().await;
@@ -140,12 +141,13 @@ impl Cast {
     fn run(self, how: &str, scheduler: impl Scheduler + 'static) -> usize {
         let mut config = Config::new();
         config.stack_size = STACK;
+        let top = Arc::new(top());
         let began = Instant::now();
         let told = Told { how, name: self.name, runs: Arc::default() };
         let counted = told.runs.clone();
         Runner::new(scheduler, config).run(move || {
             counted.fetch_add(1, SeqCst);
-            self.play();
+            self.play(&top);
         });
         let runs = told.runs.load(SeqCst);
         println!("{how}: {}: {runs} runs in {:.1} s", self.name, began.elapsed().as_secs_f64());

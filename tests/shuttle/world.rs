@@ -10,7 +10,7 @@ use std::future::{Future, poll_fn};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use tempfile::TempDir;
 
 /// Its own state is no step: what is told here was so at the last step.
 pub(crate) struct World {
+    top: Arc<TempDir>,
     pub(crate) guard: Guard,
     session: Session,
     announces: bool,
@@ -34,7 +35,7 @@ pub(crate) struct World {
     is_closing: AtomicBool,
     is_closed: AtomicBool,
     asked: AtomicU64,
-    /// The questions that are open, each with the version and the number of notices when it was asked.
+    /// The questions that are open, each with the changes before its call.
     asking: Mutex<Vec<(u64, u64)>>,
     asked_at_once: AtomicBool,
     /// Of how many questions one is answered with an error; none if 0.
@@ -42,9 +43,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(announces: bool, fails: u64) -> Arc<Self> {
-        let top = TOP.path().to_str().unwrap();
-        let boundary = Boundary::builder().directory(top, Access::ReadWrite).build().unwrap();
+    pub(crate) fn new(top: &Arc<TempDir>, announces: bool, fails: u64) -> Arc<Self> {
+        let boundary = Boundary::builder().directory(top.path(), Access::ReadWrite).build().unwrap();
         let guard = Guard::new(boundary);
         let capability = if announces { RootsCapability::announcing() } else { RootsCapability::silent() };
         let session = guard.session(Some(capability)).unwrap();
@@ -53,6 +53,7 @@ impl World {
         let asking = Mutex::default();
 
         Arc::new(Self {
+            top: top.clone(),
             guard,
             session,
             announces,
@@ -73,7 +74,7 @@ impl World {
         step();
         let (least, is_closed) = self.now();
         let least = AtomicU64::new(least);
-        let given = self.session.roots(self.source(&least)).await;
+        let given = self.session.roots(self.source(&least, self.changes_so_far())).await;
         match given {
             Ok(roots) => {
                 let (given, least) = (version_of(&roots), least.load(SeqCst));
@@ -166,17 +167,22 @@ impl World {
         (version.load(SeqCst), self.is_closed.load(SeqCst))
     }
 
+    /// Changes that began, and notices that were read.
+    fn changes_so_far(&self) -> (u64, u64) {
+        (self.version.load(SeqCst), self.notices.load(SeqCst))
+    }
+
     /// Asks the client, which takes a step to be asked and another for its answer to arrive. What was told until then counts.
-    fn source<'a>(&'a self, least: &'a AtomicU64) -> impl RootsSource + 'a {
+    fn source<'a>(&'a self, least: &'a AtomicU64, began: (u64, u64)) -> impl RootsSource + 'a {
         move |_: Option<String>| async move {
             // A panic in here would be caught, as the author's.
-            let asking = Asking::begin(self);
+            let asking = Asking::begin(self, began);
             yield_now().await;
             let number = self.asked.fetch_add(1, SeqCst) + 1;
             let answer = if self.fails > 0 && number.is_multiple_of(self.fails) {
                 Answer::Failed("as it was told to".into())
             } else {
-                let uri = format!("file://{}/v{}", TOP.path().display(), self.version.load(SeqCst));
+                let uri = format!("file://{}/v{}", self.top.path().display(), self.version.load(SeqCst));
                 Answer::List(ListRootsResult::from_uris([uri]))
             };
             yield_now().await;
@@ -187,20 +193,20 @@ impl World {
     }
 }
 
-/// A question, until it is answered or given up.
+/// A question, until it is answered or given up, and the changes before its call.
 struct Asking<'a>(&'a World, (u64, u64));
 
 impl<'a> Asking<'a> {
-    fn begin(world: &'a World) -> Self {
-        let now @ (version, notices) = (world.version.load(SeqCst), world.notices.load(SeqCst));
+    fn begin(world: &'a World, began: (u64, u64)) -> Self {
         let mut asking = world.asking.lock().unwrap();
-        // A question of before a change may still be open: whoever asked it goes on later.
-        let is_settled = version == notices;
+        // Where something has changed since, a question of before may still be open: whoever asked it goes on later.
+        let now @ (version, notices) = world.changes_so_far();
+        let is_settled = began == now && version == notices;
         if is_settled && asking.contains(&now) && !world.is_closing.load(SeqCst) {
             world.asked_at_once.store(true, SeqCst);
         }
-        asking.push(now);
-        Self(world, now)
+        asking.push(began);
+        Self(world, began)
     }
 }
 
@@ -227,8 +233,8 @@ fn version_of(roots: &Roots) -> u64 {
     root.path().file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok()).unwrap()
 }
 
-/// A directory for each version of a list, with a file in it; in memory where that can be, once for all runs.
-static TOP: LazyLock<TempDir> = LazyLock::new(|| {
+/// A directory for each version of a list, with a file in it; in memory where that can be, once for all runs of a cast.
+pub(crate) fn top() -> TempDir {
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let top = tempfile::Builder::new().prefix("guard-").tempdir_in(directory.canonicalize().unwrap()).unwrap();
@@ -238,6 +244,6 @@ static TOP: LazyLock<TempDir> = LazyLock::new(|| {
         fs::write(directory.join("file"), "").unwrap();
     }
     top
-});
+}
 
 const VERSIONS: u64 = 8;
