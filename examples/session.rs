@@ -118,6 +118,12 @@ impl Peer {
     fn ask(&self, method: &str, params: &Value) -> oneshot::Receiver<Value> {
         let (sender, answer) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // What nobody waits for any more: its call was dropped, or took too long.
+        for (id, _) in waiting.senders.extract_if(|_, sender| sender.is_closed()) {
+            let cancelled = json!({"requestId": id});
+            let _ =
+                self.sender.send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
+        }
         waiting.asked += 1;
         let id = waiting.asked;
         waiting.senders.insert(id, sender);
