@@ -180,7 +180,7 @@ mod tests {
             (r#"{"roots":[],"nextCursor":""}"#, r#"{"roots":[],"nextCursor":""}"#),
             (r#"{"nextCursor":"2","x":1,"roots":[]}"#, r#"{"roots":[],"nextCursor":"2"}"#),
             (r#"{"roots":[],"_meta":null}"#, r#"{"roots":[]}"#),
-            (r#"{"roots":[],"_meta":7}"#, ""),
+            (r#"{"roots":[],"_meta":7}"#, r#"{"roots":[]}"#),
             (r#"{"roots":[],"nextCursor":2}"#, ""),
             (r#"{"roots":[],"nextCursor":false}"#, ""),
             (r#"{"roots":[],"nextCursor":["2"]}"#, ""),
