@@ -796,8 +796,7 @@ async fn a_stalled_leader_is_passed_over() {
     let start = Instant::now();
     assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
     assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
-    // What becomes of it is its own matter.
-    assert_eq!(kind(leader.await), Some(K::RootsTimedOut));
+    assert_eq!(kind(leader.await), None, "it finds what the others asked for");
     assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["a".into()]));
 }
 
