@@ -4,13 +4,6 @@
 //! snapshots of those, as a map. What is true after: the map decides nothing. An entry counts only while the session that it belongs to
 //! says so ([`session`](crate::Session)), so that to lose one, at any time and for any reason, costs a question to the client and
 //! nothing else.
-//!
-//! | the client | [`ClientRoots::Narrow`] | [`ClientRoots::Ignore`] |
-//! | --- | --- | --- |
-//! | declared roots and tells them | what of them lies in the operator directories; without any, all of them | the operator directories |
-//! | declared roots and tells none | nothing | the operator directories |
-//! | declared roots and does not tell, or an error | a refusal | the operator directories |
-//! | declared no roots | by [`WithoutClientRoots`] | the operator directories |
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -31,6 +24,13 @@ use crate::runtime::{Instant, step};
 use crate::wire::RootEntry;
 
 /// What client roots are to a server.
+///
+/// | the client | [`Narrow`](Self::Narrow) | [`Ignore`](Self::Ignore) |
+/// | --- | --- | --- |
+/// | declared roots and tells them | what of them lies in the operator directories; without any, all of them | the operator directories |
+/// | declared roots and tells none | nothing | the operator directories |
+/// | declared roots and does not tell, or an error | a refusal | the operator directories |
+/// | declared no roots | by [`WithoutClientRoots`] | the operator directories |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClientRoots {
     /// They narrow the operator directories; where there are none

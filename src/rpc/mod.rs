@@ -4,19 +4,8 @@
 //! after: it holds no more than the error's own text, its kind and the URI that the client itself sent; never
 //! [`Error::operator_detail`].
 //!
-//! A tool answers with [`Error::to_tool_result`], so that the model can read it and correct itself. A resource, a prompt or a completion
-//! answers with [`Error::to_error_body`]:
-//!
-//! | kinds | until 2025-11-25 | 2026-07-28 |
-//! | --- | --- | --- |
-//! | the text is no good: `empty`, `nul`, `too_long`, `foreign_scheme`, `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`, `dropped_character`, `not_absolute`, `dot_name` | -32602 | -32602 |
-//! | nothing is served there: `outside_roots`, `not_found`, `not_a_directory`, `too_many_links`, `root_unavailable`, `special_file`, `hard_linked`, `mount_crossing`, `is_a_directory`, `permission_denied` | -32002 of a resource, with `data.uri`; else -32602 | -32602, of a resource with `data.uri` |
-//! | the client has no roots: `roots_unsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
-//! | everything else | -32603 | -32603 |
-//!
-//! The message is "Resource not found" in the second row where there is a resource, else the error's text. `data.kind` is
-//! [`ErrorKind::as_str`] in all of them, for logs and programs: `outside_roots` is decided by the request and the roots alone, so it
-//! tells nothing about what is outside.
+//! A tool answers with [`Error::to_tool_result`], so that the model can read it and correct itself; a resource, a prompt or a completion
+//! with [`Error::to_error_body`], by the table there.
 
 mod revision;
 
@@ -52,6 +41,17 @@ impl Error {
     }
 
     /// The refusal as the `error` of a response, with code and data as the revision wants them.
+    ///
+    /// | kinds | until 2025-11-25 | 2026-07-28 |
+    /// | --- | --- | --- |
+    /// | the text is no good: `empty`, `nul`, `too_long`, `foreign_scheme`, `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`, `dropped_character`, `not_absolute`, `dot_name` | -32602 | -32602 |
+    /// | nothing is served there: `outside_roots`, `not_found`, `not_a_directory`, `too_many_links`, `root_unavailable`, `special_file`, `hard_linked`, `mount_crossing`, `is_a_directory`, `permission_denied` | -32002 of a resource, with `data.uri`; else -32602 | -32602, of a resource with `data.uri` |
+    /// | the client has no roots: `roots_unsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
+    /// | everything else | -32603 | -32603 |
+    ///
+    /// The message is "Resource not found" in the second row where there is a resource, else the error's text. `data.kind` is
+    /// [`ErrorKind::as_str`] in all of them, for logs and programs: `outside_roots` is decided by the request and the roots alone, so it
+    /// tells nothing about what is outside.
     ///
     /// `resource` is the URI of a resource's request (`resources/read`, a subscription), as the client sent it. It is given back to the
     /// client where nothing is served there, and shortened if it is longer than [`URI_BYTES`]. Without one, a path was a parameter
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_row_of_the_documented_table() {
-        let lines = include_str!("mod.rs").lines().filter_map(|line| line.strip_prefix("//! | ")).skip(2);
+        let lines = include_str!("mod.rs").lines().filter_map(|line| line.strip_prefix("    /// | ")).skip(2);
         let rows: Vec<Vec<&str>> =
             lines.map(|line| line.split_once(" | ").unwrap().0.split('`').skip(1).step_by(2).collect()).collect();
         assert_eq!(rows.len(), CODES.len());
