@@ -22,12 +22,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::beneath::Handle;
+use crate::due::{Due, Start, Turns};
 use crate::error::{Error, ErrorKind, Result};
 use crate::granted::{Candidate, Granted};
 use crate::location::Location;
 use crate::policy::{Access, Policy, Rule, Whose};
 use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Due, Held, Questions, Root, Roots, Skipped, clock, settled};
+use crate::roots::{Held, Questions, Root, Roots, Skipped, settled};
 use crate::search::{Effort, Entry, Search};
 use crate::shared::SharedRoots;
 use crate::spellings::Tree;
@@ -211,16 +212,16 @@ impl Boundary {
     }
 
     pub(crate) fn verify_operator_roots(&self, current: Roots) -> Roots {
-        let start = clock();
+        let start = Start::now();
         let gone = current.roots().filter(|root| !root.verify_all()).count();
         let missing = current.skipped().iter().any(|skipped| skipped.error.kind() != ErrorKind::Duplicate);
         if gone == 0 && !missing {
-            current.verified_since(start);
+            current.verified(start);
             return current;
         }
         let fresh = self.resolve_operator().into_roots(self.shared.policy);
         if fresh.says_the_same(&current) {
-            current.verified_since(start);
+            current.verified(start);
             return current;
         }
         self.shared.generation.fetch_add(1, Ordering::Relaxed);
@@ -431,7 +432,7 @@ fn top() -> Result<Roots> {
         held: Held::Top(Arc::new(handle)),
         identity,
         gone: AtomicBool::new(false),
-        given_verified: AtomicU64::new(clock()),
+        given_verified: Turns::new(),
     };
     Ok(Roots::new(vec![root], Policy::default().mounts(Rule::Allow), Vec::new()))
 }

@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64 as Counter, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::due::{Due, Start};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::guard::{ClientRoots, Guard, Kept, WithoutClientRoots};
-use crate::roots::{Due, Roots, VERIFY_EVERY, VERIFY_SHARE};
+use crate::roots::Roots;
 use crate::runtime::{
     AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, std_instant, unless, unpanicked, until,
 };
@@ -210,10 +211,10 @@ impl Client {
             });
             until(deadline, verify).await?.ok_or_else(late)??;
         }
-        let renew = kept.renew.is_some_and(|renew| Instant::now() >= renew);
+        let may_be_more = kept.lacks || !boundary.is_current(&kept.roots);
         Ok(if kept.roots.has_gone() {
             Stands::No
-        } else if renew || !boundary.is_current(&kept.roots) || kept.epoch != self.epoch() {
+        } else if may_be_more && Instant::now() >= kept.rests || kept.epoch != self.epoch() {
             Stands::MayBeMore
         } else {
             Stands::Yes
@@ -383,10 +384,10 @@ impl Leader<'_> {
         let answer = async {
             let told = async { unpanicked(ask(source)).await? };
             let Told { list, pages } = until(deadline, told).await?.ok_or_else(late)??;
-            let (roots, spent) = self.resolve(Arc::new(list), deadline).await?;
-            Ok((roots, spent, pages))
+            let (roots, rest) = self.resolve(Arc::new(list), deadline).await?;
+            Ok((roots, rest, pages))
         };
-        let (roots, spent, pages) = match unless(self.flight.landing(), answer).await {
+        let (roots, rest, pages) = match unless(self.flight.landing(), answer).await {
             None => return Ok(self.flight.landing().await),
             Some(Err(error)) => return self.fail(error, began),
             Some(Ok(told)) => told,
@@ -395,48 +396,49 @@ impl Leader<'_> {
         for skipped in roots.skipped().iter().take(SKIPPED_TOLD) {
             events::skipped(self.client.id, skipped.index(), skipped.entry(), skipped.error());
         }
-        let (epoch, until) = (self.flight.epoch, Instant::now() + self.client.time_to_live());
-        Ok(self.keep(Kept { epoch, until, renew: None, roots }, spent))
+        let (epoch, rests, lacks) = (self.flight.epoch, Instant::now(), false);
+        let until = rests + self.client.time_to_live();
+        Ok(self.keep(Kept { epoch, until, rests, lacks, roots }, rest))
     }
 
     /// Resolves a kept list again, as a root is gone, or one that was missing may be there now. What still stands is served if that fails.
     async fn renew(self, kept: Kept, stands: Stands, deadline: Instant) -> Result<Landing> {
         let Some(list) = kept.roots.list().cloned() else { return Ok(Landing::Abandoned) };
-        let began = Instant::now();
+        let began = Start::now();
         match self.resolve(list, deadline).await {
-            Ok((roots, spent)) => {
+            Ok((roots, rest)) => {
                 events::resolved_again(self.client.id, roots.roots().len());
-                Ok(self.keep(Kept { roots, ..kept }, spent))
+                Ok(self.keep(Kept { roots, ..kept }, rest))
             }
             Err(error) => {
                 events::not_fetched(self.client.id, &error);
-                if stands == Stands::MayBeMore { Ok(self.keep(kept, began.elapsed())) } else { Err(error) }
+                if stands == Stands::MayBeMore { Ok(self.keep(kept, began.rest())) } else { Err(error) }
             }
         }
     }
 
-    /// The roots of a list, and how long it took to resolve them.
+    /// The roots of a list, and how long it should not be resolved again.
     async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<(Roots, Duration)> {
         let boundary = self.client.guard.boundary().clone();
         let given_up = GiveUp::default();
         let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
         let work = off_workers(move || {
-            let began = std::time::Instant::now();
+            let began = Start::now();
             let roots = boundary.resolve_to_keep(&list, &effort)?;
-            Ok((roots, began.elapsed()))
+            Ok((roots, began.rest()))
         });
         until(deadline, work).await?.ok_or_else(late)?
     }
 
     /// Lands with a snapshot, unless the list has changed since it was asked for.
-    fn keep(self, mut kept: Kept, spent: Duration) -> Landing {
+    fn keep(self, mut kept: Kept, rest: Duration) -> Landing {
         let client = self.client;
         if kept.epoch != client.epoch() {
             client.land(&self.flight, Landing::Overtaken);
             return Landing::Overtaken;
         }
-        let may_pass = kept.roots.skipped().iter().any(|skipped| may_pass(skipped.error().kind()));
-        kept.renew = may_pass.then(|| Instant::now() + VERIFY_EVERY.max(VERIFY_SHARE * spent));
+        kept.lacks = kept.roots.skipped().iter().any(|skipped| may_pass(skipped.error().kind()));
+        kept.rests = Instant::now() + rest;
         if !client.time_to_live().is_zero() {
             // A change that comes now leaves an entry of an older epoch, which never counts.
             client.guard.keep(client.id, kept.clone());

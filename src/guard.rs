@@ -109,8 +109,10 @@ pub(crate) struct Kept {
     pub(crate) epoch: u64,
     /// When the list is too old to count.
     pub(crate) until: Instant,
-    /// When entries that did not exist are looked for again; none are missing without.
-    pub(crate) renew: Option<Instant>,
+    /// Until when the list is not resolved again for what may be there by now.
+    pub(crate) rests: Instant,
+    /// Whether an entry was skipped that may be there later.
+    pub(crate) lacks: bool,
     pub(crate) roots: Roots,
 }
 

@@ -117,6 +117,7 @@ mod location;
 mod wire;
 mod policy;
 mod metadata;
+mod due;
 mod beneath;
 mod spellings;
 mod resolve;
@@ -137,6 +138,7 @@ mod rpc;
 
 pub use boundary::{Boundary, BoundaryBuilder};
 pub use check::CheckedPath;
+pub use due::VERIFY_EVERY;
 pub use error::{Error, ErrorKind, Result};
 pub use events::SessionId;
 pub use fs::{
@@ -150,7 +152,7 @@ pub use location::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
 pub use metadata::{FileType, Metadata};
 pub use policy::{Access, Policy, Rule};
 pub use resolve::{Intent, LINK_HOPS};
-pub use roots::{Root, Roots, Skipped, VERIFY_EVERY};
+pub use roots::{Root, Roots, Skipped};
 pub use rpc::Revision;
 pub use session::{Changes, RootsState, Session};
 pub use source::{Answer, RootsSource};

@@ -7,16 +7,16 @@
 //! | the root's names | noticed | then |
 //! | --- | --- | --- |
 //! | still lead to the same object | | it serves |
-//! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`]) | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
+//! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY)) | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 use crate::beneath::{Cursor, Handle, Look};
+use crate::due::{Due, Start, Turns};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
 use crate::handles::Opened;
@@ -37,8 +37,8 @@ pub struct Root {
     pub(crate) held: Held,
     pub(crate) identity: Identity,
     pub(crate) gone: AtomicBool,
-    /// Milliseconds on [`clock`] at which the given paths were last verified.
-    pub(crate) given_verified: AtomicU64,
+    /// When the given paths were last verified.
+    pub(crate) given_verified: Turns,
 }
 
 /// How a root's directory is reached.
@@ -123,14 +123,14 @@ impl Root {
     pub(crate) fn verify(&self) -> bool {
         if self.is_available() {
             // Each given path is a walk, and so not for each failure: what a client gave can be long.
-            let _ = self.notice(self.still_named(is_due(&self.given_verified)));
+            let _ = self.notice(self.still_named(self.given_verified.take() == Due::Yes));
         }
         self.is_available()
     }
 
-    /// As [`verify_all`](Self::verify_all), at most every [`VERIFY_EVERY`].
+    /// As [`verify_all`](Self::verify_all), at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY).
     pub(crate) fn verify_in_time(&self) -> bool {
-        if is_due(&self.given_verified) { self.verify_all() } else { self.is_available() }
+        if self.given_verified.take() == Due::Yes { self.verify_all() } else { self.is_available() }
     }
 
     /// As [`verify`](Self::verify), with each given path whenever that was last done.
@@ -258,8 +258,8 @@ pub(crate) struct Snapshot {
     generation: u64,
     /// Whether a root was found to be unavailable.
     gone: AtomicBool,
-    /// Milliseconds on [`clock`] at which the names were last verified.
-    verified: AtomicU64,
+    /// When the names were last verified.
+    verified: Turns,
 }
 
 /// An entry of a root list that grants nothing, and why. For the operator: the reason can tell what exists.
@@ -343,7 +343,7 @@ impl Roots {
     }
 
     /// Verifies that every root's names still lead to the object that was resolved, unless that was done within the last
-    /// [`VERIFY_EVERY`]. True if all roots are available. I/O of a few system calls a root.
+    /// [`VERIFY_EVERY`](crate::VERIFY_EVERY). True if all roots are available. I/O of a few system calls a root.
     ///
     /// A [`Boundary`](crate::Boundary) does this whenever a snapshot is taken.
     #[must_use]
@@ -353,27 +353,22 @@ impl Roots {
 
     /// Verifies every root, and remembers whether one is gone. The next time is due when this has taken a small share of time only.
     pub(crate) fn verify_now(&self) -> bool {
-        let start = clock();
+        let start = Start::now();
         // Not `all`: each root is asked.
         let gone = self.roots().filter(|root| !root.verify_all()).count();
         self.snapshot.gone.fetch_or(gone > 0, Ordering::Relaxed);
-        self.verified_since(start);
+        self.verified(start);
         gone == 0
     }
 
-    pub(crate) fn verified_since(&self, start: u64) {
-        let now = clock();
-        let rest = (now - start).saturating_mul(VERIFY_SHARE.into()).saturating_sub(millis(VERIFY_EVERY));
-        self.snapshot.verified.store(now.saturating_add(rest), Ordering::Relaxed);
+    /// It was verified since `start`.
+    pub(crate) fn verified(&self, start: Start) {
+        self.snapshot.verified.done(start);
     }
 
     /// Whether it is this caller's turn to verify. It is nobody else's until that is done, or takes absurdly long.
     pub(crate) fn verify_is_due(&self) -> Due {
-        let due = is_due(&self.snapshot.verified);
-        if due {
-            self.snapshot.verified.fetch_add(millis(VERIFY_LONGEST), Ordering::Relaxed);
-        }
-        if due { Due::Yes } else { Due::No }
+        self.snapshot.verified.take_alone()
     }
 
     /// Whether a root was found to be gone when all were last verified.
@@ -453,7 +448,7 @@ impl Roots {
         let mut roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
         roots.shrink_to_fit();
         skipped.shrink_to_fit();
-        let verified = AtomicU64::new(clock());
+        let verified = Turns::new();
         let (list, generation, gone) = (None, 0, AtomicBool::new(false));
         let snapshot = Snapshot { roots, spellings, policy, skipped, list, generation, gone, verified };
         Self { snapshot: Arc::new(snapshot), base, session: None }
@@ -575,47 +570,6 @@ pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     }
     done
 }
-
-/// Whether something has to be done now, and by whom: the turn is lost on who drops it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Due {
-    Yes,
-    No,
-}
-
-/// Whether [`VERIFY_EVERY`] has passed since `last`: true for one caller, which sets it to now.
-#[cfg(not(shuttle))]
-fn is_due(last: &AtomicU64) -> bool {
-    let (now, then) = (clock(), last.load(Ordering::Relaxed));
-    now.saturating_sub(then) >= millis(VERIFY_EVERY)
-        && last.compare_exchange(then, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-}
-
-/// Half of the time, and the same in each run of a schedule: who shares a snapshot, and so `last`, hangs on what is freed when.
-#[cfg(shuttle)]
-fn is_due(_: &AtomicU64) -> bool {
-    shuttle::current::context_switches().is_multiple_of(2)
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Milliseconds since this process first asked.
-pub(crate) fn clock() -> u64 {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    millis(START.get_or_init(Instant::now).elapsed())
-}
-
-/// How often a snapshot's names are verified at most. Half a second is below what a person notices of a deploy.
-pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
-
-/// A snapshot is verified, and a kept list resolved again, after this many times the time that it took: a twentieth of a core at most.
-pub(crate) const VERIFY_SHARE: u32 = 20;
-
-/// After so long a verification is taken for lost, and begun again.
-const VERIFY_LONGEST: Duration = Duration::from_mins(1);
 
 /// How often a path is tried again that changed while it was used. A change takes a system call, as a try does: losing against a
 /// process that does nothing else 16 times in a row is no accident.

@@ -7,12 +7,13 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use path_clean::PathClean as _;
 
 use crate::beneath::{Cursor, Look};
+use crate::due::Turns;
 use crate::error::{ErrorKind, Result};
 use crate::granted::Candidate;
 use crate::handles::Opened;
@@ -20,7 +21,7 @@ use crate::location::Location;
 use crate::metadata::FileType;
 use crate::policy::{Access, Whose};
 use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Held, Questions, Root, Roots, Trail, clock, directory};
+use crate::roots::{Held, Questions, Root, Roots, Trail, directory};
 use crate::spellings::{components, is_absolute};
 
 /// One entry of a list, before it is resolved.
@@ -169,7 +170,7 @@ impl<'a> Search<'a> {
             Some(opened) => Held::Open(opened, around),
             None => Held::OnUse(around),
         };
-        let (gone, given_verified) = (AtomicBool::new(false), AtomicU64::new(clock()));
+        let (gone, given_verified) = (AtomicBool::new(false), Turns::new());
         Ok(Root {
             canonical,
             given: Vec::new(),

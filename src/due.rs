@@ -1,0 +1,91 @@
+//! When something has to be done again.
+//!
+//! Goes in: that it was done. Comes out: whose turn it is to do it next. What is true after: it is done at most every [`VERIFY_EVERY`], by
+//! one at a time, and takes a small share of all time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whether something has to be done now, and by whom: the turn is lost on who drops it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Due {
+    Yes,
+    No,
+}
+
+/// When something was done last, in milliseconds on [`clock`].
+#[derive(Debug)]
+pub(crate) struct Turns(AtomicU64);
+
+impl Turns {
+    /// It was done just now.
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(clock()))
+    }
+
+    /// Whether it is this caller's turn. It is the next one's after [`VERIFY_EVERY`], whether this one is done or not.
+    #[cfg(not(shuttle))]
+    pub(crate) fn take(&self) -> Due {
+        let (now, then) = (clock(), self.0.load(Ordering::Relaxed));
+        let is_due = now.saturating_sub(then) >= millis(VERIFY_EVERY)
+            && self.0.compare_exchange(then, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_due { Due::Yes } else { Due::No }
+    }
+
+    /// Half of the time, and the same in each run of a schedule: who shares a snapshot, and so this, hangs on what is freed when.
+    #[cfg(shuttle)]
+    pub(crate) fn take(&self) -> Due {
+        if shuttle::current::context_switches().is_multiple_of(2) { Due::Yes } else { Due::No }
+    }
+
+    /// As [`take`](Self::take), and it is nobody else's turn until this one is [done](Self::done), or takes absurdly long.
+    pub(crate) fn take_alone(&self) -> Due {
+        let due = self.take();
+        if due == Due::Yes {
+            self.0.fetch_add(millis(LONGEST), Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// It was done since `start`. The longer that took, the longer it is not due.
+    pub(crate) fn done(&self, start: Start) {
+        let spent = start.0.elapsed();
+        let rest = spent.saturating_mul(SHARE).saturating_sub(VERIFY_EVERY);
+        self.0.store(clock().saturating_add(millis(rest)), Ordering::Relaxed);
+    }
+}
+
+/// When something was begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start(Instant);
+
+impl Start {
+    pub(crate) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    /// How long it should rest that took until now.
+    pub(crate) fn rest(self) -> Duration {
+        self.0.elapsed().saturating_mul(SHARE).max(VERIFY_EVERY)
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since this process first asked.
+fn clock() -> u64 {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    millis(START.get_or_init(Instant::now).elapsed())
+}
+
+/// How often a snapshot's names are verified at most. Half a second is below what a person notices of a deploy.
+pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
+
+/// A snapshot is verified, and a kept list resolved again, after this many times the time that it took: a twentieth of a core at most.
+const SHARE: u32 = 20;
+
+/// After so long a turn is taken for lost.
+const LONGEST: Duration = Duration::from_mins(1);
