@@ -13,21 +13,21 @@
 //!
 //! A call ends by its own deadline, whatever it waits for.
 
-use std::sync::atomic::{AtomicBool, AtomicU64 as Counter, Ordering::Relaxed};
+mod leader;
+
+use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::due::{Due, Start};
+use self::leader::Leader;
+use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::{self, SessionId};
+use crate::events::SessionId;
 use crate::guard::{ClientRoots, Guard, Kept, WithoutClientRoots};
 use crate::roots::Roots;
-use crate::runtime::{
-    AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, std_instant, unless, unpanicked, until,
-};
-use crate::search::Effort;
-use crate::source::{RootsSource, Told, ask};
-use crate::wire::{ListRootsResult, RootsCapability};
+use crate::runtime::{AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, until};
+use crate::source::RootsSource;
+use crate::wire::RootsCapability;
 
 /// One client, and what is known of its roots.
 pub(crate) struct Client {
@@ -365,140 +365,6 @@ impl Failure {
     }
 }
 
-/// The right to ask. Dropped before it landed, the flight is abandoned.
-struct Leader<'a> {
-    client: &'a Client,
-    flight: Arc<Flight>,
-}
-
-impl Drop for Leader<'_> {
-    fn drop(&mut self) {
-        self.client.land(&self.flight, Landing::Abandoned);
-    }
-}
-
-impl Leader<'_> {
-    /// Asks for the list and resolves it, unless the flight is landed meanwhile: by who closes the session, or comes after a change.
-    async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<Landing> {
-        let began = Instant::now();
-        let answer = async {
-            let told = async { unpanicked(ask(source)).await? };
-            let Told { list, pages } = until(deadline, told).await?.ok_or_else(late)??;
-            let (roots, rest) = self.resolve(Arc::new(list), deadline).await?;
-            Ok((roots, rest, pages))
-        };
-        let (roots, rest, pages) = match unless(self.flight.landing(), answer).await {
-            None => return Ok(self.flight.landing().await),
-            Some(Err(error)) => return self.fail(error, began),
-            Some(Ok(told)) => told,
-        };
-        events::fetched(self.client.id, roots.roots().len(), roots.skipped().len(), pages);
-        for skipped in roots.skipped().iter().take(SKIPPED_TOLD) {
-            events::skipped(self.client.id, skipped.index(), skipped.entry(), skipped.error());
-        }
-        let (epoch, rests, lacks) = (self.flight.epoch, Instant::now(), false);
-        let until = rests + self.client.time_to_live();
-        Ok(self.keep(Kept { epoch, until, rests, lacks, roots }, rest))
-    }
-
-    /// Resolves a kept list again, as a root is gone, or one that was missing may be there now. What still stands is served if that fails.
-    async fn renew(self, kept: Kept, stands: Stands, deadline: Instant) -> Result<Landing> {
-        let Some(list) = kept.roots.list().cloned() else { return Ok(Landing::Abandoned) };
-        let began = Start::now();
-        match self.resolve(list, deadline).await {
-            Ok((roots, rest)) => {
-                events::resolved_again(self.client.id, roots.roots().len());
-                Ok(self.keep(Kept { roots, ..kept }, rest))
-            }
-            Err(error) => {
-                events::not_fetched(self.client.id, &error);
-                if stands == Stands::MayBeMore { Ok(self.keep(kept, began.rest())) } else { Err(error) }
-            }
-        }
-    }
-
-    /// The roots of a list, and how long it should not be resolved again.
-    async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<(Roots, Duration)> {
-        let boundary = self.client.guard.boundary().clone();
-        let given_up = GiveUp::default();
-        let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
-        let work = off_workers(move || {
-            let began = Start::now();
-            let roots = boundary.resolve_to_keep(&list, &effort)?;
-            Ok((roots, began.rest()))
-        });
-        until(deadline, work).await?.ok_or_else(late)?
-    }
-
-    /// Lands with a snapshot, unless the list has changed since it was asked for.
-    fn keep(self, mut kept: Kept, rest: Duration) -> Landing {
-        let client = self.client;
-        if kept.epoch != client.epoch() {
-            client.land(&self.flight, Landing::Overtaken);
-            return Landing::Overtaken;
-        }
-        kept.lacks = kept.roots.skipped().iter().any(|skipped| may_pass(skipped.error().kind()));
-        kept.rests = Instant::now() + rest;
-        if !client.time_to_live().is_zero() {
-            // A change that comes now leaves an entry of an older epoch, which never counts.
-            client.guard.keep(client.id, kept.clone());
-            if client.is_closed() {
-                client.guard.forget(client.id);
-            }
-            client.tell();
-        }
-        client.land(&self.flight, Landing::Kept(kept.clone()));
-        Landing::Kept(kept)
-    }
-
-    /// Lands with a failure that is the client's; passes on what is not.
-    fn fail(self, error: Error, began: Instant) -> Result<Landing> {
-        let client = self.client;
-        events::not_fetched(client.id, &error);
-        let limit = client.guard.choices().fetch_limit;
-        let is_late = error.kind() == ErrorKind::RootsTimedOut && Instant::now() >= self.flight.until;
-        let unfair = is_late && began.elapsed() < limit / 2;
-        if unfair || error.kind() == ErrorKind::NoRuntime {
-            return Err(error);
-        }
-        if self.flight.epoch != client.epoch() {
-            client.land(&self.flight, Landing::Overtaken);
-            return Ok(Landing::Overtaken);
-        }
-        let epoch = self.flight.epoch;
-        let earlier = client.lock().failure.as_ref().filter(|last| last.epoch == epoch).map_or(0, |last| last.times);
-        let until = Instant::now() + BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
-        let detail = error.operator_detail().map(Arc::from);
-        let failure = Failure { epoch, kind: error.kind(), detail, times: earlier.saturating_add(1), until };
-        client.land(&self.flight, Landing::Failed(failure.clone()));
-        Ok(Landing::Failed(failure))
-    }
-}
-
-/// Dropped when nobody waits for the resolution any more, which then ends.
-#[derive(Default)]
-struct GiveUp(Arc<AtomicBool>);
-
-impl Drop for GiveUp {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-/// Whether what an entry was skipped for may be otherwise soon.
-fn may_pass(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::NotFound
-            | ErrorKind::NotADirectory
-            | ErrorKind::SpecialFile
-            | ErrorKind::PermissionDenied
-            | ErrorKind::RootUnavailable
-            | ErrorKind::Changed
-            | ErrorKind::Io
-    )
-}
-
 fn late() -> Error {
     ErrorKind::RootsTimedOut.into()
 }
@@ -515,15 +381,12 @@ const CLOSED: u64 = 0;
 
 /// How often a call asks again because the list changed while it was asked for. A client that changes its roots five times in the
 /// time of five answers does nothing else.
-pub(crate) const CHANGES: u32 = 4;
+const CHANGES: u32 = 4;
 
 /// How long a client is not asked after a failure: at first, and at most after doubling each time. Whoever mends a client does not
 /// wait for longer than half a minute.
-pub(crate) const BACK_OFF: Duration = Duration::from_secs(1);
-pub(crate) const BACK_OFF_MOST: Duration = Duration::from_secs(30);
+const BACK_OFF: Duration = Duration::from_secs(1);
+const BACK_OFF_MOST: Duration = Duration::from_secs(30);
 
 /// How long after its time limit a leader is taken for stalled: one that runs has landed by then.
 const STALLED: Duration = Duration::from_millis(250);
-
-/// Skipped entries that are told one by one; the rest are counted.
-const SKIPPED_TOLD: usize = 20;

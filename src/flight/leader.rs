@@ -1,0 +1,156 @@
+//! Who asks, and what comes of it.
+//!
+//! Goes in: the right to ask, and the leader's own source and deadline. Comes out: how the flight landed. What is true after: it has
+//! landed, whatever became of the leader; what is kept bears the epoch that it was asked in.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::{BACK_OFF, BACK_OFF_MOST, Client, Failure, Flight, Landing, Stands, late};
+use crate::due::Start;
+use crate::error::{Error, ErrorKind, Result};
+use crate::events;
+use crate::guard::Kept;
+use crate::roots::Roots;
+use crate::runtime::{Instant, off_workers, std_instant, unless, unpanicked, until};
+use crate::search::Effort;
+use crate::source::{RootsSource, Told, ask};
+use crate::wire::ListRootsResult;
+
+/// The right to ask. Dropped before it landed, the flight is abandoned.
+pub(super) struct Leader<'a> {
+    pub(super) client: &'a Client,
+    pub(super) flight: Arc<Flight>,
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        self.client.land(&self.flight, Landing::Abandoned);
+    }
+}
+
+impl Leader<'_> {
+    /// Asks for the list and resolves it, unless the flight is landed meanwhile: by who closes the session, or comes after a change.
+    pub(super) async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<Landing> {
+        let began = Instant::now();
+        let answer = async {
+            let told = async { unpanicked(ask(source)).await? };
+            let Told { list, pages } = until(deadline, told).await?.ok_or_else(late)??;
+            let (roots, rest) = self.resolve(Arc::new(list), deadline).await?;
+            Ok((roots, rest, pages))
+        };
+        let (roots, rest, pages) = match unless(self.flight.landing(), answer).await {
+            None => return Ok(self.flight.landing().await),
+            Some(Err(error)) => return self.fail(error, began),
+            Some(Ok(told)) => told,
+        };
+        events::fetched(self.client.id, roots.roots().len(), roots.skipped().len(), pages);
+        for skipped in roots.skipped().iter().take(SKIPPED_TOLD) {
+            events::skipped(self.client.id, skipped.index(), skipped.entry(), skipped.error());
+        }
+        let (epoch, rests, lacks) = (self.flight.epoch, Instant::now(), false);
+        let until = rests + self.client.time_to_live();
+        Ok(self.keep(Kept { epoch, until, rests, lacks, roots }, rest))
+    }
+
+    /// Resolves a kept list again, as a root is gone, or one that was missing may be there now. What still stands is served if that fails.
+    pub(super) async fn renew(self, kept: Kept, stands: Stands, deadline: Instant) -> Result<Landing> {
+        let Some(list) = kept.roots.list().cloned() else { return Ok(Landing::Abandoned) };
+        let began = Start::now();
+        match self.resolve(list, deadline).await {
+            Ok((roots, rest)) => {
+                events::resolved_again(self.client.id, roots.roots().len());
+                Ok(self.keep(Kept { roots, ..kept }, rest))
+            }
+            Err(error) => {
+                events::not_fetched(self.client.id, &error);
+                if stands == Stands::MayBeMore { Ok(self.keep(kept, began.rest())) } else { Err(error) }
+            }
+        }
+    }
+
+    /// The roots of a list, and how long it should not be resolved again.
+    async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<(Roots, Duration)> {
+        let boundary = self.client.guard.boundary().clone();
+        let given_up = GiveUp::default();
+        let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
+        let work = off_workers(move || {
+            let began = Start::now();
+            let roots = boundary.resolve_to_keep(&list, &effort)?;
+            Ok((roots, began.rest()))
+        });
+        until(deadline, work).await?.ok_or_else(late)?
+    }
+
+    /// Lands with a snapshot, unless the list has changed since it was asked for.
+    fn keep(self, mut kept: Kept, rest: Duration) -> Landing {
+        let client = self.client;
+        if kept.epoch != client.epoch() {
+            client.land(&self.flight, Landing::Overtaken);
+            return Landing::Overtaken;
+        }
+        kept.lacks = kept.roots.skipped().iter().any(|skipped| may_pass(skipped.error().kind()));
+        kept.rests = Instant::now() + rest;
+        if !client.time_to_live().is_zero() {
+            // A change that comes now leaves an entry of an older epoch, which never counts.
+            client.guard.keep(client.id, kept.clone());
+            if client.is_closed() {
+                client.guard.forget(client.id);
+            }
+            client.tell();
+        }
+        client.land(&self.flight, Landing::Kept(kept.clone()));
+        Landing::Kept(kept)
+    }
+
+    /// Lands with a failure that is the client's; passes on what is not.
+    fn fail(self, error: Error, began: Instant) -> Result<Landing> {
+        let client = self.client;
+        events::not_fetched(client.id, &error);
+        let limit = client.guard.choices().fetch_limit;
+        let is_late = error.kind() == ErrorKind::RootsTimedOut && Instant::now() >= self.flight.until;
+        let unfair = is_late && began.elapsed() < limit / 2;
+        if unfair || error.kind() == ErrorKind::NoRuntime {
+            return Err(error);
+        }
+        if self.flight.epoch != client.epoch() {
+            client.land(&self.flight, Landing::Overtaken);
+            return Ok(Landing::Overtaken);
+        }
+        let epoch = self.flight.epoch;
+        let earlier = client.lock().failure.as_ref().filter(|last| last.epoch == epoch).map_or(0, |last| last.times);
+        let until = Instant::now() + BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
+        let detail = error.operator_detail().map(Arc::from);
+        let failure = Failure { epoch, kind: error.kind(), detail, times: earlier.saturating_add(1), until };
+        client.land(&self.flight, Landing::Failed(failure.clone()));
+        Ok(Landing::Failed(failure))
+    }
+}
+
+/// Dropped when nobody waits for the resolution any more, which then ends.
+#[derive(Default)]
+struct GiveUp(Arc<AtomicBool>);
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Whether what an entry was skipped for may be otherwise soon.
+fn may_pass(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::SpecialFile
+            | ErrorKind::PermissionDenied
+            | ErrorKind::RootUnavailable
+            | ErrorKind::Changed
+            | ErrorKind::Io
+    )
+}
+
+/// Skipped entries that are told one by one; the rest are counted.
+const SKIPPED_TOLD: usize = 20;
