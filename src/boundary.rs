@@ -22,13 +22,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::beneath::Handle;
-use crate::due::{Due, Start, Turns};
+use crate::due::Turns;
 use crate::error::{Error, ErrorKind, Result};
 use crate::granted::{Candidate, Granted};
 use crate::location::Location;
 use crate::policy::{Access, Policy, Rule, Whose};
 use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Held, Questions, Root, Roots, Skipped, settled};
+use crate::roots::{Held, Questions, Root, Roots, Skipped, ToVerify, settled};
 use crate::search::{Effort, Entry, Search};
 use crate::shared::SharedRoots;
 use crate::spellings::Tree;
@@ -58,7 +58,7 @@ struct Shared {
     top: Roots,
     /// The operator directories as they were last resolved. Always from their spellings, never from the last result.
     operator: Mutex<Roots>,
-    /// Counts how often those came to be others.
+    /// Of those. They count how often they came to be others.
     generation: AtomicU64,
     granted: Mutex<Granted>,
     /// The snapshots that sessions keep.
@@ -183,22 +183,22 @@ impl Boundary {
 
     /// The operator directories alone, as roots in force.
     ///
-    /// Their names are verified (at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY)), and all are resolved again if one is gone, or
+    /// Their names are verified (at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY), by one caller at a time), and all are resolved again if one is gone, or
     /// was missing: a directory that is replaced in a deploy comes back with the next snapshot. One that can not be resolved now
     /// is [skipped](Roots::skipped), and grants nothing.
     #[must_use]
     pub fn operator_roots(&self) -> Roots {
         match self.standing_operator_roots() {
-            (current, Due::No) => current,
-            (current, Due::Yes) => self.verify_operator_roots(current),
+            (current, None) => current,
+            (_, Some(turn)) => self.verify_operator_roots(turn),
         }
     }
 
     /// The operator's roots without any I/O, and whether it is this caller's turn to have them verified.
-    pub(crate) fn standing_operator_roots(&self) -> (Roots, Due) {
+    pub(crate) fn standing_operator_roots(&self) -> (Roots, Option<ToVerify>) {
         let current = self.last_operator_roots();
-        let due = current.verify_is_due();
-        (current, due)
+        let turn = current.turn_to_verify();
+        (current, turn)
     }
 
     /// The operator's roots as they were last resolved, without any I/O.
@@ -208,25 +208,28 @@ impl Boundary {
 
     /// Whether the operator's roots are still those that a kept list was resolved beneath.
     pub(crate) fn is_current(&self, roots: &Roots) -> bool {
-        roots.generation() == self.shared.generation.load(Ordering::Relaxed)
+        roots.generation() == self.shared.generation.load(Ordering::Acquire)
     }
 
-    pub(crate) fn verify_operator_roots(&self, current: Roots) -> Roots {
-        let start = Start::now();
-        let gone = current.roots().filter(|root| !root.verify_all()).count();
+    pub(crate) fn verify_operator_roots(&self, mut turn: ToVerify) -> Roots {
+        let gone = turn.verify_all();
+        let current = turn.roots();
         let missing = current.skipped().iter().any(|skipped| skipped.error.kind() != ErrorKind::Duplicate);
         if gone == 0 && !missing {
-            current.verified(start);
-            return current;
+            return current.clone();
         }
         let fresh = self.resolve_operator().into_roots(self.shared.policy);
-        if fresh.says_the_same(&current) {
-            current.verified(start);
-            return current;
+        if fresh.says_the_same(current) {
+            return current.clone();
         }
-        self.shared.generation.fetch_add(1, Ordering::Relaxed);
+        let mut operator = lock(&self.shared.operator);
+        let fresh = fresh.of_generation(operator.generation() + 1);
+        let last = std::mem::replace(&mut *operator, fresh.clone());
+        // After they are there: who resolves beneath them sooner resolves once more.
+        self.shared.generation.store(fresh.generation(), Ordering::Release);
+        drop(operator);
         // The last ones may be closed by this, after the lock.
-        let _last = std::mem::replace(&mut *lock(&self.shared.operator), fresh.clone());
+        drop(last);
         fresh
     }
 
@@ -243,9 +246,7 @@ impl Boundary {
 
     /// As [`resolve`](Self::resolve), for a session, which keeps the list to resolve it again: within a time, or not at all.
     pub(crate) fn resolve_to_keep(&self, list: &Arc<ListRootsResult>, effort: &Effort) -> Result<Roots> {
-        // Read before they are: what changes in between is seen later.
-        let generation = self.shared.generation.load(Ordering::Relaxed);
-        let roots = self.resolve_within(list, effort)?.listed_as(list, generation);
+        let roots = self.resolve_within(list, effort)?.listed_as(list);
         if effort.is_spent() {
             return Err(Error::new(ErrorKind::RootsTimedOut).detail("resolving the list took too long"));
         }
@@ -262,7 +263,8 @@ impl Boundary {
             access: None,
         });
         let around = if self.has_operator_directories() { self.operator_roots() } else { self.shared.top.clone() };
-        Ok(self.grant(&around, Whose::Client, entries, effort).into_roots(self.shared.policy))
+        let granting = self.grant(&around, Whose::Client, entries, effort);
+        Ok(granting.into_roots(self.shared.policy).of_generation(around.generation()))
     }
 
     fn resolve_operator(&self) -> Granting {
@@ -432,6 +434,7 @@ fn top() -> Result<Roots> {
         held: Held::Top(Arc::new(handle)),
         identity,
         gone: AtomicBool::new(false),
+        one_is_gone: Arc::default(),
         given_verified: Turns::new(),
     };
     Ok(Roots::new(vec![root], Policy::default().mounts(Rule::Allow), Vec::new()))

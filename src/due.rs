@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether something has to be done now, and by whom: the turn is lost on who drops it.
+/// Whether something has to be done now, and by whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Due {
@@ -51,9 +51,13 @@ impl Turns {
 
     /// It was done since `start`. The longer that took, the longer it is not due.
     pub(crate) fn done(&self, start: Start) {
-        let spent = start.0.elapsed();
-        let rest = spent.saturating_mul(SHARE).saturating_sub(VERIFY_EVERY);
-        self.0.store(clock().saturating_add(millis(rest)), Ordering::Relaxed);
+        let more = start.rest().saturating_sub(VERIFY_EVERY);
+        self.0.store(clock().saturating_add(millis(more)), Ordering::Relaxed);
+    }
+
+    /// It was not done: it is somebody else's turn.
+    pub(crate) fn give_back(&self) {
+        self.0.store(clock().saturating_sub(millis(VERIFY_EVERY)), Ordering::Relaxed);
     }
 }
 
@@ -68,7 +72,7 @@ impl Start {
 
     /// How long it should rest that took until now.
     pub(crate) fn rest(self) -> Duration {
-        self.0.elapsed().saturating_mul(SHARE).max(VERIFY_EVERY)
+        self.0.elapsed().saturating_mul(SHARE).clamp(VERIFY_EVERY, LONGEST)
     }
 }
 
@@ -88,5 +92,5 @@ pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 /// A snapshot is verified, and a kept list resolved again, after this many times the time that it took: a twentieth of a core at most.
 const SHARE: u32 = 20;
 
-/// After so long a turn is taken for lost.
+/// After so long a turn is taken for lost, and nothing rests for longer, whatever it took.
 const LONGEST: Duration = Duration::from_mins(1);

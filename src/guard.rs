@@ -64,7 +64,8 @@ pub enum WithoutClientRoots {
 /// let session = guard.session(Some(RootsCapability::announcing()))?;
 /// // For each request; the client is asked only when it has to be.
 /// # let told = ListRootsResult::from_uris([format!("file://{projects}/site")]);
-/// let roots = session.roots(told.told_with_request()).await?;
+/// # let ask = |_: Option<String>| std::future::ready(mcp_roots_guard::Answer::List(told.clone()));
+/// let roots = session.roots(ask).await?;
 /// roots.write("notes.txt", "hello")?;
 /// // On `notifications/roots/list_changed`.
 /// session.list_changed();
@@ -111,8 +112,9 @@ pub(crate) struct Kept {
     pub(crate) until: Instant,
     /// Until when the list is not resolved again for what may be there by now.
     pub(crate) rests: Instant,
-    /// Whether an entry was skipped that may be there later.
+    /// Whether an entry was skipped that may be there later; and whether resolving it again failed.
     pub(crate) lacks: bool,
+    pub(crate) failed: bool,
     pub(crate) roots: Roots,
 }
 

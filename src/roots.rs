@@ -37,6 +37,8 @@ pub struct Root {
     pub(crate) held: Held,
     pub(crate) identity: Identity,
     pub(crate) gone: AtomicBool,
+    /// Its snapshot's.
+    pub(crate) one_is_gone: Arc<AtomicBool>,
     /// When the given paths were last verified.
     pub(crate) given_verified: Turns,
 }
@@ -156,6 +158,7 @@ impl Root {
     fn notice<T>(&self, asked: Result<T>) -> Result<T> {
         if asked.as_ref().is_err_and(|error| error.kind() == ErrorKind::RootUnavailable) {
             self.gone.store(true, Ordering::Relaxed);
+            self.one_is_gone.store(true, Ordering::Relaxed);
         }
         asked
     }
@@ -254,10 +257,10 @@ pub(crate) struct Snapshot {
     skipped: Vec<Skipped>,
     /// The list that it was resolved from, where it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
-    /// The operator's roots that it was resolved beneath, counted by the boundary.
+    /// Which of the operator's roots these are, or were resolved beneath; counted by the boundary.
     generation: u64,
     /// Whether a root was found to be unavailable.
-    gone: AtomicBool,
+    gone: Arc<AtomicBool>,
     /// When the names were last verified.
     verified: Turns,
 }
@@ -274,6 +277,38 @@ pub struct Skipped {
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Root").field("path", &self.canonical).field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+/// The turn to verify a snapshot. Who drops it unused gives it back.
+pub(crate) struct ToVerify {
+    roots: Roots,
+    start: Option<Start>,
+}
+
+impl ToVerify {
+    /// Verifies every root. How many are gone.
+    pub(crate) fn verify(mut self) -> usize {
+        self.verify_all()
+    }
+
+    /// As [`verify`](Self::verify), with more to do before the turn is over.
+    pub(crate) fn verify_all(&mut self) -> usize {
+        self.start = Some(Start::now());
+        self.roots.roots().filter(|root| !root.verify_all()).count()
+    }
+
+    pub(crate) fn roots(&self) -> &Roots {
+        &self.roots
+    }
+}
+
+impl Drop for ToVerify {
+    fn drop(&mut self) {
+        match self.start {
+            Some(start) => self.roots.snapshot.verified.done(start),
+            None => self.roots.snapshot.verified.give_back(),
+        }
     }
 }
 
@@ -343,35 +378,25 @@ impl Roots {
     }
 
     /// Verifies that every root's names still lead to the object that was resolved, unless that was done within the last
-    /// [`VERIFY_EVERY`](crate::VERIFY_EVERY). True if all roots are available. I/O of a few system calls a root.
+    /// [`VERIFY_EVERY`](crate::VERIFY_EVERY), or is being done; after one that took long, it rests for longer. True if no root is known to be
+    /// unavailable. I/O of a few system calls a root.
     ///
     /// A [`Boundary`](crate::Boundary) does this whenever a snapshot is taken.
     #[must_use]
     pub fn verify(&self) -> bool {
-        if self.verify_is_due() == Due::Yes { self.verify_now() } else { self.roots().all(Root::is_available) }
+        if let Some(turn) = self.turn_to_verify() {
+            turn.verify();
+        }
+        self.roots().all(Root::is_available)
     }
 
-    /// Verifies every root, and remembers whether one is gone. The next time is due when this has taken a small share of time only.
-    pub(crate) fn verify_now(&self) -> bool {
-        let start = Start::now();
-        // Not `all`: each root is asked.
-        let gone = self.roots().filter(|root| !root.verify_all()).count();
-        self.snapshot.gone.fetch_or(gone > 0, Ordering::Relaxed);
-        self.verified(start);
-        gone == 0
+    /// The turn to verify, if it is due: nobody else has it until it is dropped, or takes absurdly long.
+    pub(crate) fn turn_to_verify(&self) -> Option<ToVerify> {
+        let due = self.snapshot.verified.take_alone() == Due::Yes;
+        due.then(|| ToVerify { roots: self.clone(), start: None })
     }
 
-    /// It was verified since `start`.
-    pub(crate) fn verified(&self, start: Start) {
-        self.snapshot.verified.done(start);
-    }
-
-    /// Whether it is this caller's turn to verify. It is nobody else's until that is done, or takes absurdly long.
-    pub(crate) fn verify_is_due(&self) -> Due {
-        self.snapshot.verified.take_alone()
-    }
-
-    /// Whether a root was found to be gone when all were last verified.
+    /// Whether a root was found to be gone: when its names were verified, or when an operation failed.
     pub(crate) fn has_gone(&self) -> bool {
         self.snapshot.gone.load(Ordering::Relaxed)
     }
@@ -385,10 +410,18 @@ impl Roots {
         self.snapshot.generation
     }
 
-    pub(crate) fn listed_as(mut self, list: &Arc<ListRootsResult>, generation: u64) -> Self {
+    /// Before it is shared.
+    pub(crate) fn of_generation(mut self, generation: u64) -> Self {
+        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
+            snapshot.generation = generation;
+        }
+        self
+    }
+
+    /// Before it is shared.
+    pub(crate) fn listed_as(mut self, list: &Arc<ListRootsResult>) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.list = Some(list.clone());
-            snapshot.generation = generation;
         }
         self
     }
@@ -417,7 +450,7 @@ impl Roots {
     pub(crate) fn says_the_same(&self, other: &Self) -> bool {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
         let stands = |roots: &Self| !roots.has_gone() && roots.roots().all(Root::is_available);
-        (&one.list, one.generation) == (&two.list, two.generation)
+        one.list == two.list
             && one.policy == two.policy
             && one.roots.len() == two.roots.len()
             && one.roots.iter().zip(&two.roots).all(|(one, two)| one.says_the_same(two))
@@ -433,7 +466,9 @@ impl Roots {
 
     pub(crate) fn new(mut roots: Vec<Root>, policy: Policy, mut skipped: Vec<Skipped>) -> Self {
         let mut spellings = Spellings::default();
+        let gone = Arc::new(AtomicBool::new(false));
         for root in &mut roots {
+            root.one_is_gone = gone.clone();
             // Built in steps, and from here on kept for as long as a session lasts.
             root.canonical.shrink_to_fit();
             root.given.shrink_to_fit();
@@ -449,7 +484,7 @@ impl Roots {
         roots.shrink_to_fit();
         skipped.shrink_to_fit();
         let verified = Turns::new();
-        let (list, generation, gone) = (None, 0, AtomicBool::new(false));
+        let (list, generation) = (None, 0);
         let snapshot = Snapshot { roots, spellings, policy, skipped, list, generation, gone, verified };
         Self { snapshot: Arc::new(snapshot), base, session: None }
     }

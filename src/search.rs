@@ -180,6 +180,7 @@ impl<'a> Search<'a> {
             held,
             identity,
             gone,
+            one_is_gone: Arc::default(),
             given_verified,
         })
     }

@@ -15,8 +15,7 @@
 //!    that counts. A failure makes none.
 //! 7. Resolving a kept list again (a directory was replaced) keeps the epoch of the list, and the time at which it is too old.
 //! 8. A closed session has an epoch that no answer bears; a question that is being asked then is dropped.
-//! 9. The source asks when it is asked: a list that somebody asked for earlier is not told by it
-//!    ([`told_with_request`](crate::ListRootsResult::told_with_request) names the exception, and what it takes).
+//! 9. The source asks when it is asked, as [`RootsSource`] demands. A list that came with a request decides that request alone.
 //! 10. The notification and the call are ordered by the server's transport: a server that handles messages concurrently marks the
 //!     session before it reads the next message.
 
@@ -30,7 +29,7 @@ use crate::flight::Client;
 use crate::guard::{ClientRoots, Guard, WithoutClientRoots};
 use crate::roots::Roots;
 use crate::source::RootsSource;
-use crate::wire::RootsCapability;
+use crate::wire::{ListRootsResult, RootsCapability};
 
 /// One client of a server. Cheap to clone; the last clone that is dropped closes it.
 ///
@@ -150,6 +149,22 @@ impl Session {
         }
     }
 
+    /// The roots in force for a request that came with the client's list: a retry in the stateless era (2026-07-28). They are for this
+    /// request alone, and neither kept nor given to others; the policies are those of [`roots`](Self::roots). For a list from configuration,
+    /// see [`Boundary::resolve`](crate::Boundary::resolve).
+    ///
+    /// # Errors
+    ///
+    /// [`RootsUnsupported`](ErrorKind::RootsUnsupported), [`RootsTimedOut`](ErrorKind::RootsTimedOut), [`TooManyRoots`](ErrorKind::TooManyRoots),
+    /// [`TooLarge`](ErrorKind::TooLarge), [`SessionClosed`](ErrorKind::SessionClosed), [`NoRuntime`](ErrorKind::NoRuntime).
+    pub async fn roots_told(&self, list: ListRootsResult) -> Result<Roots> {
+        let client = self.client();
+        match client.told(list).await {
+            Ok(roots) => Ok(roots.of(client.id)),
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
     /// Withdraws the client's roots: the next call asks for them again. For `notifications/roots/list_changed`.
     ///
     /// It takes effect before it returns; it does not wait, and asks nothing, as a notification is no request to ask in. Call it before
@@ -163,7 +178,8 @@ impl Session {
     }
 
     /// Whether a proof from an earlier request still stands by the snapshot now in force: for an open watch, a subscription, a long
-    /// iteration. It stands until somebody says otherwise: ask before each step. What it costs: see [`Roots::still_allows`].
+    /// iteration. It stands until somebody says otherwise: ask before each step. It may do I/O of a few system calls, at most twice a second
+    /// where the proof's root is in force itself; see [`Roots::still_allows`].
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ impl SharedRoots {
         let older = self.with(|table| table.snapshots.get(&key).and_then(Roots::upgrade));
         // Whichever is dropped here may close directories, and so not under the lock.
         match older {
-            Some(older) if older.says_the_same(&roots) => older,
+            Some(older) if older.generation() == roots.generation() && older.says_the_same(&roots) => older,
             _ => {
                 self.with(|table| table.insert(key, roots.downgrade()));
                 roots

@@ -29,7 +29,11 @@ pub enum Answer {
 ///
 /// It is called only if the roots have to be asked for, and more than once if the list has pages or changes meanwhile. Whoever calls is
 /// the request in flight that the protocol wants around a server's request (SEP-2260). It need not keep a time limit of its own, and it
-/// may be dropped at any await. It must not block its thread, or the time limit can not end it. A closure is one.
+/// may be dropped at any await. A closure is one.
+///
+/// The question has to be sent within `ask`, and not before: an answer that was asked for earlier may be of before a change. For a list
+/// that came with a request there is [`Session::roots_told`](crate::Session::roots_told). It must not block its thread, or the time limit
+/// can not end it.
 ///
 /// ```
 /// use mcp_roots_guard::{Answer, ListRootsResult, RootsSource};
@@ -58,29 +62,6 @@ where
 {
     fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = Answer> + Send {
         self(cursor)
-    }
-}
-
-/// A list that is there already. See [`ListRootsResult::told_with_request`].
-struct ToldWithRequest(Option<ListRootsResult>);
-
-impl RootsSource for ToldWithRequest {
-    fn ask(&mut self, _: Option<String>) -> impl Future<Output = Answer> + Send {
-        // It tells nothing of a change that came meanwhile, or of a second page.
-        let told = self.0.take().map(Answer::List);
-        std::future::ready(
-            told.unwrap_or_else(|| Answer::Failed("asked again for a list that came with the request".into())),
-        )
-    }
-}
-
-impl ListRootsResult {
-    /// A source that tells this list, without asking anybody. Only for a list that came with the request that is being served (a
-    /// stateless retry), or that never changes (a configuration): it counts as told after the request arrived, so one that was asked for
-    /// earlier may be withdrawn by now, and would be kept.
-    #[must_use]
-    pub fn told_with_request(self) -> impl RootsSource {
-        ToldWithRequest(Some(self))
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcp_roots_guard::{Access, Answer, Boundary, Guard, ListRootsResult, RootsCapability, VERIFY_EVERY};
+use mcp_roots_guard::{Access, Answer, Boundary, Guard, ListRootsResult, RootsCapability, RootsSource, VERIFY_EVERY};
 
 use crate::tree::Tree;
 
@@ -52,7 +52,7 @@ fn each_event_bears_its_session_and_the_operators_detail() {
         let number = session.id();
         let uri = |path: &str| format!("file://{}", tree.path(path).display());
         let list = ListRootsResult::from_uris([uri("op/a"), uri("op/later"), uri("op/out\n"), "ftp://host/".into()]);
-        let roots = session.roots(list.clone().told_with_request()).await.unwrap();
+        let roots = session.roots(tells(&list)).await.unwrap();
         let told = log.taken(&tree, number);
         assert_eq!(
             told,
@@ -92,7 +92,7 @@ fn each_event_bears_its_session_and_the_operators_detail() {
         // A directory that is there by now.
         let guard = Guard::new(guard.boundary().clone());
         let session = guard.session(Some(RootsCapability::announcing())).unwrap();
-        session.roots(list.told_with_request()).await.unwrap();
+        session.roots(tells(&list)).await.unwrap();
         tree.add("dir op/later");
         tokio::time::sleep(VERIFY_EVERY).await;
         log.taken(&tree, number);
@@ -100,4 +100,9 @@ fn each_event_bears_its_session_and_the_operators_detail() {
         assert_eq!(session.roots(unasked).await.unwrap().roots().len(), 2);
         assert_eq!(log.taken(&tree, session.id()), "DEBUG roots resolved again session=$S roots=2\n");
     });
+}
+
+fn tells(list: &ListRootsResult) -> impl RootsSource + use<> {
+    let list = list.clone();
+    move |_: Option<String>| std::future::ready(Answer::List(list.clone()))
 }

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use mcp_roots_guard::{
-    Access, Boundary, ErrorKind, Guard, HANDLES, ListRootsResult, RootsCapability, SESSIONS, Session,
+    Access, Answer, Boundary, ErrorKind, Guard, HANDLES, ListRootsResult, RootsCapability, RootsSource, SESSIONS,
+    Session,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -29,7 +30,7 @@ fn uri(path: &Path) -> String {
 
 async fn session(guard: &Guard, list: ListRootsResult) -> Session {
     let session = guard.session(Some(RootsCapability::announcing())).unwrap();
-    session.roots(list.told_with_request()).await.unwrap();
+    session.roots(tells(&list)).await.unwrap();
     session
 }
 
@@ -103,4 +104,9 @@ const OWN: usize = 2_000;
 fn heap(region: &Region<'_, System>) -> usize {
     let change = region.change();
     change.bytes_allocated.saturating_sub(change.bytes_deallocated)
+}
+
+fn tells(list: &ListRootsResult) -> impl RootsSource + use<> {
+    let list = list.clone();
+    move |_: Option<String>| std::future::ready(Answer::List(list.clone()))
 }

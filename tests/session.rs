@@ -911,3 +911,109 @@ async fn a_snapshot_that_is_forgotten_for_want_of_room_is_asked_for_again() {
     assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
     assert_eq!(client.asked(), 2);
 }
+
+/// A list that came with a request is for that request: it is not kept, and a change has nothing to do with it.
+#[tokio::test]
+async fn a_list_that_came_with_a_request_decides_that_alone() {
+    let tree = Tree::new("dir a; dir b; dir op");
+    let guard = guard(&tree).build().unwrap();
+    let session = announcing(&guard);
+    let asking = session.clone();
+    let leader = tokio::spawn(async move { asking.roots(never()).await });
+    tokio::task::yield_now().await;
+    let call = session.roots_told(list(&tree, &["a"]));
+    session.list_changed();
+    assert_eq!(told(&tree, &call.await), Ok(vec!["a".into()]));
+    assert_eq!(session.state(), RootsState::Stale);
+    leader.abort();
+    assert_eq!(told(&tree, &session.roots(telling(&tree, &["b"])).await), Ok(vec!["b".into()]));
+    assert_eq!(
+        told(&tree, &guard.session(None).unwrap().roots_told(list(&tree, &["a"])).await),
+        Ok(vec![String::new()])
+    );
+    session.close();
+    assert_eq!(kind(session.roots_told(list(&tree, &["a"])).await), Some(K::SessionClosed));
+}
+
+/// Calls that come and end all the time, behind a leader that was cancelled late: each waits for the one before, and has no time left.
+#[tokio::test(start_paused = true)]
+async fn leaders_with_too_little_time_do_not_ask_for_ever() {
+    let tree = Tree::new("dir a");
+    let limit = Duration::from_millis(5005);
+    let session = announcing(&guard(&tree).fetch_limit(limit).build().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let told = list(&tree, &["a"]);
+    let source = || {
+        let (asked, told) = (asked.clone(), told.clone());
+        move |_: Option<String>| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            let told = told.clone();
+            async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Answer::List(told)
+            }
+        }
+    };
+    let first = session.clone();
+    let first = tokio::spawn(async move { first.roots(never()).await });
+    let calls: Vec<_> = (1..2000)
+        .map(|number| {
+            let (session, source) = (session.clone(), source());
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(10 * number)).await;
+                session.roots(source).await.is_ok()
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(4810)).await;
+    first.abort();
+    let mut served = 0;
+    for call in calls {
+        served += usize::from(call.await.unwrap());
+    }
+    println!("{} questions, {served} calls of 1999 served", asked.load(Ordering::SeqCst));
+    assert!(asked.load(Ordering::SeqCst) < 20 && served > 500);
+}
+
+/// A burst of changes is no list that keeps changing.
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_changes_and_calls_refuses_none() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let told = list(&tree, &["a"]);
+    let calls: Vec<_> = (0..20)
+        .map(|number| {
+            let (session, told) = (session.clone(), told.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(10 * number)).await;
+                session.list_changed();
+                let source = |_: Option<String>| {
+                    let told = told.clone();
+                    async {
+                        tokio::time::sleep(Duration::from_millis(300)).await;
+                        Answer::List(told)
+                    }
+                };
+                kind(session.roots(source).await)
+            })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), None);
+    }
+}
+
+/// Who takes the turn to verify and can not use it gives it back.
+#[test]
+fn a_turn_to_verify_that_is_lost_is_taken_by_the_next() {
+    let tree = Tree::new("file op/f = old");
+    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let session = Guard::new(boundary.clone()).session(None).unwrap();
+    fs::rename(tree.path("op"), tree.path("was")).unwrap();
+    tree.add("file op/f = new");
+    sleep(VERIFY_EVERY);
+    let call = pin!(session.roots(never()));
+    let std::task::Poll::Ready(roots) = call.poll(&mut Context::from_waker(Waker::noop())) else { panic!("waits") };
+    assert_eq!(kind(roots), Some(K::NoRuntime));
+    assert_eq!(boundary.operator_roots().read("f", 9).unwrap(), b"new");
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::{BACK_OFF, BACK_OFF_MOST, Client, Failure, Flight, Landing, Stands, late};
+use super::{BACK_OFF, BACK_OFF_MOST, Client, Failure, Flight, Landing, late};
 use crate::due::Start;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
@@ -37,7 +37,7 @@ impl Leader<'_> {
         let answer = async {
             let told = async { unpanicked(ask(source)).await? };
             let Told { list, pages } = until(deadline, told).await?.ok_or_else(late)??;
-            let (roots, rest) = self.resolve(Arc::new(list), deadline).await?;
+            let (roots, rest) = self.client.resolve(Arc::new(list), deadline).await?;
             Ok((roots, rest, pages))
         };
         let (roots, rest, pages) = match unless(self.flight.landing(), answer).await {
@@ -49,38 +49,27 @@ impl Leader<'_> {
         for skipped in roots.skipped().iter().take(SKIPPED_TOLD) {
             events::skipped(self.client.id, skipped.index(), skipped.entry(), skipped.error());
         }
-        let (epoch, rests, lacks) = (self.flight.epoch, Instant::now(), false);
-        let until = rests + self.client.time_to_live();
-        Ok(self.keep(Kept { epoch, until, rests, lacks, roots }, rest))
+        // Its time begins before the answer came.
+        let (epoch, until) = (self.flight.epoch, began + self.client.time_to_live());
+        Ok(self.keep(Kept { epoch, until, rests: began, lacks: false, failed: false, roots }, rest))
     }
 
-    /// Resolves a kept list again, as a root is gone, or one that was missing may be there now. What still stands is served if that fails.
-    pub(super) async fn renew(self, kept: Kept, stands: Stands, deadline: Instant) -> Result<Landing> {
-        let Some(list) = kept.roots.list().cloned() else { return Ok(Landing::Abandoned) };
+    /// Resolves a kept list again, as a root is gone, or one that was missing may be there now. If that fails, what still stands is
+    /// served, and what is gone is unavailable.
+    pub(super) async fn renew(self, kept: Kept, deadline: Instant) -> Result<Landing> {
+        let list = kept.roots.list().cloned().ok_or(ErrorKind::RootsStale)?;
         let began = Start::now();
-        match self.resolve(list, deadline).await {
-            Ok((roots, rest)) => {
+        match unless(self.flight.landing(), self.client.resolve(list, deadline)).await {
+            None => Ok(self.flight.landing().await),
+            Some(Ok((roots, rest))) => {
                 events::resolved_again(self.client.id, roots.roots().len());
-                Ok(self.keep(Kept { roots, ..kept }, rest))
+                Ok(self.keep(Kept { roots, failed: false, ..kept }, rest))
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 events::not_fetched(self.client.id, &error);
-                if stands == Stands::MayBeMore { Ok(self.keep(kept, began.rest())) } else { Err(error) }
+                Ok(self.keep(Kept { failed: true, ..kept }, began.rest()))
             }
         }
-    }
-
-    /// The roots of a list, and how long it should not be resolved again.
-    async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<(Roots, Duration)> {
-        let boundary = self.client.guard.boundary().clone();
-        let given_up = GiveUp::default();
-        let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
-        let work = off_workers(move || {
-            let began = Start::now();
-            let roots = boundary.resolve_to_keep(&list, &effort)?;
-            Ok((roots, began.rest()))
-        });
-        until(deadline, work).await?.ok_or_else(late)?
     }
 
     /// Lands with a snapshot, unless the list has changed since it was asked for.
@@ -89,6 +78,10 @@ impl Leader<'_> {
         if kept.epoch != client.epoch() {
             client.land(&self.flight, Landing::Overtaken);
             return Landing::Overtaken;
+        }
+        // Nobody waits for it any more, and another may have asked since.
+        if !client.flies(&self.flight) {
+            return Landing::Abandoned;
         }
         kept.lacks = kept.roots.skipped().iter().any(|skipped| may_pass(skipped.error().kind()));
         kept.rests = Instant::now() + rest;
@@ -110,8 +103,7 @@ impl Leader<'_> {
         events::not_fetched(client.id, &error);
         let limit = client.guard.choices().fetch_limit;
         let is_late = error.kind() == ErrorKind::RootsTimedOut && Instant::now() >= self.flight.until;
-        let unfair = is_late && began.elapsed() < limit / 2;
-        if unfair || error.kind() == ErrorKind::NoRuntime {
+        if error.kind() == ErrorKind::NoRuntime || is_late && began.elapsed() < limit / 2 && client.asks_in_vain() {
             return Err(error);
         }
         if self.flight.epoch != client.epoch() {
@@ -125,6 +117,21 @@ impl Leader<'_> {
         let failure = Failure { epoch, kind: error.kind(), detail, times: earlier.saturating_add(1), until };
         client.land(&self.flight, Landing::Failed(failure.clone()));
         Ok(Landing::Failed(failure))
+    }
+}
+
+impl Client {
+    /// The roots of a list, and how long it should not be resolved again.
+    pub(super) async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<(Roots, Duration)> {
+        let boundary = self.guard.boundary().clone();
+        let given_up = GiveUp::default();
+        let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
+        let work = off_workers(move || {
+            let began = Start::now();
+            let roots = boundary.resolve_to_keep(&list, &effort)?;
+            Ok((roots, began.rest()))
+        });
+        until(deadline, work).await?.ok_or_else(late)?
     }
 }
 

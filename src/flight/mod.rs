@@ -7,9 +7,10 @@
 //! | a flight lands as | when | those who waited |
 //! | --- | --- | --- |
 //! | kept | the list was told, resolved, and is still of the session's epoch | take it |
-//! | overtaken | the list changed meanwhile: seen when the answer comes, or by a call that comes after the change | ask again, at most [`CHANGES`] times |
+//! | overtaken | the list changed before the answer came | ask again, at most [`CHANGES`] times |
+//! | superseded | the list has changed, and a call has come since, which asks anew | ask again |
 //! | failed | the client answered an error, or too late, or its list is refused | are refused the same way, and so is who comes until the back-off is over; not if the list changed meanwhile |
-//! | abandoned | its leader was dropped, is not polled any more, or had less than half of the time limit left to ask; or the session was closed | one of them leads, if it is open |
+//! | abandoned | its leader was dropped, is not polled any more, or had less than half of the time limit left to ask (at most [`CHANGES`] of these in a row, then it failed); or the session was closed | one of them leads, if it is open |
 //!
 //! A call ends by its own deadline, whatever it waits for.
 
@@ -20,14 +21,13 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use self::leader::Leader;
-use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
 use crate::guard::{ClientRoots, Guard, Kept, WithoutClientRoots};
 use crate::roots::Roots;
 use crate::runtime::{AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, until};
 use crate::source::RootsSource;
-use crate::wire::RootsCapability;
+use crate::wire::{ListRootsResult, RootsCapability};
 
 /// One client, and what is known of its roots.
 pub(crate) struct Client {
@@ -49,6 +49,8 @@ struct State {
     begun: u64,
     landed: u64,
     failure: Option<Failure>,
+    /// Leaders in a row that had too little time to ask.
+    in_vain: u32,
 }
 
 /// The last flight's failure, while nothing has succeeded since.
@@ -77,6 +79,7 @@ struct Flight {
 enum Landing {
     Kept(Kept),
     Overtaken,
+    Superseded,
     Failed(Failure),
     Abandoned,
 }
@@ -87,7 +90,7 @@ enum Stands {
     Yes,
     /// It can, and there may be more to serve by now.
     MayBeMore,
-    /// A root is gone.
+    /// A root is gone, and not for want of looking.
     No,
 }
 
@@ -96,7 +99,7 @@ enum Turn<'a> {
     Lead(Leader<'a>),
     Wait(Arc<Flight>),
     /// Flights have landed since the call last looked for a snapshot: this many by now.
-    Look(u64),
+    Look(Option<u64>),
 }
 
 impl Client {
@@ -124,6 +127,18 @@ impl Client {
         Ok(self.listed(source, deadline).await?.roots)
     }
 
+    /// The roots of a list that came with a call that begins now.
+    pub(crate) async fn told(&self, list: ListRootsResult) -> Result<Roots> {
+        let deadline = Instant::now() + self.guard.choices().fetch_limit;
+        if self.is_closed() {
+            return Err(ErrorKind::SessionClosed.into());
+        }
+        match self.without_asking() {
+            Some(without) => self.roots_without(without, deadline).await,
+            None => Ok(self.resolve(Arc::new(list), deadline).await?.0),
+        }
+    }
+
     /// What is in force without a question: where client roots are ignored, or the client declared none.
     pub(crate) fn without_asking(&self) -> Option<WithoutClientRoots> {
         let choices = self.guard.choices();
@@ -140,8 +155,8 @@ impl Client {
         }
         let boundary = self.guard.boundary().clone();
         match boundary.standing_operator_roots() {
-            (current, Due::No) => Ok(current),
-            (current, Due::Yes) => until(deadline, off_workers(move || Ok(boundary.verify_operator_roots(current))))
+            (current, None) => Ok(current),
+            (_, Some(turn)) => until(deadline, off_workers(move || Ok(boundary.verify_operator_roots(turn))))
                 .await?
                 .ok_or_else(late)?,
         }
@@ -167,7 +182,7 @@ impl Client {
             }
             let landing = match (self.turn(seen, deadline)?, kept) {
                 (Turn::Look(landed), _) => {
-                    seen = Some(landed);
+                    seen = landed;
                     continue;
                 }
                 (Turn::Wait(_), Some(kept)) if stands == Stands::MayBeMore => return Ok(kept),
@@ -178,13 +193,13 @@ impl Client {
                     Some(landing) => landing,
                     None => return Err(late()),
                 },
-                (Turn::Lead(leader), Some(kept)) => leader.renew(kept, stands, deadline).await?,
+                (Turn::Lead(leader), Some(kept)) => leader.renew(kept, deadline).await?,
                 (Turn::Lead(leader), None) => leader.fetch(&mut source, deadline).await?,
             };
             match landing {
                 Landing::Kept(kept) => return Ok(kept),
                 Landing::Failed(failure) => return Err(failure.error()),
-                Landing::Abandoned => {}
+                Landing::Abandoned | Landing::Superseded => {}
                 Landing::Overtaken if changes == CHANGES => return Err(ErrorKind::RootsChanging.into()),
                 Landing::Overtaken => changes += 1,
             }
@@ -202,19 +217,21 @@ impl Client {
     /// Whether a kept snapshot can be served as it is. Verifies its names, and those of the operator directories, when that is due.
     async fn stands(&self, kept: &Kept, deadline: Instant) -> Result<Stands> {
         let boundary = self.guard.boundary();
-        if kept.roots.verify_is_due() == Due::Yes {
-            let (boundary, roots) = (boundary.clone(), kept.roots.clone());
+        if let Some(turn) = kept.roots.turn_to_verify() {
+            let boundary = boundary.clone();
             let verify = off_workers(move || {
                 // An operator directory may be back, which none of these roots would tell.
                 let _ = boundary.operator_roots();
-                Ok(roots.verify_now())
+                Ok(turn.verify())
             });
             until(deadline, verify).await?.ok_or_else(late)??;
         }
-        let may_be_more = kept.lacks || !boundary.is_current(&kept.roots);
-        Ok(if kept.roots.has_gone() {
+        let (gone, rests) = (kept.roots.has_gone(), Instant::now() < kept.rests);
+        Ok(if kept.epoch != self.epoch() {
+            Stands::MayBeMore
+        } else if gone && !(kept.failed && rests) {
             Stands::No
-        } else if may_be_more && Instant::now() >= kept.rests || kept.epoch != self.epoch() {
+        } else if !rests && (kept.lacks || !boundary.is_current(&kept.roots)) {
             Stands::MayBeMore
         } else {
             Stands::Yes
@@ -222,21 +239,31 @@ impl Client {
     }
 
     fn turn(&self, seen: Option<u64>, deadline: Instant) -> Result<Turn<'_>> {
-        self.land_useless();
         let mut state = self.lock();
         let epoch = self.epoch();
         if epoch == CLOSED {
             return Err(ErrorKind::SessionClosed.into());
         }
         if let Some(flight) = &state.flight {
-            return Ok(Turn::Wait(flight.clone()));
+            // Nobody should wait for a question of before a change, or for a leader that is neither polled nor dropped.
+            let useless = if flight.epoch != epoch {
+                Landing::Superseded
+            } else if Instant::now() >= flight.until + STALLED {
+                Landing::Abandoned
+            } else {
+                return Ok(Turn::Wait(flight.clone()));
+            };
+            let flight = flight.clone();
+            drop(state);
+            self.land(&flight, useless);
+            return Ok(Turn::Look(seen));
         }
         if let Some(failure) = state.failure.as_ref().filter(|last| last.epoch == epoch && Instant::now() < last.until)
         {
             return Err(failure.error());
         }
         if seen != Some(state.landed) {
-            return Ok(Turn::Look(state.landed));
+            return Ok(Turn::Look(Some(state.landed)));
         }
         state.begun += 1;
         let number = state.begun;
@@ -246,14 +273,16 @@ impl Client {
         Ok(Turn::Lead(Leader { client: self, flight }))
     }
 
-    /// Lands a flight that nobody should wait for: its question is of before a change, or its leader is neither polled nor dropped.
-    fn land_useless(&self) {
-        let Some(flight) = self.lock().flight.clone() else { return };
-        if flight.epoch != self.epoch() {
-            self.land(&flight, Landing::Overtaken);
-        } else if Instant::now() >= flight.until + STALLED {
-            self.land(&flight, Landing::Abandoned);
-        }
+    /// Counts a leader that had too little time; false after too many in a row. Each may have waited for the one before.
+    fn asks_in_vain(&self) -> bool {
+        let mut state = self.lock();
+        state.in_vain += 1;
+        state.in_vain <= CHANGES
+    }
+
+    /// Whether nobody has landed this flight.
+    fn flies(&self, flight: &Arc<Flight>) -> bool {
+        self.lock().flight.as_ref().is_some_and(|current| Arc::ptr_eq(current, flight))
     }
 
     fn land(&self, flight: &Arc<Flight>, landing: Landing) {
@@ -262,9 +291,9 @@ impl Client {
             return;
         }
         match &landing {
-            Landing::Kept(_) => state.failure = None,
-            Landing::Failed(failure) => state.failure = Some(failure.clone()),
-            Landing::Overtaken | Landing::Abandoned => {}
+            Landing::Kept(_) => (state.failure, state.in_vain) = (None, 0),
+            Landing::Failed(failure) => (state.failure, state.in_vain) = (Some(failure.clone()), 0),
+            Landing::Overtaken | Landing::Superseded | Landing::Abandoned => {}
         }
         state.flight = None;
         state.landed += 1;
@@ -379,7 +408,7 @@ static EPOCHS: Counter = Counter::new(1);
 /// The epoch of a closed session, in which nothing is ever asked.
 const CLOSED: u64 = 0;
 
-/// How often a call asks again because the list changed while it was asked for. A client that changes its roots five times in the
+/// How often a call asks again because an answer was of before a change. A client that changes its roots five times in the
 /// time of five answers does nothing else.
 const CHANGES: u32 = 4;
 
