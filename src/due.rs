@@ -25,28 +25,29 @@ impl Turns {
     }
 
     /// Whether it is this caller's turn. It is the next one's after [`VERIFY_EVERY`], whether this one is done or not.
-    #[cfg(not(shuttle))]
     pub(crate) fn take(&self) -> Due {
+        self.take_for(Duration::ZERO)
+    }
+
+    /// As [`take`](Self::take), and it is nobody else's turn until this one is [done](Self::done), or takes absurdly long.
+    pub(crate) fn take_alone(&self) -> Due {
+        self.take_for(LONGEST)
+    }
+
+    #[cfg(not(shuttle))]
+    fn take_for(&self, more: Duration) -> Due {
         let (now, then) = (clock(), self.0.load(Ordering::Relaxed));
+        let next = now.saturating_add(millis(more));
         let is_due = now.saturating_sub(then) >= millis(VERIFY_EVERY)
-            && self.0.compare_exchange(then, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            && self.0.compare_exchange(then, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_due { Due::Yes } else { Due::No }
     }
 
     /// Half of the time, and the same in each run of a schedule: who shares a snapshot, and so this, hangs on what is freed when.
     #[cfg(shuttle)]
     #[expect(clippy::unused_self, reason = "the real one needs it")]
-    pub(crate) fn take(&self) -> Due {
+    fn take_for(&self, _: Duration) -> Due {
         if shuttle::current::context_switches().is_multiple_of(2) { Due::Yes } else { Due::No }
-    }
-
-    /// As [`take`](Self::take), and it is nobody else's turn until this one is [done](Self::done), or takes absurdly long.
-    pub(crate) fn take_alone(&self) -> Due {
-        let due = self.take();
-        if due == Due::Yes {
-            self.0.fetch_add(millis(LONGEST), Ordering::Relaxed);
-        }
-        due
     }
 
     /// It was done since `start`. The longer that took, the longer it is not due.
@@ -89,7 +90,8 @@ fn clock() -> u64 {
 /// How often a snapshot's names are verified at most. Half a second is below what a person notices of a deploy.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
-/// A snapshot is verified, and a kept list resolved again, after this many times the time that it took: a twentieth of a core at most.
+/// A snapshot is verified, and a kept list resolved again for what may be there, after this many times the time that it took: a
+/// twentieth of a core at most. For what is gone it is resolved at once.
 const SHARE: u32 = 20;
 
 /// After so long a turn is taken for lost, and nothing rests for longer, whatever it took.

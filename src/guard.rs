@@ -224,7 +224,8 @@ impl Guard {
         self.shared.sessions.load(Ordering::Relaxed)
     }
 
-    /// Forgets the snapshots of all sessions, so that each is asked for again: to free what they hold.
+    /// Forgets the snapshots of all sessions, so that each is asked for again, but for those that are being asked for or resolved now: to
+    /// free what they hold.
     pub fn forget_all(&self) {
         for (session, _) in &self.shared.kept {
             step();

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 #[cfg(not(shuttle))]
 mod tokio_time {
-    use super::{AssertUnwindSafe, Error, ErrorKind, Future, Result, broke_down, catch_unwind};
+    use super::{AssertUnwindSafe, Error, ErrorKind, Future, Poll, Result, broke_down, catch_unwind, pin};
 
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use std::sync::{Mutex, MutexGuard};
@@ -31,9 +31,14 @@ mod tokio_time {
     pub(crate) async fn until<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
         let no_runtime = |_| Error::from(ErrorKind::NoRuntime);
         tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
-        // A runtime can be without a timer, and says so by a panic only.
+        // A runtime can be without a timer, or shut it down, and says so by a panic only.
         let limited = catch_unwind(AssertUnwindSafe(|| tokio::time::timeout_at(deadline, work))).map_err(no_runtime)?;
-        Ok(limited.await.ok())
+        let mut limited = pin!(limited);
+        std::future::poll_fn(|context| {
+            let polled = catch_unwind(AssertUnwindSafe(|| limited.as_mut().poll(context)));
+            polled.map_or_else(|panic| Poll::Ready(Err(no_runtime(panic))), |polled| polled.map(|done| Ok(done.ok())))
+        })
+        .await
     }
 
     /// The same time for those who wait without a runtime.
@@ -44,7 +49,9 @@ mod tokio_time {
     /// Does I/O where waiting is allowed.
     pub(crate) async fn off_workers<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
-        let done = runtime.spawn_blocking(work).await;
+        // It panics if it can have no thread.
+        let spawned = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(work)));
+        let done = spawned.map_err(|_| ErrorKind::NoRuntime)?.await;
         done.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => Err(broke_down(ErrorKind::RootsFailed, &*panic)),
             // The runtime is shutting down.

@@ -12,7 +12,7 @@
 //! 5. It does not matter when a snapshot reaches the map, or whether it is replaced, evicted or lost there: the session's epoch is not
 //!    in the map, and a missing entry costs a question.
 //! 6. Thus a stale mark can not be lost, either: it is the session's epoch, and only an answer that was asked in it makes an entry
-//!    that counts. A failure makes none.
+//!    that counts. A failure makes none that was not there.
 //! 7. Resolving a kept list again (a directory was replaced) keeps the epoch of the list, and the time at which it is too old.
 //! 8. A closed session has an epoch that no answer bears; a question that is being asked then is dropped.
 //! 9. The source asks when it is asked, as [`RootsSource`] demands. A list that came with a request decides that request alone.
@@ -127,7 +127,8 @@ impl Guard {
 impl Session {
     /// The roots in force for a request that arrives now: those that are kept, or what `source` tells. Take them once a request.
     ///
-    /// At most one call asks at a time, within its own request, and the others wait for it. If it is dropped, the next of them asks. A
+    /// At most one call asks at a time, within its own request, and the others wait for it. If it is dropped, or is not polled any more, or
+    /// the roots change meanwhile, the next of them asks, and its answer counts no more. A
     /// call takes at most the guard's [`fetch_limit`](crate::GuardBuilder::fetch_limit). After a failure the client is not asked again for a
     /// second, then two, and so on up to half a minute, unless it says that its roots changed; calls are refused meanwhile.
     ///
@@ -136,7 +137,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`RootsUnsupported`](ErrorKind::RootsUnsupported) by [`WithoutClientRoots::Deny`]; [`RootsFailed`](ErrorKind::RootsFailed),
+    /// [`RootsUnsupported`](ErrorKind::RootsUnsupported) by [`WithoutClientRoots::Deny`], or as the source said; [`RootsFailed`](ErrorKind::RootsFailed),
     /// [`RootsTimedOut`](ErrorKind::RootsTimedOut), [`RootsChanging`](ErrorKind::RootsChanging), [`SourcePanicked`](ErrorKind::SourcePanicked);
     /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge), [`TooManyPages`](ErrorKind::TooManyPages),
     /// [`RepeatedCursor`](ErrorKind::RepeatedCursor) for the list; [`SessionClosed`](ErrorKind::SessionClosed); [`NoRuntime`](ErrorKind::NoRuntime). In
@@ -276,8 +277,8 @@ impl Changes {
     /// nothing.
     ///
     /// It is not told when time passes, or memory is short: then [`Session::still_allows`] says
-    /// [`RootsStale`](ErrorKind::RootsStale). Of a client that does not announce changes nothing is kept, and so nothing is told, unless it is
-    /// [trusted for a time](crate::GuardBuilder::time_to_live_unannounced).
+    /// [`RootsStale`](ErrorKind::RootsStale). Of a client that does not announce changes nothing is kept, and so no answer is told, unless it
+    /// is [trusted for a time](crate::GuardBuilder::time_to_live_unannounced).
     ///
     /// # Errors
     ///

@@ -27,9 +27,9 @@ pub enum Answer {
 
 /// Asks for a root list, within the request that needs it.
 ///
-/// It is called only if the roots have to be asked for, and more than once if the list has pages or changes meanwhile. Whoever calls is
-/// the request in flight that the protocol wants around a server's request (SEP-2260). It need not keep a time limit of its own, and it
-/// may be dropped at any await. A closure is one.
+/// It is called only if the roots have to be asked for, and more than once if the list has pages, changes meanwhile, or was not waited
+/// for any more. Whoever calls is the request in flight that the protocol wants around a server's request (SEP-2260). It need not keep a
+/// time limit of its own, and it may be dropped at any await. A closure is one.
 ///
 /// The question has to be sent within `ask`, and not before: an answer that was asked for earlier may be of before a change. For a list
 /// that came with a request there is [`Session::roots_told`](crate::Session::roots_told). It must not block its thread, or the time limit

@@ -1017,3 +1017,25 @@ fn a_turn_to_verify_that_is_lost_is_taken_by_the_next() {
     assert_eq!(kind(roots), Some(K::NoRuntime));
     assert_eq!(boundary.operator_roots().read("f", 9).unwrap(), b"new");
 }
+
+/// Who waits for an answer takes none that is too old by the time it comes: the client may have withdrawn a root since it was asked.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_too_old_when_it_comes_decides_no_later_call() {
+    let tree = Tree::new("dir a; dir b");
+    let guard = guard(&tree).time_to_live_unannounced(Duration::from_millis(10)).build().unwrap();
+    let session = guard.session(Some(RootsCapability::silent())).unwrap();
+    let (slow, told_first) = (session.clone(), list(&tree, &["a"]));
+    let leader = tokio::spawn(async move {
+        let source = |_: Option<String>| {
+            let told = told_first.clone();
+            async {
+                tokio::time::sleep(LIMIT / 2).await;
+                Answer::List(told)
+            }
+        };
+        slow.roots(source).await
+    });
+    tokio::time::sleep(LIMIT / 4).await;
+    assert_eq!(told(&tree, &session.roots(telling(&tree, &["b"])).await), Ok(vec!["b".into()]));
+    assert_eq!(told(&tree, &leader.await.unwrap()), Ok(vec!["a".into()]));
+}

@@ -164,8 +164,8 @@ impl Client {
 
     /// The client's list, resolved: the one that is kept, or told now.
     async fn listed(&self, mut source: impl RootsSource, deadline: Instant) -> Result<Kept> {
-        // Who is not told of changes takes no answer that was asked for before the call began.
-        let from = if self.time_to_live().is_zero() { self.lock().begun + 1 } else { 0 };
+        // An answer that is too old by now counts only if it was asked for after the call began: so always, where lists do not live.
+        let mut from = None;
         let mut seen = None;
         let mut changes = 0;
         loop {
@@ -180,6 +180,7 @@ impl Client {
             if Instant::now() >= deadline {
                 return Err(late());
             }
+            let from = *from.get_or_insert_with(|| self.lock().begun + 1);
             let landing = match (self.turn(seen, deadline)?, kept) {
                 (Turn::Look(landed), _) => {
                     seen = landed;
@@ -187,7 +188,8 @@ impl Client {
                 }
                 (Turn::Wait(_), Some(kept)) if stands == Stands::MayBeMore => return Ok(kept),
                 (Turn::Wait(flight), _) => match flight.wait(deadline).await? {
-                    Some(Landing::Kept(kept)) if flight.number < from || kept.epoch != self.epoch() => continue,
+                    Some(Landing::Kept(kept)) if flight.number < from && Instant::now() >= kept.until => continue,
+                    Some(Landing::Kept(kept)) if kept.epoch != self.epoch() => continue,
                     // What failed before the list changed says nothing of the list.
                     Some(Landing::Failed(failure)) if failure.epoch != self.epoch() => continue,
                     Some(landing) => landing,
