@@ -1039,3 +1039,17 @@ async fn an_answer_that_is_too_old_when_it_comes_decides_no_later_call() {
     assert_eq!(told(&tree, &session.roots(telling(&tree, &["b"])).await), Ok(vec!["b".into()]));
     assert_eq!(told(&tree, &leader.await.unwrap()), Ok(vec!["a".into()]));
 }
+
+/// An optional operator directory that is made later: nobody else looks for it, and nothing of the list says that it may come.
+#[tokio::test]
+async fn an_operator_directory_that_is_made_later_is_looked_for() {
+    let tree = Tree::new("dir op");
+    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
+    let boundary = boundary.optional_directory(tree.path("later"), Access::ReadWrite).build().unwrap();
+    let session = announcing(&Guard::new(boundary));
+    let roots = session.roots(telling(&tree, &["later/b"])).await.unwrap();
+    assert_eq!(roots.skipped()[0].error().kind(), K::OutsideRoots);
+    tree.add("dir later/b");
+    sleep(VERIFY_EVERY);
+    assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["later/b".into()]));
+}
