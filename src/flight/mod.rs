@@ -98,7 +98,7 @@ enum Stands {
 enum Turn<'a> {
     Lead(Leader<'a>),
     Wait(Arc<Flight>),
-    /// Flights have landed since the call last looked for a snapshot: this many by now.
+    /// Look for a snapshot again: flights may have landed since, this many by now.
     Look(Option<u64>),
 }
 
