@@ -113,7 +113,7 @@ kinds! {
     TooManyRoots = "too_many_roots", "the root list has too many entries";
 
     /// The client did not declare roots, and the server serves nothing without
-    /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)).
+    /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)); or it has none to tell ([`Answer::Unsupported`](crate::Answer::Unsupported)).
     RootsUnsupported = "roots_unsupported", "the client offers no roots";
     /// The client answered `roots/list` with an error, or with something that is no root list.
     RootsFailed = "roots_failed", "the client's roots could not be had";

@@ -127,10 +127,10 @@ impl Guard {
 impl Session {
     /// The roots in force for a request that arrives now: those that are kept, or what `source` tells. Take them once a request.
     ///
-    /// At most one call asks at a time, within its own request, and the others wait for it. If it is dropped, or is not polled any more, or
-    /// the roots change meanwhile, the next of them asks, and its answer counts no more. A
-    /// call takes at most the guard's [`fetch_limit`](crate::GuardBuilder::fetch_limit). After a failure the client is not asked again for a
-    /// second, then two, and so on up to half a minute, unless it says that its roots changed; calls are refused meanwhile.
+    /// One call asks at a time, within its own request, and the others wait for it. If it is dropped, or not polled any more, or the roots
+    /// change meanwhile, its question counts no more, and another call asks. A call takes at most the guard's
+    /// [`fetch_limit`](crate::GuardBuilder::fetch_limit). After a failure the client is not asked again for a second, then two, and so on up to
+    /// half a minute, unless it says that its roots changed; calls are refused meanwhile.
     ///
     /// It must be awaited in a tokio runtime with time enabled; directories are resolved by the runtime's blocking threads. It can be
     /// dropped at any await.
@@ -156,8 +156,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`RootsUnsupported`](ErrorKind::RootsUnsupported), [`RootsTimedOut`](ErrorKind::RootsTimedOut), [`TooManyRoots`](ErrorKind::TooManyRoots),
-    /// [`TooLarge`](ErrorKind::TooLarge), [`SessionClosed`](ErrorKind::SessionClosed), [`NoRuntime`](ErrorKind::NoRuntime).
+    /// [`RootsUnsupported`](ErrorKind::RootsUnsupported), [`RootsTimedOut`](ErrorKind::RootsTimedOut), [`RootsFailed`](ErrorKind::RootsFailed),
+    /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge), [`SessionClosed`](ErrorKind::SessionClosed),
+    /// [`NoRuntime`](ErrorKind::NoRuntime).
     pub async fn roots_told(&self, list: ListRootsResult) -> Result<Roots> {
         let client = self.client();
         match client.told(list).await {
@@ -171,7 +172,8 @@ impl Session {
     /// It takes effect before it returns; it does not wait, and asks nothing, as a notification is no request to ask in. Call it before
     /// the client's next message is handled: where messages are handled concurrently, in the loop that reads them, and not in a task
     /// that the notification starts. The directories of the withdrawn list may stay open until the next answer or until the session is closed;
-    /// nothing is served from them.
+    /// no later call is given them. A request that took its [`Roots`] before goes on with those: ask
+    /// [`still_allows`](Self::still_allows) in what takes long.
     pub fn list_changed(&self) {
         if self.client().change() {
             events::changed(self.client().id);
