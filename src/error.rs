@@ -133,6 +133,10 @@ kinds! {
     SessionClosed = "session_closed", "the session is closed";
     /// More than [`SESSIONS`](crate::SESSIONS) sessions at once.
     TooManySessions = "too_many_sessions", "too many sessions at once";
+    /// The request belongs to no session of this guard: its transport is not wrapped, or it bears another client's key.
+    NoSession = "no_session", "the request belongs to no known session";
+    /// The request was cancelled, or its client is gone.
+    Cancelled = "cancelled", "the request was cancelled";
     /// Roots of a session were asked for outside a tokio runtime, or in one without a timer.
     NoRuntime = "no_runtime", "there is no runtime with a timer";
 

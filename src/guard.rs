@@ -19,9 +19,10 @@ use moka::sync::Cache;
 use crate::boundary::Boundary;
 use crate::error::{ErrorKind, Result};
 use crate::events::SessionId;
-use crate::roots::{Root, Roots, Skipped};
-use crate::runtime::{Instant, step};
-use crate::wire::RootEntry;
+#[cfg(feature = "rmcp")]
+use crate::kept::Told;
+use crate::kept::{KEPT_WEIGHT, Kept, weight};
+use crate::runtime::step;
 
 /// What client roots are to a server.
 ///
@@ -82,6 +83,9 @@ struct Shared {
     choices: Choices,
     kept: Cache<SessionId, Kept>,
     sessions: AtomicUsize,
+    /// What clients of the stateless era told, by who they are.
+    #[cfg(feature = "rmcp")]
+    told: Told,
 }
 
 /// The operator's choices on their way to a [`Guard`].
@@ -101,21 +105,8 @@ pub(crate) struct Choices {
     /// For clients that announce changes, and for those that do not.
     pub(crate) time_to_live: Duration,
     pub(crate) time_to_live_unannounced: Duration,
-}
-
-/// A session's snapshot, while it is kept.
-#[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    /// The session's epoch in which the list was asked for.
-    pub(crate) epoch: u64,
-    /// When the list is too old to count.
-    pub(crate) until: Instant,
-    /// Until when the list is not resolved again for what may be there by now.
-    pub(crate) rests: Instant,
-    /// Whether an entry was skipped that may be there later; and whether resolving it again failed.
-    pub(crate) lacks: bool,
-    pub(crate) failed: bool,
-    pub(crate) roots: Roots,
+    #[cfg(feature = "rmcp")]
+    time_to_live_keyed: Duration,
 }
 
 impl GuardBuilder {
@@ -151,6 +142,15 @@ impl GuardBuilder {
         self
     }
 
+    /// How long a list counts for a client's other requests that it told in one of them, in the stateless era (2026-07-28), if the server
+    /// says who the client is ([`ClientKey`](crate::rmcp::ClientKey)). Nobody tells of changes there, so a withdrawn root is served for so
+    /// long. Default: [`TIME_TO_LIVE_KEYED`](crate::rmcp::TIME_TO_LIVE_KEYED).
+    #[cfg(feature = "rmcp")]
+    pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
+        self.choices.time_to_live_keyed = time_to_live.min(LONGEST);
+        self
+    }
+
     /// How long the snapshot of a session is kept that nobody asks for. Default: [`TIME_TO_IDLE`].
     pub fn time_to_idle(mut self, time_to_idle: Duration) -> Self {
         self.time_to_idle = time_to_idle.min(LONGEST);
@@ -175,7 +175,7 @@ impl GuardBuilder {
         let Self { boundary, choices, time_to_idle } = self;
         let kept = Cache::builder()
             .max_capacity(KEPT_WEIGHT)
-            .weigher(|_, kept: &Kept| kept.weight())
+            .weigher(|_, kept: &Kept| weight(&kept.roots, 0))
             // The other policy of this map refuses newcomers while it is full, and they would be asked at each request.
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(choices.time_to_live.max(choices.time_to_live_unannounced))
@@ -187,7 +187,17 @@ impl GuardBuilder {
             }
         });
         let (kept, sessions) = (kept.build(), AtomicUsize::new(0));
-        Guard { shared: Arc::new(Shared { boundary, choices, kept, sessions }) }
+        #[cfg(feature = "rmcp")]
+        let told = Told::new(choices.time_to_live_keyed);
+        let shared = Shared {
+            boundary,
+            choices,
+            kept,
+            sessions,
+            #[cfg(feature = "rmcp")]
+            told,
+        };
+        Guard { shared: Arc::new(shared) }
     }
 }
 
@@ -208,6 +218,8 @@ impl Guard {
             fetch_limit: FETCH_LIMIT,
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
+            #[cfg(feature = "rmcp")]
+            time_to_live_keyed: crate::kept::TIME_TO_LIVE_KEYED,
         };
         GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE }
     }
@@ -232,6 +244,8 @@ impl Guard {
             self.shared.kept.invalidate(&*session);
         }
         self.shared.kept.run_pending_tasks();
+        #[cfg(feature = "rmcp")]
+        self.shared.told.forget_all();
     }
 
     pub(crate) fn choices(&self) -> &Choices {
@@ -253,6 +267,16 @@ impl Guard {
         step();
         self.shared.kept.invalidate(&session);
         self.shared.kept.run_pending_tasks();
+    }
+
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn told(&self) -> &Told {
+        &self.shared.told
     }
 
     /// Mints the identifier of one more session.
@@ -279,30 +303,11 @@ impl fmt::Debug for Guard {
     }
 }
 
-impl Kept {
-    /// About how many KiB it takes, if nobody shares it.
-    fn weight(&self) -> u32 {
-        let entry = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len) + 100;
-        let listed = self.roots.list().map_or(0, |list| list.roots.iter().map(entry).sum());
-        let root = |root: &Root| 500 + root.spellings().map(|path| 4 * path.as_os_str().len()).sum::<usize>();
-        let skipped = |skipped: &Skipped| skipped.entry().len() + 300;
-        let bytes = listed
-            + self.roots.roots().map(root).sum::<usize>()
-            + self.roots.skipped().iter().map(skipped).sum::<usize>();
-        u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX)
-    }
-}
-
 /// Sessions of this process so far; none is numbered twice.
 static MINTED: AtomicU64 = AtomicU64::new(0);
 
 /// The most sessions of a guard at once. At a KiB each they take 100 MiB; a server with more clients needs more processes.
 pub const SESSIONS: usize = 100_000;
-
-/// How much is kept of sessions' snapshots, in KiB: room for those of [`SESSIONS`] with a few roots each, or of some fifty clients with
-/// the longest list. The least recently used is forgotten first, and asked for again. Each counts as if nobody shared it, since whoever
-/// shares it may be gone first; so clients that list a lot cost others a question.
-const KEPT_WEIGHT: u64 = 512 * 1024;
 
 /// The default for [`GuardBuilder::fetch_limit`]. A client answers from memory; one that has to ask its user will not be waited
 /// for much longer by whoever made the request.

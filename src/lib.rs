@@ -131,10 +131,13 @@ mod check;
 mod fs;
 mod runtime;
 mod source;
+mod kept;
 mod guard;
 mod flight;
 mod session;
 mod rpc;
+#[cfg(feature = "rmcp")]
+pub mod rmcp;
 
 pub use boundary::{Boundary, BoundaryBuilder};
 pub use check::CheckedPath;

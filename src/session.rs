@@ -143,10 +143,26 @@ impl Session {
     /// [`RepeatedCursor`](ErrorKind::RepeatedCursor) for the list; [`SessionClosed`](ErrorKind::SessionClosed); [`NoRuntime`](ErrorKind::NoRuntime). In
     /// none of these cases is anything granted.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
+        self.roots_and_epoch(source).await.map(|(roots, _)| roots)
+    }
+
+    /// The same, and where the roots are the client's, the epoch of their list.
+    pub(crate) async fn roots_and_epoch(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
         let client = self.client();
         match client.roots(source).await {
-            Ok(roots) => Ok(roots.of(client.id)),
+            Ok((roots, epoch)) => Ok((roots.of(client.id), epoch)),
             Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// Whether the session is still in the epoch of a list, and open.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn is_still(&self, epoch: Option<u64>) -> Result<()> {
+        let client = self.client();
+        match epoch {
+            _ if client.is_closed() => Err(ErrorKind::SessionClosed.into()),
+            Some(epoch) if epoch != client.epoch() => Err(ErrorKind::RootsStale.into()),
+            _ => Ok(()),
         }
     }
 

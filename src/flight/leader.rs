@@ -11,7 +11,7 @@ use super::{BACK_OFF, BACK_OFF_MOST, Client, Failure, Flight, Landing, late};
 use crate::due::Start;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
-use crate::guard::Kept;
+use crate::kept::Kept;
 use crate::roots::Roots;
 use crate::runtime::{Instant, off_workers, std_instant, unless, unpanicked, until};
 use crate::search::Effort;

@@ -23,7 +23,8 @@ use std::time::Duration;
 use self::leader::Leader;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
-use crate::guard::{ClientRoots, Guard, Kept, WithoutClientRoots};
+use crate::guard::{ClientRoots, Guard, WithoutClientRoots};
+use crate::kept::Kept;
 use crate::roots::Roots;
 use crate::runtime::{AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, until};
 use crate::source::RootsSource;
@@ -115,16 +116,17 @@ impl Client {
         }
     }
 
-    /// The roots in force for a call that begins now.
-    pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
+    /// The roots in force for a call that begins now, and where they are the client's, the epoch of their list.
+    pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
         let deadline = Instant::now() + self.guard.choices().fetch_limit;
         if self.is_closed() {
             return Err(ErrorKind::SessionClosed.into());
         }
         if let Some(without) = self.without_asking() {
-            return self.roots_without(without, deadline).await;
+            return Ok((self.roots_without(without, deadline).await?, None));
         }
-        Ok(self.listed(source, deadline).await?.roots)
+        let kept = self.listed(source, deadline).await?;
+        Ok((kept.roots, Some(kept.epoch)))
     }
 
     /// The roots of a list that came with a call that begins now.
@@ -342,7 +344,7 @@ impl Client {
         self.epoch() == CLOSED
     }
 
-    fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::SeqCst)
     }
 

@@ -156,6 +156,8 @@ fn answer(kind: ErrorKind) -> Answer {
         | K::SourcePanicked
         | K::SessionClosed
         | K::TooManySessions
+        | K::NoSession
+        | K::Cancelled
         | K::NoRuntime
         | K::AlreadyExists
         | K::DirectoryNotEmpty

@@ -1,0 +1,48 @@
+//! The smallest server with a guarded tool, over stdio: `cargo run --example minimal_server --features __rmcp-tests -- DIRECTORY...`
+//!
+//! Its `Cargo.toml` has `mcp-roots-guard` with the feature `rmcp`, `rmcp` with `macros` and `transport-io`, `serde`, and `tokio` with
+//! `macros` and `rt-multi-thread`.
+
+use mcp_roots_guard::{Access, Boundary, Guard};
+use rmcp::handler::server::tool::InputResponses;
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::model::CallToolResponse;
+use rmcp::service::{RequestContext, RoleServer, ServiceExt};
+use rmcp::{ErrorData, schemars, tool, tool_router};
+
+struct Server {
+    guard: Guard,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct ReadFile {
+    /// A path inside the allowed directories, or a `file:` URI.
+    path: String,
+}
+
+#[tool_router(server_handler)]
+impl Server {
+    #[tool(description = "Read a text file inside the allowed directories", annotations(read_only_hint = true))]
+    async fn read_file(
+        &self,
+        Parameters(args): Parameters<ReadFile>,
+        ctx: RequestContext<RoleServer>,
+        answers: InputResponses,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.guard.tool(&ctx, answers, move |roots| Ok(roots.read_to_string(args.path, LIMIT)?)).await
+    }
+}
+
+/// No file larger than this is read.
+const LIMIT: u64 = 1 << 20;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let directories: Vec<String> = std::env::args().skip(1).collect();
+    let boundary =
+        directories.iter().fold(Boundary::builder(), |boundary, path| boundary.directory(path, Access::ReadOnly));
+    let guard = Guard::new(boundary.build()?);
+    let server = Server { guard: guard.clone() };
+    server.serve(guard.wrap(rmcp::transport::stdio())).await?.waiting().await?;
+    Ok(())
+}

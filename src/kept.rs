@@ -1,0 +1,143 @@
+//! What is kept of clients' snapshots.
+//!
+//! Goes in: a snapshot, and until when it counts. Comes out: the same, while it does. What is true after: what is kept takes no more
+//! than [`KEPT_WEIGHT`]; what a client of the stateless era told is kept under a key that the server gave, and for a short time.
+
+#[cfg(feature = "rmcp")]
+use std::fmt;
+#[cfg(feature = "rmcp")]
+use std::sync::Arc;
+#[cfg(feature = "rmcp")]
+use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "rmcp")]
+use std::time::Duration;
+
+#[cfg(feature = "rmcp")]
+use moka::policy::EvictionPolicy;
+#[cfg(feature = "rmcp")]
+use moka::sync::Cache;
+
+use crate::roots::{Root, Roots, Skipped};
+use crate::runtime::Instant;
+use crate::wire::RootEntry;
+
+/// A session's snapshot, while it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    /// The session's epoch in which the list was asked for.
+    pub(crate) epoch: u64,
+    /// When the list is too old to count.
+    pub(crate) until: Instant,
+    /// Until when the list is not resolved again for what may be there by now.
+    pub(crate) rests: Instant,
+    /// Whether an entry was skipped that may be there later; and whether resolving it again failed.
+    pub(crate) lacks: bool,
+    pub(crate) failed: bool,
+    pub(crate) roots: Roots,
+}
+
+/// Who a client is, said by the server: an authenticated principal, or a connection that is one client.
+///
+/// It does two things. In the stateless era (2026-07-28), a list that a client told counts for its other requests too, for
+/// [a short time](crate::GuardBuilder::time_to_live_keyed); without a key, each request is asked in. And a session that began with a
+/// key serves requests with that key only.
+///
+/// The server puts it into a request's extensions, before rmcp handles it: over HTTP as an extension of the HTTP request, by the layer that
+/// authenticates; on stdio by [`GuardedTransport::one_client`](crate::rmcp::GuardedTransport::one_client). Requests with equal keys share
+/// roots: it must be another for each user, and must not be anything that a client chooses, such as its `mcp-session-id`.
+#[cfg(feature = "rmcp")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ClientKey(Key);
+
+#[cfg(feature = "rmcp")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Principal(Arc<str>),
+    Connection(u64),
+}
+
+/// What clients of the stateless era told, by who they are.
+#[cfg(feature = "rmcp")]
+pub(crate) struct Told {
+    lists: Cache<ClientKey, (Instant, Roots)>,
+    time_to_live: Duration,
+}
+
+#[cfg(feature = "rmcp")]
+impl ClientKey {
+    /// The key of an authenticated principal.
+    #[must_use]
+    pub fn principal(name: &str) -> Self {
+        Self(Key::Principal(name.into()))
+    }
+
+    /// A key that nobody else has.
+    pub(crate) fn connection() -> Self {
+        static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+        Self(Key::Connection(CONNECTIONS.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.0 {
+            Key::Principal(name) => name.len(),
+            Key::Connection(_) => 0,
+        }
+    }
+}
+
+/// Not who it is: that may be nobody's business where it is printed.
+#[cfg(feature = "rmcp")]
+impl fmt::Debug for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientKey").finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "rmcp")]
+impl Told {
+    pub(crate) fn new(time_to_live: Duration) -> Self {
+        let lists = Cache::builder()
+            .max_capacity(KEPT_WEIGHT)
+            .weigher(|key: &ClientKey, (_, roots): &(Instant, Roots)| weight(roots, key.bytes()))
+            .eviction_policy(EvictionPolicy::lru())
+            .time_to_live(time_to_live)
+            .build();
+        Self { lists, time_to_live }
+    }
+
+    /// Keeps what a client told in a request that began then.
+    pub(crate) fn keep(&self, key: ClientKey, roots: Roots, began: Instant) {
+        self.lists.insert(key, (began + self.time_to_live, roots));
+    }
+
+    /// What a client told in an earlier request, if that counts now.
+    pub(crate) fn of(&self, key: &ClientKey) -> Option<Roots> {
+        self.lists.get(key).filter(|(until, _)| Instant::now() < *until).map(|(_, roots)| roots)
+    }
+
+    pub(crate) fn forget_all(&self) {
+        self.lists.invalidate_all();
+        self.lists.run_pending_tasks();
+    }
+}
+
+/// About how many KiB a snapshot takes, with so many bytes besides, if nobody shares it.
+pub(crate) fn weight(roots: &Roots, besides: usize) -> u32 {
+    let entry = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len) + 100;
+    let listed = roots.list().map_or(0, |list| list.roots.iter().map(entry).sum::<usize>());
+    let root = |root: &Root| 500 + root.spellings().map(|path| 4 * path.as_os_str().len()).sum::<usize>();
+    let skipped = |skipped: &Skipped| skipped.entry().len() + 300;
+    let bytes =
+        besides + listed + roots.roots().map(root).sum::<usize>() + roots.skipped().iter().map(skipped).sum::<usize>();
+    u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX)
+}
+
+/// How much is kept of sessions' snapshots, in KiB: room for those of [`SESSIONS`](crate::SESSIONS) with a few roots each, or of some fifty
+/// clients with the longest list. The least recently used is forgotten first, and asked for again. Each counts as if nobody shared it,
+/// since whoever shares it may be gone first; so clients that list a lot cost others a question. As much again for [`ClientKey`]s.
+pub(crate) const KEPT_WEIGHT: u64 = 512 * 1024;
+
+/// The default for [`GuardBuilder::time_to_live_keyed`](crate::GuardBuilder::time_to_live_keyed): a burst of calls is asked in once, and
+/// what a user withdrew is not served for longer than it takes to notice.
+#[cfg(feature = "rmcp")]
+pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);

@@ -1,0 +1,89 @@
+//! The guard's question, and its answer, among those of the tool itself.
+//!
+//! Goes in: what a client sent along with a retried request, all of which it may have made up. Comes out: the root list in it, the
+//! rest for the tool, and questions in which the guard's is one among the tool's. What is true after: the guard's answer is read under its
+//! own key only, and the tool never sees it.
+
+use ::rmcp::handler::server::tool::InputResponses as ExtractedResponses;
+use ::rmcp::handler::server::tool::RequestState;
+use ::rmcp::model::{
+    CallToolRequestParams, GetPromptRequestParams, InputRequest, InputRequests, InputRequiredResult, InputResponses,
+    ReadResourceRequestParams,
+};
+use serde_json::Value;
+
+/// The key of the guard's question in a result's `inputRequests`, and of its answer in the retry's `inputResponses`.
+pub const ROOTS_KEY: &str = "mcp-roots-guard/roots";
+
+/// What a client sent along with a retried request: answers to what it was asked, and the state that the server gave it.
+///
+/// Made of a request's parameters, of what a tool of rmcp's macros extracts (`InputResponses`, or with it `RequestState`), or of
+/// `None` for a handler that has neither; such a handler can not be told roots by a client of the stateless era, and asks it in vain.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    roots: Option<Value>,
+    others: InputResponses,
+    state: Option<String>,
+}
+
+impl Answers {
+    fn new(responses: Option<InputResponses>, state: Option<String>) -> Self {
+        let mut others = responses.unwrap_or_default();
+        Self { roots: others.remove(ROOTS_KEY), others, state }
+    }
+
+    /// The root list in it, unread.
+    pub(super) fn take_roots(&mut self) -> Option<Value> {
+        self.roots.take()
+    }
+
+    /// The answers to what the handler itself asked.
+    pub(super) fn into_others(self) -> InputResponses {
+        self.others
+    }
+
+    /// The guard's question alone. What the handler had the client keep goes back to it, so that the retry is the same request.
+    pub(super) fn question(self) -> InputRequiredResult {
+        InputRequiredResult::new(Some(InputRequests::from([(ROOTS_KEY.to_owned(), question())])), self.state)
+    }
+}
+
+/// Adds the guard's question to a handler's own.
+pub(super) fn add_question(own: &mut InputRequiredResult) {
+    own.input_requests.get_or_insert_default().insert(ROOTS_KEY.to_owned(), question());
+}
+
+#[expect(deprecated, reason = "roots are deprecated since 2026-07-28, and what this crate is about")]
+fn question() -> InputRequest {
+    InputRequest::ListRoots(::rmcp::model::ListRootsRequest::default())
+}
+
+impl From<ExtractedResponses> for Answers {
+    fn from(responses: ExtractedResponses) -> Self {
+        Self::new(responses.0, None)
+    }
+}
+
+impl From<(ExtractedResponses, RequestState)> for Answers {
+    fn from((responses, state): (ExtractedResponses, RequestState)) -> Self {
+        Self::new(responses.0, state.0)
+    }
+}
+
+impl From<Option<InputResponses>> for Answers {
+    fn from(responses: Option<InputResponses>) -> Self {
+        Self::new(responses, None)
+    }
+}
+
+macro_rules! of_parameters {
+    ($($params:ty)*) => { $(
+        impl From<&$params> for Answers {
+            fn from(params: &$params) -> Self {
+                Self::new(params.input_responses.clone(), params.request_state.clone())
+            }
+        }
+    )* };
+}
+
+of_parameters! { CallToolRequestParams GetPromptRequestParams ReadResourceRequestParams }

@@ -1,0 +1,232 @@
+//! The roots in force for a request, in either era.
+//!
+//! Goes in: the context that rmcp gives a handler, and what the client sent along. Comes out: [`RequestRoots`], or the question that the
+//! request's result must be. What is true after: in the stateless era, roots count only if the request itself declares them, and each
+//! answer is judged anew; in the session era, only the session that the transport or the session manager put into the request counts.
+
+use std::ops::Deref;
+
+use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
+use ::rmcp::service::{RequestContext, RoleServer};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::answers::{Answers, add_question};
+use super::peer::PeerSource;
+use super::transport::Connection;
+use crate::error::{Error, ErrorKind, Result};
+use crate::events;
+use crate::guard::{ClientRoots, Guard};
+use crate::kept::ClientKey;
+use crate::roots::Roots;
+use crate::rpc::Revision;
+use crate::runtime::{Instant, off_workers, until};
+use crate::session::{RootsState, Session};
+use crate::source::Answer;
+use crate::wire::ClientCapabilities;
+
+/// The roots in force for one request: [`Roots`], and what is known of the request besides.
+#[derive(Clone, Debug)]
+pub struct RequestRoots {
+    roots: Roots,
+    /// The session and its epoch, where a change can be told.
+    session: Option<(Session, Option<u64>)>,
+    cancelled: CancellationToken,
+    responses: InputResponses,
+    /// Whether the client told them in this request, and has to in the next.
+    told: bool,
+}
+
+/// What a request that needs roots comes to.
+#[derive(Debug)]
+pub enum Obtained {
+    /// They are in force.
+    Roots(RequestRoots),
+    /// The client has to be asked: the request's result. Stateless era only.
+    Ask(InputRequiredResult),
+}
+
+impl RequestRoots {
+    /// Whether what takes long may go on: ask before each step.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`](ErrorKind::Cancelled) if the client cancelled the request, or is gone; [`RootsStale`](ErrorKind::RootsStale) if it said
+    /// that its roots changed since the request took them; [`SessionClosed`](ErrorKind::SessionClosed). In the stateless era nobody tells
+    /// of changes: there only the first.
+    pub fn proceed(&self) -> Result<()> {
+        match &self.session {
+            _ if self.cancelled.is_cancelled() => Err(ErrorKind::Cancelled.into()),
+            Some((session, epoch)) => session.is_still(*epoch),
+            None => Ok(()),
+        }
+    }
+
+    /// What the client answered to what the handler itself asked, by the handler's keys. As everything in a request, it may be made up.
+    #[must_use]
+    pub fn responses(&self) -> &InputResponses {
+        &self.responses
+    }
+
+    /// The client's session; none in the stateless era.
+    #[must_use]
+    pub fn session(&self) -> Option<&Session> {
+        self.session.as_ref().map(|(session, _)| session)
+    }
+
+    /// The handler's own question, and the guard's with it if the retry needs roots again. [`Guard::tool`] and [`Guard::resource`] do this.
+    #[must_use]
+    pub fn ask(&self, mut own: InputRequiredResult) -> InputRequiredResult {
+        if self.told {
+            add_question(&mut own);
+        }
+        own
+    }
+
+    /// What is left of it when the roots are given away.
+    pub(super) fn asks_again(&self) -> bool {
+        self.told
+    }
+
+    pub(super) fn cancellation(&self) -> CancellationToken {
+        self.cancelled.clone()
+    }
+}
+
+impl Deref for RequestRoots {
+    type Target = Roots;
+
+    fn deref(&self) -> &Roots {
+        &self.roots
+    }
+}
+
+impl Guard {
+    /// The roots in force for a request, or the question to answer it with. [`tool`](Self::tool) and [`resource`](Self::resource) do this
+    /// and more; it is for handlers of `prompts/get`, and for those that do their work otherwise.
+    ///
+    /// In the session era the client is asked within the request, so it must be awaited in the handler's own task; see
+    /// [`Session::roots`] for time limits and what happens at a change.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSession`](ErrorKind::NoSession) if the request came through a transport that was not [wrapped](Self::wrap) by this guard, or
+    /// bears another [`ClientKey`] than its session began with; [`Malformed`](ErrorKind::Malformed) if the request does not say what its
+    /// client can do; [`TooManySessions`](ErrorKind::TooManySessions); those of [`Session::roots`] and [`Session::roots_told`].
+    pub async fn obtain(&self, ctx: &RequestContext<RoleServer>, answers: impl Into<Answers>) -> Result<Obtained> {
+        let answers = answers.into();
+        let obtained = if stateless(ctx) {
+            self.obtain_stateless(ctx, answers).await
+        } else {
+            self.obtain_in_session(ctx, answers).await.map(Obtained::Roots)
+        };
+        obtained.inspect_err(|error| {
+            if matches!(error.kind(), ErrorKind::NoSession | ErrorKind::Malformed) {
+                events::refused(None, error);
+            }
+        })
+    }
+
+    async fn obtain_in_session(&self, ctx: &RequestContext<RoleServer>, answers: Answers) -> Result<RequestRoots> {
+        let session = match self.session_of(&ctx.extensions) {
+            // Without a session nobody knows what the client declared; where that is of no interest, it need not be known.
+            Err(error)
+                if error.kind() == ErrorKind::NoSession && self.choices().client_roots == ClientRoots::Ignore =>
+            {
+                self.session(None)?
+            }
+            session => session?,
+        };
+        let (roots, epoch) = session.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
+        let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
+        Ok(RequestRoots { roots, session: Some((session, epoch)), cancelled, responses, told: false })
+    }
+
+    async fn obtain_stateless(&self, ctx: &RequestContext<RoleServer>, mut answers: Answers) -> Result<Obtained> {
+        let session = self.session(declared(ctx)?.roots)?;
+        let told = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
+        let key = key_of(&ctx.extensions);
+        let roots = match (told, answers.take_roots()) {
+            (false, _) => session.roots(|_: Option<String>| std::future::ready(Answer::Unsupported)).await?,
+            (true, Some(list)) => {
+                let list = match Answer::from_result(list) {
+                    Answer::List(list) => list,
+                    Answer::Failed(why) => return Err(Error::new(ErrorKind::RootsFailed).detail(why)),
+                    Answer::Unsupported => return Err(ErrorKind::RootsUnsupported.into()),
+                };
+                let began = Instant::now();
+                let roots = session.roots_told(list).await?;
+                if let Some(key) = key {
+                    self.told().keep(key.clone(), roots.clone(), began);
+                }
+                roots
+            }
+            (true, None) => match self.remembered_standing(key).await? {
+                Some(roots) => roots.of(session.id()),
+                None => return Ok(Obtained::Ask(answers.question())),
+            },
+        };
+        let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
+        Ok(Obtained::Roots(RequestRoots { roots, session: None, cancelled, responses, told }))
+    }
+
+    /// What a client told in an earlier request, if that counts now and its roots still are what their names say.
+    async fn remembered_standing(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
+        let Some(roots) = key.and_then(|key| self.told().of(key)) else { return Ok(None) };
+        if let Some(turn) = roots.turn_to_verify() {
+            let boundary = self.boundary().clone();
+            let verify = off_workers(move || {
+                let _ = boundary.operator_roots();
+                Ok(turn.verify())
+            });
+            until(Instant::now() + self.choices().fetch_limit, verify).await?.ok_or(ErrorKind::RootsTimedOut)??;
+        }
+        Ok(Some(roots).filter(|roots| !roots.has_gone() && self.boundary().is_current(roots)))
+    }
+
+    /// The session that a request belongs to, in the session era: for [`Session::changes`], [`Session::still_allows`].
+    ///
+    /// # Errors
+    ///
+    /// [`NoSession`](ErrorKind::NoSession), as for [`obtain`](Self::obtain); [`TooManySessions`](ErrorKind::TooManySessions) if there
+    /// were too many when the client came.
+    pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
+        let no_session = |why: &str| Error::new(ErrorKind::NoSession).detail(why);
+        let connection = extensions.get::<Connection>().ok_or_else(|| no_session("the transport is not wrapped"))?;
+        let session = connection.session.clone()?;
+        if !session.guard().is_same(self) {
+            return Err(no_session("the transport is wrapped by another guard"));
+        }
+        if connection.key.as_ref() != key_of(extensions) {
+            return Err(no_session("the session began with another client key"));
+        }
+        Ok(session)
+    }
+}
+
+/// The key that a request bears.
+pub(super) fn key_of(extensions: &Extensions) -> Option<&ClientKey> {
+    #[cfg(feature = "rmcp-http")]
+    if let Some(key) = extensions.get::<::http::request::Parts>().and_then(|parts| parts.extensions.get()) {
+        return Some(key);
+    }
+    extensions.get()
+}
+
+/// Whether a request is of the era without sessions. One of an unknown version is what rmcp takes it for.
+pub(super) fn stateless(ctx: &RequestContext<RoleServer>) -> bool {
+    ctx.protocol_version().is_some_and(|version| !version.has_initialize())
+}
+
+/// How a refusal must look in the answer to a request.
+pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
+    let known = ctx.protocol_version().and_then(|version| Revision::parse(version.as_str()));
+    known.unwrap_or(if stateless(ctx) { Revision::V2026_07_28 } else { Revision::V2025_11_25 })
+}
+
+/// What a request of the stateless era says of its client.
+fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
+    let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
+    serde_json::from_value(declared)
+        .map_err(|error| Error::new(ErrorKind::Malformed).detail(format!("client capabilities: {error}")))
+}

@@ -1,0 +1,242 @@
+//! A handler's work, and its answer.
+//!
+//! Goes in: a closure that does I/O beneath the roots in force. Comes out: what rmcp sends. What is true after: the closure ran where waiting is
+//! allowed, and only with roots; its refusals are answered as the protocol wants them, and its panic is an error of that request.
+
+use std::fmt;
+
+use ::rmcp::ErrorData;
+use ::rmcp::handler::server::tool::IntoCallToolResult;
+use ::rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ReadResourceRequestParams, ReadResourceResponse,
+};
+use ::rmcp::service::{RequestContext, RoleServer};
+use tokio_util::sync::CancellationToken;
+
+use super::answers::{Answers, add_question};
+use super::request::{Obtained, RequestRoots, revision, stateless};
+use crate::error::{Error, ErrorKind};
+use crate::guard::Guard;
+use crate::rpc::Revision;
+use crate::wire::ErrorBody;
+
+/// Why a handler's work failed: a refusal of the guard, the handler's own words, or an error of the protocol. Each converts with `?`.
+#[derive(Debug)]
+pub struct HandlerError(Why);
+
+#[derive(Debug)]
+enum Why {
+    Refused(Error),
+    Said(String),
+    Protocol(ErrorData),
+}
+
+impl Guard {
+    /// Does a tool's work with the roots in force, and gives what `call_tool` returns.
+    ///
+    /// `answers` is what the client sent along: the call's parameters, or the `InputResponses` that a tool of rmcp's macros extracts.
+    /// `work` runs on a thread where waiting is allowed. It may return whatever rmcp takes for a tool's result: text, `Json`, a
+    /// `CallToolResult`, or a question of its own (`InputRequiredResult`), which then holds the guard's too, so that the retry needs no
+    /// further round.
+    ///
+    /// A refusal is a tool's result with `isError`, its text for the model. If the client of the stateless era has to be asked for its
+    /// roots, the result is that question, and `work` does not run.
+    ///
+    /// A cancelled request is answered at once, and `work` goes on until it looks: at [`RequestRoots::proceed`], between the steps of
+    /// what takes long.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::Guard;
+    /// # use rmcp::handler::server::tool::InputResponses;
+    /// # use rmcp::model::CallToolResponse;
+    /// # use rmcp::service::{RequestContext, RoleServer};
+    /// # struct Server { guard: Guard }
+    /// # impl Server {
+    /// async fn read(&self, path: String, ctx: RequestContext<RoleServer>, answers: InputResponses)
+    /// -> Result<CallToolResponse, rmcp::ErrorData> {
+    ///     self.guard.tool(&ctx, answers, move |roots| Ok(roots.read_to_string(&path, 1 << 20)?)).await
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What `work` gives as an error of the protocol; -32021 for a client without roots where they are demanded (2026-07-28); -32603 if
+    /// `work` panicked, or the request was cancelled.
+    pub async fn tool<T, W>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        answers: impl Into<Answers>,
+        work: W,
+    ) -> Result<CallToolResponse, ErrorData>
+    where
+        T: IntoCallToolResult + Send + 'static,
+        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+    {
+        let done = match self.obtain(ctx, answers).await {
+            Ok(Obtained::Ask(question)) => return Ok(question.into()),
+            Ok(Obtained::Roots(roots)) => {
+                let asks_again = roots.asks_again();
+                run(roots, work).await.and_then(|done| Ok((done.into_call_tool_result()?, asks_again)))
+            }
+            Err(refused) => Err(refused.into()),
+        };
+        match done {
+            Ok((CallToolResponse::InputRequired(mut own), true)) => {
+                add_question(&mut own);
+                Ok(own.into())
+            }
+            Ok((response, _)) => Ok(response),
+            Err(HandlerError(Why::Refused(error))) => {
+                if stateless(ctx) && error.kind() == ErrorKind::RootsUnsupported {
+                    return Err(error.to_error_body(revision(ctx), None).into());
+                }
+                Ok(CallToolResult::error(vec![ContentBlock::text(error.to_string())]).into())
+            }
+            Err(HandlerError(Why::Said(text))) => Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into()),
+            Err(HandlerError(Why::Protocol(error))) => Err(error),
+        }
+    }
+
+    /// Does the work of `resources/read` with the roots in force, as [`tool`](Self::tool) does a tool's.
+    ///
+    /// # Errors
+    ///
+    /// Refusals, as [`Error::to_error_body`] has them for a resource; those of [`tool`](Self::tool).
+    pub async fn resource<T, W>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        params: &ReadResourceRequestParams,
+        work: W,
+    ) -> Result<ReadResourceResponse, ErrorData>
+    where
+        T: Into<ReadResourceResponse> + Send + 'static,
+        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+    {
+        let done = match self.obtain(ctx, params).await {
+            Ok(Obtained::Ask(question)) => return Ok(question.into()),
+            Ok(Obtained::Roots(roots)) => {
+                let asks_again = roots.asks_again();
+                run(roots, work).await.map(|done| (done.into(), asks_again))
+            }
+            Err(refused) => Err(refused.into()),
+        };
+        match done {
+            Ok((ReadResourceResponse::InputRequired(mut own), true)) => {
+                add_question(&mut own);
+                Ok(own.into())
+            }
+            Ok((response, _)) => Ok(response),
+            Err(error) => Err(error.of_request(revision(ctx), Some(&params.uri))),
+        }
+    }
+
+    /// Does the work of any other request with the roots in force: `resources/list`, `completion/complete`, a subscription. `resource`
+    /// is the URI that the request names, if any.
+    ///
+    /// In the stateless era such a request can not be asked in: what is in force are the operator directories for a client that declared
+    /// no roots, and for another what it told within [a short time](crate::GuardBuilder::time_to_live_keyed), if it has a
+    /// [`ClientKey`](super::ClientKey).
+    ///
+    /// # Errors
+    ///
+    /// [`RootsStale`](ErrorKind::RootsStale) where the client would have to be asked; else those of [`resource`](Self::resource).
+    pub async fn request<T, W>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        resource: Option<&str>,
+        work: W,
+    ) -> Result<T, ErrorData>
+    where
+        T: Send + 'static,
+        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+    {
+        let done = match self.obtain(ctx, None).await {
+            Ok(Obtained::Ask(_)) => Err(Error::from(ErrorKind::RootsStale).into()),
+            Ok(Obtained::Roots(roots)) => run(roots, work).await,
+            Err(refused) => Err(refused.into()),
+        };
+        done.map_err(|error| error.of_request(revision(ctx), resource))
+    }
+}
+
+/// Runs a handler's work off the async workers; unless the request is cancelled, to its end.
+async fn run<T, W>(roots: RequestRoots, work: W) -> Result<T, HandlerError>
+where
+    T: Send + 'static,
+    W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+{
+    let cancelled: CancellationToken = roots.cancellation();
+    let done = tokio::task::spawn_blocking(move || {
+        roots.proceed()?;
+        work(roots)
+    });
+    match cancelled.run_until_cancelled(done).await {
+        None => Err(Error::from(ErrorKind::Cancelled).into()),
+        Some(Ok(done)) => done,
+        Some(Err(_)) => Err(ErrorData::internal_error("the handler broke down", None).into()),
+    }
+}
+
+impl HandlerError {
+    /// A failure in the handler's own words. A model may read it: it must not hold what the client may not know.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(Why::Said(text.into()))
+    }
+
+    /// The guard's refusal, if it is one.
+    #[must_use]
+    pub fn refused(&self) -> Option<&Error> {
+        match &self.0 {
+            Why::Refused(error) => Some(error),
+            Why::Said(_) | Why::Protocol(_) => None,
+        }
+    }
+
+    /// The error of a request that is no tool's call.
+    fn of_request(self, revision: Revision, resource: Option<&str>) -> ErrorData {
+        match self.0 {
+            Why::Refused(error) => error.to_error_body(revision, resource).into(),
+            Why::Said(text) => ErrorData::internal_error(text, None),
+            Why::Protocol(error) => error,
+        }
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Why::Refused(error) => error.fmt(f),
+            Why::Said(text) => f.write_str(text),
+            Why::Protocol(error) => f.write_str(&error.message),
+        }
+    }
+}
+
+impl std::error::Error for HandlerError {}
+
+impl From<Error> for HandlerError {
+    fn from(error: Error) -> Self {
+        Self(Why::Refused(error))
+    }
+}
+
+impl From<std::io::Error> for HandlerError {
+    fn from(error: std::io::Error) -> Self {
+        Self(Why::Refused(error.into()))
+    }
+}
+
+impl From<ErrorData> for HandlerError {
+    fn from(error: ErrorData) -> Self {
+        Self(Why::Protocol(error))
+    }
+}
+
+/// For handlers that answer on their own, after [`Guard::obtain`].
+impl From<ErrorBody> for ErrorData {
+    fn from(body: ErrorBody) -> Self {
+        let code = i32::try_from(body.code).map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);
+        Self::new(code, body.message, body.data)
+    }
+}
