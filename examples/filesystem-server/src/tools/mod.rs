@@ -1,0 +1,25 @@
+//! The tools of the reference filesystem server: its names, parameters, annotations and shape of results.
+
+mod read;
+
+use rmcp::handler::server::router::tool::ToolRouter;
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::json;
+
+use crate::server::Server;
+
+impl Server {
+    pub(crate) fn all_tools() -> ToolRouter<Self> {
+        Self::read_tools()
+    }
+}
+
+/// The most bytes that a tool reads of a file, or answers with.
+pub(crate) const LIMIT: u64 = 10 << 20;
+
+/// A tool's answer: the text as a block, and as structured content.
+pub(crate) fn text(content: &str) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(content)]);
+    result.structured_content = Some(json!({ "content": content }));
+    result
+}
