@@ -1,0 +1,129 @@
+//! What is the same in both eras, with rmcp's client.
+
+use mcp_roots_guard::ErrorKind::OutsideRoots;
+use mcp_roots_guard::{ClientRoots, ErrorKind, WithoutClientRoots};
+use rmcp::service::ServiceError;
+
+use crate::server::{Client, ERAS, Era, Tells, Tree, call, connect, refusal};
+
+#[tokio::test]
+async fn a_clients_roots_narrow_the_directories() {
+    let tree = Tree::new();
+    for era in ERAS {
+        let client = Client::of([tree.uri("op/a"), tree.uri("op/b"), tree.uri("."), "https://else.where/".into()]);
+        let pair = connect(&tree.guard(), &client, era).await;
+        let narrow = Client::of([tree.uri("op/a"), tree.uri("op/b")]);
+        let narrow = connect(&tree.guard(), &narrow, era).await;
+        for (path, expected) in [
+            ("in.txt", Ok("a")),
+            ("../b/in.txt", Ok("b")),
+            (&tree.path("op/b/in.txt"), Ok("b")),
+            (&tree.uri("op/b/in.txt"), Ok("b")),
+            ("../c/in.txt", Err(OutsideRoots)),
+            ("out", Err(OutsideRoots)),
+            (&tree.path("secret.txt"), Err(OutsideRoots)),
+            (&tree.path("nothing.txt"), Err(OutsideRoots)),
+            ("nothing.txt", Err(ErrorKind::NotFound)),
+        ] {
+            let expected = expected.map(str::to_owned).map_err(|kind| refusal(path, kind));
+            assert_eq!(narrow.read(path).await, expected, "{path}, {era:?}");
+        }
+        // One that lists more than the operator allows gets what the operator allows.
+        assert_eq!(pair.read("../c/in.txt").await.as_deref(), Ok("c"), "{era:?}");
+        let secret = tree.path("secret.txt");
+        assert_eq!(pair.read(&secret).await, Err(refusal(&secret, OutsideRoots)), "{era:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_did_not_declare_roots_is_never_asked() {
+    let tree = Tree::new();
+    for era in ERAS {
+        let client = Client::undeclared();
+        let pair = connect(&tree.guard(), &client, era).await;
+        assert_eq!(pair.read("c/in.txt").await.as_deref(), Ok("c"), "{era:?}");
+        let guard = tree.builder().without_client_roots(WithoutClientRoots::Deny).build().unwrap();
+        let pair = connect(&guard, &client, era).await;
+        let denied = call(&pair.client, "read", "c/in.txt").await;
+        match era {
+            Era::Sessions => assert_eq!(denied.unwrap(), Err("the client offers no roots".into())),
+            Era::Stateless => {
+                let Err(ServiceError::McpError(error)) = denied else { panic!("{denied:?}") };
+                assert_eq!(error.code.0, -32021);
+                assert_eq!(error.data.unwrap()["requiredCapabilities"], serde_json::json!({ "roots": {} }));
+            }
+        }
+        assert_eq!(client.times_asked(), 0, "{era:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_list_allows_nothing() {
+    let tree = Tree::new();
+    for era in ERAS {
+        let pair = connect(&tree.guard(), &Client::of([]), era).await;
+        for path in ["a/in.txt".to_owned(), tree.path("op/a/in.txt"), ".".into()] {
+            assert_eq!(pair.read(&path).await, Err(refusal(&path, OutsideRoots)), "{era:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn where_client_roots_are_ignored_nobody_is_asked() {
+    let tree = Tree::new();
+    for era in ERAS {
+        let client = Client::new(Tells::Error);
+        let guard = tree.builder().client_roots(ClientRoots::Ignore).build().unwrap();
+        let pair = connect(&guard, &client, era).await;
+        assert_eq!(pair.read("b/in.txt").await.as_deref(), Ok("b"), "{era:?}");
+        assert_eq!(client.times_asked(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_tools_own_question_goes_with_the_guards() {
+    let tree = Tree::new();
+    let client = Client::of([tree.uri("op/a")]);
+    let pair = connect(&tree.guard(), &client, Era::Stateless).await;
+    // Once alone, before the tool ran, and once with the tool's.
+    let answer = pair.call("ask", "in.txt").await;
+    assert_eq!(answer.as_deref(), Ok(r#"a {"mine":{"action":"accept","content":{"sure":true}}}"#));
+    assert_eq!(client.times_asked(), 2);
+    // Where roots are not asked for, the tool's question is alone.
+    let undeclared = Client::undeclared();
+    let pair = connect(&tree.guard(), &undeclared, Era::Stateless).await;
+    assert!(pair.call("ask", "a/in.txt").await.unwrap().starts_with("a {"));
+    assert_eq!(undeclared.times_asked(), 0);
+}
+
+#[tokio::test]
+async fn a_handlers_failures_are_answered_as_they_are_meant() {
+    let tree = Tree::new();
+    for era in ERAS {
+        let pair = connect(&tree.guard(), &Client::undeclared(), era).await;
+        assert_eq!(pair.call("fail", "").await, Err("in my own words".into()), "{era:?}");
+        for (tool, code) in [("bad", -32602), ("panic", -32603)] {
+            let answer = call(&pair.client, tool, "").await;
+            let Err(ServiceError::McpError(error)) = answer else { panic!("{tool}, {era:?}: {answer:?}") };
+            assert_eq!(error.code.0, code, "{tool}, {era:?}");
+            assert!(!error.message.contains("purpose"), "{}", error.message);
+        }
+        assert_eq!(pair.read("a/in.txt").await.as_deref(), Ok("a"), "after a panic, {era:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_its_work() {
+    use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
+    use rmcp::service::PeerRequestOptions;
+    let tree = Tree::new();
+    for era in ERAS {
+        let mut pair = connect(&tree.guard(), &Client::undeclared(), era).await;
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(CallToolRequestParams::new("walk")));
+        let options = PeerRequestOptions::no_options();
+        let handle = pair.client.peer().send_request_with_option(request, options).await.unwrap();
+        assert_eq!(pair.tells.recv().await.as_deref(), Some("walking"));
+        handle.cancel(None).await.unwrap();
+        assert_eq!(pair.tells.recv().await.as_deref(), Some("stopped: cancelled"), "{era:?}");
+    }
+}

@@ -1,0 +1,91 @@
+//! Resources, and requests that can not be asked in.
+
+use mcp_roots_guard::rmcp::ROOTS_KEY;
+use serde_json::{Value, json};
+
+use crate::raw::{Raw, list, of_era, stateless};
+use crate::server::{ERAS, Era, Server, Tree};
+
+fn read(uri: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": uri } })
+}
+
+/// A connection on which the era's requests are served, of a client with these capabilities.
+async fn connect(tree: &Tree, era: Era, capabilities: &Value) -> Raw {
+    let guard = tree.guard();
+    let (server, tells) = Server::new(&guard);
+    let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
+    if era == Era::Sessions {
+        raw.initialize(capabilities.clone()).await;
+    }
+    raw
+}
+
+#[tokio::test]
+async fn refusals_of_resources_have_the_codes_of_their_era() {
+    let tree = Tree::new();
+    let (inside, secret, nothing) = (tree.uri("op/a/in.txt"), tree.uri("secret.txt"), tree.uri("op/nothing"));
+    for era in ERAS {
+        let mut raw = connect(&tree, era, &json!({})).await;
+        raw.send(&of_era(era, read(&inside), json!({}))).await;
+        let answer = raw.receive().await;
+        assert_eq!(answer["result"]["contents"][0]["text"], "a", "{era:?}: {answer}");
+        let missing = if era == Era::Sessions { -32002 } else { -32602 };
+        for (uri, code, kind) in [
+            (&*secret, missing, "outside_roots"),
+            (&*nothing, missing, "not_found"),
+            ("file:///a?b", -32602, "query"),
+            ("https://a/b", -32602, "foreign_scheme"),
+        ] {
+            raw.send(&of_era(era, read(uri), json!({}))).await;
+            let error = raw.receive().await["error"].clone();
+            assert_eq!((&error["code"], &error["data"]["kind"]), (&json!(code), &json!(kind)), "{era:?}: {error}");
+            if matches!(kind, "outside_roots" | "not_found") {
+                assert_eq!((&error["message"], &error["data"]["uri"]), (&json!("Resource not found"), &json!(uri)));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_resource_is_asked_in_as_a_tool_is() {
+    let tree = Tree::new();
+    let (inside, beside) = (tree.uri("op/a/in.txt"), tree.uri("op/c/in.txt"));
+    let mut raw = connect(&tree, Era::Stateless, &json!({})).await;
+    raw.send(&stateless(read(&inside), json!({ "roots": {} }))).await;
+    let question = raw.receive().await["result"].clone();
+    assert_eq!(question["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }));
+    for (uri, allowed) in [(&inside, true), (&beside, false)] {
+        let mut request = read(uri);
+        request["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
+        raw.send(&stateless(request, json!({ "roots": {} }))).await;
+        let answer = raw.receive().await;
+        assert_eq!(answer["result"].is_object(), allowed, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_can_not_be_asked_in_goes_by_what_is_known() {
+    let tree = Tree::new();
+    let listing = || json!({ "jsonrpc": "2.0", "id": 5, "method": "resources/list", "params": {} });
+    let listed = |answer: &Value| answer["result"]["resources"][0]["uri"].as_str().map(str::to_owned);
+    // In a session it is asked in as any other.
+    let mut raw = connect(&tree, Era::Sessions, &json!({ "roots": { "listChanged": true } })).await;
+    raw.send(&listing()).await;
+    let answer = raw.answer(&list([tree.uri("op/b")])).await;
+    assert_eq!(listed(&answer), Some(tree.uri("op/b")));
+    // Without sessions, by what the client told lately, if it is known who it is.
+    let declared = json!({ "roots": {} });
+    let mut raw = connect(&tree, Era::Stateless, &declared).await;
+    raw.send(&stateless(listing(), declared.clone())).await;
+    let answer = raw.receive().await;
+    assert_eq!(answer["error"]["data"]["kind"], "roots_stale", "{answer}");
+    let mut request = read(&tree.uri("op/a/in.txt"));
+    request["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
+    raw.send(&stateless(request, declared.clone())).await;
+    raw.receive().await;
+    raw.send(&stateless(listing(), declared)).await;
+    assert_eq!(listed(&raw.receive().await), Some(tree.uri("op/a")));
+    raw.send(&stateless(listing(), json!({}))).await;
+    assert_eq!(listed(&raw.receive().await), Some(tree.uri("op")));
+}

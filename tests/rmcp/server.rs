@@ -1,0 +1,298 @@
+//! What the tests drive: a tree, a server with guarded tools, and a client whose answers are told.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mcp_roots_guard::rmcp::HandlerError;
+use mcp_roots_guard::{Access, Boundary, ErrorKind, Guard, GuardBuilder};
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequest,
+    ElicitRequestParams, ElicitResult, ElicitationAction, Implementation, InputRequest, InputRequests,
+    InputRequiredResult, ListResourcesResult, ListRootsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, Root,
+    RootsCapabilities, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::{
+    ClientLifecycleMode, ClientServiceExt, NotificationContext, RequestContext, RoleClient, RoleServer, RunningService,
+    ServiceError, ServiceExt,
+};
+use rmcp::{ClientHandler, ErrorData};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+/// `op/{a,b,c}/in.txt`, each holding its directory's name, and `secret.txt` beside `op`.
+pub(crate) struct Tree {
+    keep: TempDir,
+}
+
+impl Tree {
+    pub(crate) fn new() -> Self {
+        let keep = tempfile::tempdir().unwrap();
+        let tree = Self { keep };
+        for name in ["a", "b", "c"] {
+            std::fs::create_dir_all(tree.path(&format!("op/{name}"))).unwrap();
+            std::fs::write(tree.path(&format!("op/{name}/in.txt")), name).unwrap();
+        }
+        std::fs::write(tree.path("secret.txt"), "SECRET").unwrap();
+        std::os::unix::fs::symlink("../../secret.txt", tree.path("op/a/out")).unwrap();
+        tree
+    }
+
+    pub(crate) fn path(&self, below: &str) -> String {
+        format!("{}/{below}", self.keep.path().canonicalize().unwrap().display())
+    }
+
+    pub(crate) fn uri(&self, below: &str) -> String {
+        format!("file://{}", self.path(below))
+    }
+
+    /// Whose operator directory is `op`.
+    pub(crate) fn builder(&self) -> GuardBuilder {
+        let boundary = Boundary::builder().directory(self.path("op"), Access::ReadWrite).build().unwrap();
+        Guard::builder(boundary).fetch_limit(Duration::from_secs(60))
+    }
+
+    pub(crate) fn guard(&self) -> Guard {
+        self.builder().build().unwrap()
+    }
+}
+
+/// A server whose tools tell the tests what happens in them.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) guard: Guard,
+    pub(crate) told: mpsc::UnboundedSender<String>,
+}
+
+impl Server {
+    pub(crate) fn new(guard: &Guard) -> (Self, mpsc::UnboundedReceiver<String>) {
+        let (told, tells) = mpsc::unbounded_channel();
+        (Self { guard: guard.clone(), told }, tells)
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build())
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let path = call.arguments.as_ref().and_then(|args| args.get("path")?.as_str()).unwrap_or_default().to_owned();
+        let told = self.told.clone();
+        match &*call.name {
+            "read" => self.guard.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?)).await,
+            // Asks its user first, and says with what it was answered.
+            "ask" => {
+                let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| {
+                    let answers = json!(roots.responses());
+                    if answers.as_object().is_none_or(serde_json::Map::is_empty) {
+                        return Ok(CallToolResponse::from(own_question()));
+                    }
+                    let text = format!("{} {answers}", roots.read_to_string(path, 1000)?);
+                    Ok(CallToolResult::success(vec![rmcp::model::ContentBlock::text(text)]).into())
+                };
+                self.guard.tool(&ctx, &call, work).await
+            }
+            // Goes on until it may not.
+            "walk" => {
+                let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| {
+                    told.send("walking".into()).unwrap();
+                    loop {
+                        if let Err(error) = roots.proceed() {
+                            told.send(format!("stopped: {}", error.kind())).unwrap();
+                            return Err::<String, _>(HandlerError::from(error));
+                        }
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                };
+                self.guard.tool(&ctx, &call, work).await
+            }
+            "panic" => self.guard.tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") }).await,
+            "fail" => self.guard.tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words"))).await,
+            "bad" => {
+                let bad = || ErrorData::invalid_params("no such thing", None);
+                self.guard.tool(&ctx, &call, move |_| Err::<String, _>(bad().into())).await
+            }
+            other => Err(ErrorData::invalid_params(format!("no tool {other}"), None)),
+        }
+    }
+
+    async fn read_resource(
+        &self,
+        params: ReadResourceRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let uri = params.uri.clone();
+        let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| {
+            let text = roots.read_to_string(&uri, 1000)?;
+            Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri)]))
+        };
+        self.guard.resource(&ctx, &params, work).await
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let list = |roots: mcp_roots_guard::rmcp::RequestRoots| {
+            let root = |root: &mcp_roots_guard::Root| Resource::new(root.uri(), "root");
+            Ok(ListResourcesResult::with_all_items(roots.roots().map(root).collect()))
+        };
+        self.guard.request(&ctx, None, list).await
+    }
+
+    async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
+        let _ = self.told.send("changed".into());
+    }
+}
+
+fn own_question() -> InputRequiredResult {
+    let schema = serde_json::from_value(json!({ "type": "object", "properties": { "sure": { "type": "boolean" } } }));
+    let message = "Sure?".to_owned();
+    let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: schema.unwrap() };
+    let question = InputRequest::Elicitation(ElicitRequest::new(params));
+    InputRequiredResult::new(Some(InputRequests::from([("mine".to_owned(), question)])), Some("my state".into()))
+}
+
+/// How a client answers `roots/list`.
+#[derive(Clone)]
+pub(crate) enum Tells {
+    Uris(Vec<String>),
+    Error,
+    Silence,
+}
+
+/// A client of rmcp, and what it was asked.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) declares: Option<RootsCapabilities>,
+    pub(crate) tells: Arc<Mutex<Tells>>,
+    pub(crate) asked: Arc<AtomicUsize>,
+}
+
+impl Client {
+    /// One that announces changes.
+    pub(crate) fn new(tells: Tells) -> Self {
+        let mut declares = RootsCapabilities::default();
+        declares.list_changed = Some(true);
+        Self { declares: Some(declares), tells: Arc::new(Mutex::new(tells)), asked: Arc::default() }
+    }
+
+    pub(crate) fn of(uris: impl IntoIterator<Item = String>) -> Self {
+        Self::new(Tells::Uris(uris.into_iter().collect()))
+    }
+
+    pub(crate) fn silent(self) -> Self {
+        Self { declares: Some(RootsCapabilities::default()), ..self }
+    }
+
+    pub(crate) fn undeclared() -> Self {
+        Self { declares: None, ..Self::new(Tells::Error) }
+    }
+
+    pub(crate) fn tell(&self, uris: impl IntoIterator<Item = String>) {
+        *self.tells.lock().unwrap() = Tells::Uris(uris.into_iter().collect());
+    }
+
+    pub(crate) fn times_asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::builder().enable_elicitation().build();
+        capabilities.roots.clone_from(&self.declares);
+        ClientConfig::new(capabilities, Implementation::new("test", "1"))
+    }
+
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let tells = self.tells.lock().unwrap().clone();
+        match tells {
+            Tells::Uris(uris) => Ok(ListRootsResult::new(uris.into_iter().map(Root::new).collect())),
+            Tells::Error => Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no roots here", None)),
+            Tells::Silence => std::future::pending().await,
+        }
+    }
+
+    async fn create_elicitation(
+        &self,
+        _: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(json!({ "sure": true })))
+    }
+}
+
+/// The eras of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Era {
+    Sessions,
+    Stateless,
+}
+
+pub(crate) const ERAS: [Era; 2] = [Era::Sessions, Era::Stateless];
+
+impl Era {
+    fn lifecycle(self) -> ClientLifecycleMode {
+        match self {
+            Self::Sessions => ClientLifecycleMode::Initialize,
+            Self::Stateless => {
+                ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+            }
+        }
+    }
+}
+
+/// A client and a server at the two ends of a pipe.
+pub(crate) struct Pair {
+    pub(crate) client: RunningService<RoleClient, Client>,
+    pub(crate) tells: mpsc::UnboundedReceiver<String>,
+}
+
+pub(crate) async fn connect(guard: &Guard, client: &Client, era: Era) -> Pair {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let (server, tells) = Server::new(guard);
+    let transport = guard.wrap(far);
+    tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
+    let client = client.clone().serve_with_lifecycle(near, era.lifecycle()).await.unwrap();
+    Pair { client, tells }
+}
+
+impl Pair {
+    /// What a tool answers: its text, or its text as an error.
+    pub(crate) async fn call(&self, tool: &'static str, path: &str) -> Result<String, String> {
+        call(&self.client, tool, path).await.unwrap()
+    }
+
+    pub(crate) async fn read(&self, path: &str) -> Result<String, String> {
+        self.call("read", path).await
+    }
+}
+
+/// Calls a tool; an error of the protocol comes as such.
+pub(crate) async fn call(
+    client: &RunningService<RoleClient, Client>,
+    tool: &'static str,
+    path: &str,
+) -> Result<Result<String, String>, ServiceError> {
+    let Value::Object(arguments) = json!({ "path": path }) else { unreachable!() };
+    let result = client.call_tool(CallToolRequestParams::new(tool).with_arguments(arguments)).await?;
+    let text = result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.clone()).collect();
+    Ok(if result.is_error == Some(true) { Err(text) } else { Ok(text) })
+}
+
+/// The refusal of a path, as a model reads it.
+pub(crate) fn refusal(path: &str, kind: ErrorKind) -> String {
+    let why = mcp_roots_guard::Error::from(kind).to_string();
+    format!("read {path:?}: {why}")
+}

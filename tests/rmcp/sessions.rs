@@ -1,0 +1,277 @@
+//! The session era: what is asked when, and what a client may answer.
+
+use std::time::{Duration, Instant};
+
+use mcp_roots_guard::ErrorKind::{self, OutsideRoots};
+use mcp_roots_guard::{Guard, RootsState};
+use serde_json::{Value, json};
+
+use crate::raw::{Raw, call, initialize, list, list_changed, told};
+use crate::server::{Client, Era, Server, Tells, Tree, connect, refusal};
+
+const FAILED: &str = "the client's roots could not be had";
+const NO_SESSION: &str = "the request belongs to no known session";
+
+#[tokio::test]
+async fn a_list_is_asked_for_once_and_again_after_a_change() {
+    let tree = Tree::new();
+    let client = Client::of([tree.uri("op/a")]);
+    let pair = connect(&tree.guard(), &client, Era::Sessions).await;
+    for _ in 0..3 {
+        assert_eq!(pair.read("in.txt").await.as_deref(), Ok("a"));
+    }
+    assert_eq!(client.times_asked(), 1);
+    client.tell([tree.uri("op/b")]);
+    pair.client.notify_roots_list_changed().await.unwrap();
+    assert_eq!(pair.read("in.txt").await.as_deref(), Ok("b"));
+    let old = tree.path("op/a/in.txt");
+    assert_eq!(pair.read(&old).await, Err(refusal(&old, OutsideRoots)));
+    assert_eq!(client.times_asked(), 2);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
+    let tree = Tree::new();
+    let client = Client::of([tree.uri("op/a")]).silent();
+    let pair = connect(&tree.guard(), &client, Era::Sessions).await;
+    assert_eq!(pair.read("in.txt").await.as_deref(), Ok("a"));
+    client.tell([tree.uri("op/b")]);
+    assert_eq!(pair.read("in.txt").await.as_deref(), Ok("b"));
+    assert_eq!(client.times_asked(), 2);
+}
+
+#[tokio::test]
+async fn good_entries_survive_malformed_ones() {
+    let tree = Tree::new();
+    let (uri, path) = (tree.uri("op/a"), tree.path("op/c/in.txt"));
+    for bad in
+        [json!({}), json!({ "uri": 7 }), json!({ "uri": "file:///x", "name": 5 }), json!(null), json!("x"), json!([])]
+    {
+        let mut raw = Raw::connect(&tree.guard());
+        raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+        let roots = json!({ "roots": [bad, { "uri": uri, "name": null, "colour": "red" }, bad] });
+        assert_eq!(raw.read("in.txt", &roots).await.as_deref(), Ok("a"), "{bad}");
+        assert_eq!(raw.read(&path, &roots).await, Err(refusal(&path, OutsideRoots)), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_list_grants_nothing() {
+    let tree = Tree::new();
+    let results = [
+        json!({}),
+        json!({ "roots": null }),
+        json!({ "roots": {} }),
+        json!({ "roots": "file:///" }),
+        json!({ "Roots": [] }),
+        json!({ "action": "accept" }),
+        json!({ "action": "accept", "content": {}, "roots": 1 }),
+        json!({ "role": "user", "model": "m", "content": { "type": "text", "text": "file:///" } }),
+        json!([]),
+        json!("file:///"),
+    ];
+    for result in results {
+        let guard = tree.builder().fetch_limit(Duration::from_millis(500)).build().unwrap();
+        let mut raw = Raw::connect(&guard);
+        raw.initialize(json!({ "roots": {} })).await;
+        let answer = raw_read_past_cancellation(&mut raw, &result).await;
+        assert_eq!(answer, Err(FAILED.into()), "{result}");
+    }
+}
+
+async fn raw_read_past_cancellation(raw: &mut Raw, roots: &Value) -> Result<String, String> {
+    raw.send(&call(1, "read", "a/in.txt")).await;
+    loop {
+        let message = raw.receive().await;
+        match message["method"].as_str() {
+            Some("roots/list") => raw.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots })).await,
+            Some("notifications/cancelled") => {}
+            _ => return told(&message),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_is_a_failure_and_opens_nothing() {
+    let tree = Tree::new();
+    let client = Client::new(Tells::Error);
+    let pair = connect(&tree.guard(), &client, Era::Sessions).await;
+    for _ in 0..2 {
+        assert_eq!(pair.read("a/in.txt").await, Err(FAILED.into()));
+    }
+    assert_eq!(client.times_asked(), 1, "within the back-off");
+    // A change is a reason to ask again at once.
+    client.tell([tree.uri("op/a")]);
+    pair.client.notify_roots_list_changed().await.unwrap();
+    assert_eq!(pair.read("in.txt").await.as_deref(), Ok("a"));
+}
+
+#[tokio::test]
+async fn silence_costs_the_time_limit_and_the_question_is_cancelled() {
+    let tree = Tree::new();
+    let guard = tree.builder().fetch_limit(Duration::from_millis(400)).build().unwrap();
+    let mut raw = Raw::connect(&guard);
+    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    let began = Instant::now();
+    raw.send(&call(1, "read", "a/in.txt")).await;
+    let question = raw.receive().await;
+    assert_eq!(question["method"], "roots/list");
+    // The server goes on meanwhile.
+    raw.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
+    assert_eq!(raw.receive().await["id"], 2);
+    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+    let mut messages = [raw.receive().await, raw.receive().await];
+    messages.sort_by_key(|message| message["method"].is_null());
+    assert_eq!(messages[0]["method"], "notifications/cancelled");
+    assert_eq!(messages[0]["params"]["requestId"], question["id"]);
+    assert_eq!(told(&messages[1]), Err("the client's roots were not told in time".into()));
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(400) && took < Duration::from_secs(3), "{took:?}");
+    // A late answer does no harm, and no good: it was asked for before the change.
+    raw.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) })).await;
+    raw.send(&list_changed()).await;
+    assert_eq!(raw.read("in.txt", &list([tree.uri("op/b")])).await.as_deref(), Ok("b"));
+}
+
+#[tokio::test]
+async fn a_change_counts_in_whatever_form_it_comes() {
+    let tree = Tree::new();
+    let (a, b) = (list([tree.uri("op/a")]), list([tree.uri("op/b")]));
+    let method = "notifications/roots/list_changed";
+    for form in [
+        list_changed(),
+        json!({ "jsonrpc": "2.0", "method": method, "params": {} }),
+        json!({ "jsonrpc": "2.0", "method": method, "params": null }),
+        json!({ "jsonrpc": "2.0", "method": method, "params": { "_meta": { "k": 1 }, "more": [] } }),
+        json!({ "jsonrpc": "2.0", "id": 77, "method": method }),
+    ] {
+        let mut raw = Raw::connect(&tree.guard());
+        raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+        assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"));
+        raw.send(&form).await;
+        if !form["id"].is_null() {
+            assert_eq!(raw.receive().await["error"]["code"], -32601);
+        }
+        assert_eq!(raw.read("in.txt", &b).await.as_deref(), Ok("b"), "{form}");
+    }
+}
+
+/// A known gap: what rmcp can not read it answers with an error, and the guard never sees it.
+#[tokio::test]
+async fn a_change_that_the_kit_can_not_read_is_refused_by_it() {
+    let tree = Tree::new();
+    let a = list([tree.uri("op/a")]);
+    for params in [json!({ "_meta": 7 }), json!([1]), json!("x")] {
+        let mut raw = Raw::connect(&tree.guard());
+        raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+        assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"));
+        raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed", "params": params })).await;
+        assert_eq!(raw.receive().await["error"]["code"], -32600, "{params}");
+        assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"), "{params}");
+    }
+}
+
+#[tokio::test]
+async fn a_withdrawn_root_ends_a_walk() {
+    let tree = Tree::new();
+    let client = Client::of([tree.uri("op/a")]);
+    let mut pair = connect(&tree.guard(), &client, Era::Sessions).await;
+    let crate::server::Pair { client, tells } = &mut pair;
+    let peer = client.peer().clone();
+    let withdraw = async {
+        assert_eq!(tells.recv().await.as_deref(), Some("walking"));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(tells.try_recv().is_err(), "it walks while nothing changes");
+        peer.notify_roots_list_changed().await.unwrap();
+    };
+    let (walked, ()) = tokio::join!(crate::server::call(client, "walk", ""), withdraw);
+    assert_eq!(walked.unwrap(), Err("the client's roots have to be asked for again".into()));
+}
+
+#[tokio::test]
+async fn without_the_wrapped_transport_nothing_is_served() {
+    let tree = Tree::new();
+    let guard = tree.guard();
+    let (server, tells) = Server::new(&guard);
+    let mut unwrapped = Raw::to(server, tells, |far| far);
+    unwrapped.initialize(json!({})).await;
+    assert_eq!(unwrapped.read("a/in.txt", &json!({})).await, Err(NO_SESSION.into()));
+    let (server, tells) = Server::new(&guard);
+    let other = tree.guard();
+    let mut of_another = Raw::to(server, tells, |far| other.wrap(far));
+    of_another.initialize(json!({})).await;
+    assert_eq!(of_another.read("a/in.txt", &json!({})).await, Err(NO_SESSION.into()));
+    // Where nobody asks what a client declares, no session is needed.
+    let guard = tree.builder().client_roots(mcp_roots_guard::ClientRoots::Ignore).build().unwrap();
+    let (server, tells) = Server::new(&guard);
+    let mut ignoring = Raw::to(server, tells, |far| far);
+    ignoring.initialize(json!({ "roots": {} })).await;
+    assert_eq!(ignoring.read("a/in.txt", &json!({})).await.as_deref(), Ok("a"));
+}
+
+#[tokio::test]
+async fn what_a_client_declares_counts_and_nothing_malformed_passes_for_absent() {
+    let tree = Tree::new();
+    for (roots, asked) in
+        [(json!({}), true), (json!({ "listChanged": false }), true), (json!({ "x": 1 }), true), (Value::Null, false)]
+    {
+        let mut raw = Raw::connect(&tree.guard());
+        raw.initialize(json!({ "roots": roots })).await;
+        let read = raw.read("in.txt", &list([tree.uri("op/a")])).await;
+        assert_eq!(read.is_ok(), asked, "{roots}: {read:?}");
+    }
+    for roots in [json!(true), json!("yes"), json!(1), json!({ "listChanged": "yes" })] {
+        let mut raw = Raw::connect(&tree.guard());
+        raw.send(&initialize(json!({ "roots": roots }))).await;
+        assert!(raw.receive().await["error"].is_object(), "{roots}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_begins_anew_is_another() {
+    let tree = Tree::new();
+    let guard = tree.guard();
+    let mut raw = Raw::connect(&guard);
+    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    assert_eq!(raw.read("in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    assert_eq!(guard.sessions(), 1);
+    assert_eq!(raw.read("in.txt", &list([tree.uri("op/b")])).await.as_deref(), Ok("b"));
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_transport() {
+    let tree = Tree::new();
+    let guard = tree.guard();
+    for era in [Era::Sessions, Era::Stateless] {
+        let pairs =
+            [connect(&guard, &Client::undeclared(), era).await, connect(&guard, &Client::undeclared(), era).await];
+        for pair in &pairs {
+            pair.read("a/in.txt").await.unwrap();
+        }
+        assert_eq!(guard.sessions(), if era == Era::Sessions { 2 } else { 0 });
+        drop(pairs);
+        gone(&guard).await;
+    }
+}
+
+/// Waits until a guard has no sessions.
+async fn gone(guard: &Guard) {
+    for _ in 0..500 {
+        if guard.sessions() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} sessions are left", guard.sessions());
+}
+
+#[tokio::test]
+async fn a_handler_finds_its_session() {
+    let tree = Tree::new();
+    let guard = tree.guard();
+    let session = guard.session(Some(mcp_roots_guard::RootsCapability::announcing())).unwrap();
+    assert_eq!(session.state(), RootsState::Stale);
+    let nobodys = guard.session_of(&rmcp::model::Extensions::new());
+    assert_eq!(nobodys.unwrap_err().kind(), ErrorKind::NoSession);
+}
