@@ -1,1 +1,298 @@
-//! todo
+//! Streamable HTTP on loopback: many clients, each its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use mcp_roots_guard::rmcp::{ClientKey, ROOTS_KEY};
+use mcp_roots_guard::{ErrorKind, Guard};
+use rmcp::transport::streamable_http_server::session::SessionManager;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::raw::{call, initialize, list, list_changed, stateless, told};
+use crate::server::{Server, Tree, refusal};
+
+/// A server. The header `x-user` stands for what a layer would authenticate.
+pub(crate) struct Http {
+    address: SocketAddr,
+}
+
+/// A connection of a client, kept alive.
+pub(crate) struct Connection {
+    stream: BufReader<TcpStream>,
+    /// Lines that every request's head has.
+    headers: String,
+    /// What came of a chunked body and was not read yet.
+    text: String,
+    open: bool,
+}
+
+/// A session of the protocol, and the connection that its client uses first.
+pub(crate) struct Session {
+    connection: Connection,
+    /// The line of a head that names it.
+    id: String,
+}
+
+/// A response's head.
+struct Head {
+    status: u16,
+    session: Option<String>,
+}
+
+impl Http {
+    pub(crate) async fn serve(guard: &Guard) -> Self {
+        let (server, _) = Server::new(guard);
+        Self::serve_with(move || server.clone(), guard.wrap_sessions(LocalSessionManager::default())).await
+    }
+
+    /// With any server, each session's made anew, and any session manager.
+    pub(crate) async fn serve_with<S: rmcp::ServerHandler>(
+        server: impl Fn() -> S + Send + Sync + 'static,
+        sessions: impl SessionManager,
+    ) -> Self {
+        let config = StreamableHttpServerConfig::default();
+        let service = StreamableHttpService::new(move || Ok(server()), Arc::new(sessions), config);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                stream.set_nodelay(true).unwrap();
+                let service = service.clone();
+                let answer = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+                    let user = request.headers().get("x-user").and_then(|user: &HeaderValue| user.to_str().ok());
+                    if let Some(key) = user.map(ClientKey::principal) {
+                        request.extensions_mut().insert(key);
+                    }
+                    let service = service.clone();
+                    async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
+                });
+                let http = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(http.serve_connection(TokioIo::new(stream), answer));
+            }
+        });
+        Self { address }
+    }
+
+    pub(crate) async fn connect(&self) -> Connection {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let headers =
+            "Host: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
+        Connection { stream: BufReader::new(stream), headers: headers.into(), text: String::new(), open: false }
+    }
+
+    /// A session of a client with these capabilities.
+    pub(crate) async fn begin(&self, capabilities: Value) -> Session {
+        self.begin_on(self.connect().await, capabilities).await
+    }
+
+    async fn begin_on(&self, mut connection: Connection, capabilities: Value) -> Session {
+        let head = connection.post("", &initialize(capabilities)).await;
+        while connection.event().await.is_some() {}
+        let mut session = Session { connection, id: format!("mcp-session-id: {}\r\n", head.session.unwrap()) };
+        session.notify(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        session
+    }
+}
+
+impl Connection {
+    fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.push_str(&format!("{name}: {value}\r\n"));
+        self
+    }
+
+    async fn post(&mut self, more: &str, body: &Value) -> Head {
+        self.request("POST", more, &body.to_string()).await
+    }
+
+    async fn request(&mut self, method: &str, more: &str, body: &str) -> Head {
+        assert!(!self.open, "the last answer was not read");
+        let (headers, length) = (&self.headers, body.len());
+        let head = format!("{method} /mcp HTTP/1.1\r\n{headers}{more}Content-Length: {length}\r\n\r\n");
+        let request = format!("{head}{body}");
+        self.stream.write_all(request.as_bytes()).await.unwrap();
+        let status = self.line().await.split(' ').nth(1).unwrap().parse().unwrap();
+        let (mut session, mut length) = (None, 0);
+        loop {
+            let line = self.line().await;
+            let Some((name, value)) = line.split_once(": ") else { break };
+            match &*name.to_ascii_lowercase() {
+                "mcp-session-id" => session = Some(value.to_owned()),
+                "content-length" => length = value.parse().unwrap(),
+                "transfer-encoding" => self.open = true,
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).await.unwrap();
+        // What is no stream of events is given as one.
+        self.text = String::from_utf8(body).unwrap();
+        Head { status, session }
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        let read = tokio::time::timeout(Duration::from_secs(20), self.stream.read_line(&mut line)).await;
+        read.expect("the server says nothing").unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// The next message of the answer; none at its end.
+    async fn event(&mut self) -> Option<Value> {
+        loop {
+            while self.open {
+                let Some((line, rest)) = self.text.split_once('\n') else { break };
+                let data = line.strip_prefix("data:").map(str::trim).filter(|data| !data.is_empty()).map(str::to_owned);
+                self.text = rest.to_owned();
+                if let Some(data) = data {
+                    return Some(serde_json::from_str(&data).unwrap());
+                }
+            }
+            if !self.open {
+                return serde_json::from_str(&std::mem::take(&mut self.text)).ok();
+            }
+            let length = usize::from_str_radix(&self.line().await, 16).unwrap();
+            let mut chunk = vec![0; length];
+            self.stream.read_exact(&mut chunk).await.unwrap();
+            self.line().await;
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+            self.open = length > 0;
+        }
+    }
+
+    /// What a request of the stateless era is answered with.
+    async fn stateless(&mut self, request: &Value) -> Value {
+        let name = request["params"]["name"].as_str().unwrap();
+        let more = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\n");
+        self.post(&more, request).await;
+        let answer = self.event().await.unwrap();
+        assert_eq!(self.event().await, None);
+        answer
+    }
+}
+
+impl Session {
+    pub(crate) async fn notify(&mut self, notification: &Value) {
+        assert_eq!(self.connection.post(&self.id, notification).await.status, 202);
+    }
+
+    pub(crate) async fn notify_on(&self, connection: &mut Connection, notification: &Value) {
+        assert_eq!(connection.post(&self.id, notification).await.status, 202);
+    }
+
+    /// What a call is answered with; a question for roots is answered over the other connection.
+    pub(crate) async fn call(
+        &mut self,
+        answers: &mut Connection,
+        request: &Value,
+        roots: &Value,
+    ) -> Result<String, String> {
+        self.connection.post(&self.id, request).await;
+        let mut result = None;
+        while let Some(message) = self.connection.event().await {
+            if message["method"] == "roots/list" {
+                let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots });
+                assert_eq!(answers.post(&self.id, &answer).await.status, 202);
+            } else {
+                result = Some(message);
+            }
+        }
+        told(&result.unwrap())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn clients_at_once_have_each_their_own_roots() {
+    let tree = Arc::new(Tree::new());
+    let guard = tree.guard();
+    let http = Arc::new(Http::serve(&guard).await);
+    let client = |name: &'static str, other: &'static str| {
+        let (tree, http) = (tree.clone(), http.clone());
+        tokio::spawn(async move {
+            let mut session = http.begin(json!({ "roots": { "listChanged": true } })).await;
+            let mut answers = http.connect().await;
+            let mut in_force = name;
+            for round in 0..100 {
+                if round % 10 == 9 {
+                    session.notify(&list_changed()).await;
+                    in_force = if in_force == name { "c" } else { name };
+                }
+                let roots = list([tree.uri(&format!("op/{in_force}"))]);
+                let read = session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await;
+                assert_eq!(read.as_deref(), Ok(in_force));
+                let path = tree.path(&format!("op/{other}/in.txt"));
+                let read = session.call(&mut answers, &call(2, "read", &path), &roots).await;
+                assert_eq!(read, Err(refusal(&path, ErrorKind::OutsideRoots)));
+            }
+            session
+        })
+    };
+    let (one, other) = tokio::join!(client("a", "b"), client("b", "a"));
+    assert_eq!(guard.sessions(), 2);
+    for mut session in [one.unwrap(), other.unwrap()] {
+        let left = guard.sessions() - 1;
+        session.connection.request("DELETE", &session.id, "").await;
+        for _ in 0..500 {
+            if guard.sessions() > left {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        assert_eq!(guard.sessions(), left, "a session ends with rmcp's");
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_a_principal_serves_no_other() {
+    let tree = Tree::new();
+    let http = Http::serve(&tree.guard()).await;
+    let alices = http.connect().await.with("x-user", "alice");
+    let mut session = http.begin_on(alices, json!({ "roots": { "listChanged": true } })).await;
+    let (mut answers, roots) = (http.connect().await.with("x-user", "alice"), list([tree.uri("op/a")]));
+    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+    for stranger in [http.connect().await.with("x-user", "mallory"), http.connect().await] {
+        let alices = std::mem::replace(&mut session.connection, stranger);
+        let read = session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await;
+        assert_eq!(read, Err("the request belongs to no known session".into()));
+        session.connection = alices;
+    }
+    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+}
+
+#[tokio::test]
+async fn without_sessions_only_a_principal_is_remembered() {
+    let tree = Tree::new();
+    let http = Http::serve(&tree.guard()).await;
+    let declared = || json!({ "roots": {} });
+    let read = || stateless(call(1, "read", "in.txt"), declared());
+    let mut answered = call(2, "read", "in.txt");
+    answered["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
+    let answered = stateless(answered, declared());
+    for (user, again) in [(None, None), (Some("alice"), Some("bob"))] {
+        let mut one = http.connect().await;
+        if let Some(user) = user {
+            one = one.with("x-user", user);
+        }
+        assert_eq!(one.stateless(&read()).await["result"]["resultType"], "input_required");
+        assert_eq!(told(&one.stateless(&answered).await).as_deref(), Ok("a"));
+        let next = one.stateless(&read()).await;
+        if user.is_some() {
+            assert_eq!(told(&next).as_deref(), Ok("a"));
+        } else {
+            assert_eq!(next["result"]["resultType"], "input_required");
+        }
+        let mut other = http.connect().await;
+        if let Some(user) = again {
+            other = other.with("x-user", user);
+        }
+        assert_eq!(other.stateless(&read()).await["result"]["resultType"], "input_required");
+    }
+}

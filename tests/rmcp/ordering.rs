@@ -1,1 +1,140 @@
-//! todo
+//! No call is decided by the list from before a change that was received before it. Beside it the way that looks as good and is not: to
+//! mark the change in the handler of the notification.
+
+use std::sync::{Arc, OnceLock};
+
+use mcp_roots_guard::{Answer, ErrorKind, Guard, ListRootsResult, RootsCapability, Session};
+use rmcp::ErrorData;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InitializeRequestParams, InitializeResult,
+    ServerCapabilities, ServerConfig,
+};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::http::Http;
+use crate::raw::{Raw, call, list, list_changed, told};
+use crate::server::{Tree, refusal};
+
+const ROUNDS: usize = 2_000;
+
+/// Rounds of a change and a call in what was withdrawn: how many were decided by the old list.
+async fn stale_rounds(tree: &Tree, raw: &mut Raw) -> usize {
+    let lists = [list([tree.uri("op/a")]), list([tree.uri("op/b")])];
+    let paths = [tree.path("op/a/in.txt"), tree.path("op/b/in.txt")];
+    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    assert_eq!(raw.read(&paths[0], &lists[0]).await.as_deref(), Ok("a"));
+    let mut stale = 0;
+    for round in 0..ROUNDS {
+        let (old, new) = (round % 2, (round + 1) % 2);
+        raw.write(&format!("{}\n{}\n", list_changed(), call(7, "read", &paths[old]))).await;
+        stale += usize::from(is_stale(&told(&raw.answer(&lists[new]).await), &paths[old]));
+    }
+    stale
+}
+
+/// Whether what was withdrawn was served; and if not, that it was refused for that.
+fn is_stale(told: &Result<String, String>, path: &str) -> bool {
+    assert!(told.is_ok() || *told == Err(refusal(path, ErrorKind::OutsideRoots)), "{told:?}");
+    told.is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_a_pipe_no_call_is_decided_by_the_list_from_before() {
+    let tree = Tree::new();
+    let guarded = stale_rounds(&tree, &mut Raw::connect(&tree.guard())).await;
+    let server = HandlerBased { guard: tree.guard(), session: Arc::default() };
+    let (_, tells) = mpsc::unbounded_channel();
+    let control = stale_rounds(&tree, &mut Raw::to(server, tells, |far| far)).await;
+    println!(
+        "pipe: of {ROUNDS} calls right behind a change, {guarded} were decided by the old list; marked by a handler, {control}"
+    );
+    assert_eq!(guarded, 0);
+    assert_ne!(control, 0, "the control shows nothing: is there an order now?");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn over_http_no_call_after_the_notification_was_accepted_is_either() {
+    let tree = Tree::new();
+    let guarded = Http::serve(&tree.guard()).await;
+    let guard = tree.guard();
+    let handler_based = move || HandlerBased { guard: guard.clone(), session: Arc::default() };
+    let control = Http::serve_with(handler_based, LocalSessionManager::default()).await;
+    for connections in [1, 2] {
+        let stale = stale_rounds_over_http(&tree, &guarded, connections).await;
+        let control = stale_rounds_over_http(&tree, &control, connections).await;
+        println!(
+            "HTTP, {connections} connections: of {ROUNDS} calls after a change, {stale} were decided by the old list; \
+             marked by a handler, {control}"
+        );
+        assert_eq!(stale, 0);
+    }
+}
+
+async fn stale_rounds_over_http(tree: &Tree, http: &Http, connections: usize) -> usize {
+    let lists = [list([tree.uri("op/a")]), list([tree.uri("op/b")])];
+    let paths = [tree.path("op/a/in.txt"), tree.path("op/b/in.txt")];
+    let mut session = http.begin(json!({ "roots": { "listChanged": true } })).await;
+    let (mut answers, mut other) = (http.connect().await, http.connect().await);
+    assert_eq!(session.call(&mut answers, &call(1, "read", &paths[0]), &lists[0]).await.as_deref(), Ok("a"));
+    let mut stale = 0;
+    for round in 0..ROUNDS {
+        let (old, new) = (round % 2, (round + 1) % 2);
+        if connections == 1 {
+            session.notify(&list_changed()).await;
+        } else {
+            session.notify_on(&mut other, &list_changed()).await;
+        }
+        let answer = session.call(&mut answers, &call(7, "read", &paths[old]), &lists[new]).await;
+        stale += usize::from(is_stale(&answer, &paths[old]));
+    }
+    stale
+}
+
+/// The control: a session that is marked where rmcp says so.
+struct HandlerBased {
+    guard: Guard,
+    session: Arc<OnceLock<Session>>,
+}
+
+impl ServerHandler for HandlerBased {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let session = self.guard.session(Some(RootsCapability::announcing())).unwrap();
+        self.session.set(session).unwrap();
+        self.negotiate_initialize(&request)
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let path = call.arguments.as_ref().and_then(|args| args.get("path")?.as_str()).unwrap_or_default().to_owned();
+        let peer = &ctx.peer;
+        let ask = move |_: Option<String>| async move {
+            let told = peer.list_roots().await.unwrap();
+            Answer::List(ListRootsResult::from_uris(told.roots.into_iter().map(|root| root.uri)))
+        };
+        let roots = self.session.get().unwrap().roots(ask).await.unwrap();
+        Ok(match roots.read_to_string(path, 1000) {
+            Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
+            Err(error) => CallToolResult::error(vec![ContentBlock::text(error.to_string())]),
+        }
+        .into())
+    }
+
+    async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
+        self.session.get().unwrap().list_changed();
+    }
+}

@@ -167,7 +167,6 @@ fn own_question() -> InputRequiredResult {
 pub(crate) enum Tells {
     Uris(Vec<String>),
     Error,
-    Silence,
 }
 
 /// A client of rmcp, and what it was asked.
@@ -220,7 +219,6 @@ impl ClientHandler for Client {
         match tells {
             Tells::Uris(uris) => Ok(ListRootsResult::new(uris.into_iter().map(Root::new).collect())),
             Tells::Error => Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no roots here", None)),
-            Tells::Silence => std::future::pending().await,
         }
     }
 
