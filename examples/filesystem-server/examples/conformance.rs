@@ -1,0 +1,53 @@
+//! A server for the protocol's conformance suite, over streamable HTTP: the tool of its scenario `input-required-result-basic-list-roots`.
+//!
+//! `cargo run -p filesystem-server --example conformance -- DIRECTORY...`, and its address is on stderr. `.ci/clients/run` does this.
+
+use std::sync::Arc;
+
+use axum::Router;
+use mcp_roots_guard::{Access, Boundary, Guard};
+use rmcp::handler::server::tool::InputResponses;
+use rmcp::model::CallToolResponse;
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, tool, tool_router};
+use tokio::net::TcpListener;
+
+#[derive(Clone)]
+struct Server {
+    guard: Guard,
+}
+
+#[tool_router(server_handler)]
+impl Server {
+    /// The suite's client lists a directory that nobody has, so it is told of what grants nothing too.
+    #[tool(description = "Tells which of the client's roots are in force")]
+    async fn test_input_required_result_list_roots(
+        &self,
+        ctx: RequestContext<RoleServer>,
+        answers: InputResponses,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let work = |roots: mcp_roots_guard::rmcp::RequestRoots| {
+            let granted = roots.roots().map(|root| format!("{}: in force", root.uri()));
+            let skipped = roots.skipped().iter().map(|entry| format!("{}: {}", entry.entry(), entry.error()));
+            Ok(granted.chain(skipped).collect::<Vec<_>>().join("\n"))
+        };
+        self.guard.tool(&ctx, answers, work).await
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let boundary = std::env::args()
+        .skip(1)
+        .fold(Boundary::builder(), |boundary, directory| boundary.directory(directory, Access::ReadOnly));
+    let server = Server { guard: Guard::new(boundary.build()?) };
+    let sessions = Arc::new(server.guard.wrap_sessions(LocalSessionManager::default()));
+    let service =
+        StreamableHttpService::new(move || Ok(server.clone()), sessions, StreamableHttpServerConfig::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    eprintln!("conformance: http://{}/mcp", listener.local_addr()?);
+    axum::serve(listener, Router::new().route_service("/mcp", service)).await?;
+    Ok(())
+}
