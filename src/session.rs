@@ -81,7 +81,7 @@ impl fmt::Debug for Changes {
 }
 
 fn close(client: &Client) {
-    if client.close() {
+    if client.close() && !client.passing {
         events::closed(client.id);
     }
 }
@@ -119,7 +119,17 @@ impl Guard {
     ///
     /// [`TooManySessions`](ErrorKind::TooManySessions).
     pub fn session(&self, capability: Option<RootsCapability>) -> Result<Session> {
-        let client = Client::new(self.enter()?, self.clone(), capability);
+        self.begin(capability, false)
+    }
+
+    /// The same for one request, whose end is nothing to tell.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn passing_session(&self, capability: Option<RootsCapability>) -> Result<Session> {
+        self.begin(capability, true)
+    }
+
+    fn begin(&self, capability: Option<RootsCapability>, passing: bool) -> Result<Session> {
+        let client = Client::new(self.enter()?, self.clone(), capability, passing);
         Ok(Session { handle: Arc::new(Handle(Arc::new(client))) })
     }
 }

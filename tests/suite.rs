@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod blocked;
-#[cfg(feature = "tracing")]
-mod events;
 mod invariants;
 mod operations;
 mod races;

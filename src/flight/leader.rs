@@ -45,10 +45,7 @@ impl Leader<'_> {
             Some(Err(error)) => return self.fail(error, began),
             Some(Ok(told)) => told,
         };
-        events::fetched(self.client.id, roots.roots().len(), roots.skipped().len(), pages);
-        for skipped in roots.skipped().iter().take(SKIPPED_TOLD) {
-            events::skipped(self.client.id, skipped.index(), skipped.entry(), skipped.error());
-        }
+        self.client.tell_fetched(&roots, pages);
         // Its time begins before the answer came.
         let (epoch, until) = (self.flight.epoch, began + self.client.time_to_live());
         Ok(self.keep(Kept { epoch, until, rests: began, lacks: false, failed: false, roots }, rest))
@@ -158,6 +155,3 @@ fn may_pass(kind: ErrorKind) -> bool {
             | ErrorKind::Io
     )
 }
-
-/// Skipped entries that are told one by one; the rest are counted.
-const SKIPPED_TOLD: usize = 20;

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use self::leader::Leader;
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::SessionId;
+use crate::events::{self, SessionId};
 use crate::guard::{ClientRoots, Guard, WithoutClientRoots};
 use crate::kept::Kept;
 use crate::roots::Roots;
@@ -35,6 +35,8 @@ pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) guard: Guard,
     pub(crate) capability: Option<RootsCapability>,
+    /// Whether it is there for one request only.
+    pub(crate) passing: bool,
     /// The epoch that an answer must be asked in to count.
     epoch: AtomicU64,
     state: Mutex<State>,
@@ -104,11 +106,12 @@ enum Turn<'a> {
 }
 
 impl Client {
-    pub(crate) fn new(id: SessionId, guard: Guard, capability: Option<RootsCapability>) -> Self {
+    pub(crate) fn new(id: SessionId, guard: Guard, capability: Option<RootsCapability>, passing: bool) -> Self {
         Self {
             id,
             guard,
             capability,
+            passing,
             epoch: AtomicU64::new(next_epoch()),
             state: Mutex::default(),
             version: AtomicU64::new(0),
@@ -135,9 +138,19 @@ impl Client {
         if self.is_closed() {
             return Err(ErrorKind::SessionClosed.into());
         }
-        match self.without_asking() {
-            Some(without) => self.roots_without(without, deadline).await,
-            None => Ok(self.resolve(Arc::new(list), deadline).await?.0),
+        if let Some(without) = self.without_asking() {
+            return self.roots_without(without, deadline).await;
+        }
+        let (roots, _) = self.resolve(Arc::new(list), deadline).await?;
+        self.tell_fetched(&roots, 1);
+        Ok(roots)
+    }
+
+    /// Tells the operator what came of a list.
+    fn tell_fetched(&self, roots: &Roots, pages: usize) {
+        events::fetched(self.id, roots.roots().len(), roots.skipped().len(), pages);
+        for skipped in roots.skipped().iter().take(SKIPPED_TOLD) {
+            events::skipped(self.id, skipped.index(), skipped.entry(), skipped.error());
         }
     }
 
@@ -423,3 +436,6 @@ const BACK_OFF_MOST: Duration = Duration::from_secs(30);
 
 /// How long after its time limit a leader is taken for stalled: one that runs has landed by then.
 const STALLED: Duration = Duration::from_millis(250);
+
+/// Skipped entries that are told one by one; the rest are counted.
+const SKIPPED_TOLD: usize = 20;

@@ -133,7 +133,7 @@ impl Guard {
             Err(error)
                 if error.kind() == ErrorKind::NoSession && self.choices().client_roots == ClientRoots::Ignore =>
             {
-                self.session(None)?
+                self.passing_session(None)?
             }
             session => session?,
         };
@@ -143,7 +143,7 @@ impl Guard {
     }
 
     async fn obtain_stateless(&self, ctx: &RequestContext<RoleServer>, mut answers: Answers) -> Result<Obtained> {
-        let session = self.session(declared(ctx)?.roots)?;
+        let session = self.passing_session(declared(ctx)?.roots)?;
         let told = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
         let key = key_of(&ctx.extensions);
         let roots = match (told, answers.take_roots()) {

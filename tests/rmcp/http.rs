@@ -106,7 +106,7 @@ impl Http {
 
 impl Connection {
     fn with(mut self, name: &str, value: &str) -> Self {
-        self.headers.push_str(&format!("{name}: {value}\r\n"));
+        self.headers.extend([name, ": ", value, "\r\n"]);
         self
     }
 
@@ -152,7 +152,7 @@ impl Connection {
             while self.open {
                 let Some((line, rest)) = self.text.split_once('\n') else { break };
                 let data = line.strip_prefix("data:").map(str::trim).filter(|data| !data.is_empty()).map(str::to_owned);
-                self.text = rest.to_owned();
+                self.text = rest.into();
                 if let Some(data) = data {
                     return Some(serde_json::from_str(&data).unwrap());
                 }

@@ -13,7 +13,7 @@ use crate::server::{Era, Server};
 pub(crate) struct Raw {
     write: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    pub(crate) tells: mpsc::UnboundedReceiver<String>,
+    _tells: mpsc::UnboundedReceiver<String>,
 }
 
 impl Raw {
@@ -37,7 +37,7 @@ impl Raw {
         let transport = wrap(far);
         tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
         let (read, write) = tokio::io::split(near);
-        Self { write, lines: BufReader::new(read).lines(), tells }
+        Self { write, lines: BufReader::new(read).lines(), _tells: tells }
     }
 
     /// Begins a session, with these capabilities.

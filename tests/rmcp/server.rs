@@ -52,7 +52,7 @@ impl Tree {
     /// Whose operator directory is `op`.
     pub(crate) fn builder(&self) -> GuardBuilder {
         let boundary = Boundary::builder().directory(self.path("op"), Access::ReadWrite).build().unwrap();
-        Guard::builder(boundary).fetch_limit(Duration::from_secs(60))
+        Guard::builder(boundary).fetch_limit(Duration::from_mins(1))
     }
 
     pub(crate) fn guard(&self) -> Guard {

@@ -141,7 +141,7 @@ async fn a_client_that_the_server_knows_is_asked_once_in_a_while() {
 #[tokio::test]
 async fn a_remembered_root_that_was_replaced_is_asked_for_again() {
     let tree = Tree::new();
-    let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
+    let guard = tree.builder().time_to_live_keyed(Duration::from_mins(10)).build().unwrap();
     let (server, tells) = Server::new(&guard);
     let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
     assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));

@@ -1,0 +1,57 @@
+//! Nobody waits for another's FIFO, or for another's client.
+
+use std::time::{Duration, Instant};
+
+use mcp_roots_guard::ErrorKind;
+use serde_json::json;
+
+use crate::raw::{Raw, call, list, told};
+use crate::server::{Tree, refusal};
+
+const CALLS: u32 = 64;
+
+/// As long as an answer may take on a machine that is busy with other tests.
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_client_and_fifos_keep_nobody_waiting() {
+    let tree = Tree::new();
+    let pipe = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, tree.path("op/a/pipe"), pipe, 0o600.into(), 0).unwrap();
+    let guard = tree.guard();
+    let (mut silent, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
+    silent.initialize(json!({ "roots": { "listChanged": true } })).await;
+    other.initialize(json!({})).await;
+    let began = Instant::now();
+    // Calls that wait for a client, which is asked once, and calls that meet a FIFO nobody writes to.
+    for id in 1..=CALLS {
+        silent.send(&call(id, "read", "in.txt")).await;
+        other.send(&call(id, "read", "a/pipe")).await;
+    }
+    let question = silent.receive().await;
+    assert_eq!(question["method"], "roots/list");
+    let ping = json!({ "jsonrpc": "2.0", "id": 1000, "method": "ping" });
+    silent.send(&ping).await;
+    assert_eq!(silent.receive().await["id"], 1000, "nothing else is answered, or asked");
+    other.send(&ping).await;
+    other.send(&call(1001, "read", "b/in.txt")).await;
+    let mut answered = 0;
+    for _ in 0..CALLS + 2 {
+        let answer = other.receive().await;
+        match answer["id"].as_u64().unwrap() {
+            1000 => {}
+            1001 => assert_eq!(told(&answer).as_deref(), Ok("b")),
+            _ => {
+                assert_eq!(told(&answer), Err(refusal("a/pipe", ErrorKind::SpecialFile)));
+                answered += 1;
+            }
+        }
+    }
+    assert_eq!(answered, CALLS);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    // And whoever waited is served when the client speaks.
+    silent.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) })).await;
+    for _ in 0..CALLS {
+        assert_eq!(told(&silent.receive().await).as_deref(), Ok("a"));
+    }
+}
