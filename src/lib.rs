@@ -57,6 +57,9 @@
 //! # }
 //! ```
 //!
+//! A server of the official SDK does not write that: with the feature `rmcp` it wraps its transport once, and asks the guard in each
+//! tool, in every revision of the protocol. See the module `rmcp`.
+//!
 //! # What is guaranteed
 //!
 //! - A request is allowed if and only if what it really named, all links followed, was in a root **when it was checked**, by the names
@@ -104,8 +107,11 @@
 //!
 //! # Features
 //!
-//! None is on by default. `tracing`: events of what is asked, changed, skipped and refused, for the operator's log; they are listed in
-//! the README.
+//! None is on by default.
+//!
+//! - `tracing`: events of what is asked, changed, skipped and refused, for the operator's log; they are listed in the README.
+//! - `rmcp`: the adapter for rmcp 3, the official SDK; it needs rmcp's `server`.
+//! - `rmcp-http`: the same for its streamable HTTP; it needs rmcp's `transport-streamable-http-server`.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 #[cfg(not(unix))]

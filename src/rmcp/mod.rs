@@ -46,7 +46,7 @@
 //! | how it is asked | `roots/list`, within the request that needs it | the request's result is a question; the client sends it again with the answer |
 //! | how long an answer counts | until `list_changed`; without `listChanged` not at all, or [a time](crate::GuardBuilder::time_to_live_unannounced) | for that request; with a [`ClientKey`], [a short time](crate::GuardBuilder::time_to_live_keyed) |
 //! | what can be asked in | every request | `tools/call`, `prompts/get`, `resources/read` |
-//! | needs | [`Guard::wrap`], `Guard::wrap_sessions` | nothing: the request has it all |
+//! | needs | [`Guard::wrap`](crate::Guard::wrap), `Guard::wrap_sessions` | nothing: the request has it all |
 
 mod answers;
 #[cfg(feature = "rmcp-http")]

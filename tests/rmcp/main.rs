@@ -11,6 +11,7 @@ mod eras;
 mod http;
 mod ordering;
 mod raw;
+mod readme;
 mod requests;
 mod responsive;
 mod server;
