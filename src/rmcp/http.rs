@@ -26,7 +26,8 @@ impl Guard {
     /// has one of the guard.
     ///
     /// A `list_changed` counts for every request that the client sends after its POST was answered. Two POSTs in flight at once have
-    /// no order. Requests of the stateless era do not pass here, and need nothing of it.
+    /// no order. Requests of the stateless era do not pass here, and need nothing of it. With rmcp's `legacy_session_mode` off nobody
+    /// does, and clients of the session era are refused ([`NoSession`](crate::ErrorKind::NoSession)), unless client roots are ignored.
     ///
     /// Whoever knows a session's `mcp-session-id` can speak for it. Where clients are authenticated, give each HTTP request its
     /// principal as a [`ClientKey`](super::ClientKey): requests then count for sessions of the same principal only. What is no

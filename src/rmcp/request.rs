@@ -112,14 +112,18 @@ impl Guard {
     ///
     /// [`NoSession`](ErrorKind::NoSession) if the request came through a transport that was not [wrapped](Self::wrap) by this guard, or
     /// bears another [`ClientKey`] than its session began with; [`Malformed`](ErrorKind::Malformed) if the request does not say what its
-    /// client can do; [`TooManySessions`](ErrorKind::TooManySessions); those of [`Session::roots`] and [`Session::roots_told`].
+    /// client can do; [`Cancelled`](ErrorKind::Cancelled); [`TooManySessions`](ErrorKind::TooManySessions); those of [`Session::roots`] and [`Session::roots_told`].
     pub async fn obtain(&self, ctx: &RequestContext<RoleServer>, answers: impl Into<Answers>) -> Result<Obtained> {
         let answers = answers.into();
-        let obtained = if stateless(ctx) {
-            self.obtain_stateless(ctx, answers).await
-        } else {
-            self.obtain_in_session(ctx, answers).await.map(Obtained::Roots)
+        let obtained = async {
+            if stateless(ctx) {
+                self.obtain_stateless(ctx, answers).await
+            } else {
+                self.obtain_in_session(ctx, answers).await.map(Obtained::Roots)
+            }
         };
+        // Nobody waits for a client on behalf of a request that is not wanted any more.
+        let obtained = ctx.ct.run_until_cancelled(obtained).await.ok_or(ErrorKind::Cancelled)?;
         obtained.inspect_err(|error| {
             if matches!(error.kind(), ErrorKind::NoSession | ErrorKind::Malformed) {
                 events::refused(None, error);

@@ -61,9 +61,8 @@ impl<T> GuardedTransport<T> {
     /// Says that at the other end is one client and always the same, as on stdio: in the stateless era, a list that it told counts
     /// for its other requests too, for [a short time](crate::GuardBuilder::time_to_live_keyed). Not for a proxy of several clients.
     #[must_use]
-    pub fn one_client(mut self) -> Self {
-        self.key = Some(ClientKey::connection());
-        self
+    pub fn one_client(self) -> Self {
+        Self { key: Some(ClientKey::connection()), ..self }
     }
 
     /// Marks what a message says of the client's roots.
@@ -143,15 +142,9 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
+        // Requests in flight hold the session, which would stay open with the last of them.
         self.end();
         self.inner.close().await
-    }
-}
-
-impl<T> Drop for GuardedTransport<T> {
-    /// Requests in flight hold the session, which would stay open with the last of them.
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

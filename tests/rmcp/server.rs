@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::HandlerError;
-use mcp_roots_guard::{Access, Boundary, ErrorKind, Guard, GuardBuilder};
+use mcp_roots_guard::{Access, Boundary, ErrorKind, Guard, GuardBuilder, Session};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequest,
@@ -65,12 +65,14 @@ impl Tree {
 pub(crate) struct Server {
     pub(crate) guard: Guard,
     pub(crate) told: mpsc::UnboundedSender<String>,
+    /// Sessions that outlive their requests.
+    pub(crate) held: Arc<Mutex<Vec<Session>>>,
 }
 
 impl Server {
     pub(crate) fn new(guard: &Guard) -> (Self, mpsc::UnboundedReceiver<String>) {
         let (told, tells) = mpsc::unbounded_channel();
-        (Self { guard: guard.clone(), told }, tells)
+        (Self { guard: guard.clone(), told, held: Arc::default() }, tells)
     }
 }
 
@@ -114,6 +116,11 @@ impl ServerHandler for Server {
                     Ok("nothing ended it".to_owned())
                 };
                 self.guard.tool(&ctx, &call, work).await
+            }
+            "hold" => {
+                let session = self.guard.session_of(&ctx.extensions).unwrap();
+                self.held.lock().unwrap().push(session);
+                Ok(CallToolResult::success(Vec::new()).into())
             }
             "panic" => self.guard.tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") }).await,
             "fail" => self.guard.tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words"))).await,

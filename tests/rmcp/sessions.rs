@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::ErrorKind::{self, OutsideRoots};
+use mcp_roots_guard::ErrorKind::OutsideRoots;
 use mcp_roots_guard::{Guard, RootsState};
 use serde_json::{Value, json};
 
@@ -134,6 +134,20 @@ async fn silence_costs_the_time_limit_and_the_question_is_cancelled() {
 }
 
 #[tokio::test]
+async fn a_cancelled_call_does_not_wait_for_the_client() {
+    let tree = Tree::new();
+    let mut raw = Raw::connect(&tree.guard());
+    raw.initialize(json!({ "roots": { "listChanged": true } })).await;
+    raw.send(&call(1, "read", "in.txt")).await;
+    let question = raw.receive().await;
+    raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
+    let cancelled = raw.receive().await;
+    assert_eq!(cancelled["params"]["requestId"], question["id"], "{cancelled}");
+    // The next call asks anew, in itself.
+    assert_eq!(raw.read("in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+}
+
+#[tokio::test]
 async fn a_change_counts_in_whatever_form_it_comes() {
     let tree = Tree::new();
     let (a, b) = (list([tree.uri("op/a")]), list([tree.uri("op/b")]));
@@ -240,6 +254,25 @@ async fn a_client_that_begins_anew_is_another() {
 }
 
 #[tokio::test]
+async fn a_session_that_somebody_holds_is_closed_as_well() {
+    let tree = Tree::new();
+    let guard = tree.guard();
+    let (server, tells) = Server::new(&guard);
+    let held = server.held.clone();
+    let mut raw = Raw::to(server, tells, |far| guard.wrap(far));
+    for _ in 0..2 {
+        raw.initialize(json!({ "roots": {} })).await;
+        raw.send(&call(1, "hold", "")).await;
+        raw.receive().await;
+    }
+    let states = || held.lock().unwrap().iter().map(mcp_roots_guard::Session::state).collect::<Vec<_>>();
+    assert_eq!(states(), [RootsState::Closed, RootsState::Stale], "the client began anew");
+    drop(raw);
+    gone(&guard).await;
+    assert_eq!(states(), [RootsState::Closed; 2]);
+}
+
+#[tokio::test]
 async fn a_session_ends_with_its_transport() {
     let tree = Tree::new();
     let guard = tree.guard();
@@ -264,14 +297,4 @@ async fn gone(guard: &Guard) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("{} sessions are left", guard.sessions());
-}
-
-#[tokio::test]
-async fn a_handler_finds_its_session() {
-    let tree = Tree::new();
-    let guard = tree.guard();
-    let session = guard.session(Some(mcp_roots_guard::RootsCapability::announcing())).unwrap();
-    assert_eq!(session.state(), RootsState::Stale);
-    let nobodys = guard.session_of(&rmcp::model::Extensions::new());
-    assert_eq!(nobodys.unwrap_err().kind(), ErrorKind::NoSession);
 }
