@@ -1,7 +1,9 @@
 //! Streamable HTTP on loopback: many clients, each its own.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
@@ -9,8 +11,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use mcp_roots_guard::rmcp::{ClientKey, ROOTS_KEY};
 use mcp_roots_guard::{ErrorKind, Guard};
-use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::session::{SessionManager, SessionState, SessionStore, SessionStoreError};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -58,7 +60,14 @@ impl Http {
         server: impl Fn() -> S + Send + Sync + 'static,
         sessions: impl SessionManager,
     ) -> Self {
-        let config = StreamableHttpServerConfig::default();
+        Self::serve_config(server, sessions, StreamableHttpServerConfig::default()).await
+    }
+
+    async fn serve_config<S: rmcp::ServerHandler>(
+        server: impl Fn() -> S + Send + Sync + 'static,
+        sessions: impl SessionManager,
+        config: StreamableHttpServerConfig,
+    ) -> Self {
         let service = StreamableHttpService::new(move || Ok(server()), Arc::new(sessions), config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -265,6 +274,52 @@ async fn a_session_of_a_principal_serves_no_other() {
         session.connection = alices;
     }
     assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+}
+
+#[tokio::test]
+async fn a_restored_session_is_asked_again_and_narrows_as_before() {
+    let tree = Tree::new();
+    let store = Arc::new(Store::default());
+    let mut instances = Vec::new();
+    for _ in 0..2 {
+        let guard = tree.guard();
+        let (server, _) = Server::new(&guard);
+        let mut config = StreamableHttpServerConfig::default();
+        config.session_store = Some(store.clone());
+        let sessions = guard.wrap_sessions(LocalSessionManager::default());
+        instances.push(Http::serve_config(move || server.clone(), sessions, config).await);
+    }
+    let mut session = instances[0].begin(json!({ "roots": { "listChanged": true } })).await;
+    session.connection = instances[1].connect().await;
+    let (mut answers, path) = (instances[1].connect().await, tree.path("op/c/in.txt"));
+    let (a, b) = (list([tree.uri("op/a")]), list([tree.uri("op/b")]));
+    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &a).await.as_deref(), Ok("a"));
+    let refused = session.call(&mut answers, &call(2, "read", &path), &b).await;
+    assert_eq!(refused, Err(refusal(&path, ErrorKind::OutsideRoots)));
+    session.notify(&list_changed()).await;
+    assert_eq!(session.call(&mut answers, &call(3, "read", "in.txt"), &b).await.as_deref(), Ok("b"));
+}
+
+/// What instances of a server share.
+#[derive(Default)]
+struct Store(Mutex<HashMap<String, SessionState>>);
+
+type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
+
+impl SessionStore for Store {
+    fn load<'s: 'f, 'i: 'f, 'f>(&'s self, id: &'i str) -> Stored<'f, Option<SessionState>> {
+        Box::pin(std::future::ready(Ok(self.0.lock().unwrap().get(id).cloned())))
+    }
+
+    fn store<'s: 'f, 'i: 'f, 't: 'f, 'f>(&'s self, id: &'i str, state: &'t SessionState) -> Stored<'f, ()> {
+        self.0.lock().unwrap().insert(id.to_owned(), state.clone());
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn delete<'s: 'f, 'i: 'f, 'f>(&'s self, id: &'i str) -> Stored<'f, ()> {
+        self.0.lock().unwrap().remove(id);
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 #[tokio::test]
