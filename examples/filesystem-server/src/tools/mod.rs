@@ -1,5 +1,7 @@
 //! The tools of the reference filesystem server: its names, parameters, annotations and shape of results.
 
+mod call;
+mod lines;
 mod read;
 
 use rmcp::handler::server::router::tool::ToolRouter;
@@ -14,7 +16,7 @@ impl Server {
     }
 }
 
-/// The most bytes that a tool reads of a file, or answers with.
+/// The most bytes that a tool reads of a file, writes to one, or answers with.
 pub(crate) const LIMIT: u64 = 10 << 20;
 
 /// A tool's answer: the text as a block, and as structured content.
