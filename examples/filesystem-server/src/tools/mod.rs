@@ -3,6 +3,7 @@
 mod call;
 mod lines;
 mod read;
+mod media;
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -12,7 +13,7 @@ use crate::server::Server;
 
 impl Server {
     pub(crate) fn all_tools() -> ToolRouter<Self> {
-        Self::read_tools()
+        Self::read_tools() + Self::media_tools()
     }
 }
 
