@@ -4,6 +4,7 @@ mod call;
 mod lines;
 mod read;
 mod media;
+mod write;
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -13,7 +14,7 @@ use crate::server::Server;
 
 impl Server {
     pub(crate) fn all_tools() -> ToolRouter<Self> {
-        Self::read_tools() + Self::media_tools()
+        Self::read_tools() + Self::media_tools() + Self::write_tools()
     }
 }
 
