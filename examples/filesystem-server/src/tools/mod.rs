@@ -2,9 +2,11 @@
 
 mod call;
 mod lines;
+mod replace;
 mod read;
 mod media;
 mod write;
+mod edit;
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -14,7 +16,7 @@ use crate::server::Server;
 
 impl Server {
     pub(crate) fn all_tools() -> ToolRouter<Self> {
-        Self::read_tools() + Self::media_tools() + Self::write_tools()
+        Self::read_tools() + Self::media_tools() + Self::write_tools() + Self::edit_tools()
     }
 }
 
