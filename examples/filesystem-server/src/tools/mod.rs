@@ -7,6 +7,8 @@ mod read;
 mod media;
 mod write;
 mod edit;
+mod list;
+mod info;
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -16,7 +18,12 @@ use crate::server::Server;
 
 impl Server {
     pub(crate) fn all_tools() -> ToolRouter<Self> {
-        Self::read_tools() + Self::media_tools() + Self::write_tools() + Self::edit_tools()
+        Self::read_tools()
+            + Self::media_tools()
+            + Self::write_tools()
+            + Self::edit_tools()
+            + Self::list_tools()
+            + Self::info_tools()
     }
 }
 
