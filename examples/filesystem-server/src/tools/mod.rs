@@ -1,6 +1,8 @@
 //! The tools of the reference filesystem server: its names, parameters, annotations and shape of results.
 
 mod call;
+mod globs;
+mod steps;
 mod lines;
 mod replace;
 mod read;
@@ -8,6 +10,8 @@ mod media;
 mod write;
 mod edit;
 mod list;
+mod tree;
+mod search;
 mod info;
 
 use rmcp::handler::server::router::tool::ToolRouter;
@@ -23,6 +27,8 @@ impl Server {
             + Self::write_tools()
             + Self::edit_tools()
             + Self::list_tools()
+            + Self::tree_tools()
+            + Self::search_tools()
             + Self::info_tools()
     }
 }
