@@ -7,5 +7,6 @@
 pub mod options;
 pub mod server;
 
+mod progress;
 mod resources;
 mod tools;

@@ -1,29 +1,114 @@
-//! Tools that read files.
+//! Tools that read files as text.
+//!
+//! Goes in: paths. Comes out: what the files hold, whole or some lines. What is true after: nothing that is not UTF-8 was told as text,
+//! and nothing was cut without saying so.
 
-use rmcp::handler::server::tool::InputResponses;
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+use mcp_roots_guard::{Error, ErrorKind};
 use rmcp::handler::server::wrapper::Parameters;
-use rmcp::model::CallToolResponse;
-use rmcp::service::{RequestContext, RoleServer};
-use rmcp::{ErrorData, schemars, tool, tool_router};
+use rmcp::{schemars, tool, tool_router};
 
-use super::{LIMIT, text};
+use super::LIMIT;
+use super::call::{Answered, Call, Work, at_most, text_schema};
+use super::lines::{head, tail};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct ReadFile {
+struct ReadText {
     /// A path inside the allowed directories, or a `file:` URI.
     path: String,
+    /// Only the first so many lines.
+    head: Option<u32>,
+    /// Only the last so many lines.
+    tail: Option<u32>,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct ReadMultiple {
+    /// Paths inside the allowed directories, or `file:` URIs.
+    #[schemars(length(min = 1, max = PATHS))]
+    paths: Vec<String>,
 }
 
 #[tool_router(router = read_tools, vis = "pub(super)")]
 impl Server {
-    #[tool(description = "Read a file as text. Deprecated: use read_text_file.", annotations(read_only_hint = true))]
-    async fn read_file(
-        &self,
-        Parameters(args): Parameters<ReadFile>,
-        ctx: RequestContext<RoleServer>,
-        answers: InputResponses,
-    ) -> Result<CallToolResponse, ErrorData> {
-        self.guard.tool(&ctx, answers, move |roots| Ok(text(&roots.read_to_string(args.path, LIMIT)?))).await
+    #[tool(
+        title = "Read File (Deprecated)",
+        description = "Reads a file as text. Deprecated: use read_text_file.",
+        output_schema = text_schema(),
+        annotations(read_only_hint = true, open_world_hint = false)
+    )]
+    async fn read_file(Parameters(args): Parameters<ReadText>, call: Call) -> Answered {
+        call.text(move |roots| read_text(roots, &args)).await
+    }
+
+    #[tool(
+        title = "Read Text File",
+        description = "Reads a file as UTF-8 text, whatever its extension: all of it, or with head or tail only its first or last lines. \
+                       Of a file that is too large to be read whole, head and tail still work.",
+        output_schema = text_schema(),
+        annotations(read_only_hint = true, open_world_hint = false)
+    )]
+    async fn read_text_file(Parameters(args): Parameters<ReadText>, call: Call) -> Answered {
+        call.text(move |roots| read_text(roots, &args)).await
+    }
+
+    #[tool(
+        title = "Read Multiple Files",
+        description = "Reads several files as text in one call, each under its path. One that can not be read is told in its place and \
+                       does not fail the others.",
+        output_schema = text_schema(),
+        annotations(read_only_hint = true, open_world_hint = false)
+    )]
+    async fn read_multiple_files(Parameters(args): Parameters<ReadMultiple>, call: Call) -> Answered {
+        call.text(move |roots| read_multiple(roots, &args.paths)).await
     }
 }
+
+fn read_text(roots: &RequestRoots, args: &ReadText) -> Work {
+    let path = &args.path;
+    // Some clients send 0 for what they leave out.
+    let content = match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
+        (Some(_), Some(_)) => return Err(HandlerError::new("give head or tail, not both")),
+        (Some(lines), None) => roots.open(path).and_then(|file| head(file, lines)),
+        (None, Some(lines)) => roots.open(path).and_then(|file| tail(file, lines)),
+        (None, None) => roots.read_to_string(path, LIMIT),
+    };
+    content.map_err(with_advice)
+}
+
+fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
+    if paths.is_empty() {
+        return Err(HandlerError::new("paths is empty: name at least one file"));
+    }
+    at_most(PATHS, paths.len(), "paths")?;
+    let (mut told, mut left) = (Vec::new(), LIMIT);
+    for path in paths {
+        roots.proceed()?;
+        told.push(match roots.read_to_string(path, left) {
+            Ok(content) => {
+                left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));
+                format!("{path}:\n{content}\n")
+            }
+            Err(error) if error.kind() == ErrorKind::TooLarge && left < LIMIT => {
+                format!("{path}: Error - {error}: the files before it fill this answer; read it in another call")
+            }
+            Err(error) => format!("{path}: Error - {}", with_advice(error)),
+        });
+    }
+    Ok(told.join("\n---\n"))
+}
+
+/// A refusal, and what to do instead.
+fn with_advice(error: Error) -> HandlerError {
+    let advice = match error.kind() {
+        ErrorKind::TooLarge => &format!(" of {LIMIT} bytes; fewer lines, as head or tail, can be read"),
+        ErrorKind::NotUtf8 => "; read_media_file reads it as it is",
+        ErrorKind::IsADirectory => "; list_directory lists it",
+        _ => return error.into(),
+    };
+    HandlerError::new(format!("{error}{advice}"))
+}
+
+/// Each is a line of the answer at least; a model that wants more wants a search.
+const PATHS: usize = 100;

@@ -1,0 +1,70 @@
+//! Tools that describe a file, and the allowed directories.
+//!
+//! Goes in: a path, or nothing. Comes out: lines of `key: value`, or of paths. What is true after: nothing was opened.
+
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use mcp_roots_guard::{Metadata, Root};
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::{schemars, tool, tool_router};
+
+use super::call::{Answered, Call, shown, text_schema};
+use crate::server::Server;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct GetFileInfo {
+    /// A path inside the allowed directories, or a `file:` URI.
+    path: String,
+}
+
+#[tool_router(router = info_tools, vis = "pub(super)")]
+impl Server {
+    #[tool(
+        title = "Get File Info",
+        description = "Describes a file or directory without reading it: size, times (UTC), type and permissions. A link inside the \
+                       allowed directories is followed.",
+        output_schema = text_schema(),
+        annotations(read_only_hint = true, open_world_hint = false)
+    )]
+    async fn get_file_info(Parameters(args): Parameters<GetFileInfo>, call: Call) -> Answered {
+        call.text(move |roots| Ok(described(&roots.metadata(&args.path)?))).await
+    }
+
+    #[tool(
+        title = "List Allowed Directories",
+        description = "Tells the directories that the tools may touch, with all beneath them. Relative paths start in the first.",
+        output_schema = text_schema(),
+        annotations(read_only_hint = true, open_world_hint = false)
+    )]
+    async fn list_allowed_directories(call: Call) -> Answered {
+        call.text(|roots| {
+            let paths = roots.roots().filter(|root| root.is_available()).map(Root::path).map(shown);
+            Ok(std::iter::once("Allowed directories:".to_owned()).chain(paths).collect::<Vec<_>>().join("\n"))
+        })
+        .await
+    }
+}
+
+fn described(metadata: &Metadata) -> String {
+    let permissions = metadata.mode().map_or_else(|| UNKNOWN.into(), |mode| format!("{:03o}", mode & 0o777));
+    [
+        ("size", metadata.size().to_string()),
+        ("created", time(metadata.created())),
+        ("modified", time(metadata.modified())),
+        ("accessed", time(metadata.accessed())),
+        ("isDirectory", metadata.is_dir().to_string()),
+        ("isFile", metadata.is_file().to_string()),
+        ("permissions", permissions),
+    ]
+    .map(|(key, value)| format!("{key}: {value}"))
+    .join("\n")
+}
+
+/// As RFC 3339 has it. A file's owner may set any time, also one that no calendar has.
+fn time(time: Option<SystemTime>) -> String {
+    let time = time.and_then(|time| Timestamp::try_from(time).ok());
+    time.map_or_else(|| UNKNOWN.into(), |time| time.to_string())
+}
+
+const UNKNOWN: &str = "unknown";

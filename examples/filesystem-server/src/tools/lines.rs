@@ -1,0 +1,75 @@
+//! The first or last lines of a file.
+//!
+//! Goes in: an open file of any size. Comes out: so many lines, without the last one's newline. What is true after: no more of the file
+//! was read than the lines take, and never more than [`LIMIT`] bytes and a block.
+
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+
+use mcp_roots_guard::{Error, ErrorKind, OpenFile};
+
+use super::LIMIT;
+
+/// The first lines.
+pub(super) fn head(file: OpenFile, count: u32) -> Result<String, Error> {
+    let mut reader = BufReader::new(file.into_std()).take(LIMIT + 1);
+    let mut bytes = Vec::new();
+    for _ in 0..count {
+        if reader.read_until(b'\n', &mut bytes)? == 0 {
+            break;
+        }
+    }
+    within_limit(&bytes)?;
+    let lines = String::from_utf8(bytes).map_err(|_| ErrorKind::NotUtf8)?;
+    Ok(without_newline(&lines).to_owned())
+}
+
+/// The last lines. A newline at the file's end ends the last line, and begins no other.
+pub(super) fn tail(file: OpenFile, count: u32) -> Result<String, Error> {
+    let bytes = last_blocks(file, count)?;
+    let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let newlines = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+    let start = nth_from_end(newlines.map(|(at, _)| at), count).map_or(0, |newline| newline + 1);
+    let lines = bytes.get(start..).unwrap_or_default();
+    within_limit(lines)?;
+    let lines = std::str::from_utf8(lines).map_err(|_| ErrorKind::NotUtf8)?;
+    Ok(without_newline(lines).to_owned())
+}
+
+/// The blocks at the end of a file that hold so many lines, or all of it.
+fn last_blocks(file: OpenFile, count: u32) -> Result<Vec<u8>, Error> {
+    let mut file = file.into_std();
+    let mut start = file.seek(SeekFrom::End(0))?;
+    let (mut blocks, mut read, mut newlines) = (Vec::new(), 0, 0_u64);
+    // One more, as the last may end the file.
+    while start > 0 && newlines <= u64::from(count) && read <= LIMIT {
+        let size = start.min(BLOCK);
+        start -= size;
+        file.seek(SeekFrom::Start(start))?;
+        let mut block = Vec::new();
+        file.by_ref().take(size).read_to_end(&mut block)?;
+        newlines += block.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
+        read += size;
+        blocks.push(block);
+    }
+    blocks.reverse();
+    Ok(blocks.concat())
+}
+
+fn nth_from_end(mut places: impl Iterator<Item = usize>, count: u32) -> Option<usize> {
+    places.nth(usize::try_from(count).ok()?.checked_sub(1)?)
+}
+
+fn within_limit(lines: &[u8]) -> Result<(), Error> {
+    match u64::try_from(lines.len()) {
+        Ok(size) if size <= LIMIT => Ok(()),
+        _ => Err(ErrorKind::TooLarge.into()),
+    }
+}
+
+fn without_newline(lines: &str) -> &str {
+    let lines = lines.strip_suffix('\n').unwrap_or(lines);
+    lines.strip_suffix('\r').unwrap_or(lines)
+}
+
+/// Some hundred lines: most tails are one read.
+const BLOCK: u64 = 64 << 10;

@@ -1,0 +1,112 @@
+//! The tool that tells a directory tree.
+//!
+//! Goes in: a directory, and what to leave out. Comes out: JSON, an array of `name`, `type` (`file` or `directory`) and, for a directory,
+//! `children`. What is true after: the array is whole, but for directories that could not be listed, which say so in `error`.
+//!
+//! A link is a `file`, wherever it leads, and not followed.
+
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+use mcp_roots_guard::{Intent, WalkEntry};
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::{schemars, tool, tool_router};
+
+use super::call::{Answered, Call, Work, text_schema};
+use super::steps::{Step, Steps};
+use crate::progress::Progress;
+use crate::server::Server;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct DirectoryTree {
+    /// A path inside the allowed directories, or a `file:` URI.
+    path: String,
+    /// Globs of what to leave out, with all that is in it. One without * leaves out that name everywhere.
+    #[serde(default)]
+    exclude_patterns: Vec<String>,
+}
+
+#[tool_router(router = tree_tools, vis = "pub(super)")]
+impl Server {
+    #[tool(
+        title = "Directory Tree",
+        description = "Tells all that is beneath a directory as JSON: an array of entries with name, type (file or directory) and, for \
+                       directories only, children.",
+        output_schema = text_schema(),
+        annotations(read_only_hint = true, open_world_hint = false)
+    )]
+    async fn directory_tree(Parameters(args): Parameters<DirectoryTree>, call: Call) -> Answered {
+        call.long(move |roots, progress| tree(roots, progress, &args)).await
+    }
+}
+
+/// An entry of the tree.
+#[derive(serde::Serialize)]
+struct Node {
+    name: String,
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    children: Option<Vec<Node>>,
+    /// Why the children are not, or not all, told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work {
+    let top = roots.check(&args.path, Intent::Existing)?;
+    let mut tree = Tree { open: Vec::new(), done: Vec::new() };
+    for (count, step) in Steps::new(&top, &args.exclude_patterns, roots, progress)?.enumerate() {
+        match step? {
+            Step::Entry(entry) if count < ENTRIES => tree.add(&entry),
+            Step::Unreadable(error) => tree.mark(&error),
+            Step::Entry(_) | Step::Full => {
+                let advice = "ask for a directory further down, or leave some out with excludePatterns";
+                return Err(HandlerError::new(format!("the tree has more than {ENTRIES} entries: {advice}")));
+            }
+        }
+    }
+    tree.close(0);
+    serde_json::to_string_pretty(&tree.done).map_err(|error| HandlerError::new(error.to_string()))
+}
+
+/// A tree that grows in the order of a walk.
+struct Tree {
+    /// The directory that was added last, behind those that it is in.
+    open: Vec<Node>,
+    /// The entries at the top, but for the open one.
+    done: Vec<Node>,
+}
+
+impl Tree {
+    fn add(&mut self, entry: &WalkEntry) {
+        self.close(entry.depth() - 1);
+        let name = entry.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if entry.metadata().is_dir() {
+            self.open.push(Node { name, r#type: "directory", children: Some(Vec::new()), error: None });
+        } else {
+            self.put(Node { name, r#type: "file", children: None, error: None });
+        }
+    }
+
+    fn mark(&mut self, error: &mcp_roots_guard::Error) {
+        if let Some(directory) = self.open.last_mut() {
+            directory.error = Some(error.to_string());
+        }
+    }
+
+    /// Closes directories until so many are open.
+    fn close(&mut self, open: usize) {
+        while self.open.len() > open {
+            if let Some(node) = self.open.pop() {
+                self.put(node);
+            }
+        }
+    }
+
+    fn put(&mut self, node: Node) {
+        let parent = self.open.last_mut().and_then(|parent| parent.children.as_mut());
+        parent.unwrap_or(&mut self.done).push(node);
+    }
+}
+
+/// About a megabyte of JSON, and more than a model can use.
+const ENTRIES: usize = 10_000;

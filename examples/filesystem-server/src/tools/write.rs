@@ -1,0 +1,86 @@
+//! Tools that make, replace and move files and directories.
+//!
+//! Goes in: paths, and content. Comes out: a line that says what was done. What is true after: a file has the whole new content or the
+//! old; nothing was moved over something else.
+
+use mcp_roots_guard::Replace;
+use mcp_roots_guard::rmcp::HandlerError;
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::{schemars, tool, tool_router};
+
+use super::LIMIT;
+use super::call::{Answered, Call, text_schema};
+use crate::server::Server;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct WriteFile {
+    /// A path inside the allowed directories, or a `file:` URI. Its directory must exist.
+    path: String,
+    /// All that the file will hold.
+    content: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct CreateDirectory {
+    /// A path inside the allowed directories, or a `file:` URI.
+    path: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct MoveFile {
+    /// What to move: a path inside the allowed directories, or a `file:` URI.
+    source: String,
+    /// Its new path, which must not exist.
+    destination: String,
+}
+
+#[tool_router(router = write_tools, vis = "pub(super)")]
+impl Server {
+    #[tool(
+        title = "Write File",
+        description = "Makes a file with this content. A file that exists is replaced without asking; edit_file changes parts of one.",
+        output_schema = text_schema(),
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = true, open_world_hint = false)
+    )]
+    async fn write_file(Parameters(args): Parameters<WriteFile>, call: Call) -> Answered {
+        call.text(move |roots| {
+            let WriteFile { path, content } = args;
+            if u64::try_from(content.len()).is_ok_and(|size| size > LIMIT) {
+                return Err(HandlerError::new(format!(
+                    "the content is larger than {LIMIT} bytes, which no tool reads"
+                )));
+            }
+            roots.write(&path, &content)?;
+            Ok(format!("Wrote {} bytes to {path}", content.len()))
+        })
+        .await
+    }
+
+    #[tool(
+        title = "Create Directory",
+        description = "Makes a directory, and the directories above it that are missing. One that exists already is fine.",
+        output_schema = text_schema(),
+        annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
+    )]
+    async fn create_directory(Parameters(args): Parameters<CreateDirectory>, call: Call) -> Answered {
+        call.text(move |roots| {
+            roots.create_dir_all(&args.path)?;
+            Ok(format!("The directory {} is there", args.path))
+        })
+        .await
+    }
+
+    #[tool(
+        title = "Move File",
+        description = "Moves or renames a file or a directory with all in it. Fails if the destination exists. A link is moved itself.",
+        output_schema = text_schema(),
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = false)
+    )]
+    async fn move_file(Parameters(args): Parameters<MoveFile>, call: Call) -> Answered {
+        call.text(move |roots| {
+            roots.rename(&args.source, &args.destination, Replace::Never)?;
+            Ok(format!("Moved {} to {}", args.source, args.destination))
+        })
+        .await
+    }
+}

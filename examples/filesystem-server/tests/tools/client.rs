@@ -1,0 +1,131 @@
+//! A client, and a server of a directory for it, over a transport in memory.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use filesystem_server::server::Server;
+use mcp_roots_guard::{Access, Boundary, Guard};
+use rmcp::handler::client::ClientHandler;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ContentBlock,
+    Implementation, ProgressNotificationParam,
+};
+use rmcp::service::{
+    NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RoleClient, RunningService, ServiceExt as _,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A client with roots, or without, that keeps the progress it is told.
+#[derive(Clone, Default)]
+pub(crate) struct Client {
+    pub(crate) roots: Option<Arc<Mutex<Vec<String>>>>,
+    pub(crate) asked: Arc<AtomicU32>,
+    pub(crate) progress: Arc<Mutex<Vec<f64>>>,
+    pub(crate) told: Arc<tokio::sync::Notify>,
+}
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        if self.roots.is_some() {
+            capabilities = serde_json::from_value(json!({ "roots": { "listChanged": true } })).unwrap();
+        }
+        ClientConfig::new(capabilities, Implementation::new("test", "0"))
+    }
+
+    #[expect(deprecated)]
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<rmcp::model::ListRootsResult, rmcp::ErrorData> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let uris = self.roots.as_ref().unwrap().lock().unwrap().clone();
+        let roots: Vec<Value> = uris.into_iter().map(|uri| json!({ "uri": uri })).collect();
+        Ok(serde_json::from_value(json!({ "roots": roots })).unwrap())
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.progress.lock().unwrap().push(params.progress);
+        self.told.notify_one();
+    }
+}
+
+/// A client of a server of a directory.
+pub(crate) struct Served {
+    pub(crate) directory: TempDir,
+    /// What is not served, beside what is.
+    pub(crate) outside: TempDir,
+    pub(crate) client: RunningService<RoleClient, Client>,
+}
+
+impl Served {
+    pub(crate) async fn new() -> Self {
+        Self::to(Client::default(), Access::ReadWrite).await
+    }
+
+    pub(crate) async fn to(client: Client, access: Access) -> Self {
+        let (directory, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("secret"), "secret").unwrap();
+        if let Some(roots) = &client.roots {
+            roots.lock().unwrap().push(format!("file://{}", directory.path().display()));
+        }
+        let boundary = Boundary::builder().directory(directory.path(), access).build().unwrap();
+        let guard = Guard::new(boundary);
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let server = Server::new(guard.clone());
+        tokio::spawn(async move { server.serve(guard.wrap(far)).await.unwrap().waiting().await });
+        Self { directory, outside, client: client.serve(near).await.unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn content(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// A FIFO, a link that dangles, one that leads out to a file, and one out to a directory.
+    pub(crate) fn put_oddities(&self) {
+        rustix::fs::mknodat(rustix::fs::CWD, self.path("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+            .unwrap();
+        symlink("nowhere", self.path("dangling")).unwrap();
+        symlink(self.outside.path().join("secret"), self.path("out")).unwrap();
+        symlink(self.outside.path(), self.path("outdir")).unwrap();
+    }
+
+    /// The text of a call that succeeds, which must be the structured content, too.
+    pub(crate) async fn ok(&self, tool: &'static str, args: Value) -> String {
+        let shown = format!("{tool} {args}");
+        let result = self.client.call_tool(params(tool, &args)).await.unwrap();
+        let [ContentBlock::Text(text)] = &result.content[..] else { panic!("{shown}: {result:?}") };
+        assert_ne!(result.is_error, Some(true), "{shown}: {}", text.text);
+        assert_eq!(result.structured_content, Some(json!({ "content": text.text })), "{shown}");
+        text.text.clone()
+    }
+
+    /// The text of a call that is refused.
+    pub(crate) async fn err(&self, tool: &'static str, args: Value) -> String {
+        let shown = format!("{tool} {args}");
+        let result = self.client.call_tool(params(tool, &args)).await.unwrap();
+        let [ContentBlock::Text(text)] = &result.content[..] else { panic!("{shown}: {result:?}") };
+        assert_eq!(result.is_error, Some(true), "{shown}: {}", text.text);
+        text.text.clone()
+    }
+
+    pub(crate) async fn start(&self, tool: &'static str, args: Value) -> RequestHandle<RoleClient> {
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params(tool, &args)));
+        self.client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap()
+    }
+}
+
+pub(crate) fn params(tool: &'static str, args: &Value) -> CallToolRequestParams {
+    CallToolRequestParams::new(tool).with_arguments(args.as_object().unwrap().clone())
+}

@@ -1,0 +1,264 @@
+//! Reading, writing and moving files.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use mcp_roots_guard::Access;
+use serde_json::{Value, json};
+
+use super::client::{Client, Served, params};
+
+#[tokio::test]
+async fn names_parameters_annotations_and_schemas_are_the_references() {
+    let served = Served::new().await;
+    let tools = served.client.list_all_tools().await.unwrap();
+    // Name; parameters, required ones with `!`; read-only, destructive, idempotent.
+    let expected = [
+        ("create_directory", "path!", (false, Some(false), Some(true))),
+        ("directory_tree", "excludePatterns path!", (true, None, None)),
+        ("edit_file", "dryRun edits! path!", (false, Some(true), Some(false))),
+        ("get_file_info", "path!", (true, None, None)),
+        ("list_allowed_directories", "", (true, None, None)),
+        ("list_directory", "path!", (true, None, None)),
+        ("list_directory_with_sizes", "path! sortBy", (true, None, None)),
+        ("move_file", "destination! source!", (false, Some(true), Some(false))),
+        ("read_file", "head path! tail", (true, None, None)),
+        ("read_media_file", "path!", (true, None, None)),
+        ("read_multiple_files", "paths!", (true, None, None)),
+        ("read_text_file", "head path! tail", (true, None, None)),
+        ("search_files", "excludePatterns path! pattern!", (true, None, None)),
+        ("write_file", "content! path!", (false, Some(true), Some(true))),
+    ];
+    let default = |name: &str, key: &str| {
+        let tool = tools.iter().find(|tool| tool.name == name).unwrap();
+        tool.input_schema["properties"][key]["default"].clone()
+    };
+    assert_eq!(default("edit_file", "dryRun"), json!(false));
+    assert_eq!(default("list_directory_with_sizes", "sortBy"), json!("name"));
+    assert_eq!(default("directory_tree", "excludePatterns"), json!([]));
+    let mut names: Vec<_> = tools.iter().map(|tool| tool.name.to_string()).collect();
+    names.sort();
+    assert_eq!(names, expected.map(|(name, ..)| name));
+    for (name, parameters, hints) in expected {
+        let tool = tools.iter().find(|tool| tool.name == name).unwrap();
+        let required = tool.input_schema.get("required").cloned().unwrap_or(json!([]));
+        let properties = tool.input_schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut found: Vec<_> = properties
+            .keys()
+            .map(|key| {
+                let mark = if required.as_array().unwrap().contains(&json!(key)) { "!" } else { "" };
+                format!("{key}{mark}")
+            })
+            .collect();
+        found.sort();
+        assert_eq!(found.join(" "), parameters, "{name}");
+        let is = tool.annotations.as_ref().unwrap();
+        assert_eq!((is.read_only_hint.unwrap(), is.destructive_hint, is.idempotent_hint), hints, "{name}");
+        assert_eq!(is.open_world_hint, Some(false), "{name}");
+        assert!(tool.title.is_some() && tool.description.is_some(), "{name}");
+        let output = tool.output_schema.as_ref().unwrap();
+        let content = if name == "read_media_file" { "array" } else { "string" };
+        assert_eq!(output["properties"]["content"]["type"], content, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_text_is_read_whole_or_by_its_first_or_last_lines() {
+    let served = Served::new().await;
+    served.put("three", "a\nb\nc\n");
+    served.put("open", "a\nb");
+    served.put("crlf", "a\r\nb\r\nc\r\n");
+    served.put("empty", "");
+    let cases = [
+        ("three", json!({}), "a\nb\nc\n"),
+        ("three", json!({"head": 2}), "a\nb"),
+        ("three", json!({"tail": 2}), "b\nc"),
+        ("three", json!({"head": 9}), "a\nb\nc"),
+        ("three", json!({"tail": 9}), "a\nb\nc"),
+        ("three", json!({"tail": 3}), "a\nb\nc"),
+        ("three", json!({"head": 0, "tail": 1}), "c"),
+        ("three", json!({"head": null}), "a\nb\nc\n"),
+        ("open", json!({"tail": 1}), "b"),
+        ("open", json!({"head": 1}), "a"),
+        ("crlf", json!({"head": 2}), "a\r\nb"),
+        ("crlf", json!({"tail": 1}), "c"),
+        ("empty", json!({"tail": 1}), ""),
+        ("empty", json!({"head": 1}), ""),
+    ];
+    for tool in ["read_text_file", "read_file"] {
+        for (name, mut args, expected) in cases.clone() {
+            args["path"] = json!(name);
+            assert_eq!(served.ok(tool, args.clone()).await, expected, "{tool} {args}");
+        }
+    }
+    let both = served.err("read_text_file", json!({"path": "three", "head": 1, "tail": 1})).await;
+    assert_eq!(both, "give head or tail, not both");
+}
+
+#[tokio::test]
+async fn lines_of_a_file_of_any_size_are_read_within_a_bound() {
+    let served = Served::new().await;
+    // Sparse: 1 TiB that nobody could hold.
+    served.put("huge", "first\nsecond\n");
+    let huge = fs::OpenOptions::new().append(true).open(served.path("huge")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    {
+        use std::io::Write as _;
+        (&huge).write_all(b"\nlast but one\nlast\n").unwrap();
+    }
+    assert_eq!(served.ok("read_text_file", json!({"path": "huge", "head": 2})).await, "first\nsecond");
+    assert_eq!(served.ok("read_text_file", json!({"path": "huge", "tail": 2})).await, "last but one\nlast");
+    for args in [json!({"head": 3}), json!({"tail": 3}), json!({})] {
+        let mut args = args;
+        args["path"] = json!("huge");
+        let error = served.err("read_text_file", args.clone()).await;
+        assert!(
+            error.contains("larger than the limit of 10485760 bytes") && error.contains("head or tail"),
+            "{args}: {error}"
+        );
+    }
+    // More lines than a block holds.
+    let lines: Vec<String> = (0..100_000).map(|line| format!("line {line}")).collect();
+    served.put("long", lines.join("\n"));
+    assert_eq!(served.ok("read_text_file", json!({"path": "long", "tail": 50_000})).await, lines[50_000..].join("\n"));
+    assert_eq!(served.ok("read_text_file", json!({"path": "long", "head": 50_000})).await, lines[..50_000].join("\n"));
+}
+
+#[tokio::test]
+async fn what_is_outside_or_no_file_is_refused_by_every_tool() {
+    let served = Served::new().await;
+    served.put("file", "x");
+    served.put("binary", b"\xff\xfe");
+    served.put_oddities();
+    let secret = served.outside.path().join("secret").display().to_string();
+    let with = |path: &str| {
+        let edits = json!([{"oldText": "s", "newText": "t"}]);
+        [
+            ("read_file", json!({"path": path})),
+            ("read_text_file", json!({"path": path})),
+            ("read_text_file", json!({"path": path, "head": 1})),
+            ("read_text_file", json!({"path": path, "tail": 1})),
+            ("read_media_file", json!({"path": path})),
+            ("edit_file", json!({"path": path, "edits": edits})),
+            ("write_file", json!({"path": path, "content": "x"})),
+            ("list_directory", json!({"path": path})),
+            ("list_directory_with_sizes", json!({"path": path})),
+            ("directory_tree", json!({"path": path})),
+            ("search_files", json!({"path": path, "pattern": "**"})),
+            ("create_directory", json!({"path": path})),
+            ("get_file_info", json!({"path": path})),
+            ("move_file", json!({"source": "file", "destination": path})),
+            ("move_file", json!({"source": path, "destination": "new"})),
+        ]
+    };
+    let outside = "not inside the allowed directories";
+    for path in [secret.as_str(), "../secret", "outdir/secret", "file:///etc/passwd"] {
+        for (tool, args) in with(path) {
+            let error = served.err(tool, args.clone()).await;
+            assert!(error.ends_with(outside), "{tool} {args}: {error}");
+        }
+    }
+    // A link is moved itself; all else follows it.
+    for (tool, args) in with("out").into_iter().filter(|(tool, _)| *tool != "move_file") {
+        let error = served.err(tool, args.clone()).await;
+        assert!(error.ends_with(outside), "{tool} {args}: {error}");
+    }
+    for (tool, args) in &with("fifo")[..7] {
+        let error = served.err(tool, args.clone()).await;
+        assert!(error.ends_with("not a regular file"), "{tool} {args}: {error}");
+    }
+    let error = served.err("read_text_file", json!({"path": "binary"})).await;
+    assert!(error.contains("not UTF-8") && error.contains("read_media_file"), "{error}");
+    for lines in ["head", "tail"] {
+        assert!(served.err("read_text_file", json!({"path": "binary", lines: 1})).await.contains("not UTF-8"));
+    }
+    assert_eq!(fs::read(served.outside.path().join("secret")).unwrap(), b"secret");
+    assert!(served.err("write_file", json!({"path": "x"})).await.contains("missing field `content`"));
+}
+
+#[tokio::test]
+async fn media_is_told_in_base64_with_its_type() {
+    let served = Served::new().await;
+    let uri = format!("file://{}/data", served.directory.path().canonicalize().unwrap().display());
+    let cases = [
+        ("a.png", json!({"type": "image", "data": "//4=", "mimeType": "image/png"})),
+        ("a.SVG", json!({"type": "image", "data": "//4=", "mimeType": "image/svg+xml"})),
+        ("a.mp3", json!({"type": "audio", "data": "//4=", "mimeType": "audio/mpeg"})),
+        (
+            "data",
+            json!({"type": "resource", "resource": {"uri": uri, "mimeType": "application/octet-stream", "blob": "//4="}}),
+        ),
+    ];
+    for (name, expected) in cases {
+        served.put(name, b"\xff\xfe");
+        let result = served.client.call_tool(params("read_media_file", &json!({"path": name}))).await.unwrap();
+        assert_eq!(serde_json::to_value(&result.content).unwrap(), json!([expected]), "{name}");
+        assert_eq!(result.structured_content, Some(json!({"content": [expected]})), "{name}");
+    }
+    // By the name that it really has.
+    symlink("a.png", served.path("link")).unwrap();
+    let result = served.client.call_tool(params("read_media_file", &json!({"path": "link"}))).await.unwrap();
+    assert!(result.content[0].as_image().is_some());
+    fs::File::create(served.path("large")).unwrap().set_len((10 << 20) + 1).unwrap();
+    assert!(served.err("read_media_file", json!({"path": "large"})).await.ends_with("larger than the limit"));
+}
+
+#[tokio::test]
+async fn one_bad_file_of_many_does_not_fail_the_others() {
+    let served = Served::new().await;
+    served.put("a", "one\n");
+    served.put("b", "two");
+    let text = served.ok("read_multiple_files", json!({"paths": ["a", "missing", "../x", "b"]})).await;
+    let parts: Vec<_> = text.split("\n---\n").collect();
+    assert_eq!(parts[0], "a:\none\n\n");
+    assert_eq!(parts[1], "missing: Error - read \"missing\": no such file or directory");
+    assert_eq!(parts[2], "../x: Error - read \"../x\": not inside the allowed directories");
+    assert_eq!(parts[3], "b:\ntwo\n");
+    // Together no more than one may hold.
+    served.put("large", "x".repeat(6 << 20));
+    let text = served.ok("read_multiple_files", json!({"paths": ["large", "large", "b"]})).await;
+    assert!(text.contains("large: Error") && text.contains("fill this answer") && text.ends_with("b:\ntwo\n"));
+    assert!(served.err("read_multiple_files", json!({"paths": []})).await.contains("at least one"));
+    let many = vec!["b"; 101];
+    assert!(served.err("read_multiple_files", json!({"paths": many})).await.contains("at most 100"));
+}
+
+#[tokio::test]
+async fn files_and_directories_are_made_and_moved_and_nothing_is_moved_over() {
+    let served = Served::new().await;
+    served.ok("create_directory", json!({"path": "a/b"})).await;
+    served.ok("create_directory", json!({"path": "a/b"})).await;
+    served.ok("write_file", json!({"path": "a/b/c", "content": "é\r\n"})).await;
+    assert_eq!(served.content("a/b/c"), "é\r\n");
+    served.ok("write_file", json!({"path": "a/b/c", "content": "new"})).await;
+    assert_eq!(served.content("a/b/c"), "new");
+    assert!(served.err("write_file", json!({"path": "no/c", "content": ""})).await.contains("no such file"));
+    let large = "x".repeat((10 << 20) + 1);
+    assert!(served.err("write_file", json!({"path": "large", "content": large})).await.contains("10485760"));
+    assert!(!served.path("large").exists());
+
+    served.put("other", "other");
+    for destination in ["other", "a", "a/b"] {
+        let error = served.err("move_file", json!({"source": "a/b/c", "destination": destination})).await;
+        assert!(error.contains("exists already"), "{destination}: {error}");
+    }
+    assert_eq!(served.content("other"), "other");
+    symlink("nowhere", served.path("dangling")).unwrap();
+    assert!(served.err("move_file", json!({"source": "other", "destination": "dangling"})).await.contains("exists"));
+    served.ok("move_file", json!({"source": "a/b", "destination": "moved"})).await;
+    assert_eq!(served.content("moved/c"), "new");
+    assert!(!served.path("a/b").exists());
+
+    let served = Served::to(Client::default(), Access::ReadOnly).await;
+    served.put("file", "x");
+    for (tool, args) in [
+        ("write_file", json!({"path": "file", "content": "y"})),
+        ("edit_file", json!({"path": "file", "edits": [{"oldText": "x", "newText": "y"}]})),
+        ("create_directory", json!({"path": "new"})),
+        ("move_file", json!({"source": "file", "destination": "new"})),
+    ] {
+        let error = served.err(tool, args).await;
+        assert!(error.contains("read-only"), "{tool}: {error}");
+    }
+    assert_eq!(served.content("file"), "x");
+}

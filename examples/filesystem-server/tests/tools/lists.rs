@@ -1,0 +1,185 @@
+//! Listing, searching and describing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::client::Served;
+
+#[tokio::test]
+async fn a_directory_is_listed_with_what_is_odd_in_it() {
+    let served = Served::new().await;
+    served.put("sub/inner", "x");
+    served.put("small", "12345");
+    served.put("large", "x".repeat(2048));
+    served.put("line\nbreak", "");
+    served.put_oddities();
+    let names = "[FILE] dangling\n[FILE] fifo\n[FILE] large\n[FILE] line\\nbreak\n[FILE] out\n[FILE] outdir\n[FILE] small\n[DIR] sub";
+    assert_eq!(served.ok("list_directory", json!({"path": "."})).await, names);
+    let listed = served.ok("list_directory_with_sizes", json!({"path": "."})).await;
+    let expected = "\
+[FILE] dangling
+[FILE] fifo
+[FILE] large                             2.00 KB
+[FILE] line\\nbreak                           0 B
+[FILE] out
+[FILE] outdir
+[FILE] small                                 5 B
+[DIR] sub
+
+Total: 7 files, 1 directories
+Combined size: 2.00 KB";
+    assert_eq!(listed, expected);
+    let by_size = served.ok("list_directory_with_sizes", json!({"path": ".", "sortBy": "size"})).await;
+    let first: Vec<_> = by_size.lines().take(3).map(|line| line.split_whitespace().nth(1).unwrap()).collect();
+    assert_eq!(first, ["large", "small", "dangling"]);
+    assert!(
+        served
+            .err("list_directory_with_sizes", json!({"path": ".", "sortBy": "date"}))
+            .await
+            .contains("unknown variant")
+    );
+    assert!(served.err("list_directory", json!({"path": "small"})).await.contains("not a directory"));
+    for number in 0..10_001 {
+        fs::write(served.path(&format!("sub/{number}")), "").unwrap();
+    }
+    let text = served.ok("list_directory", json!({"path": "sub"})).await;
+    assert_eq!(text.lines().count(), 10_001);
+    assert!(text.ends_with("only 10000 are listed, in no particular choice"));
+    assert!(served.err("directory_tree", json!({"path": "sub"})).await.contains("more than 10000 entries"));
+}
+
+#[tokio::test]
+async fn a_tree_is_json_without_what_is_excluded() {
+    let served = Served::new().await;
+    served.put("src/a/deep.rs", "");
+    served.put("src/b.rs", "");
+    served.put("src/z", "");
+    served.put("target/debug/x", "");
+    fs::create_dir(served.path("empty")).unwrap();
+    served.put_oddities();
+    let file = |name: &str| json!({"name": name, "type": "file"});
+    let directory = |name: &str, children: Value| json!({"name": name, "type": "directory", "children": children});
+    let odd = [file("dangling"), directory("empty", json!([])), file("fifo"), file("out"), file("outdir")];
+    let src = directory("src", json!([directory("a", json!([file("deep.rs")])), file("b.rs"), file("z")]));
+    let target = directory("target", json!([directory("debug", json!([file("x")]))]));
+    // What is excluded; what is left beside the odd ones.
+    let cases = [
+        (json!([]), json!([src, target])),
+        (json!(["target"]), json!([src])),
+        (json!(["debug"]), json!([src, directory("target", json!([]))])),
+        (json!(["*.rs", "target/*"]), json!([src, directory("target", json!([]))])),
+        (json!(["**/*.rs", "target"]), json!([directory("src", json!([directory("a", json!([])), file("z")]))])),
+        (json!(["src/{a,z}", "t?rget"]), json!([directory("src", json!([file("b.rs")]))])),
+    ];
+    for (exclude, left) in cases {
+        let text = served.ok("directory_tree", json!({"path": ".", "excludePatterns": exclude})).await;
+        let tree: Vec<Value> = serde_json::from_str(&text).unwrap();
+        let (found_odd, rest) = tree.split_at(5);
+        assert_eq!((found_odd, &json!(rest)), (&odd[..], &left), "{exclude}");
+        assert!(text.contains("\n  {\n    \"name\": \"dangling\""), "{text}");
+    }
+    assert!(served.err("directory_tree", json!({"path": ".", "excludePatterns": ["[a"]})).await.contains("glob"));
+}
+
+#[tokio::test]
+async fn a_search_finds_by_glob_within() {
+    let served = Served::new().await;
+    for name in ["top.rs", "src/a.rs", "src/deep/b.rs", "src/deep/c.txt", ".hidden/d.rs", "target/e.rs"] {
+        served.put(name, "");
+    }
+    served.put_oddities();
+    let top = served.directory.path().canonicalize().unwrap();
+    // Pattern; excluded; found.
+    let cases: [(&str, Value, &[&str]); 11] = [
+        ("*.rs", json!([]), &["top.rs"]),
+        ("**/*.rs", json!([]), &[".hidden/d.rs", "src/a.rs", "src/deep/b.rs", "target/e.rs", "top.rs"]),
+        ("**/*.rs", json!(["target"]), &[".hidden/d.rs", "src/a.rs", "src/deep/b.rs", "top.rs"]),
+        ("**/*.rs", json!(["deep", "*.rs", ".*/**"]), &["src/a.rs", "target/e.rs"]),
+        ("**/*.rs", json!(["**/deep/**", "**/target/**"]), &[".hidden/d.rs", "src/a.rs", "top.rs"]),
+        ("src/*", json!([]), &["src/a.rs", "src/deep"]),
+        ("**/deep", json!([]), &["src/deep"]),
+        ("{top,src/a}.rs", json!([]), &["src/a.rs", "top.rs"]),
+        ("**/out*", json!([]), &["out", "outdir"]),
+        ("**/secret", json!([]), &[]),
+        ("*", json!(["src", "target", ".hidden"]), &["dangling", "fifo", "out", "outdir", "top.rs"]),
+    ];
+    for (pattern, exclude, found) in cases {
+        let args = json!({"path": ".", "pattern": pattern, "excludePatterns": exclude});
+        let text = served.ok("search_files", args.clone()).await;
+        let expected: Vec<_> = found.iter().map(|name| top.join(name).display().to_string()).collect();
+        let expected = if found.is_empty() { "No matches found".into() } else { expected.join("\n") };
+        assert_eq!(text, expected, "{args}");
+    }
+    // What a search tells, the other tools take.
+    let path = served.ok("search_files", json!({"path": "src", "pattern": "deep/*.txt"})).await;
+    assert_eq!(served.ok("read_text_file", json!({"path": path})).await, "");
+    assert!(served.err("search_files", json!({"path": ".", "pattern": "{a"})).await.contains("glob"));
+    let many = vec!["x"; 101];
+    let args = json!({"path": ".", "pattern": "*", "excludePatterns": many});
+    assert!(served.err("search_files", args).await.contains("at most 100"));
+    for number in 0..1_001 {
+        served.put(&format!("many/{number}"), "");
+    }
+    let text = served.ok("search_files", json!({"path": "many", "pattern": "*"})).await;
+    assert_eq!(text.lines().count(), 1_001);
+    assert!(text.ends_with("only 1000 are told; narrow the pattern"), "{text}");
+}
+
+#[tokio::test]
+async fn a_directory_that_can_not_be_listed_fails_nothing_else() {
+    let served = Served::new().await;
+    served.put("closed/x.rs", "");
+    served.put("open/y.rs", "");
+    fs::set_permissions(served.path("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read_dir(served.path("closed")).is_ok() {
+        return; // Who may do everything can list it.
+    }
+    let tree = served.ok("directory_tree", json!({"path": "."})).await;
+    let tree: Value = serde_json::from_str(&tree).unwrap();
+    assert_eq!(tree[0]["children"], json!([]));
+    assert!(tree[0]["error"].as_str().unwrap().contains("permission denied"));
+    assert_eq!(tree[1]["children"][0]["name"], "y.rs");
+    let found = served.ok("search_files", json!({"path": ".", "pattern": "**/*.rs"})).await;
+    assert!(found.ends_with("open/y.rs\nDirectories that could not be listed: 1"), "{found}");
+    fs::set_permissions(served.path("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[tokio::test]
+async fn what_is_too_deep_is_said_and_fails_nothing_else() {
+    let served = Served::new().await;
+    served.put(&format!("{}x.rs", "d/".repeat(130)), "");
+    served.put("y.rs", "");
+    // Deeper than this test's parser goes.
+    let tree = served.ok("directory_tree", json!({"path": "."})).await;
+    assert_eq!(tree.matches("\"children\"").count(), 128);
+    assert_eq!(tree.matches("nested too deeply").count(), 1);
+    assert!(tree.contains("\n    \"name\": \"y.rs\""), "{tree}");
+    let found = served.ok("search_files", json!({"path": ".", "pattern": "**/*.rs"})).await;
+    assert!(found.ends_with("/y.rs\nDirectories that could not be listed: 1"), "{found}");
+}
+
+#[tokio::test]
+async fn a_file_and_the_directories_are_described() {
+    let served = Served::new().await;
+    served.put("file", "12345");
+    fs::set_permissions(served.path("file"), fs::Permissions::from_mode(0o640)).unwrap();
+    let time = std::time::UNIX_EPOCH + Duration::from_millis(1_000_000_000_250);
+    let file = fs::File::options().append(true).open(served.path("file")).unwrap();
+    file.set_times(fs::FileTimes::new().set_modified(time).set_accessed(time)).unwrap();
+    let text = served.ok("get_file_info", json!({"path": "file"})).await;
+    let lines: Vec<_> = text.lines().collect();
+    let keys: Vec<_> = lines.iter().map(|line| line.split_once(": ").unwrap().0).collect();
+    assert_eq!(keys, ["size", "created", "modified", "accessed", "isDirectory", "isFile", "permissions"]);
+    let others =
+        ["size: 5", "modified: 2001-09-09T01:46:40.25Z", "isDirectory: false", "isFile: true", "permissions: 640"];
+    for line in others {
+        assert!(lines.contains(&line), "{line}: {text}");
+    }
+    assert!(served.ok("get_file_info", json!({"path": "."})).await.contains("isDirectory: true"));
+    let root = served.directory.path().canonicalize().unwrap();
+    let allowed = served.ok("list_allowed_directories", json!({})).await;
+    assert_eq!(allowed, format!("Allowed directories:\n{}", root.display()));
+}

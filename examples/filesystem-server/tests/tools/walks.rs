@@ -1,0 +1,108 @@
+//! What stops a long walk, and what it tells meanwhile.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mcp_roots_guard::Access;
+use rmcp::model::ServerResult;
+use serde_json::json;
+
+use super::client::{Client, Served};
+
+/// Enough entries that a walk does not end before a message comes through.
+fn put_many(directory: &Path) {
+    for outer in 0..50 {
+        let outer = directory.join(format!("{outer}"));
+        fs::create_dir(&outer).unwrap();
+        for inner in 0..100 {
+            fs::write(outer.join(format!("{inner}")), "").unwrap();
+        }
+    }
+}
+
+fn with_roots() -> Client {
+    Client { roots: Some(Arc::default()), ..Client::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_walk_tells_its_progress() {
+    let served = Served::new().await;
+    put_many(served.directory.path());
+    let began = Instant::now();
+    served.ok("search_files", json!({"path": ".", "pattern": "none"})).await;
+    let most = began.elapsed().as_millis() / 250 + 1;
+    let progress = served.client.service().progress.lock().unwrap().clone();
+    assert!(!progress.is_empty() && progress.len() as u128 <= most, "{progress:?} in at most {most}");
+    assert!(
+        progress.is_sorted_by(|one, next| one < next) && progress.iter().all(|&seen| seen <= 5_050.0),
+        "{progress:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_withdrawn_root_stops_a_walk() {
+    let served = Served::to(with_roots(), Access::ReadWrite).await;
+    put_many(served.directory.path());
+    let (tool, args) = ("search_files", json!({"path": ".", "pattern": "none"}));
+    // The walk may end just before it hears.
+    for _ in 0..10 {
+        let handle = served.start(tool, args.clone()).await;
+        served.client.service().told.notified().await;
+        served.client.notify_roots_list_changed().await.unwrap();
+        let ServerResult::CallToolResult(result) = handle.await_response().await.unwrap() else { panic!() };
+        if result.is_error == Some(true) {
+            let text = &result.content[0].as_text().unwrap().text;
+            assert!(text.contains("have to be asked for again"), "{text}");
+            // And the next request is decided by the new list.
+            served.client.service().roots.as_ref().unwrap().lock().unwrap().clear();
+            served.client.notify_roots_list_changed().await.unwrap();
+            assert!(served.err(tool, args).await.contains("not inside"));
+            assert!(served.client.service().asked.load(Ordering::Relaxed) >= 2);
+            return;
+        }
+    }
+    panic!("the walk went on");
+}
+
+/// How many descriptors of this process are open beneath a directory.
+#[cfg(target_os = "linux")]
+fn open_beneath(directory: &Path) -> usize {
+    let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    links.filter(|link| link.starts_with(directory)).count()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_walk_stops() {
+    let served = Served::new().await;
+    let many = served.path("many");
+    fs::create_dir(&many).unwrap();
+    put_many(&many);
+    let many = many.canonicalize().unwrap();
+    let (tool, args) = ("search_files", json!({"path": "many", "pattern": "none"}));
+    let began = Instant::now();
+    served.ok(tool, args.clone()).await;
+    let whole = began.elapsed();
+    assert_eq!(open_beneath(&many), 0);
+    served.client.service().progress.lock().unwrap().clear();
+    let told = served.client.service().told.clone();
+    while tokio::time::timeout(Duration::ZERO, told.notified()).await.is_ok() {}
+    // It may end just before it hears.
+    for _ in 0..10 {
+        let began = Instant::now();
+        let handle = served.start(tool, args.clone()).await;
+        told.notified().await;
+        let running = open_beneath(&many) > 0;
+        handle.cancel(None).await.unwrap();
+        while open_beneath(&many) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        if running && began.elapsed() < whole / 2 {
+            return;
+        }
+    }
+    panic!("the walk went on");
+}
