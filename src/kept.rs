@@ -141,3 +141,21 @@ pub(crate) const KEPT_WEIGHT: u64 = 512 * 1024;
 /// what a user withdrew is not served for longer than it takes to notice.
 #[cfg(feature = "rmcp")]
 pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);
+
+#[cfg(all(test, feature = "rmcp"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_request_told_counts_from_when_it_began() {
+        let directory = tempfile::tempdir().unwrap();
+        let roots = Roots::from_dirs([directory.path()]).unwrap();
+        let told = Told::new(Duration::from_secs(2));
+        let (one, other) = (ClientKey::principal("one"), ClientKey::connection());
+        told.keep(one.clone(), roots.clone(), Instant::now());
+        assert!(told.of(&one).is_some() && told.of(&other).is_none());
+        // A machine has been up for longer than that.
+        told.keep(one.clone(), roots, Instant::now() - Duration::from_secs(3));
+        assert!(told.of(&one).is_none());
+    }
+}

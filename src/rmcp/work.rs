@@ -73,7 +73,7 @@ impl Guard {
         T: IntoCallToolResult + Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match self.obtain(ctx, answers).await {
+        let done = match Box::pin(self.obtain(ctx, answers)).await {
             Ok(Obtained::Ask(question)) => return Ok(question.into()),
             Ok(Obtained::Roots(roots)) => {
                 let asks_again = roots.asks_again();
@@ -113,7 +113,7 @@ impl Guard {
         T: Into<ReadResourceResponse> + Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match self.obtain(ctx, params).await {
+        let done = match Box::pin(self.obtain(ctx, params)).await {
             Ok(Obtained::Ask(question)) => return Ok(question.into()),
             Ok(Obtained::Roots(roots)) => {
                 let asks_again = roots.asks_again();
@@ -151,7 +151,7 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match self.obtain(ctx, None).await {
+        let done = match Box::pin(self.obtain(ctx, None)).await {
             Ok(Obtained::Ask(_)) => Err(Error::from(ErrorKind::RootsStale).into()),
             Ok(Obtained::Roots(roots)) => run(roots, work).await,
             Err(refused) => Err(refused.into()),
