@@ -4,7 +4,7 @@ use mcp_roots_guard::ErrorKind::OutsideRoots;
 use mcp_roots_guard::{ClientRoots, ErrorKind, WithoutClientRoots};
 use rmcp::service::ServiceError;
 
-use crate::server::{Client, ERAS, Era, Tells, Tree, call, connect, refusal};
+use crate::server::{Client, ERAS, Era, Tells, Tree, call, connect, heard, refusal};
 
 #[tokio::test]
 async fn a_clients_roots_narrow_the_directories() {
@@ -122,8 +122,8 @@ async fn a_cancelled_call_ends_its_work() {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(CallToolRequestParams::new("walk")));
         let options = PeerRequestOptions::no_options();
         let handle = pair.client.peer().send_request_with_option(request, options).await.unwrap();
-        assert_eq!(pair.tells.recv().await.as_deref(), Some("walking"));
+        assert_eq!(heard(&mut pair.tells).await.as_deref(), Some("walking"));
         handle.cancel(None).await.unwrap();
-        assert_eq!(pair.tells.recv().await.as_deref(), Some("stopped: cancelled"), "{era:?}");
+        assert_eq!(heard(&mut pair.tells).await.as_deref(), Some("stopped: cancelled"), "{era:?}");
     }
 }

@@ -297,6 +297,11 @@ pub(crate) async fn call(
     Ok(if result.is_error == Some(true) { Err(text) } else { Ok(text) })
 }
 
+/// What a tool tells, if it does.
+pub(crate) async fn heard(tells: &mut mpsc::UnboundedReceiver<String>) -> Option<String> {
+    tokio::time::timeout(Duration::from_secs(20), tells.recv()).await.ok().flatten()
+}
+
 /// The refusal of a path, as a model reads it.
 pub(crate) fn refusal(path: &str, kind: ErrorKind) -> String {
     let why = mcp_roots_guard::Error::from(kind).to_string();

@@ -193,7 +193,7 @@ async fn a_withdrawn_root_ends_a_walk() {
     let crate::server::Pair { client, tells } = &mut pair;
     let peer = client.peer().clone();
     let withdraw = async {
-        assert_eq!(tells.recv().await.as_deref(), Some("walking"));
+        assert_eq!(crate::server::heard(tells).await.as_deref(), Some("walking"));
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(tells.try_recv().is_err(), "it walks while nothing changes");
         peer.notify_roots_list_changed().await.unwrap();

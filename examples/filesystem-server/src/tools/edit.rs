@@ -16,6 +16,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::call::{Answered, Call, Work, at_most, shown, text_schema};
 use super::replace::{NotFound, replace_first};
+use super::write::put;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -68,7 +69,7 @@ fn edit(roots: &RequestRoots, args: &EditFile) -> Work {
     let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&old, &new);
     if !args.dry_run {
         roots.proceed()?;
-        file.write(&with_line_ends(&diff, &content))?;
+        put(&file, &with_line_ends(&diff, &content))?;
     }
     let name = shown(&args.path);
     Ok(fenced(&diff.unified_diff().header(&name, &name).to_string()))

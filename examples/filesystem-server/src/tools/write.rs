@@ -1,15 +1,17 @@
 //! Tools that make, replace and move files and directories.
 //!
 //! Goes in: paths, and content. Comes out: a line that says what was done. What is true after: a file has the whole new content or the
-//! old; nothing was moved over something else.
+//! old, but for a root that is a file; nothing was moved over something else.
 
-use mcp_roots_guard::Replace;
+use std::io::Write as _;
+
 use mcp_roots_guard::rmcp::HandlerError;
+use mcp_roots_guard::{CheckedPath, ErrorKind, Intent, OpenOptions, Replace};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::LIMIT;
-use super::call::{Answered, Call, text_schema};
+use super::call::{Answered, Call, Work, text_schema};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -50,7 +52,7 @@ impl Server {
                     "the content is larger than {LIMIT} bytes, which no tool reads"
                 )));
             }
-            roots.write(&path, &content)?;
+            put(&roots.check(&path, Intent::New)?, &content)?;
             Ok(format!("Wrote {} bytes to {path}", content.len()))
         })
         .await
@@ -82,5 +84,16 @@ impl Server {
             Ok(format!("Moved {} to {}", args.source, args.destination))
         })
         .await
+    }
+}
+
+/// Gives a file its content, whole or not at all. A root that is a file can not be replaced, so that is written in place.
+pub(super) fn put(file: &CheckedPath, content: &str) -> Work<()> {
+    match file.write(content) {
+        Err(error) if error.kind() == ErrorKind::RootItself => {
+            let mut file = file.open_with(OpenOptions::new().write(true).truncate(true))?;
+            Ok(file.write_all(content.as_bytes())?)
+        }
+        written => Ok(written?),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
 use mcp_roots_guard::Access;
 use serde_json::{Value, json};
@@ -261,4 +262,23 @@ async fn files_and_directories_are_made_and_moved_and_nothing_is_moved_over() {
         assert!(error.contains("read-only"), "{tool}: {error}");
     }
     assert_eq!(served.content("file"), "x");
+}
+
+#[tokio::test]
+async fn a_root_that_is_a_file_is_written_and_edited_in_place() {
+    let client = Client { roots: Some(Arc::default()), ..Client::default() };
+    let roots = client.roots.clone().unwrap();
+    let served = Served::to(client, Access::ReadWrite).await;
+    served.put("only.txt", "one");
+    served.put("other.txt", "other");
+    let (only, other) = (served.path("only.txt"), served.path("other.txt"));
+    *roots.lock().unwrap() = vec![format!("file://{}", only.display())];
+    served.ok("write_file", json!({ "path": only, "content": "two" })).await;
+    assert_eq!(served.content("only.txt"), "two");
+    served.ok("edit_file", json!({ "path": only, "edits": [{ "oldText": "two", "newText": "three" }] })).await;
+    assert_eq!(served.content("only.txt"), "three");
+    served.err("write_file", json!({ "path": other, "content": "x" })).await;
+    served.err("write_file", json!({ "path": served.path("new.txt"), "content": "x" })).await;
+    assert_eq!(served.content("other.txt"), "other");
+    assert!(!served.path("new.txt").exists());
 }
