@@ -86,6 +86,9 @@ struct Shared {
     /// What clients of the stateless era told, by who they are.
     #[cfg(feature = "rmcp")]
     told: Told,
+    /// Places for handlers' work.
+    #[cfg(feature = "rmcp")]
+    places: Arc<tokio::sync::Semaphore>,
 }
 
 /// The operator's choices on their way to a [`Guard`].
@@ -196,6 +199,8 @@ impl GuardBuilder {
             sessions,
             #[cfg(feature = "rmcp")]
             told,
+            #[cfg(feature = "rmcp")]
+            places: Arc::new(tokio::sync::Semaphore::new(crate::kept::WORK)),
         };
         Guard { shared: Arc::new(shared) }
     }
@@ -274,17 +279,29 @@ impl Guard {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
+    /// Waits for a place to work in.
+    #[cfg(feature = "rmcp")]
+    pub(crate) async fn place(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
+        // None of a semaphore that is closed, which this one never is.
+        self.shared.places.clone().acquire_owned().await.ok()
+    }
+
     #[cfg(feature = "rmcp")]
     pub(crate) fn told(&self) -> &Told {
         &self.shared.told
     }
 
-    /// Mints the identifier of one more session.
+    /// Mints the identifier of one more session, which is counted.
     pub(crate) fn enter(&self) -> Result<SessionId> {
         let more = |sessions| (sessions < SESSIONS).then_some(sessions + 1);
         let entered = self.shared.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         entered.map_err(|_| ErrorKind::TooManySessions)?;
-        Ok(SessionId(NonZeroU64::MIN.saturating_add(MINTED.fetch_add(1, Ordering::Relaxed))))
+        Ok(Self::mint())
+    }
+
+    /// Mints an identifier.
+    pub(crate) fn mint() -> SessionId {
+        SessionId(NonZeroU64::MIN.saturating_add(MINTED.fetch_add(1, Ordering::Relaxed)))
     }
 
     pub(crate) fn leave(&self) {

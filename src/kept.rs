@@ -44,7 +44,8 @@ pub(crate) struct Kept {
 ///
 /// The server puts it into a request's extensions, before rmcp handles it: over HTTP as an extension of the HTTP request, by the layer that
 /// authenticates; on stdio by [`GuardedTransport::one_client`](crate::rmcp::GuardedTransport::one_client). Requests with equal keys share
-/// roots: it must be another for each user, and must not be anything that a client chooses, such as its `mcp-session-id`.
+/// roots, so it must be another for each user, and for each of the programs that one user runs (an access token's client identifier tells
+/// them apart). It must not be anything that a client chooses, such as its `mcp-session-id`.
 #[cfg(feature = "rmcp")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClientKey(Key);
@@ -59,16 +60,27 @@ enum Key {
 /// What clients of the stateless era told, by who they are.
 #[cfg(feature = "rmcp")]
 pub(crate) struct Told {
-    lists: Cache<ClientKey, (Instant, Roots)>,
+    lists: Cache<ClientKey, List>,
     time_to_live: Duration,
+}
+
+/// The last that a client told.
+#[cfg(feature = "rmcp")]
+#[derive(Clone)]
+struct List {
+    /// In the order in which requests were received.
+    received: u64,
+    until: Instant,
+    /// None while it is resolved, and if nothing came of it.
+    roots: Option<Roots>,
 }
 
 #[cfg(feature = "rmcp")]
 impl ClientKey {
-    /// The key of an authenticated principal.
+    /// The key of an authenticated principal. An empty name is nobody's, and its key equals no other, itself made anew included.
     #[must_use]
     pub fn principal(name: &str) -> Self {
-        Self(Key::Principal(name.into()))
+        if name.is_empty() { Self::connection() } else { Self(Key::Principal(name.into())) }
     }
 
     /// A key that nobody else has.
@@ -98,21 +110,33 @@ impl Told {
     pub(crate) fn new(time_to_live: Duration) -> Self {
         let lists = Cache::builder()
             .max_capacity(KEPT_WEIGHT)
-            .weigher(|key: &ClientKey, (_, roots): &(Instant, Roots)| weight(roots, key.bytes()))
+            .weigher(|key: &ClientKey, list: &List| list.roots.as_ref().map_or(1, |roots| weight(roots, key.bytes())))
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(time_to_live)
             .build();
         Self { lists, time_to_live }
     }
 
-    /// Keeps what a client told in a request that began then.
-    pub(crate) fn keep(&self, key: ClientKey, roots: Roots, began: Instant) {
-        self.lists.insert(key, (began + self.time_to_live, roots));
+    /// Keeps what a client told in a request, unless it told something in one that was received later.
+    pub(crate) fn keep(&self, key: &ClientKey, received: u64, roots: Option<&Roots>) {
+        let (until, roots) = (Instant::now() + self.time_to_live, roots.cloned());
+        self.lists.entry_by_ref(key).and_upsert_with(|kept| match kept.map(moka::Entry::into_value) {
+            Some(kept) if kept.received > received => kept,
+            // Its time begins when it is first kept, which is before it is resolved.
+            Some(kept) if kept.received == received => List { received, until: kept.until, roots },
+            _ => List { received, until, roots },
+        });
     }
 
     /// What a client told in an earlier request, if that counts now.
     pub(crate) fn of(&self, key: &ClientKey) -> Option<Roots> {
-        self.lists.get(key).filter(|(until, _)| Instant::now() < *until).map(|(_, roots)| roots)
+        self.lists.get(key).filter(|list| Instant::now() < list.until)?.roots
+    }
+
+    /// Forgets what a client told, and closes what only that held.
+    pub(crate) fn forget(&self, key: &ClientKey) {
+        self.lists.invalidate(key);
+        self.lists.run_pending_tasks();
     }
 
     pub(crate) fn forget_all(&self) {
@@ -142,20 +166,41 @@ pub(crate) const KEPT_WEIGHT: u64 = 512 * 1024;
 #[cfg(feature = "rmcp")]
 pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);
 
+/// How much work of handlers a guard does at once; more waits for a place. Half of the threads that tokio has for work that blocks: so
+/// slow tools of one client do not keep those of others from having their roots resolved.
+#[cfg(feature = "rmcp")]
+pub const WORK: usize = 256;
+
 #[cfg(all(test, feature = "rmcp"))]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_a_request_told_counts_from_when_it_began() {
-        let directory = tempfile::tempdir().unwrap();
-        let roots = Roots::from_dirs([directory.path()]).unwrap();
+    fn the_request_that_was_received_last_counts_and_for_its_time() {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let [one, other] = directories.each_ref().map(|directory| Roots::from_dirs([directory.path()]).unwrap());
         let told = Told::new(Duration::from_secs(2));
-        let (one, other) = (ClientKey::principal("one"), ClientKey::connection());
-        told.keep(one.clone(), roots.clone(), Instant::now());
-        assert!(told.of(&one).is_some() && told.of(&other).is_none());
-        // A machine has been up for longer than that.
-        told.keep(one.clone(), roots, Instant::now() - Duration::from_secs(3));
-        assert!(told.of(&one).is_none());
+        let (key, stranger) = (ClientKey::principal("one"), ClientKey::connection());
+        let is = |roots: &Roots| told.of(&key).is_some_and(|kept| kept.is_same_snapshot(roots));
+        told.keep(&key, 5, None);
+        assert!(told.of(&key).is_none());
+        told.keep(&key, 5, Some(&one));
+        assert!(is(&one) && told.of(&stranger).is_none());
+        // What was received before it is told late, and counts no more.
+        told.keep(&key, 4, Some(&other));
+        assert!(is(&one));
+        told.keep(&key, 6, None);
+        assert!(told.of(&key).is_none());
+        told.keep(&key, 5, Some(&one));
+        assert!(told.of(&key).is_none());
+        told.keep(&key, 6, Some(&other));
+        assert!(is(&other));
+        told.forget(&key);
+        assert!(told.of(&key).is_none());
+        // Its time is counted from when the request came.
+        let told = Told { time_to_live: Duration::ZERO, ..told };
+        told.keep(&key, 7, Some(&one));
+        assert!(told.of(&key).is_none());
+        assert!(ClientKey::principal("") != ClientKey::principal(""));
     }
 }

@@ -22,6 +22,7 @@ mod tokio_time {
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use tokio::sync::Notify;
+    use tokio::task::JoinHandle;
     pub(crate) use tokio::time::Instant;
 
     /// Nothing: threads interleave as they like.
@@ -46,12 +47,19 @@ mod tokio_time {
         instant.into()
     }
 
-    /// Does I/O where waiting is allowed.
-    pub(crate) async fn off_workers<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    /// Begins I/O where waiting is allowed.
+    pub(crate) fn spawn_blocking<T: Send + 'static>(
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
         // It panics if it can have no thread.
         let spawned = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(work)));
-        let done = spawned.map_err(|_| ErrorKind::NoRuntime)?.await;
+        Ok(spawned.map_err(|_| ErrorKind::NoRuntime)?)
+    }
+
+    /// Does I/O where waiting is allowed.
+    pub(crate) async fn off_workers<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let done = spawn_blocking(work)?.await;
         done.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => Err(broke_down(ErrorKind::RootsFailed, &*panic)),
             // The runtime is shutting down.

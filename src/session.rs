@@ -119,18 +119,18 @@ impl Guard {
     ///
     /// [`TooManySessions`](ErrorKind::TooManySessions).
     pub fn session(&self, capability: Option<RootsCapability>) -> Result<Session> {
-        self.begin(capability, false)
+        Ok(self.begin(self.enter()?, capability, false))
     }
 
-    /// The same for one request, whose end is nothing to tell.
+    /// The same for one request: it is not counted, and its end is nothing to tell.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn passing_session(&self, capability: Option<RootsCapability>) -> Result<Session> {
-        self.begin(capability, true)
+    pub(crate) fn passing_session(&self, capability: Option<RootsCapability>) -> Session {
+        self.begin(Self::mint(), capability, true)
     }
 
-    fn begin(&self, capability: Option<RootsCapability>, passing: bool) -> Result<Session> {
-        let client = Client::new(self.enter()?, self.clone(), capability, passing);
-        Ok(Session { handle: Arc::new(Handle(Arc::new(client))) })
+    fn begin(&self, id: SessionId, capability: Option<RootsCapability>, passing: bool) -> Session {
+        let client = Client::new(id, self.clone(), capability, passing);
+        Session { handle: Arc::new(Handle(Arc::new(client))) }
     }
 }
 

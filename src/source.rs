@@ -111,7 +111,8 @@ pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
     Err(ErrorKind::TooManyPages.into())
 }
 
-fn failed(why: &str) -> Error {
+/// That a client told no list, and why, for the operator.
+pub(crate) fn failed(why: &str) -> Error {
     let why = why.chars().take(WHY_CHARS).collect::<String>();
     Error::new(ErrorKind::RootsFailed).detail(why)
 }

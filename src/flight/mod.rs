@@ -334,8 +334,11 @@ impl Client {
         if self.epoch.swap(CLOSED, Ordering::SeqCst) == CLOSED {
             return false;
         }
-        self.guard.forget(self.id);
-        self.guard.leave();
+        // Nothing is ever kept of one that is there for a request only, and it was not counted.
+        if !self.passing {
+            self.guard.forget(self.id);
+            self.guard.leave();
+        }
         let flight = self.lock().flight.clone();
         if let Some(flight) = flight {
             self.land(&flight, Landing::Abandoned);

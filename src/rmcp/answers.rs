@@ -12,13 +12,14 @@ use ::rmcp::model::{
 };
 use serde_json::Value;
 
-/// The key of the guard's question in a result's `inputRequests`, and of its answer in the retry's `inputResponses`.
+/// The key of the guard's question in a result's `inputRequests`, and of its answer in the retry's `inputResponses`. A handler's own
+/// questions must have others.
 pub const ROOTS_KEY: &str = "mcp-roots-guard/roots";
 
 /// What a client sent along with a retried request: answers to what it was asked, and the state that the server gave it.
 ///
-/// Made of a request's parameters, of what a tool of rmcp's macros extracts (`InputResponses`, or with it `RequestState`), or of
-/// `None` for a handler that has neither; such a handler can not be told roots by a client of the stateless era, and asks it in vain.
+/// Made of a request's parameters, or of what a tool of rmcp's macros extracts: `InputResponses`, and with `RequestState` if it keeps one,
+/// which goes back to the client with the guard's question.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
     roots: Option<Value>,
@@ -67,12 +68,6 @@ impl From<ExtractedResponses> for Answers {
 impl From<(ExtractedResponses, RequestState)> for Answers {
     fn from((responses, state): (ExtractedResponses, RequestState)) -> Self {
         Self::new(responses.0, state.0)
-    }
-}
-
-impl From<Option<InputResponses>> for Answers {
-    fn from(responses: Option<InputResponses>) -> Self {
-        Self::new(responses, None)
     }
 }
 

@@ -62,4 +62,4 @@ pub use self::http::GuardedSessions;
 pub use self::request::{Obtained, RequestRoots};
 pub use self::transport::GuardedTransport;
 pub use self::work::HandlerError;
-pub use crate::kept::{ClientKey, TIME_TO_LIVE_KEYED};
+pub use crate::kept::{ClientKey, TIME_TO_LIVE_KEYED, WORK};

@@ -13,19 +13,22 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::{Answers, add_question};
 use super::peer::PeerSource;
-use super::transport::Connection;
+use super::transport::{Connection, Received};
 use crate::error::{Error, ErrorKind, Result};
-use crate::events;
+use crate::events::{self, SessionId};
 use crate::guard::{ClientRoots, Guard};
 use crate::kept::ClientKey;
 use crate::roots::Roots;
 use crate::rpc::Revision;
 use crate::runtime::{Instant, off_workers, until};
 use crate::session::{RootsState, Session};
-use crate::source::Answer;
-use crate::wire::ClientCapabilities;
+use crate::source::{Answer, failed};
+use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// The roots in force for one request: [`Roots`], and what is known of the request besides.
+///
+/// They are the request's, and not to be kept: a snapshot goes on serving what was in force when it was taken. What outlives its request,
+/// as a subscription or a task does, holds a [`Session`] ([`Guard::session_of`]) and asks [`Session::still_allows`].
 #[derive(Clone, Debug)]
 pub struct RequestRoots {
     roots: Roots,
@@ -51,7 +54,7 @@ impl RequestRoots {
     ///
     /// # Errors
     ///
-    /// [`Cancelled`](ErrorKind::Cancelled) if the client cancelled the request, or is gone; [`RootsStale`](ErrorKind::RootsStale) if it said
+    /// [`Cancelled`](ErrorKind::Cancelled) if the client cancelled the request, or is gone, or was answered; [`RootsStale`](ErrorKind::RootsStale) if it said
     /// that its roots changed since the request took them; [`SessionClosed`](ErrorKind::SessionClosed). In the stateless era nobody tells
     /// of changes: there only the first.
     pub fn proceed(&self) -> Result<()> {
@@ -74,7 +77,7 @@ impl RequestRoots {
         self.session.as_ref().map(|(session, _)| session)
     }
 
-    /// The handler's own question, and the guard's with it if the retry needs roots again. [`Guard::tool`] and [`Guard::resource`] do this.
+    /// The handler's own question, and the guard's with it if the retry needs roots again. [`Guard::tool`] and the like do this.
     #[must_use]
     pub fn ask(&self, mut own: InputRequiredResult) -> InputRequiredResult {
         if self.told {
@@ -102,33 +105,31 @@ impl Deref for RequestRoots {
 }
 
 impl Guard {
-    /// The roots in force for a request, or the question to answer it with. [`tool`](Self::tool) and [`resource`](Self::resource) do this
-    /// and more; it is for handlers of `prompts/get`, and for those that do their work otherwise.
+    /// The roots in force for a request, or the question to answer it with. [`tool`](Self::tool), [`resource`](Self::resource)
+    /// and [`prompt`](Self::prompt) do this and more; it is for handlers that do their work otherwise.
     ///
     /// In the session era the client is asked within the request, so it must be awaited in the handler's own task; see
     /// [`Session::roots`] for time limits and what happens at a change.
     ///
     /// # Errors
     ///
-    /// [`NoSession`](ErrorKind::NoSession) if the request came through a transport that was not [wrapped](Self::wrap) by this guard, or
-    /// bears another [`ClientKey`] than its session began with; [`Malformed`](ErrorKind::Malformed) if the request does not say what its
-    /// client can do; [`Cancelled`](ErrorKind::Cancelled); [`TooManySessions`](ErrorKind::TooManySessions); those of [`Session::roots`] and [`Session::roots_told`].
+    /// [`NoSession`](ErrorKind::NoSession) if the request is of the session era, and came through a transport that was not
+    /// [wrapped](Self::wrap) by this guard, or of a client that did not begin with `initialize`, or bears another [`ClientKey`] than its
+    /// session began with; [`RootsFailed`](ErrorKind::RootsFailed) also if a request of the stateless era does not say what its client can do;
+    /// [`Cancelled`](ErrorKind::Cancelled); [`TooManySessions`](ErrorKind::TooManySessions); those of [`Session::roots`] and
+    /// [`Session::roots_told`].
     pub async fn obtain(&self, ctx: &RequestContext<RoleServer>, answers: impl Into<Answers>) -> Result<Obtained> {
         let answers = answers.into();
-        let obtained = async {
+        // Boxed, as every handler's future would be large else.
+        let obtained = Box::pin(async {
             if stateless(ctx) {
                 self.obtain_stateless(ctx, answers).await
             } else {
                 self.obtain_in_session(ctx, answers).await.map(Obtained::Roots)
             }
-        };
-        // Nobody waits for a client on behalf of a request that is not wanted any more.
-        let obtained = ctx.ct.run_until_cancelled(obtained).await.ok_or(ErrorKind::Cancelled)?;
-        obtained.inspect_err(|error| {
-            if matches!(error.kind(), ErrorKind::NoSession | ErrorKind::Malformed) {
-                events::refused(None, error);
-            }
-        })
+        });
+        // Nobody waits for a client on behalf of a request that is not wanted any more: the next one asks.
+        ctx.ct.run_until_cancelled(obtained).await.ok_or(ErrorKind::Cancelled)?
     }
 
     async fn obtain_in_session(&self, ctx: &RequestContext<RoleServer>, answers: Answers) -> Result<RequestRoots> {
@@ -137,9 +138,9 @@ impl Guard {
             Err(error)
                 if error.kind() == ErrorKind::NoSession && self.choices().client_roots == ClientRoots::Ignore =>
             {
-                self.passing_session(None)?
+                self.passing_session(None)
             }
-            session => session?,
+            session => session.map_err(|error| refused(None, error))?,
         };
         let (roots, epoch) = session.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
@@ -147,35 +148,37 @@ impl Guard {
     }
 
     async fn obtain_stateless(&self, ctx: &RequestContext<RoleServer>, mut answers: Answers) -> Result<Obtained> {
-        let session = self.passing_session(declared(ctx)?.roots)?;
+        let session = self.passing_session(declared(ctx).map_err(|error| refused(None, error))?.roots);
         let told = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
-        let key = key_of(&ctx.extensions);
+        let known = key_of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
         let roots = match (told, answers.take_roots()) {
             (false, _) => session.roots(|_: Option<String>| std::future::ready(Answer::Unsupported)).await?,
             (true, Some(list)) => {
-                let list = match Answer::from_result(list) {
-                    Answer::List(list) => list,
-                    Answer::Failed(why) => return Err(Error::new(ErrorKind::RootsFailed).detail(why)),
-                    Answer::Unsupported => return Err(ErrorKind::RootsUnsupported.into()),
-                };
-                let began = Instant::now();
+                // Whatever becomes of it, what the client told before counts no more.
+                if let Some((key, received)) = known {
+                    self.told().keep(key, received, None);
+                }
+                let list = list_of(list).map_err(|error| refused(Some(session.id()), error))?;
                 let roots = session.roots_told(list).await?;
-                if let Some(key) = key {
-                    self.told().keep(key.clone(), roots.clone(), began);
+                if let Some((key, received)) = known {
+                    self.told().keep(key, received, Some(&roots));
                 }
                 roots
             }
-            (true, None) => match self.remembered_standing(key).await? {
-                Some(roots) => roots.of(session.id()),
-                None => return Ok(Obtained::Ask(answers.question())),
-            },
+            (true, None) => {
+                let remembered = self.remembered(known.map(|(key, _)| key)).await;
+                match remembered.map_err(|error| refused(Some(session.id()), error))? {
+                    Some(roots) => roots.of(session.id()),
+                    None => return Ok(Obtained::Ask(answers.question())),
+                }
+            }
         };
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
         Ok(Obtained::Roots(RequestRoots { roots, session: None, cancelled, responses, told }))
     }
 
     /// What a client told in an earlier request, if that counts now and its roots still are what their names say.
-    async fn remembered_standing(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
+    async fn remembered(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
         let Some(roots) = key.and_then(|key| self.told().of(key)) else { return Ok(None) };
         if let Some(turn) = roots.turn_to_verify() {
             let boundary = self.boundary().clone();
@@ -196,7 +199,9 @@ impl Guard {
     /// were too many when the client came.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let no_session = |why: &str| Error::new(ErrorKind::NoSession).detail(why);
-        let connection = extensions.get::<Connection>().ok_or_else(|| no_session("the transport is not wrapped"))?;
+        let connection = extensions
+            .get::<Connection>()
+            .ok_or_else(|| no_session("no session began on this transport, or it is not wrapped"))?;
         let session = connection.session.clone()?;
         if !session.guard().is_same(self) {
             return Err(no_session("the transport is wrapped by another guard"));
@@ -231,6 +236,20 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
 /// What a request of the stateless era says of its client.
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
-    serde_json::from_value(declared)
-        .map_err(|error| Error::new(ErrorKind::Malformed).detail(format!("client capabilities: {error}")))
+    serde_json::from_value(declared).map_err(|error| failed(&format!("client capabilities: {error}")))
+}
+
+/// The root list that a request answers with.
+fn list_of(answer: Value) -> Result<ListRootsResult> {
+    match Answer::from_result(answer) {
+        Answer::List(list) => Ok(list),
+        Answer::Failed(why) => Err(failed(&why)),
+        Answer::Unsupported => Err(ErrorKind::RootsUnsupported.into()),
+    }
+}
+
+/// Tells the operator of a refusal that no session tells.
+fn refused(session: Option<SessionId>, error: Error) -> Error {
+    events::refused(session, &error);
+    error
 }

@@ -7,9 +7,11 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, JsonRpcMessage, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, Extensions, GetExtensions as _, JsonRpcMessage,
+    ServerJsonRpcMessage,
 };
 use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
@@ -31,6 +33,10 @@ pub struct GuardedTransport<T> {
     key: Option<ClientKey>,
 }
 
+/// What a request bears: the order in which requests of this process were received, as handlers start in any.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received(u64);
+
 /// What a request of the session era bears. Only this crate can name it, so nobody else can put one there.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
@@ -43,13 +49,28 @@ impl Guard {
     /// Wraps a transport of one client, such as `rmcp::transport::stdio()`: `server.serve(guard.wrap(stdio()))`. For streamable HTTP
     /// there is `Guard::wrap_sessions`.
     ///
-    /// A `list_changed` that it receives counts for every request it receives after that. The session is closed with the transport.
+    /// A `list_changed` that it receives counts for every request it receives after that. The session is closed with the transport, which
+    /// rmcp closes when the calls in flight have ended, or after five seconds.
+    ///
+    /// One guard for a transport: tools of another find no session.
     pub fn wrap<T, E, A>(&self, transport: T) -> GuardedTransport<impl Transport<RoleServer, Error = E> + use<T, E, A>>
     where
         T: IntoTransport<RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
         GuardedTransport::new(transport.into_transport(), self.clone())
+    }
+}
+
+impl Received {
+    fn now() -> Self {
+        static RECEIVED: AtomicU64 = AtomicU64::new(0);
+        Self(RECEIVED.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// When a request was received; for one that passed no wrapped transport, now.
+    pub(super) fn of(extensions: &Extensions) -> u64 {
+        extensions.get().copied().unwrap_or_else(Self::now).0
     }
 }
 
@@ -72,6 +93,7 @@ impl<T> GuardedTransport<T> {
                 let request = &mut message.request;
                 if let Some(key) = &self.key {
                     request.extensions_mut().insert(key.clone());
+                    request.extensions_mut().insert(Received::now());
                 }
                 match request {
                     ClientRequest::InitializeRequest(_) => self.begin(request),
@@ -85,14 +107,11 @@ impl<T> GuardedTransport<T> {
                     request.extensions_mut().insert(connection.clone());
                 }
             }
-            JsonRpcMessage::Notification(message) => match &message.notification {
-                ClientNotification::RootsListChangedNotification(_) => self.change(),
-                // With parameters that rmcp does not expect.
-                ClientNotification::CustomNotification(other) if other.method == RootsListChanged::METHOD => {
+            JsonRpcMessage::Notification(message) => {
+                if let ClientNotification::RootsListChangedNotification(_) = message.notification {
                     self.change();
                 }
-                _ => {}
-            },
+            }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
     }
@@ -102,9 +121,14 @@ impl<T> GuardedTransport<T> {
         let ClientRequest::InitializeRequest(initialize) = request else { return };
         let declared = initialize.params.capabilities.roots.as_ref();
         let capability = declared.map(|roots| RootsCapability { list_changed: roots.list_changed == Some(true) });
+        let key = key_of(request.extensions()).cloned();
+        // Whoever knows another's session can not make it theirs.
+        if self.connection.as_ref().is_some_and(|connection| connection.key != key) {
+            return;
+        }
         self.end();
         let session = self.guard.session(capability).map_err(|error| error.kind());
-        self.connection = Some(Connection { session, key: key_of(request.extensions()).cloned() });
+        self.connection = Some(Connection { session, key });
     }
 
     fn change(&self) {
@@ -144,6 +168,9 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
     async fn close(&mut self) -> Result<(), Self::Error> {
         // Requests in flight hold the session, which would stay open with the last of them.
         self.end();
+        if let Some(key) = &self.key {
+            self.guard.told().forget(key);
+        }
         self.inner.close().await
     }
 }

@@ -8,16 +8,17 @@ use std::fmt;
 use ::rmcp::ErrorData;
 use ::rmcp::handler::server::tool::IntoCallToolResult;
 use ::rmcp::model::{
-    CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ReadResourceRequestParams, ReadResourceResponse,
+    CallToolResponse, CallToolResult, ContentBlock, ErrorCode, GetPromptRequestParams, GetPromptResponse,
+    InputRequiredResult, ReadResourceRequestParams, ReadResourceResponse,
 };
 use ::rmcp::service::{RequestContext, RoleServer};
-use tokio_util::sync::CancellationToken;
 
 use super::answers::{Answers, add_question};
 use super::request::{Obtained, RequestRoots, revision, stateless};
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
 use crate::rpc::Revision;
+use crate::runtime::spawn_blocking;
 use crate::wire::ErrorBody;
 
 /// Why a handler's work failed: a refusal of the guard, the handler's own words, or an error of the protocol. Each converts with `?`.
@@ -34,16 +35,17 @@ enum Why {
 impl Guard {
     /// Does a tool's work with the roots in force, and gives what `call_tool` returns.
     ///
-    /// `answers` is what the client sent along: the call's parameters, or the `InputResponses` that a tool of rmcp's macros extracts.
-    /// `work` runs on a thread where waiting is allowed. It may return whatever rmcp takes for a tool's result: text, `Json`, a
+    /// `answers` is what the client sent along: the call's parameters, or what a tool of rmcp's macros extracts: `InputResponses`, and
+    /// `(InputResponses, RequestState)` for a tool that keeps a state. `work` runs on a thread where waiting is allowed, and waits for
+    /// one of [`WORK`](super::WORK) places before. It may return whatever rmcp takes for a tool's result: text, `Json`, a
     /// `CallToolResult`, or a question of its own (`InputRequiredResult`), which then holds the guard's too, so that the retry needs no
     /// further round.
     ///
     /// A refusal is a tool's result with `isError`, its text for the model. If the client of the stateless era has to be asked for its
     /// roots, the result is that question, and `work` does not run.
     ///
-    /// A cancelled request is answered at once, and `work` goes on until it looks: at [`RequestRoots::proceed`], between the steps of
-    /// what takes long.
+    /// Await it in the handler's own task: in another, a question to the client belongs to no request. When the request is cancelled it
+    /// ends at once, and `work` goes on until it looks: at [`RequestRoots::proceed`], between the steps of what takes long.
     ///
     /// ```
     /// # use mcp_roots_guard::Guard;
@@ -62,7 +64,7 @@ impl Guard {
     /// # Errors
     ///
     /// What `work` gives as an error of the protocol; -32021 for a client without roots where they are demanded (2026-07-28); -32603 if
-    /// `work` panicked, or the request was cancelled.
+    /// `work` panicked.
     pub async fn tool<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -73,36 +75,27 @@ impl Guard {
         T: IntoCallToolResult + Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match Box::pin(self.obtain(ctx, answers)).await {
-            Ok(Obtained::Ask(question)) => return Ok(question.into()),
-            Ok(Obtained::Roots(roots)) => {
-                let asks_again = roots.asks_again();
-                run(roots, work).await.and_then(|done| Ok((done.into_call_tool_result()?, asks_again)))
-            }
-            Err(refused) => Err(refused.into()),
+        let work = move |roots| Ok(work(roots)?.into_call_tool_result()?);
+        let HandlerError(why) = match self.respond(ctx, answers.into(), work).await {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
         };
-        match done {
-            Ok((CallToolResponse::InputRequired(mut own), true)) => {
-                add_question(&mut own);
-                Ok(own.into())
+        let text = match why {
+            Why::Protocol(error) => return Err(error),
+            Why::Refused(error) if stateless(ctx) && error.kind() == ErrorKind::RootsUnsupported => {
+                return Err(error.to_error_body(revision(ctx), None).into());
             }
-            Ok((response, _)) => Ok(response),
-            Err(HandlerError(Why::Refused(error))) => {
-                if stateless(ctx) && error.kind() == ErrorKind::RootsUnsupported {
-                    return Err(error.to_error_body(revision(ctx), None).into());
-                }
-                Ok(CallToolResult::error(vec![ContentBlock::text(error.to_string())]).into())
-            }
-            Err(HandlerError(Why::Said(text))) => Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into()),
-            Err(HandlerError(Why::Protocol(error))) => Err(error),
-        }
+            Why::Refused(error) => error.to_string(),
+            Why::Said(text) => text,
+        };
+        Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
     }
 
     /// Does the work of `resources/read` with the roots in force, as [`tool`](Self::tool) does a tool's.
     ///
     /// # Errors
     ///
-    /// Refusals, as [`Error::to_error_body`] has them for a resource; those of [`tool`](Self::tool).
+    /// Refusals, as [`Error::to_error_body`] has them for a resource; -32603 for what `work` says in its own words, or if it panicked.
     pub async fn resource<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -113,22 +106,27 @@ impl Guard {
         T: Into<ReadResourceResponse> + Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match Box::pin(self.obtain(ctx, params)).await {
-            Ok(Obtained::Ask(question)) => return Ok(question.into()),
-            Ok(Obtained::Roots(roots)) => {
-                let asks_again = roots.asks_again();
-                run(roots, work).await.map(|done| (done.into(), asks_again))
-            }
-            Err(refused) => Err(refused.into()),
-        };
-        match done {
-            Ok((ReadResourceResponse::InputRequired(mut own), true)) => {
-                add_question(&mut own);
-                Ok(own.into())
-            }
-            Ok((response, _)) => Ok(response),
-            Err(error) => Err(error.of_request(revision(ctx), Some(&params.uri))),
-        }
+        let done = self.respond(ctx, params.into(), move |roots| Ok(work(roots)?.into())).await;
+        done.map_err(|error| error.of_request(revision(ctx), Some(&params.uri)))
+    }
+
+    /// Does the work of `prompts/get` with the roots in force, as [`tool`](Self::tool) does a tool's.
+    ///
+    /// # Errors
+    ///
+    /// Refusals, as [`Error::to_error_body`] has them without a resource; else those of [`resource`](Self::resource).
+    pub async fn prompt<T, W>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        params: &GetPromptRequestParams,
+        work: W,
+    ) -> Result<GetPromptResponse, ErrorData>
+    where
+        T: Into<GetPromptResponse> + Send + 'static,
+        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+    {
+        let done = self.respond(ctx, params.into(), move |roots| Ok(work(roots)?.into())).await;
+        done.map_err(|error| error.of_request(revision(ctx), None))
     }
 
     /// Does the work of any other request with the roots in force: `resources/list`, `completion/complete`, a subscription. `resource`
@@ -151,32 +149,73 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match Box::pin(self.obtain(ctx, None)).await {
+        let done = match self.obtain(ctx, Answers::default()).await {
             Ok(Obtained::Ask(_)) => Err(Error::from(ErrorKind::RootsStale).into()),
-            Ok(Obtained::Roots(roots)) => run(roots, work).await,
+            Ok(Obtained::Roots(roots)) => self.run(roots, work).await,
             Err(refused) => Err(refused.into()),
         };
         done.map_err(|error| error.of_request(revision(ctx), resource))
     }
-}
 
-/// Runs a handler's work off the async workers; unless the request is cancelled, to its end.
-async fn run<T, W>(roots: RequestRoots, work: W) -> Result<T, HandlerError>
-where
-    T: Send + 'static,
-    W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
-{
-    let cancelled: CancellationToken = roots.cancellation();
-    let done = tokio::task::spawn_blocking(move || {
-        roots.proceed()?;
-        work(roots)
-    });
-    match cancelled.run_until_cancelled(done).await {
-        None => Err(Error::from(ErrorKind::Cancelled).into()),
-        Some(Ok(done)) => done,
-        Some(Err(_)) => Err(ErrorData::internal_error("the handler broke down", None).into()),
+    /// Does the work of a request that can be asked in, or asks.
+    async fn respond<R: Response>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        answers: Answers,
+        work: impl FnOnce(RequestRoots) -> Result<R, HandlerError> + Send + 'static,
+    ) -> Result<R, HandlerError> {
+        let roots = match self.obtain(ctx, answers).await? {
+            Obtained::Ask(question) => return Ok(question.into()),
+            Obtained::Roots(roots) => roots,
+        };
+        let asks_again = roots.asks_again();
+        let mut response = self.run(roots, work).await?;
+        if let (Some(own), true) = (response.question(), asks_again) {
+            add_question(own);
+        }
+        Ok(response)
+    }
+
+    /// Runs a handler's work off the async workers; unless the request is cancelled, to its end.
+    async fn run<T, W>(&self, roots: RequestRoots, work: W) -> Result<T, HandlerError>
+    where
+        T: Send + 'static,
+        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+    {
+        let cancelled = roots.cancellation();
+        let done = async {
+            // Held by the work, which goes on where nobody waits for it any more.
+            let place = self.place().await;
+            spawn_blocking(move || {
+                let _place = place;
+                work(roots)
+            })?
+            .await
+            .map_err(|_| ErrorData::internal_error("the handler broke down", None))?
+        };
+        cancelled.run_until_cancelled(done).await.unwrap_or_else(|| Err(Error::from(ErrorKind::Cancelled).into()))
     }
 }
+
+/// A response that may be a question.
+trait Response: From<InputRequiredResult> + Send + 'static {
+    fn question(&mut self) -> Option<&mut InputRequiredResult>;
+}
+
+macro_rules! responses {
+    ($($response:ident)*) => { $(
+        impl Response for $response {
+            fn question(&mut self) -> Option<&mut InputRequiredResult> {
+                match self {
+                    Self::InputRequired(question) => Some(question),
+                    _ => None,
+                }
+            }
+        }
+    )* };
+}
+
+responses! { CallToolResponse GetPromptResponse ReadResourceResponse }
 
 impl HandlerError {
     /// A failure in the handler's own words. A model may read it: it must not hold what the client may not know.
