@@ -34,6 +34,12 @@ impl Server {
         Self { guard, tools: Arc::new(Self::all_tools()), resources: Arc::default() }
     }
 
+    /// What it asks for each request.
+    #[must_use]
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
     /// How many sessions it keeps subscriptions for or would tell of changed roots, and how many directories and files it watches.
     #[must_use]
     pub fn kept(&self) -> (usize, usize) {

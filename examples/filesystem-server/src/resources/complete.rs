@@ -4,7 +4,7 @@
 //! names inside them are told, and nothing else was looked at; what is no beginning of a path, or leads out, has no completions.
 //!
 //! A value is what stands in the URI behind `file:///`, escaped as there, so that a client may put it in as it is. A directory's ends
-//! with a slash. What was typed may be escaped or not, and may begin with a slash, which is then kept.
+//! with a slash. What was typed may be escaped or not, and may begin with a slash, which no value has: `file:////` would name a host.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ pub(crate) async fn complete(
 }
 
 fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerError> {
-    let (slash, typed) = typed.strip_prefix('/').map_or(("", typed), |rest| ("/", rest));
+    let typed = typed.strip_prefix('/').unwrap_or(typed);
     let mut values = BTreeSet::new();
     for root in roots.roots().filter(|root| root.is_available()) {
         let uri = root.uri();
@@ -62,10 +62,10 @@ fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerEr
         let Some(value) = uri.strip_prefix(SCHEME).filter(|value| !value.is_empty()) else { continue };
         if goes_on(&percent_decode_str(value).collect::<Vec<_>>(), typed) {
             let end = if root.is_file() { "" } else { "/" };
-            values.insert(format!("{slash}{value}{end}"));
+            values.insert(format!("{value}{end}"));
         }
     }
-    let more = beneath(roots, slash, typed, &mut values)?;
+    let more = beneath(roots, typed, &mut values)?;
     let has_more = more || values.len() > CompletionInfo::MAX_VALUES;
     let values = values.into_iter().take(CompletionInfo::MAX_VALUES).collect();
     let info = CompletionInfo::with_pagination(values, None, has_more).map_err(HandlerError::new)?;
@@ -73,12 +73,7 @@ fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerEr
 }
 
 /// Adds the names in the directory that was typed. True if there are more.
-fn beneath(
-    roots: &RequestRoots,
-    slash: &str,
-    typed: &str,
-    values: &mut BTreeSet<String>,
-) -> Result<bool, HandlerError> {
+fn beneath(roots: &RequestRoots, typed: &str, values: &mut BTreeSet<String>) -> Result<bool, HandlerError> {
     let (directory, name) = typed.split_at(typed.rfind('/').map_or(0, |slash| slash + 1));
     let checked = Location::from_uri(&format!("{SCHEME}{directory}"))
         .and_then(|location| roots.check(&location, Intent::Existing))
@@ -98,7 +93,7 @@ fn beneath(
         let uri = child.uri();
         let escaped = uri.rsplit('/').next().unwrap_or_default();
         let end = if found.metadata().is_dir() { "/" } else { "" };
-        values.insert(format!("{slash}{directory}{escaped}{end}"));
+        values.insert(format!("{directory}{escaped}{end}"));
     }
     Ok(false)
 }

@@ -28,9 +28,10 @@ pub(super) fn resource(checked: &CheckedPath, name: &str, metadata: &Metadata) -
     }
 }
 
-/// The MIME type that the file's name tells.
+/// The MIME type that the file's name tells, if it tells one.
 pub(super) fn mime_type(checked: &CheckedPath) -> Option<&'static str> {
-    mime_guess::from_path(path(checked)).first_raw()
+    // TypeScript ends with `.ts`, too, and is what a client more likely has.
+    mime_guess::from_path(path(checked)).first_raw().filter(|guess| *guess != "video/vnd.dlna.mpeg-tts")
 }
 
 /// The last name, in which what is no UTF-8 is replaced: to show.

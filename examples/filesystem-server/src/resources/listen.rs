@@ -42,10 +42,10 @@ pub(crate) async fn listen(server: &Server, listening: &SubscriptionContext) -> 
     while !subscriptions.is_empty() {
         tokio::select! {
             () = listening.cancelled() => break,
-            () = wake.notified() => due.soon(),
-            () = due.wait() => {
+            () = wake.notified() => due.wake(),
+            woken = due.wait() => {
                 let all = subscriptions.clone();
-                let work = move |roots: RequestRoots| Ok(look(&all, |checked| roots.still_allows(checked)));
+                let work = move |roots: RequestRoots| Ok(look(&all, woken, |checked| roots.still_allows(checked)));
                 // An error says that the roots are not known now.
                 let Looked { updated, withdrawn } = server.guard.request(ctx, None, work).await.unwrap_or_default();
                 subscriptions.retain(|kept| !withdrawn.iter().any(|gone| Arc::ptr_eq(kept, gone)));

@@ -52,7 +52,7 @@ impl Resources {
                 subscriber: Arc::default(),
             };
             let subscriber = following.subscriber.clone();
-            tokio::spawn(following.to_the_end());
+            tokio::spawn(following.run());
             subscriber
         });
         subscriber.clone()
@@ -110,7 +110,7 @@ struct Following {
 }
 
 impl Following {
-    async fn to_the_end(mut self) {
+    async fn run(mut self) {
         let mut state = RootsState::Stale;
         let mut due = Due::new();
         loop {
@@ -126,22 +126,22 @@ impl Following {
                     }
                     due.soon();
                 }
-                () = self.subscriber.wake.notified() => due.soon(),
-                () = due.wait() => {
-                    self.look().await;
+                () = self.subscriber.wake.notified() => due.wake(),
+                woken = due.wait() => {
+                    self.look(woken).await;
                     due = Due::new();
                 }
             }
         }
     }
 
-    async fn look(&self) {
+    async fn look(&self, woken: bool) {
         let all: Vec<_> = lock(&self.subscriber.subscriptions).values().cloned().collect();
         if all.is_empty() {
             return;
         }
         let session = self.session.clone();
-        let looking = tokio::task::spawn_blocking(move || look(&all, |checked| session.still_allows(checked)));
+        let looking = tokio::task::spawn_blocking(move || look(&all, woken, |checked| session.still_allows(checked)));
         let Ok(Looked { updated, withdrawn }) = looking.await else { return };
         for subscription in withdrawn {
             self.drop_if_same(&subscription);

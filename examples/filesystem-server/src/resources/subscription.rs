@@ -87,11 +87,12 @@ impl Subscription {
         session.still_allows(&self.checked)
     }
 
-    /// Whether it is another than at the last look.
-    fn has_changed(&self) -> bool {
+    /// Whether it is another than at the last look. After a wake-up, also whether it may be without a trace.
+    fn has_changed(&self, woken: bool) -> bool {
         let now = Look::take(&self.checked);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = now.found != seen.found || now.found.as_ref().is_some_and(|found| found.is_racy(seen.at));
+        let is_racy = || now.found.as_ref().is_some_and(|found| found.is_racy(seen.at));
+        let changed = now.found != seen.found || (woken && is_racy());
         *seen = now;
         changed
     }
@@ -135,13 +136,17 @@ pub(super) struct Looked {
 }
 
 /// Looks at those that the roots known now hold; at none if they are not known. It does I/O.
-pub(super) fn look(subscriptions: &[Arc<Subscription>], allows: impl Fn(&CheckedPath) -> Result<()>) -> Looked {
+pub(super) fn look(
+    subscriptions: &[Arc<Subscription>],
+    woken: bool,
+    allows: impl Fn(&CheckedPath) -> Result<()>,
+) -> Looked {
     let mut looked = Looked::default();
     for subscription in subscriptions {
         match allows(&subscription.checked).map_err(|error| error.kind()) {
             // It is only read.
             Ok(()) | Err(ErrorKind::ReadOnly) => {
-                if subscription.has_changed() {
+                if subscription.has_changed(woken) {
                     looked.updated.push(subscription.clone());
                 }
             }
@@ -154,20 +159,31 @@ pub(super) fn look(subscriptions: &[Arc<Subscription>], allows: impl Fn(&Checked
 
 /// When to look next.
 #[derive(Debug)]
-pub(super) struct Due(Instant);
+pub(super) struct Due {
+    at: Instant,
+    woken: bool,
+}
 
 impl Due {
     /// After a look.
     pub(super) fn new() -> Self {
-        Self(Instant::now() + SWEEP)
+        Self { at: Instant::now() + SWEEP, woken: false }
     }
 
     /// After a wake-up: soon, and no later for another.
-    pub(super) fn soon(&mut self) {
-        self.0 = self.0.min(Instant::now() + COALESCE);
+    pub(super) fn wake(&mut self) {
+        self.woken = true;
+        self.soon();
     }
 
-    pub(super) async fn wait(&self) {
-        tokio::time::sleep_until(self.0).await;
+    /// After the roots changed.
+    pub(super) fn soon(&mut self) {
+        self.at = self.at.min(Instant::now() + COALESCE);
+    }
+
+    /// Waits for it. True if it is for a wake-up.
+    pub(super) async fn wait(&self) -> bool {
+        tokio::time::sleep_until(self.at).await;
+        self.woken
     }
 }
