@@ -31,8 +31,7 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     }
     // One client, always the same: in the stateless era, what it told in one request counts for a while.
     let transport = guard.wrap(rmcp::transport::stdio()).one_client();
-    // The future holds those of all handlers.
-    Box::pin(Server::new(guard).serve(transport)).await?.waiting().await?;
+    Server::new(guard).serve(transport).await?.waiting().await?;
     Ok(())
 }
 

@@ -47,6 +47,7 @@ impl Server {
     }
 }
 
+// What waits for roots and files is boxed: rmcp's future of a request holds all of these.
 #[tool_handler(router = self.tools)]
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
@@ -81,7 +82,7 @@ impl ServerHandler for Server {
         params: Option<PaginatedRequestParams>,
         ctx: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        resources::list::list(self, params, &ctx).await
+        Box::pin(resources::list::list(self, params, &ctx)).await
     }
 
     async fn list_resource_templates(
@@ -97,7 +98,7 @@ impl ServerHandler for Server {
         params: ReadResourceRequestParams,
         ctx: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        resources::read::read(self, &params, &ctx).await
+        Box::pin(resources::read::read(self, &params, &ctx)).await
     }
 
     async fn complete(
@@ -105,7 +106,7 @@ impl ServerHandler for Server {
         params: CompleteRequestParams,
         ctx: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        resources::complete::complete(self, params, &ctx).await
+        Box::pin(resources::complete::complete(self, params, &ctx)).await
     }
 
     async fn subscribe(
@@ -113,7 +114,7 @@ impl ServerHandler for Server {
         params: SubscribeRequestParams,
         ctx: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        resources::sessions::subscribe(self, params, &ctx).await
+        Box::pin(resources::sessions::subscribe(self, params, &ctx)).await
     }
 
     async fn unsubscribe(
@@ -130,7 +131,7 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, listening: SubscriptionContext) -> Result<(), ErrorData> {
-        resources::listen::listen(self, &listening).await
+        Box::pin(resources::listen::listen(self, &listening)).await
     }
 }
 

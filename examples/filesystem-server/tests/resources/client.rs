@@ -112,7 +112,7 @@ impl Client {
 
     /// The next notification, which comes soon.
     pub(crate) async fn told(&mut self) -> Told {
-        tokio::time::timeout(Duration::from_secs(20), self.told.recv()).await.expect("nothing was told").unwrap()
+        tokio::time::timeout(Duration::from_secs(20), self.told.recv()).await.unwrap().unwrap()
     }
 
     /// For a while nothing is told.
