@@ -5,6 +5,7 @@
 mod client;
 mod complete;
 mod fixture;
+mod http;
 mod list;
 mod listen;
 mod read;
