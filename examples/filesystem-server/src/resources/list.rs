@@ -61,14 +61,14 @@ fn page(roots: &RequestRoots, after: Option<&Cursor>) -> Result<Page, HandlerErr
     let mut page = Page::default();
     let mut order: Vec<_> = roots.roots().filter(|root| root.is_available()).collect();
     order.sort_unstable_by_key(|root| root.path());
-    for root in order {
+    for root in &order {
         let behind = match after {
             Some(cursor) if root.path() < cursor.root => continue,
             Some(cursor) if root.path() == cursor.root => Some(&*cursor.entry),
             _ => None,
         };
         let Ok(checked) = roots.check(root.path(), Intent::Existing) else { continue };
-        if !tell(roots, &checked, behind, &mut page)? {
+        if !tell(roots, &order, &checked, behind, &mut page)? {
             break;
         }
     }
@@ -78,6 +78,7 @@ fn page(roots: &RequestRoots, after: Option<&Cursor>) -> Result<Page, HandlerErr
 /// Adds a root and what is beneath it, behind the entry that was told last. False if the page is full.
 fn tell(
     roots: &RequestRoots,
+    order: &[&Root],
     root: &CheckedPath,
     behind: Option<&Path>,
     page: &mut Page,
@@ -92,7 +93,7 @@ fn tell(
     if root.root().is_file() {
         return Ok(true);
     }
-    let mut walk = root.walk(WalkOptions::new())?;
+    let Ok(mut walk) = root.walk(WalkOptions::new()) else { return Ok(true) };
     while let Some(found) = walk.next() {
         roots.proceed()?;
         // A directory that can not be read, or more than a walk tells: the rest is still good.
@@ -105,7 +106,7 @@ fn tell(
         }
         // Told as a root, with what is in it.
         let path = root.root().path().join(found.path());
-        if roots.roots().any(|other| other.path() == path) {
+        if order.binary_search_by_key(&&*path, |other| other.path()).is_ok() {
             walk.skip_current_dir();
             continue;
         }

@@ -110,9 +110,13 @@ impl Client {
         self.peer.unsubscribe(UnsubscribeRequestParams::new(uri)).await.unwrap();
     }
 
-    /// The next notification, which comes soon.
+    /// The next notification, which comes soon: sooner than the server looks by itself.
     pub(crate) async fn told(&mut self) -> Told {
-        tokio::time::timeout(Duration::from_secs(20), self.told.recv()).await.unwrap().unwrap()
+        self.told_within(Duration::from_secs(6)).await
+    }
+
+    pub(crate) async fn told_within(&mut self, time: Duration) -> Told {
+        tokio::time::timeout(time, self.told.recv()).await.unwrap().unwrap()
     }
 
     /// For a while nothing is told.

@@ -75,6 +75,20 @@ async fn a_directory_is_heard_about_when_entries_come_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_watcher_misses_is_found_later() {
+    let fixture = Fixture::new();
+    let path = fixture.write("dir/a", "");
+    let mut client = fixture.client(Era::Session, Declares::Changes).await;
+    client.subscribe(&uri(&path)).await.unwrap();
+    std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    assert_eq!(client.told().await, updated(&uri(&path)));
+    // The watch went with the directory.
+    fixture.write("dir/a", "");
+    client.quiet().await;
+    assert_eq!(client.told_within(Duration::from_secs(20)).await, updated(&uri(&path)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_root_that_is_one_file_is_watched_alone() {
     let fixture = Fixture::new();
     let path = fixture.write("dir/only", "");
