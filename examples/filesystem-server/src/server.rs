@@ -6,35 +6,132 @@ use axum::Router;
 use mcp_roots_guard::Guard;
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::router::tool::ToolRouter;
-use rmcp::model::{Implementation, ServerCapabilities, ServerConfig};
-use rmcp::tool_handler;
+use rmcp::model::{
+    CompleteRequestParams, CompleteResult, Implementation, InitializeRequestParams, InitializeResult,
+    ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams,
+};
+use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, tool_handler};
+
+use crate::resources::{self, Resources};
 
 /// Serves files through its guard.
 #[derive(Clone, Debug)]
 pub struct Server {
     pub(crate) guard: Guard,
     tools: Arc<ToolRouter<Self>>,
+    pub(crate) resources: Arc<Resources>,
 }
 
 impl Server {
     /// A server of what the guard grants.
     #[must_use]
     pub fn new(guard: Guard) -> Self {
-        Self { guard, tools: Arc::new(Self::all_tools()) }
+        Self { guard, tools: Arc::new(Self::all_tools()), resources: Arc::default() }
+    }
+
+    /// What it asks for each request.
+    #[must_use]
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// How many sessions it keeps subscriptions for or would tell of changed roots, and how many directories and files it watches.
+    #[must_use]
+    pub fn kept(&self) -> (usize, usize) {
+        self.resources.kept()
     }
 }
 
+// What waits for roots and files is boxed: rmcp's future of a request holds all of these.
 #[tool_handler(router = self.tools)]
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_resources_list_changed()
+            .enable_completions()
+            .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")))
             .with_instructions(
                 "Reads and writes files in the allowed directories; list_allowed_directories tells them.",
             )
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        if let Ok(session) = self.guard.session_of(&ctx.extensions) {
+            self.resources.follow(&session, &ctx.peer);
+        }
+        ctx.peer.set_peer_info(request.clone());
+        self.negotiate_initialize(&request)
+    }
+
+    async fn list_resources(
+        &self,
+        params: Option<PaginatedRequestParams>,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Box::pin(resources::list::list(self, params, &ctx)).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::complete::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        params: ReadResourceRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Box::pin(resources::read::read(self, &params, &ctx)).await
+    }
+
+    async fn complete(
+        &self,
+        params: CompleteRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Box::pin(resources::complete::complete(self, params, &ctx)).await
+    }
+
+    async fn subscribe(
+        &self,
+        params: SubscribeRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Box::pin(resources::sessions::subscribe(self, params, &ctx)).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        params: UnsubscribeRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        resources::sessions::unsubscribe(self, &params.uri, &ctx);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(resources::listen::accepted(requested))
+    }
+
+    async fn listen(&self, listening: SubscriptionContext) -> Result<(), ErrorData> {
+        Box::pin(resources::listen::listen(self, &listening)).await
     }
 }
 

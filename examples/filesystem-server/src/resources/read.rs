@@ -1,0 +1,59 @@
+//! `resources/read`: what a file holds, or which entries a directory has.
+//!
+//! Goes in: a `file:` URI, as a client wrote it. Comes out: text where the file is UTF-8, else base64; of a directory its files' and
+//! directories' URIs, one a line, in the order of names. What is true after: it was read from what the guard verified after it was
+//! opened, and nothing keeps it: the roots may be others in the next request.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+use mcp_roots_guard::{CheckedPath, Intent, Location};
+use rmcp::ErrorData;
+use rmcp::model::{CacheScope, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents};
+use rmcp::service::{RequestContext, RoleServer};
+
+use super::entry::{self, DIRECTORY};
+use crate::server::Server;
+
+/// The most bytes of a file that are read: it is held in memory whole, as its base64 is, and as the message is.
+pub(super) const LIMIT: u64 = 10 << 20;
+
+/// Answers `resources/read`.
+pub(crate) async fn read(
+    server: &Server,
+    params: &ReadResourceRequestParams,
+    ctx: &RequestContext<RoleServer>,
+) -> Result<ReadResourceResponse, ErrorData> {
+    let uri = params.uri.clone();
+    let work = move |roots: RequestRoots| {
+        let contents = contents(&roots, uri)?;
+        Ok(ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private))
+    };
+    server.guard.resource(ctx, params, work).await
+}
+
+fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, HandlerError> {
+    let checked = roots.check(&Location::from_uri(&uri)?, Intent::Existing)?;
+    if checked.metadata()?.is_dir() {
+        return Ok(ResourceContents::text(directory(roots, &checked)?, uri).with_mime_type(DIRECTORY));
+    }
+    let content = checked.read(LIMIT)?;
+    let guessed = entry::mime_type(&checked);
+    Ok(match String::from_utf8(content) {
+        Ok(text) => ResourceContents::text(text, uri).with_mime_type(guessed.unwrap_or("text/plain")),
+        Err(blob) => ResourceContents::blob(STANDARD.encode(blob.as_bytes()), uri)
+            .with_mime_type(guessed.unwrap_or("application/octet-stream")),
+    })
+}
+
+fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, HandlerError> {
+    let mut lines = String::new();
+    for found in entry::children(checked)? {
+        roots.proceed()?;
+        if let Some(child) = entry::child(roots, checked, found?.path()) {
+            lines.push_str(&child.uri());
+            lines.push('\n');
+        }
+    }
+    Ok(lines)
+}

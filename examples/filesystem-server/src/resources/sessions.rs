@@ -1,0 +1,188 @@
+//! Subscriptions and list changes of clients in the session era.
+//!
+//! Goes in: `initialize`, `resources/subscribe` and `unsubscribe`, and changes of the session's roots. Comes out:
+//! `notifications/resources/list_changed` and `updated`. What is true after: one task follows each session, and ends with it; what was kept
+//! for the session ends with the task; and a session's subscriptions are found by its own identifier only.
+//!
+//! Nothing here asks the client for its roots. While they are not known, subscriptions wait; when a request has asked for them,
+//! those that they do not hold are dropped.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+use mcp_roots_guard::{Changes, Error, ErrorKind, RootsState, Session, SessionId};
+use rmcp::ErrorData;
+use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams};
+use rmcp::service::{Peer, RequestContext, RoleServer};
+use tokio::sync::Notify;
+
+use super::subscription::{Due, Looked, SUBSCRIPTIONS, Subscription, look};
+use super::watch::Watcher;
+use crate::server::Server;
+
+/// What is kept for clients.
+#[derive(Debug, Default)]
+pub(crate) struct Resources {
+    sessions: Mutex<HashMap<SessionId, Arc<Subscriber>>>,
+    pub(super) watcher: Arc<Watcher>,
+}
+
+/// A session, as far as it is followed.
+#[derive(Debug, Default)]
+struct Subscriber {
+    subscriptions: Mutex<HashMap<String, Arc<Subscription>>>,
+    wake: Arc<Notify>,
+}
+
+impl Resources {
+    /// Follows a session, if that is not done already.
+    pub(crate) fn follow(self: &Arc<Self>, session: &Session, peer: &Peer<RoleServer>) {
+        self.subscriber(session, peer);
+    }
+
+    fn subscriber(self: &Arc<Self>, session: &Session, peer: &Peer<RoleServer>) -> Arc<Subscriber> {
+        let mut sessions = lock(&self.sessions);
+        let subscriber = sessions.entry(session.id()).or_insert_with(|| {
+            let following = Following {
+                resources: self.clone(),
+                changes: session.changes(),
+                session: session.clone(),
+                peer: peer.clone(),
+                subscriber: Arc::default(),
+            };
+            let subscriber = following.subscriber.clone();
+            tokio::spawn(following.run());
+            subscriber
+        });
+        subscriber.clone()
+    }
+
+    /// How many sessions are followed, and how many directories and files watched.
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        (lock(&self.sessions).len(), self.watcher.places())
+    }
+}
+
+/// Answers `resources/subscribe`.
+///
+/// A client whose roots are not kept, as it does not announce changes, is refused: nobody could say later whether they still hold.
+pub(crate) async fn subscribe(
+    server: &Server,
+    params: SubscribeRequestParams,
+    ctx: &RequestContext<RoleServer>,
+) -> Result<(), ErrorData> {
+    let (resources, peer, uri) = (server.resources.clone(), ctx.peer.clone(), params.uri.clone());
+    let work = move |roots: RequestRoots| {
+        let session = roots.session().ok_or(Error::from(ErrorKind::NoSession))?;
+        let subscriber = resources.subscriber(session, &peer);
+        let subscription = Subscription::new(&roots, &uri, &resources.watcher, &subscriber.wake)?;
+        roots.proceed()?;
+        subscription.still_allowed(session)?;
+        let mut subscriptions = lock(&subscriber.subscriptions);
+        if subscriptions.len() >= SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
+            drop(subscriptions);
+            return Err(HandlerError::new(format!("a session can have {SUBSCRIPTIONS} subscriptions")));
+        }
+        let before = subscriptions.insert(uri, Arc::new(subscription));
+        drop(subscriptions);
+        drop(before);
+        Ok(())
+    };
+    server.guard.request(ctx, Some(&params.uri), work).await
+}
+
+/// Answers `resources/unsubscribe`, also for what is not subscribed to. It touches no file, and so needs no roots.
+pub(crate) fn unsubscribe(server: &Server, uri: &str, ctx: &RequestContext<RoleServer>) {
+    let Ok(session) = server.guard.session_of(&ctx.extensions) else { return };
+    let subscriber = lock(&server.resources.sessions).get(&session.id()).cloned();
+    let gone = subscriber.and_then(|subscriber| lock(&subscriber.subscriptions).remove(uri));
+    drop(gone);
+}
+
+/// The task that follows a session.
+struct Following {
+    resources: Arc<Resources>,
+    session: Session,
+    changes: Changes,
+    peer: Peer<RoleServer>,
+    subscriber: Arc<Subscriber>,
+}
+
+impl Following {
+    async fn run(mut self) {
+        let mut state = RootsState::Stale;
+        let mut due = Due::new();
+        loop {
+            tokio::select! {
+                changed = self.changes.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let before = std::mem::replace(&mut state, self.session.state());
+                    // The first answer after a change, or ever, is no news: who asked had no list, or was told that it changed.
+                    if is_known(before) || !is_known(state) {
+                        let _ = self.peer.notify_resource_list_changed().await;
+                    }
+                    due.soon();
+                }
+                () = self.subscriber.wake.notified() => due.wake(),
+                woken = due.wait() => {
+                    self.look(woken).await;
+                    due = Due::new();
+                }
+            }
+        }
+    }
+
+    async fn look(&self, woken: bool) {
+        let all: Vec<_> = lock(&self.subscriber.subscriptions).values().cloned().collect();
+        if all.is_empty() {
+            return;
+        }
+        let session = self.session.clone();
+        let looking = tokio::task::spawn_blocking(move || look(&all, woken, |checked| session.still_allows(checked)));
+        let Ok(Looked { updated, withdrawn }) = looking.await else { return };
+        for subscription in withdrawn {
+            self.drop_if_same(&subscription);
+        }
+        for subscription in updated {
+            let is_wanted = lock(&self.subscriber.subscriptions).contains_key(subscription.uri());
+            if is_wanted && !is_withdrawn(self.session.state()) {
+                let _ =
+                    self.peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(subscription.uri())).await;
+            }
+        }
+    }
+
+    fn drop_if_same(&self, subscription: &Arc<Subscription>) {
+        let mut subscriptions = lock(&self.subscriber.subscriptions);
+        let same = subscriptions.get(subscription.uri()).is_some_and(|kept| Arc::ptr_eq(kept, subscription));
+        let gone = same.then(|| subscriptions.remove(subscription.uri()));
+        drop(subscriptions);
+        drop(gone);
+    }
+}
+
+/// Also when the task is aborted, or panics.
+impl Drop for Following {
+    fn drop(&mut self) {
+        lock(&self.resources.sessions).remove(&self.session.id());
+        let gone = std::mem::take(&mut *lock(&self.subscriber.subscriptions));
+        drop(gone);
+    }
+}
+
+fn is_known(state: RootsState) -> bool {
+    matches!(state, RootsState::Available | RootsState::Empty)
+}
+
+/// Whether the client said that its roots changed, or is gone, and nothing was told since.
+fn is_withdrawn(state: RootsState) -> bool {
+    matches!(state, RootsState::Stale | RootsState::Failed(_) | RootsState::Closed)
+}
+
+/// A panic elsewhere leaves the map as good as it was.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,47 @@
+//! A directory with one in it that the server serves, and a server of that.
+
+use std::path::PathBuf;
+
+use filesystem_server::server::Server;
+use mcp_roots_guard::{Access, Boundary, Guard};
+
+use crate::client::{Client, Declares, Era};
+
+pub(crate) struct Fixture {
+    _directory: tempfile::TempDir,
+    pub(crate) top: PathBuf,
+    pub(crate) server: Server,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        std::fs::create_dir(top.join("site")).unwrap();
+        std::fs::write(top.join("secret.txt"), "secret").unwrap();
+        let boundary = Boundary::builder().directory(top.join("site"), Access::ReadWrite).build().unwrap();
+        Self { _directory: directory, server: Server::new(Guard::new(boundary)), top }
+    }
+
+    pub(crate) fn site(&self) -> PathBuf {
+        self.top.join("site")
+    }
+
+    pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.site().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub(crate) fn fifo(&self, path: &str) -> PathBuf {
+        let path = self.site().join(path);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        path
+    }
+
+    /// A client whose root is the served directory.
+    pub(crate) async fn client(&self, era: Era, declares: Declares) -> Client {
+        Client::new(&self.server, era, declares, &[&self.site()]).await
+    }
+}

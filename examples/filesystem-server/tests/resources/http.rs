@@ -1,0 +1,95 @@
+//! Two sessions over streamable HTTP, spoken by hand.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::client::uri;
+use crate::fixture::Fixture;
+
+/// A session, and its stream of notifications.
+struct Session {
+    address: String,
+    id: String,
+    told: Lines<BufReader<TcpStream>>,
+}
+
+impl Session {
+    async fn new(address: &str) -> Self {
+        let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
+        let answer = send(address, "POST", "", &initialize).await;
+        let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().trim().to_owned();
+        let header = format!("mcp-session-id: {id}\r\n");
+        send(address, "POST", &header, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        let stream = request(address, "GET", &header, "").await;
+        Self { address: address.to_owned(), id, told: BufReader::new(stream).lines() }
+    }
+
+    async fn subscribe(&self, path: &Path) {
+        let params = json!({ "uri": uri(path) });
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": params });
+        let answer = send(&self.address, "POST", &format!("mcp-session-id: {}\r\n", self.id), &call).await;
+        assert!(answer.contains(r#""result":{}"#), "{answer}");
+    }
+
+    /// The URI of the next update, if one comes.
+    async fn updated(&mut self) -> Option<String> {
+        let next = async {
+            loop {
+                let line = self.told.next_line().await.unwrap()?;
+                let data = line.strip_prefix("data: ").and_then(|data| serde_json::from_str::<Value>(data).ok());
+                if let Some(uri) = data.as_ref().and_then(|data| data["params"]["uri"].as_str()) {
+                    return Some(uri.to_owned());
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(3), next).await.ok().flatten()
+    }
+}
+
+async fn request(address: &str, method: &str, header: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "{method} /mcp HTTP/1.1\r\nHost: {address}\r\nAccept: application/json, text/event-stream\r\n\
+         Content-Type: application/json\r\nmcp-protocol-version: 2025-11-25\r\n{header}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+/// What is answered within a while.
+async fn send(address: &str, method: &str, header: &str, body: &Value) -> String {
+    let header = format!("{header}Connection: close\r\n");
+    let mut stream = request(address, method, &header, &body.to_string()).await;
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
+    let fixture = Fixture::new();
+    let (mine, yours) = (fixture.write("mine", ""), fixture.write("yours", ""));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let router = filesystem_server::server::http(fixture.server.guard());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let (mut me, mut you) = (Session::new(&address).await, Session::new(&address).await);
+    me.subscribe(&mine).await;
+    you.subscribe(&yours).await;
+    std::fs::write(&mine, "1").unwrap();
+    assert_eq!(me.updated().await, Some(uri(&mine)));
+    assert_eq!(you.updated().await, None);
+    std::fs::write(&yours, "1").unwrap();
+    assert_eq!(you.updated().await, Some(uri(&yours)));
+    assert_eq!(me.updated().await, None);
+    let gone = send(&address, "DELETE", &format!("mcp-session-id: {}\r\n", me.id), &Value::Null).await;
+    assert!(gone.starts_with("HTTP/1.1 2"), "{gone}");
+    std::fs::write(&mine, "22").unwrap();
+    assert_eq!(me.updated().await, None);
+}

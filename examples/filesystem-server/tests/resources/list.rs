@@ -1,0 +1,133 @@
+//! The list and its pages.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use mcp_roots_guard::{Boundary, Guard};
+
+use crate::client::{Client, Declares, Era, uri};
+use crate::fixture::Fixture;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_list_has_the_roots_and_the_files_beneath_them_and_no_links_or_devices() {
+    let fixture = Fixture::new();
+    fixture.write("a.txt", "four");
+    fixture.write("b 100%.json", "{}");
+    fixture.write("sub/c.png", "");
+    fixture.fifo("fifo");
+    let site = fixture.site();
+    std::fs::write(site.join(OsStr::from_bytes(b"\xff.bin")), "x").unwrap();
+    std::os::unix::fs::symlink("a.txt", site.join("in")).unwrap();
+    std::os::unix::fs::symlink("../secret.txt", site.join("out")).unwrap();
+    let top = uri(&site);
+    let told = |path: &str, name: &str, mime: Option<&str>, size| {
+        (format!("{top}{path}"), name.to_owned(), mime.map(str::to_owned), size)
+    };
+    let expected = [
+        told("", "site", Some("inode/directory"), None),
+        told("/a.txt", "a.txt", Some("text/plain"), Some(4)),
+        told("/b%20100%25.json", "b 100%.json", Some("application/json"), Some(2)),
+        told("/sub", "sub", Some("inode/directory"), None),
+        told("/sub/c.png", "c.png", Some("image/png"), Some(0)),
+        told("/%FF.bin", "\u{fffd}.bin", Some("application/octet-stream"), Some(1)),
+    ];
+    for (era, declares) in
+        [(Era::Session, Declares::Changes), (Era::Session, Declares::Nothing), (Era::Stateless, Declares::Nothing)]
+    {
+        let client = fixture.client(era, declares).await;
+        let (page, next) = client.page(None).await.unwrap();
+        assert_eq!(next, None);
+        let found: Vec<_> = page.into_iter().map(|r| (r.uri, r.name, r.mime_type, r.size)).collect();
+        assert_eq!(found, expected, "{era:?}, {declares:?}");
+        for (uri, ..) in found {
+            client.read(&uri).await.unwrap_or_else(|error| panic!("{uri}: {error}"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_hold_all_once_in_order_whatever_changes_between_them() {
+    let fixture = Fixture::new();
+    for number in 0..450 {
+        fixture.write(&format!("{}/{:03}", ["a", "b", "b.x"][number % 3], number), "");
+    }
+    let client = fixture.client(Era::Session, Declares::Changes).await;
+    let all = client.uris().await;
+    assert_eq!(all.len(), 454);
+    assert!(all.is_sorted_by_key(|uri| uri.split('/').map(str::to_owned).collect::<Vec<_>>()));
+    let (first, next) = client.page(None).await.unwrap();
+    assert_eq!(first.len(), 200);
+    // What was told last is gone, and there is something new before it and after it.
+    std::fs::remove_file(fixture.site().join(last(&first).rsplit_once("site/").unwrap().1)).unwrap();
+    fixture.write("a/000a", "");
+    let new = fixture.write("c/new", "");
+    let (second, next) = client.page(next).await.unwrap();
+    let (third, next) = client.page(next).await.unwrap();
+    assert_eq!(next, None);
+    let rest: Vec<_> = second.into_iter().chain(third).map(|resource| resource.uri).collect();
+    assert_eq!(rest[..254], all[200..]);
+    assert_eq!(rest[254..], [uri(&fixture.site().join("c")), uri(&new)]);
+}
+
+fn last(page: &[rmcp::model::Resource]) -> String {
+    page.last().unwrap().uri.clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_root_that_is_withdrawn_between_pages_is_told_no_more() {
+    let fixture = Fixture::new();
+    for number in 0..250 {
+        fixture.write(&format!("old/{number:03}"), "");
+    }
+    let new = fixture.write("young/file", "");
+    let (old, young) = (fixture.site().join("old"), fixture.site().join("young"));
+    let client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[&young, &old]).await;
+    let (first, next) = client.page(None).await.unwrap();
+    assert!(first.iter().all(|resource| resource.uri.starts_with(&uri(&old))) && next.is_some());
+    client.change(&[&young]).await;
+    let (second, next) = client.page(next).await.unwrap();
+    let uris: Vec<_> = second.into_iter().map(|resource| resource.uri).collect();
+    assert_eq!((uris, next), (vec![uri(&young), uri(&new)], None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_root_in_a_root_is_told_once() {
+    let fixture = Fixture::new();
+    let file = fixture.write("in/file", "");
+    let (site, inner) = (fixture.site(), fixture.site().join("in"));
+    let other = fixture.write("other", "");
+    let client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[&site, &inner, &other]).await;
+    let mut uris = client.uris().await;
+    uris.sort_unstable();
+    assert_eq!(uris, [&*site, &*inner, &*file, &*other].map(uri));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_that_was_made_up_is_refused() {
+    let fixture = Fixture::new();
+    for (era, declares) in [(Era::Session, Declares::Changes), (Era::Stateless, Declares::Nothing)] {
+        let client = fixture.client(era, declares).await;
+        for bad in ["", "x", "L2V0Yw", "%00"] {
+            assert_eq!(client.page(Some(bad.into())).await.err(), Some(-32602), "{bad}, {era:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stateless_client_lists_what_it_told_in_another_request() {
+    let fixture = Fixture::new();
+    let file = fixture.write("in/file", "");
+    let inner = fixture.site().join("in");
+    let client = Client::new(&fixture.server, Era::Stateless, Declares::Roots, &[&inner]).await;
+    assert_eq!(client.page(None).await.err(), Some(-32603), "nobody can be asked in a list");
+    client.read(&uri(&file)).await.unwrap();
+    assert_eq!(client.uris().await, [uri(&inner), uri(&file)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_roots_nothing_is_listed() {
+    let server =
+        filesystem_server::server::Server::new(Guard::new(Boundary::builder().client_roots_only().build().unwrap()));
+    let client = Client::new(&server, Era::Session, Declares::Changes, &[]).await;
+    assert_eq!(client.uris().await, [""; 0]);
+}

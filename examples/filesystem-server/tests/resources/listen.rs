@@ -1,0 +1,55 @@
+//! Subscriptions of the stateless era.
+
+use std::time::Duration;
+
+use rmcp::model::{ServerNotification, SubscriptionFilter};
+
+use crate::client::{Declares, Era, code, uri};
+use crate::fixture::Fixture;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stateless_client_listens() {
+    let fixture = Fixture::new();
+    let path = fixture.write("a", "");
+    let file = uri(&path);
+    for declares in [Declares::Nothing, Declares::Roots] {
+        let client = fixture.client(Era::Stateless, declares).await;
+        // Tells its roots, if it has any.
+        client.read(&file).await.unwrap();
+        let filter = SubscriptionFilter::builder().resources_list_changed().resource_subscription(&file).build();
+        let mut listening = client.peer.listen(filter).await.unwrap();
+        assert_eq!(listening.acknowledged().resource_subscriptions.as_deref(), Some(&[file.clone()][..]));
+        assert_eq!(listening.acknowledged().resources_list_changed, None);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        std::fs::write(&path, format!("{declares:?}")).unwrap();
+        let told = tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap().unwrap().unwrap();
+        let ServerNotification::ResourceUpdatedNotification(told) = told else { panic!("{told:?}") };
+        assert_eq!(told.params.uri, file);
+        if declares == Declares::Roots {
+            // It tells others in another request: the listening ends, as nothing of it is left.
+            let other = fixture.write("other/b", "");
+            client.peer.service().set(&[other.parent().unwrap()]);
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            client.read(&uri(&other)).await.unwrap();
+            std::fs::write(&path, "again").unwrap();
+            let told = tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap();
+            assert!(matches!(told, Ok(None)), "{told:?}");
+        } else {
+            listening.cancel().await.unwrap();
+        }
+        for _ in 0..50 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(fixture.server.kept(), (0, 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stateless_client_does_not_listen_outside() {
+    let fixture = Fixture::new();
+    let client = fixture.client(Era::Stateless, Declares::Nothing).await;
+    let filter = SubscriptionFilter::builder().resource_subscription("file:///etc/passwd").build();
+    let mut listening = client.peer.listen(filter).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap();
+    assert_eq!(ended.map_err(code).err(), Some(-32602));
+}

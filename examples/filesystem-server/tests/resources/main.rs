@@ -1,0 +1,13 @@
+//! Files as resources, as a client sees them: over a transport in memory, on real files, in both eras.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod client;
+mod complete;
+mod fixture;
+mod http;
+mod list;
+mod listen;
+mod read;
+mod sessions;
+mod subscribe;

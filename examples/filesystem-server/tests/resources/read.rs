@@ -1,0 +1,76 @@
+//! Content, and refusals.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::client::{Declares, Era, uri};
+use crate::fixture::Fixture;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_is_text_bytes_are_base64_and_a_directory_is_its_entries() {
+    let fixture = Fixture::new();
+    let site = uri(&fixture.site());
+    fixture.write("a.rs", "fn é() {}");
+    fixture.write("a.png", [0x89, 0x50, 0xff]);
+    fixture.write("plain", "x");
+    fixture.write("b.ts", "let x;");
+    fixture.write("bytes", [0xff]);
+    fixture.write("dir/b c", "");
+    fixture.write("dir/sub/d", "");
+    std::os::unix::fs::symlink("../../secret.txt", fixture.site().join("dir/out")).unwrap();
+    let listing = format!("{site}/dir/b%20c\n{site}/dir/sub\n");
+    for (era, declares) in
+        [(Era::Session, Declares::Changes), (Era::Stateless, Declares::Roots), (Era::Stateless, Declares::Nothing)]
+    {
+        let client = fixture.client(era, declares).await;
+        for (name, mime, key, content) in [
+            ("a.rs", "text/x-rust", "text", "fn é() {}"),
+            ("a.png", "image/png", "blob", "iVD/"),
+            ("b.ts", "text/plain", "text", "let x;"),
+            ("plain", "text/plain", "text", "x"),
+            ("bytes", "application/octet-stream", "blob", "/w=="),
+            ("dir", "inode/directory", "text", &listing),
+        ] {
+            let uri = format!("{site}/{name}");
+            let result = client.read(&uri).await.unwrap();
+            assert_eq!(result["contents"], json!([{ "uri": uri, "mimeType": mime, key: content }]), "{era:?}");
+            assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_have_the_codes_of_their_era() {
+    let fixture = Fixture::new();
+    let site = uri(&fixture.site());
+    fixture.fifo("fifo");
+    let large = std::fs::File::create(fixture.site().join("large")).unwrap();
+    large.set_len((10 << 20) + 1).unwrap();
+    std::os::unix::fs::symlink("../secret.txt", fixture.site().join("out")).unwrap();
+    for (uri, kind, session, stateless) in [
+        (format!("{site}/missing"), "not_found", -32002, -32602),
+        (format!("{site}/../secret.txt"), "outside_roots", -32002, -32602),
+        (format!("{site}/out"), "outside_roots", -32002, -32602),
+        ("file:///etc/passwd".into(), "outside_roots", -32002, -32602),
+        ("file:///no/such/thing".into(), "outside_roots", -32002, -32602),
+        (format!("{site}/fifo"), "special_file", -32002, -32602),
+        (format!("{site}%2Fa"), "encoded_separator", -32602, -32602),
+        ("https://example.com/".into(), "foreign_scheme", -32602, -32602),
+        ("site/a".into(), "not_absolute", -32602, -32602),
+        (format!("{site}/large"), "too_large", -32603, -32603),
+    ] {
+        for (era, declares, code) in
+            [(Era::Session, Declares::Changes, session), (Era::Stateless, Declares::Roots, stateless)]
+        {
+            let client = fixture.client(era, declares).await;
+            let began = Instant::now();
+            let error = client.read(&uri).await.unwrap_err();
+            assert!(began.elapsed() < Duration::from_secs(5), "{uri}");
+            let data = error.data.unwrap_or(Value::Null);
+            assert_eq!((error.code.0, &data["kind"]), (code, &json!(kind)), "{uri}, {era:?}");
+            let is_told = !matches!(kind, "encoded_separator" | "foreign_scheme" | "not_absolute" | "too_large");
+            assert_eq!(data.get("uri"), is_told.then_some(&json!(uri)), "{uri}, {era:?}");
+        }
+    }
+}

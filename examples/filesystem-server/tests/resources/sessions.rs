@@ -1,0 +1,62 @@
+//! What is kept for sessions, and told to each.
+
+use std::time::Duration;
+
+use crate::client::{Client, Declares, Era, Told, uri};
+use crate::fixture::Fixture;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_roots_is_a_change_of_the_list_and_the_first_answer_is_none() {
+    let fixture = Fixture::new();
+    let file = fixture.write("in/a", "");
+    let mut client = fixture.client(Era::Session, Declares::Changes).await;
+    client.uris().await;
+    client.quiet().await;
+    client.change(&[file.parent().unwrap()]).await;
+    assert_eq!(client.told().await, Told::ListChanged);
+    assert_eq!(client.uris().await, [file.parent().unwrap(), &file].map(uri));
+    client.quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_hear_of_their_own_subscriptions_and_roots_only() {
+    let fixture = Fixture::new();
+    let (mine, yours) = (fixture.write("mine", ""), fixture.write("yours", ""));
+    let mut me = fixture.client(Era::Session, Declares::Changes).await;
+    let mut you = fixture.client(Era::Session, Declares::Changes).await;
+    me.subscribe(&uri(&mine)).await.unwrap();
+    you.subscribe(&uri(&yours)).await.unwrap();
+    you.subscribe(&uri(&mine)).await.unwrap();
+    me.unsubscribe(&uri(&yours)).await;
+    you.unsubscribe(&uri(&mine)).await;
+    std::fs::write(&mine, "1").unwrap();
+    assert_eq!(me.told().await, Told::Updated(uri(&mine)));
+    you.quiet().await;
+    std::fs::write(&yours, "1").unwrap();
+    assert_eq!(you.told().await, Told::Updated(uri(&yours)));
+    you.change(&[&fixture.site()]).await;
+    assert_eq!(you.told().await, Told::ListChanged);
+    me.quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_of_a_thousand_sessions() {
+    let fixture = Fixture::new();
+    let file = uri(&fixture.write("a", ""));
+    for number in 0..1_000 {
+        let client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[&fixture.site()]).await;
+        client.subscribe(&file).await.unwrap();
+        let (sessions, places) = fixture.server.kept();
+        assert!((1..200).contains(&sessions) && places == 1, "{number}: {sessions}, {places}");
+        if number % 2 == 0 {
+            client.peer.cancel().await.unwrap();
+        }
+    }
+    for _ in 0..500 {
+        if fixture.server.kept() == (0, 0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{:?}", fixture.server.kept());
+}

@@ -1,0 +1,181 @@
+//! Subscriptions of the session era.
+
+use std::time::Duration;
+
+use crate::client::{Client, Declares, Era, Told, uri};
+use crate::fixture::Fixture;
+
+fn updated(uri: &str) -> Told {
+    Told::Updated(uri.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_heard_about_until_it_is_unsubscribed_from() {
+    let fixture = Fixture::new();
+    let path = fixture.write("a b.txt", "");
+    let (file, beside) = (uri(&path), fixture.write("beside", ""));
+    let mut client = fixture.client(Era::Session, Declares::Changes).await;
+    client.subscribe(&file).await.unwrap();
+    client.quiet().await;
+    std::fs::write(&path, "1").unwrap();
+    assert_eq!(client.told().await, updated(&file));
+    // Replaced, as editors do and this server's own tools.
+    std::fs::write(fixture.site().join("new"), "22").unwrap();
+    std::fs::rename(fixture.site().join("new"), &path).unwrap();
+    assert_eq!(client.told().await, updated(&file));
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(client.told().await, updated(&file));
+    std::fs::write(&path, "333").unwrap();
+    assert_eq!(client.told().await, updated(&file));
+    // Neither what is beside it, nor reading it.
+    std::fs::write(beside, "4").unwrap();
+    client.read(&file).await.unwrap();
+    client.quiet().await;
+    client.unsubscribe(&file).await;
+    std::fs::write(&path, "55555").unwrap();
+    client.quiet().await;
+    assert_eq!(fixture.server.kept(), (1, 0));
+    // What was never subscribed to.
+    client.unsubscribe("file:///etc/passwd").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_changes_are_few_notifications() {
+    let fixture = Fixture::new();
+    let path = fixture.write("a", "");
+    let mut client = fixture.client(Era::Session, Declares::Nothing).await;
+    client.subscribe(&uri(&path)).await.unwrap();
+    let began = std::time::Instant::now();
+    let mut written = String::new();
+    while began.elapsed() < Duration::from_millis(1_500) {
+        written.push('x');
+        std::fs::write(&path, &written).unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut told = 0;
+    while tokio::time::timeout(Duration::from_secs(1), client.told()).await.is_ok() {
+        told += 1;
+    }
+    assert!((1..=7).contains(&told), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_is_heard_about_when_entries_come_and_go() {
+    let fixture = Fixture::new();
+    let inner = fixture.write("dir/sub/a", "");
+    let directory = uri(&fixture.site().join("dir"));
+    let mut client = fixture.client(Era::Session, Declares::Changes).await;
+    client.subscribe(&directory).await.unwrap();
+    client.quiet().await;
+    fixture.write("dir/new", "");
+    assert_eq!(client.told().await, updated(&directory));
+    std::fs::write(inner, "1").unwrap();
+    fixture.write("dir/sub/b", "");
+    client.quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_watcher_misses_is_found_later() {
+    let fixture = Fixture::new();
+    let path = fixture.write("dir/a", "");
+    let mut client = fixture.client(Era::Session, Declares::Changes).await;
+    client.subscribe(&uri(&path)).await.unwrap();
+    std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    assert_eq!(client.told().await, updated(&uri(&path)));
+    // The watch went with the directory.
+    fixture.write("dir/a", "");
+    client.quiet().await;
+    assert_eq!(client.told_within(Duration::from_secs(20)).await, updated(&uri(&path)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_root_that_is_one_file_is_watched_alone() {
+    let fixture = Fixture::new();
+    let path = fixture.write("dir/only", "");
+    let mut client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[&path]).await;
+    client.subscribe(&uri(&path)).await.unwrap();
+    std::fs::write(&path, "1").unwrap();
+    assert_eq!(client.told().await, updated(&uri(&path)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_ends_with_its_root_and_waits_while_roots_are_not_known() {
+    let fixture = Fixture::new();
+    let (old, kept) = (fixture.write("old/a", ""), fixture.write("kept/b", ""));
+    let (old_root, kept_root) = (old.parent().unwrap(), kept.parent().unwrap());
+    let mut client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[old_root, kept_root]).await;
+    client.subscribe(&uri(&old)).await.unwrap();
+    client.subscribe(&uri(&kept)).await.unwrap();
+    client.change(&[kept_root]).await;
+    assert_eq!(client.told().await, Told::ListChanged);
+    // The roots are not known: nothing is said of either.
+    std::fs::write(&old, "1").unwrap();
+    std::fs::write(&kept, "1").unwrap();
+    client.quiet().await;
+    // A request asks for them; then what was kept is caught up with.
+    client.read(&uri(&kept)).await.unwrap();
+    assert_eq!(client.told().await, updated(&uri(&kept)));
+    std::fs::write(&old, "22").unwrap();
+    client.quiet().await;
+    assert_eq!(fixture.server.kept(), (1, 1));
+    std::fs::write(&kept, "22").unwrap();
+    assert_eq!(client.told().await, updated(&uri(&kept)));
+    // Its root comes back, and it does not.
+    client.change(&[old_root, kept_root]).await;
+    assert_eq!(client.told().await, Told::ListChanged);
+    client.read(&uri(&old)).await.unwrap();
+    std::fs::write(&old, "333").unwrap();
+    client.quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_becomes_a_link_out_tells_nothing_of_what_is_there() {
+    let fixture = Fixture::new();
+    let (path, outside) = (fixture.write("dir/a", ""), fixture.top.join("outside"));
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("a"), "").unwrap();
+    let mut client = fixture.client(Era::Session, Declares::Changes).await;
+    client.subscribe(&uri(&path)).await.unwrap();
+    client.quiet().await;
+    std::fs::rename(fixture.site().join("dir"), fixture.site().join("away")).unwrap();
+    std::os::unix::fs::symlink(&outside, fixture.site().join("dir")).unwrap();
+    assert_eq!(client.told().await, updated(&uri(&path)), "it is gone");
+    std::fs::write(outside.join("a"), "1").unwrap();
+    std::fs::write(fixture.site().join("away/a"), "1").unwrap();
+    client.quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_not_be_read_may_not_be_subscribed_to() {
+    let fixture = Fixture::new();
+    let site = uri(&fixture.site());
+    fixture.fifo("fifo");
+    let client = fixture.client(Era::Session, Declares::Changes).await;
+    for (uri, code) in [
+        (format!("{site}/missing"), -32002),
+        (format!("{site}/fifo"), -32002),
+        (format!("{site}/../secret.txt"), -32002),
+        ("file:///etc/passwd".into(), -32002),
+        ("https://example.com/".into(), -32602),
+    ] {
+        assert_eq!(client.subscribe(&uri).await, Err(code), "{uri}");
+    }
+    // Nobody can say later what its roots are.
+    let client = fixture.client(Era::Session, Declares::Roots).await;
+    assert_eq!(client.subscribe(&site).await, Err(-32603));
+    assert_eq!(fixture.server.kept(), (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscriptions_are_bounded() {
+    let fixture = Fixture::new();
+    let uris: Vec<_> = (0..65).map(|number| uri(&fixture.write(&format!("{number}"), ""))).collect();
+    let client = fixture.client(Era::Session, Declares::Changes).await;
+    for uri in &uris[..64] {
+        client.subscribe(uri).await.unwrap();
+    }
+    assert_eq!(client.subscribe(&uris[64]).await, Err(-32603));
+    client.subscribe(&uris[0]).await.unwrap();
+    client.unsubscribe(&uris[0]).await;
+    client.subscribe(&uris[64]).await.unwrap();
+}
