@@ -102,7 +102,7 @@ async fn a_handlers_failures_are_answered_as_they_are_meant() {
     for era in ERAS {
         let pair = connect(&tree.guard(), &Client::undeclared(), era).await;
         assert_eq!(pair.call("fail", "").await, Err("in my own words".into()), "{era:?}");
-        for (tool, code) in [("bad", -32602), ("panic", -32603)] {
+        for (tool, code) in [("bad", -32602), ("panic", -32603), ("unwritten", -32603)] {
             let answer = call(&pair.client, tool, "").await;
             let Err(ServiceError::McpError(error)) = answer else { panic!("{tool}, {era:?}: {answer:?}") };
             assert_eq!(error.code.0, code, "{tool}, {era:?}");

@@ -11,8 +11,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use mcp_roots_guard::rmcp::{ClientKey, ROOTS_KEY};
 use mcp_roots_guard::{ErrorKind, Guard};
+use rmcp::transport::common::server_side_http::ServerSseMessage;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use rmcp::transport::streamable_http_server::session::{SessionManager, SessionState, SessionStore, SessionStoreError};
+use rmcp::transport::streamable_http_server::session::{
+    EventStore, EventStream, SessionManager, SessionState, SessionStore, SessionStoreError,
+};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -277,6 +280,32 @@ async fn a_session_of_a_principal_serves_no_other() {
 }
 
 #[tokio::test]
+async fn a_stranger_can_not_begin_a_session_anew() {
+    let tree = Tree::new();
+    let http = Http::serve(&tree.guard()).await;
+    let alices = http.connect().await.with("x-user", "alice");
+    let mut session = http.begin_on(alices, json!({ "roots": { "listChanged": true } })).await;
+    let (mut answers, roots) = (http.connect().await.with("x-user", "alice"), list([tree.uri("op/a")]));
+    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+    let mut mallory = http.connect().await.with("x-user", "mallory");
+    mallory.post(&session.id, &initialize(json!({}))).await;
+    while mallory.event().await.is_some() {}
+    let alices = std::mem::replace(&mut session.connection, mallory);
+    let read = session.call(&mut answers, &call(1, "read", "c/in.txt"), &roots).await;
+    assert_eq!(read, Err("the request belongs to no known session".into()));
+    session.connection = alices;
+    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+}
+
+#[test]
+fn a_store_of_events_is_the_managers() {
+    let tree = Tree::new();
+    let with = |manager: LocalSessionManager| tree.guard().wrap_sessions(manager).event_store().is_some();
+    assert!(!with(LocalSessionManager::default()));
+    assert!(with(LocalSessionManager::default().with_event_store(Arc::new(Store::default()))));
+}
+
+#[tokio::test]
 async fn a_restored_session_is_asked_again_and_narrows_as_before() {
     let tree = Tree::new();
     let store = Arc::new(Store::default());
@@ -303,6 +332,23 @@ async fn a_restored_session_is_asked_again_and_narrows_as_before() {
 /// What instances of a server share.
 #[derive(Default)]
 struct Store(Mutex<HashMap<String, SessionState>>);
+
+impl EventStore for Store {
+    fn store_event<'s: 'f, 'i: 'f, 'm: 'f, 'f>(
+        &'s self,
+        _: &'i str,
+        _: &'m ServerSseMessage,
+    ) -> Pin<Box<dyn Future<Output = Result<String, SessionStoreError>> + Send + 'f>> {
+        Box::pin(std::future::ready(Ok(String::new())))
+    }
+
+    fn replay_events_after<'s: 'f, 'i: 'f, 'f>(
+        &'s self,
+        _: &'i str,
+    ) -> Pin<Box<dyn Future<Output = Result<EventStream, SessionStoreError>> + Send + 'f>> {
+        Box::pin(std::future::ready(Err("nothing is kept".into())))
+    }
+}
 
 type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
 

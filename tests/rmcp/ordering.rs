@@ -65,12 +65,20 @@ async fn over_http_no_call_after_the_notification_was_accepted_is_either() {
     let control = Http::serve_with(handler_based, LocalSessionManager::default()).await;
     for connections in [1, 2] {
         let stale = stale_rounds_over_http(&tree, &guarded, connections).await;
-        let control = stale_rounds_over_http(&tree, &control, connections).await;
+        // A few in a run of this; it shows something as soon as there is one.
+        let mut failed = 0;
+        for _ in 0..10 {
+            failed += stale_rounds_over_http(&tree, &control, connections).await;
+            if failed > 0 {
+                break;
+            }
+        }
         println!(
             "HTTP, {connections} connections: of {ROUNDS} calls after a change, {stale} were decided by the old list; \
-             marked by a handler, {control}"
+             marked by a handler, {failed}"
         );
         assert_eq!(stale, 0);
+        assert_ne!(failed, 0, "the control shows nothing: is there an order now?");
     }
 }
 

@@ -4,15 +4,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcp_roots_guard::rmcp::HandlerError;
+use mcp_roots_guard::rmcp::{HandlerError, Obtained, RequestRoots};
 use mcp_roots_guard::{Access, Boundary, ErrorKind, Guard, GuardBuilder, Session};
 use rmcp::handler::server::ServerHandler;
+use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestState};
+use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequest,
-    ElicitRequestParams, ElicitResult, ElicitationAction, Implementation, InputRequest, InputRequests,
-    InputRequiredResult, ListResourcesResult, ListRootsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, Root,
-    RootsCapabilities, ServerCapabilities, ServerConfig,
+    ElicitRequestParams, ElicitResult, ElicitationAction, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
+    Implementation, InputRequest, InputRequests, InputRequiredResult, ListResourcesResult, ListRootsResult,
+    PaginatedRequestParams, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, Role, Root, RootsCapabilities, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt, NotificationContext, RequestContext, RoleClient, RoleServer, RunningService,
@@ -78,7 +80,8 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build())
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts();
+        ServerConfig::new(capabilities.build())
     }
 
     async fn call_tool(
@@ -92,7 +95,7 @@ impl ServerHandler for Server {
             "read" => self.guard.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?)).await,
             // Asks its user first, and says with what it was answered.
             "ask" => {
-                let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| {
+                let work = move |roots: RequestRoots| {
                     let answers = json!(roots.responses());
                     if answers.as_object().is_none_or(serde_json::Map::is_empty) {
                         return Ok(CallToolResponse::from(own_question()));
@@ -104,7 +107,7 @@ impl ServerHandler for Server {
             }
             // Goes on until it may not, or for ten seconds.
             "walk" => {
-                let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| {
+                let work = move |roots: RequestRoots| {
                     told.send("walking".into()).unwrap();
                     for _ in 0..10_000 {
                         if let Err(error) = roots.proceed() {
@@ -123,6 +126,8 @@ impl ServerHandler for Server {
                 Ok(CallToolResult::success(Vec::new()).into())
             }
             "panic" => self.guard.tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") }).await,
+            // Its work is done, and its answer is not.
+            "unwritten" => self.guard.tool(&ctx, &call, |_| Ok(Unwritable)).await,
             "fail" => self.guard.tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words"))).await,
             "bad" => {
                 let bad = || ErrorData::invalid_params("no such thing", None);
@@ -138,11 +143,29 @@ impl ServerHandler for Server {
         ctx: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let uri = params.uri.clone();
-        let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| {
+        let work = move |roots: RequestRoots| {
             let text = roots.read_to_string(&uri, 1000)?;
             Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri)]))
         };
         self.guard.resource(&ctx, &params, work).await
+    }
+
+    /// What `Guard::prompt` does, by hand.
+    async fn get_prompt(
+        &self,
+        params: GetPromptRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let message = |text: String| GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]);
+        if params.name == "short" {
+            let first = move |roots: RequestRoots| Ok(message(roots.read_to_string("in.txt", 1000)?));
+            return self.guard.prompt(&ctx, &params, first).await;
+        }
+        match self.guard.obtain(&ctx, &params).await.unwrap() {
+            Obtained::Ask(question) => Ok(question.into()),
+            Obtained::Roots(roots) if roots.responses().is_empty() => Ok(roots.ask(own_question()).into()),
+            Obtained::Roots(roots) => Ok(message(roots.read_to_string("in.txt", 1000).unwrap()).into()),
+        }
     }
 
     async fn list_resources(
@@ -150,7 +173,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         ctx: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let list = |roots: mcp_roots_guard::rmcp::RequestRoots| {
+        let list = |roots: RequestRoots| {
             let root = |root: &mcp_roots_guard::Root| Resource::new(root.uri(), "root");
             Ok(ListResourcesResult::with_all_items(roots.roots().map(root).collect()))
         };
@@ -159,6 +182,37 @@ impl ServerHandler for Server {
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
         let _ = self.told.send("changed".into());
+    }
+}
+
+/// A result that can not be told.
+struct Unwritable;
+
+impl IntoCallToolResult for Unwritable {
+    fn into_call_tool_result(self) -> Result<CallToolResponse, ErrorData> {
+        panic!("on purpose")
+    }
+}
+
+/// A server of rmcp's macros, whose tool keeps a state.
+pub(crate) struct Macros(pub(crate) Guard);
+
+#[rmcp::tool_router(server_handler)]
+impl Macros {
+    #[rmcp::tool(description = "Reads a file, and tells its state")]
+    async fn read(
+        &self,
+        Parameters(args): Parameters<serde_json::Map<String, Value>>,
+        ctx: RequestContext<RoleServer>,
+        answers: InputResponses,
+        state: RequestState,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let kept = state.0.clone().unwrap_or_default();
+        let work = move |roots: RequestRoots| {
+            let path = args.get("path").and_then(Value::as_str).unwrap_or_default();
+            Ok(format!("{} {kept}", roots.read_to_string(path, 1000)?))
+        };
+        self.0.tool(&ctx, (answers, state), work).await
     }
 }
 

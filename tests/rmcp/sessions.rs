@@ -109,7 +109,8 @@ async fn an_error_is_a_failure_and_opens_nothing() {
 #[tokio::test]
 async fn silence_costs_the_time_limit_and_the_question_is_cancelled() {
     let tree = Tree::new();
-    let guard = tree.builder().fetch_limit(Duration::from_millis(400)).build().unwrap();
+    let limit = Duration::from_secs(2);
+    let guard = tree.builder().fetch_limit(limit).build().unwrap();
     let mut raw = Raw::connect(&guard);
     raw.initialize(json!({ "roots": { "listChanged": true } })).await;
     let began = Instant::now();
@@ -119,14 +120,14 @@ async fn silence_costs_the_time_limit_and_the_question_is_cancelled() {
     // The server goes on meanwhile.
     raw.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
     assert_eq!(raw.receive().await["id"], 2);
-    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+    assert!(began.elapsed() < limit, "{:?}", began.elapsed());
     let mut messages = [raw.receive().await, raw.receive().await];
     messages.sort_by_key(|message| message["method"].is_null());
     assert_eq!(messages[0]["method"], "notifications/cancelled");
     assert_eq!(messages[0]["params"]["requestId"], question["id"]);
     assert_eq!(told(&messages[1]), Err("the client's roots were not told in time".into()));
     let took = began.elapsed();
-    assert!(took >= Duration::from_millis(400) && took < Duration::from_secs(3), "{took:?}");
+    assert!(took >= limit && took < 3 * limit, "{took:?}");
     // A late answer does no harm, and no good: it was asked for before the change.
     raw.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) })).await;
     raw.send(&list_changed()).await;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use mcp_roots_guard::ErrorKind::OutsideRoots;
 use mcp_roots_guard::rmcp::{ROOTS_KEY, TIME_TO_LIVE_KEYED};
+use mcp_roots_guard::{Access, Boundary, Guard};
 use serde_json::{Value, json};
 
 use crate::raw::{Raw, call, list, stateless, told};
-use crate::server::{Server, Tree, refusal};
+use crate::server::{Macros, Server, Tree, refusal};
 
 fn roots() -> Value {
     json!({ "roots": {} })
@@ -82,6 +83,9 @@ async fn what_a_request_does_not_declare_is_not_asked_and_not_taken() {
         let answer = raw.receive().await;
         assert!(answer["error"].is_object(), "{malformed}: {answer}");
     }
+    // Rmcp takes an array for its fields in order, and the guard does not.
+    raw.send(&stateless(call(2, "read", "c/in.txt"), json!([null, null, null, null, null]))).await;
+    assert_eq!(told(&raw.receive().await), Err("the client's roots could not be had".into()));
 }
 
 #[tokio::test]
@@ -116,7 +120,7 @@ async fn a_client_that_the_server_knows_is_asked_once_in_a_while() {
         let (server, tells) = Server::new(guard);
         Raw::to(server, tells, |far| guard.wrap(far).one_client())
     };
-    let guard = tree.builder().time_to_live_keyed(Duration::from_millis(300)).build().unwrap();
+    let guard = tree.builder().time_to_live_keyed(Duration::from_secs(2)).build().unwrap();
     let (mut one, mut other) = (keyed(&guard), keyed(&guard));
     is_asked(&mut one, "in.txt").await;
     assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
@@ -128,7 +132,7 @@ async fn a_client_that_the_server_knows_is_asked_once_in_a_while() {
     assert_eq!(told(&one.receive().await).as_deref(), Ok("c"));
     // A newer answer replaces it, time ends it, and so does forgetting.
     assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/b")])).await.as_deref(), Ok("b"));
-    tokio::time::sleep(Duration::from_millis(350)).await;
+    tokio::time::sleep(Duration::from_millis(2100)).await;
     is_asked(&mut one, "in.txt").await;
     let guard = tree.guard();
     let mut one = keyed(&guard);
@@ -136,6 +140,109 @@ async fn a_client_that_the_server_knows_is_asked_once_in_a_while() {
     guard.forget_all();
     is_asked(&mut one, "in.txt").await;
     assert_eq!(TIME_TO_LIVE_KEYED, Duration::from_secs(5), "as the README says");
+}
+
+#[tokio::test]
+async fn of_two_answers_the_one_that_was_received_last_is_remembered() {
+    let tree = Tree::new();
+    let guard = tree.builder().time_to_live_keyed(Duration::from_mins(10)).build().unwrap();
+    let (server, tells) = Server::new(&guard);
+    let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
+    for _ in 0..10 {
+        // The first takes long to resolve.
+        let many = (0..2_000).map(|n| tree.uri(&format!("op/none{n}"))).chain([tree.uri("op/a")]);
+        let (mut first, second) = (answered("in.txt", &list(many)), answered("in.txt", &list([tree.uri("op/b")])));
+        first["id"] = json!(100);
+        raw.write(&format!("{first}\n{second}\n")).await;
+        let mut both = [told(&raw.receive().await).unwrap(), told(&raw.receive().await).unwrap()];
+        both.sort();
+        assert_eq!(both, ["a", "b"]);
+        raw.send(&stateless(call(3, "read", "in.txt"), roots())).await;
+        assert_eq!(told(&raw.receive().await).as_deref(), Ok("b"));
+    }
+    // One that is refused leaves nothing of the one before.
+    assert!(read(&mut raw, "in.txt", &json!({ "roots": 7 })).await.is_err());
+    is_asked(&mut raw, "in.txt").await;
+}
+
+#[tokio::test]
+async fn what_a_client_told_is_closed_with_its_connection() {
+    let tree = Tree::new();
+    let guard = tree.guard();
+    let (server, tells) = Server::new(&guard);
+    let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
+    assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+    let directory = tree.path("op/a");
+    let held = || {
+        let links =
+            std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| entry.unwrap().path().read_link().ok());
+        links.filter(|link| link.to_str() == Some(&directory)).count()
+    };
+    assert_eq!(held(), 1);
+    drop(raw);
+    for _ in 0..500 {
+        if held() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    assert_eq!(held(), 0);
+}
+
+#[tokio::test]
+async fn a_directory_that_is_there_by_now_is_asked_for_again() {
+    let tree = Tree::new();
+    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadOnly);
+    let boundary = boundary.optional_directory(tree.path("later"), Access::ReadOnly).build().unwrap();
+    let guard = Guard::builder(boundary).time_to_live_keyed(Duration::from_mins(10)).build().unwrap();
+    let (server, tells) = Server::new(&guard);
+    let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
+    let both = list([tree.uri("op/a"), tree.uri("later")]);
+    assert_eq!(read(&mut raw, "in.txt", &both).await.as_deref(), Ok("a"));
+    std::fs::create_dir(tree.path("later")).unwrap();
+    tokio::time::sleep(mcp_roots_guard::VERIFY_EVERY * 2).await;
+    is_asked(&mut raw, "in.txt").await;
+}
+
+#[tokio::test]
+async fn a_tool_of_macros_gets_its_state_back() {
+    let tree = Tree::new();
+    let guard = tree.guard();
+    let mut raw = Raw::to(Macros(guard.clone()), tokio::sync::mpsc::unbounded_channel().1, |far| guard.wrap(far));
+    let mut first = call(1, "read", "in.txt");
+    first["params"]["requestState"] = json!("kept");
+    raw.send(&stateless(first, roots())).await;
+    assert_eq!(raw.receive().await["result"]["requestState"], "kept");
+    let mut second = answered("in.txt", &list([tree.uri("op/a")]));
+    second["params"]["requestState"] = json!("kept");
+    raw.send(&second).await;
+    assert_eq!(told(&raw.receive().await).as_deref(), Ok("a kept"));
+}
+
+#[tokio::test]
+async fn a_prompt_is_asked_in_as_a_tool_is() {
+    let tree = Tree::new();
+    let mut raw = Raw::connect(&tree.guard());
+    let prompt = |name: &str, responses: Value| {
+        let params = json!({ "name": name, "inputResponses": responses });
+        stateless(json!({ "jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params }), roots())
+    };
+    let told = list([tree.uri("op/a")]);
+    for name in ["short", "by hand"] {
+        raw.send(&prompt(name, json!({}))).await;
+        let asked = raw.receive().await;
+        assert_eq!(asked["result"]["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }), "{asked}");
+        raw.send(&prompt(name, json!({ ROOTS_KEY: told }))).await;
+        let mut answer = raw.receive().await;
+        if name != "short" {
+            let questions = answer["result"]["inputRequests"].as_object().unwrap();
+            assert_eq!(questions.keys().collect::<Vec<_>>(), [ROOTS_KEY, "mine"]);
+            raw.send(&prompt(name, json!({ ROOTS_KEY: told, "mine": { "action": "accept" } }))).await;
+            answer = raw.receive().await;
+        }
+        assert_eq!(answer["result"]["messages"][0]["content"]["text"], "a", "{answer}");
+    }
+    raw.send(&prompt("short", json!({ ROOTS_KEY: list([tree.uri("op/none")]) }))).await;
+    assert_eq!(raw.receive().await["error"]["data"]["kind"], "outside_roots");
 }
 
 #[tokio::test]
