@@ -110,6 +110,8 @@ pub(crate) struct Choices {
     pub(crate) time_to_live_unannounced: Duration,
     #[cfg(feature = "rmcp")]
     time_to_live_keyed: Duration,
+    #[cfg(feature = "rmcp")]
+    work_at_once: usize,
 }
 
 impl GuardBuilder {
@@ -151,6 +153,14 @@ impl GuardBuilder {
     #[cfg(feature = "rmcp")]
     pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_keyed = time_to_live.min(LONGEST);
+        self
+    }
+
+    /// How much work of handlers is done at once, each on a thread of the runtime's for what blocks; more waits. At least one; fewer than
+    /// the runtime has such threads (`max_blocking_threads`), as roots are resolved on them, too. Default: [`WORK`](crate::rmcp::WORK).
+    #[cfg(feature = "rmcp")]
+    pub fn work_at_once(mut self, work: usize) -> Self {
+        self.choices.work_at_once = work.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
         self
     }
 
@@ -200,7 +210,7 @@ impl GuardBuilder {
             #[cfg(feature = "rmcp")]
             told,
             #[cfg(feature = "rmcp")]
-            places: Arc::new(tokio::sync::Semaphore::new(crate::kept::WORK)),
+            places: Arc::new(tokio::sync::Semaphore::new(choices.work_at_once)),
         };
         Guard { shared: Arc::new(shared) }
     }
@@ -225,6 +235,8 @@ impl Guard {
             time_to_live_unannounced: Duration::ZERO,
             #[cfg(feature = "rmcp")]
             time_to_live_keyed: crate::kept::TIME_TO_LIVE_KEYED,
+            #[cfg(feature = "rmcp")]
+            work_at_once: crate::kept::WORK,
         };
         GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE }
     }

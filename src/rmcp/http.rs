@@ -25,7 +25,8 @@ impl Guard {
     /// Wraps a session manager, such as rmcp's `LocalSessionManager`, for its `StreamableHttpService`: each session of the protocol
     /// has one of the guard.
     ///
-    /// A `list_changed` counts for every request that the client sends after its POST was answered. Two POSTs in flight at once have
+    /// A `list_changed` counts for every request that the client sends after its POST was answered, but for one with headers of the
+    /// stateless era, which rmcp accepts and ignores. Two POSTs in flight at once have
     /// no order. Requests of the stateless era do not pass here, and need nothing of it. With rmcp's `legacy_session_mode` off nobody
     /// does, and clients of the session era are refused ([`NoSession`](crate::ErrorKind::NoSession)), unless client roots are ignored.
     ///

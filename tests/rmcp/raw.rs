@@ -13,7 +13,7 @@ use crate::server::{Era, Server};
 pub(crate) struct Raw {
     write: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    _tells: mpsc::UnboundedReceiver<String>,
+    tells: mpsc::UnboundedReceiver<String>,
 }
 
 impl Raw {
@@ -37,7 +37,7 @@ impl Raw {
         let transport = wrap(far);
         tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
         let (read, write) = tokio::io::split(near);
-        Self { write, lines: BufReader::new(read).lines(), _tells: tells }
+        Self { write, lines: BufReader::new(read).lines(), tells }
     }
 
     /// Begins a session, with these capabilities.
@@ -54,6 +54,16 @@ impl Raw {
 
     pub(crate) async fn write(&mut self, lines: &str) {
         self.write.write_all(lines.as_bytes()).await.unwrap();
+    }
+
+    /// What a tool of the server tells, if it does.
+    pub(crate) async fn heard(&mut self) -> Option<String> {
+        crate::server::heard(&mut self.tells).await
+    }
+
+    /// What one has told already.
+    pub(crate) fn told(&mut self) -> Option<String> {
+        self.tells.try_recv().ok()
     }
 
     /// The next message, whatever it is.

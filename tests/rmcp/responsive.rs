@@ -13,6 +13,38 @@ const CALLS: u32 = 64;
 /// As long as an answer may take on a machine that is busy with other tests.
 const SOON: Duration = Duration::from_secs(5);
 
+#[tokio::test]
+async fn work_that_takes_long_keeps_nobodys_roots_waiting() {
+    let tree = Tree::new();
+    let guard = tree.builder().work_at_once(2).build().unwrap();
+    let (mut slow, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
+    slow.initialize(json!({})).await;
+    other.initialize(json!({ "roots": { "listChanged": true } })).await;
+    for id in 1..=3 {
+        slow.send(&call(id, "walk", "")).await;
+    }
+    for _ in 0..2 {
+        assert_eq!(slow.heard().await.as_deref(), Some("walking"));
+    }
+    // It is asked, answered and resolved; for its work it waits, and so does the third walk.
+    other.send(&call(1, "read", "in.txt")).await;
+    let question = other.receive().await;
+    other.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) })).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
+    other.send(&ping).await;
+    assert_eq!(other.receive().await["id"], 2);
+    for id in 1..=3 {
+        let cancelled = json!({ "requestId": id });
+        slow.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
+    }
+    assert_eq!(told(&other.receive().await).as_deref(), Ok("a"));
+    for _ in 0..2 {
+        assert_eq!(slow.heard().await.as_deref(), Some("stopped: cancelled"));
+    }
+    assert_eq!(slow.told().as_deref(), None, "the third never began");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_client_and_fifos_keep_nobody_waiting() {
     let tree = Tree::new();
