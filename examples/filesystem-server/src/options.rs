@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
-use mcp_roots_guard::{Access, Boundary, Guard, Result};
+use mcp_roots_guard::{Access, Boundary, Guard};
 
 /// Serves files to MCP clients.
 ///
@@ -17,9 +17,15 @@ pub struct Options {
     /// Serves them read-only.
     #[arg(long)]
     pub read_only: bool,
-    /// Speaks streamable HTTP on this address, instead of stdio. Nobody is authenticated: use a loopback address.
-    #[arg(long, value_name = "ADDR")]
+    /// Speaks streamable HTTP on this loopback address, instead of stdio. Whoever may connect to it is served.
+    #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub http: Option<SocketAddr>,
+}
+
+/// Nobody is authenticated, so nobody else's machine may connect.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "not an address and a port, as 127.0.0.1:8000".to_owned())?;
+    if address.ip().is_loopback() { Ok(address) } else { Err("not a loopback address".to_owned()) }
 }
 
 impl Options {
@@ -28,12 +34,34 @@ impl Options {
     /// # Errors
     ///
     /// As [`BoundaryBuilder::build`](mcp_roots_guard::BoundaryBuilder::build): a directory that is missing, say.
-    pub fn guard(&self) -> Result<Guard> {
+    pub fn guard(&self) -> mcp_roots_guard::Result<Guard> {
         let access = if self.read_only { Access::ReadOnly } else { Access::ReadWrite };
         let boundary = match &self.directories[..] {
             [] => Boundary::builder().client_roots_only(),
             some => some.iter().fold(Boundary::builder(), |boundary, path| boundary.directory(path, access)),
         };
         Ok(Guard::new(boundary.build()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_listened_on() {
+        for (address, listens) in [
+            ("127.0.0.1:0", true),
+            ("127.1.2.3:80", true),
+            ("[::1]:8000", true),
+            ("0.0.0.0:8000", false),
+            ("[::]:8000", false),
+            ("192.168.0.1:80", false),
+            ("localhost:80", false),
+            ("127.0.0.1", false),
+        ] {
+            let options = Options::try_parse_from(["filesystem-server", "--http", address]);
+            assert_eq!(options.is_ok(), listens, "{address}");
+        }
     }
 }

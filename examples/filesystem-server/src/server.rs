@@ -135,11 +135,14 @@ impl ServerHandler for Server {
     }
 }
 
-/// The server over streamable HTTP, under `/mcp`.
+/// The server over streamable HTTP, under `/mcp`. A browser may use it for pages of this machine only.
 pub fn http(guard: &Guard) -> Router {
     let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
     let server = Server::new(guard.clone());
-    let service =
-        StreamableHttpService::new(move || Ok(server.clone()), sessions, StreamableHttpServerConfig::default());
+    let config = StreamableHttpServerConfig::default().with_allowed_origins(ORIGINS);
+    let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
     Router::new().route_service("/mcp", service)
 }
+
+/// Where pages come from that a browser may use the server for: others could have been made by anybody (MCP, security of transports).
+const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];

@@ -93,3 +93,26 @@ async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
     std::fs::write(&mine, "22").unwrap();
     assert_eq!(me.updated().await, None);
 }
+
+#[tokio::test]
+async fn a_page_of_elsewhere_can_not_use_it() {
+    let fixture = Fixture::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let router = filesystem_server::server::http(fixture.server.guard());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
+    for (origin, served) in [
+        ("http://localhost:6274", true),
+        ("http://127.0.0.1:1", true),
+        ("http://evil.example", false),
+        ("http://localhost.evil.example", false),
+        ("https://localhost:6274", false),
+        ("null", false),
+    ] {
+        let answer = send(&address, "POST", &format!("Origin: {origin}\r\n"), &initialize).await;
+        let status = if served { "HTTP/1.1 200" } else { "HTTP/1.1 403" };
+        assert!(answer.starts_with(status), "{origin}: {answer}");
+    }
+}
