@@ -1,18 +1,6 @@
 //! The tools of the reference filesystem server: its names, parameters, annotations and shape of results.
 //!
-//! What they do otherwise than the reference:
-//!
-//! | tool | here | there |
-//! | --- | --- | --- |
-//! | all | work, and answers, have limits; reaching one is said | few have |
-//! | reading text | refuses what is not UTF-8 | replaces what is not |
-//! | `read_text_file` with `tail` | a newline at the end of the file ends the last line | begins an empty one |
-//! | `read_media_file` | knows many types by extension | knows eleven |
-//! | `edit_file` | line ends stay; an empty `oldText` is refused; lines keep their indentation to each other | all become `\n`; put first; not always |
-//! | listings | in the order of names; a link has no size | as they come; the size of what it leads to, also outside |
-//! | `directory_tree` | a directory that can not be listed says so | fails |
-//! | `search_files` | a link is found by its name | only if it leads inside |
-//! | `excludePatterns` | one without `*` names an entry wherever it is, for both tools | only for the tree |
+//! What they do otherwise is a table in the README.
 
 mod call;
 mod globs;
