@@ -26,8 +26,15 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(address) = options.http {
         let listener = TcpListener::bind(address).await?;
         eprintln!("filesystem-server: http://{}/mcp", listener.local_addr()?);
-        axum::serve(listener, server::http(&guard)).with_graceful_shutdown(interrupted()).await?;
-        return Ok(());
+        let stop = async {
+            interrupted().await;
+            // Whoever asks again does not want to wait for what is in flight.
+            tokio::spawn(async {
+                interrupted().await;
+                std::process::exit(1);
+            });
+        };
+        return Ok(server::serve_http(listener, guard, stop).await?);
     }
     // One client, always the same: in the stateless era, what it told in one request counts for a while.
     let transport = guard.wrap(rmcp::transport::stdio()).one_client();

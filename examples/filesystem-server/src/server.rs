@@ -1,5 +1,6 @@
 //! One server for all clients of a transport.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::Router;
@@ -16,6 +17,7 @@ use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, tool_handler};
+use tokio::net::TcpListener;
 
 use crate::resources::{self, Resources};
 
@@ -135,13 +137,28 @@ impl ServerHandler for Server {
     }
 }
 
-/// The server over streamable HTTP, under `/mcp`. A browser may use it for pages of this machine only.
-pub fn http(guard: &Guard) -> Router {
-    let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
-    let server = Server::new(guard.clone());
+/// Serves over streamable HTTP, under `/mcp`, until told to stop; then what is in flight is answered, and streams end. A browser may use it
+/// for pages of this machine only.
+///
+/// # Errors
+///
+/// If the listener fails.
+pub async fn serve_http(
+    listener: TcpListener,
+    guard: Guard,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
     let config = StreamableHttpServerConfig::default().with_allowed_origins(ORIGINS);
+    let streams = config.cancellation_token.clone();
+    let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
+    let server = Server::new(guard);
     let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
-    Router::new().route_service("/mcp", service)
+    let router = Router::new().route_service("/mcp", service);
+    let stopped = async move {
+        stop.await;
+        streams.cancel();
+    };
+    axum::serve(listener, router).with_graceful_shutdown(stopped).await
 }
 
 /// Where pages come from that a browser may use the server for: others could have been made by anybody (MCP, security of transports).

@@ -89,15 +89,50 @@ pub(super) fn at_most(limit: usize, count: usize, what: &str) -> Work<()> {
     Err(HandlerError::new(format!("{count} {what}, and at most {limit} are taken at once: split the call")))
 }
 
-/// A name or path for a line of an answer: what would break the line is escaped.
+/// A name or path for a line of an answer. One that would break the line, or is not UTF-8, is escaped and in quotes, and so is one that
+/// begins with a quote: no two look the same, but for what is not UTF-8.
 pub(super) fn shown(name: impl AsRef<OsStr>) -> String {
-    let mut shown = String::new();
-    for char in name.as_ref().to_string_lossy().chars() {
-        if char.is_control() {
-            shown.extend(char.escape_default());
-        } else {
-            shown.push(char);
-        }
-    }
-    shown
+    let name = name.as_ref();
+    let lossy = name.to_string_lossy();
+    if is_plain(name) { lossy.into_owned() } else { format!("{lossy:?}") }
 }
+
+/// Whether a name can stand for itself in a line.
+pub(super) fn is_plain(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| !name.starts_with('"') && !name.contains(char::is_control))
+}
+
+/// Lines of an answer, as many as are of use.
+#[derive(Default)]
+pub(super) struct Lines {
+    text: String,
+    is_cut: bool,
+}
+
+impl Lines {
+    /// Adds a line; false if there is no room for it.
+    pub(super) fn push(&mut self, line: &str) -> bool {
+        self.is_cut |= self.text.len() + line.len() >= ANSWER;
+        if !self.is_cut {
+            self.text.push_str(line);
+            self.text.push('\n');
+        }
+        !self.is_cut
+    }
+
+    /// All lines, and what is to be said of those that are missing.
+    pub(super) fn finish(mut self, remarks: impl IntoIterator<Item = String>) -> String {
+        if self.is_cut {
+            self.text.push_str("There is more: the answer is cut\n");
+        }
+        for remark in remarks {
+            self.text.push_str(&remark);
+            self.text.push('\n');
+        }
+        self.text.pop();
+        self.text
+    }
+}
+
+/// The most bytes of an answer that tells names: more than a model can use.
+pub(super) const ANSWER: usize = 1 << 20;

@@ -10,7 +10,7 @@ use mcp_roots_guard::rmcp::RequestRoots;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{Answered, Call, Work, shown, text_schema};
+use super::call::{Answered, Call, Lines, Work, shown, text_schema};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -49,8 +49,9 @@ impl Server {
     async fn list_directory(Parameters(args): Parameters<ListDirectory>, call: Call) -> Answered {
         call.text(move |roots| {
             let Listing { entries, remarks } = Listing::of(roots, &args.path)?;
-            let lines = entries.iter().map(|entry| format!("{} {}", label(entry), shown(entry.name())));
-            Ok(lines.chain(remarks).collect::<Vec<_>>().join("\n"))
+            let mut lines = Lines::default();
+            let _ = entries.iter().all(|entry| lines.push(&format!("{} {}", label(entry), shown(entry.name()))));
+            Ok(lines.finish(remarks))
         })
         .await
     }
@@ -107,12 +108,11 @@ fn with_sizes(Listing { entries, remarks }: Listing) -> String {
         let size = if entry.metadata().is_file() { readable(size(entry)) } else { String::new() };
         format!("{} {:30} {size:>10}", label(entry), shown(entry.name())).trim_end().to_owned()
     };
-    let mut lines: Vec<_> = entries.iter().map(line).collect();
-    lines.push(String::new());
-    lines.push(format!("Total: {} files, {directories} directories", entries.len() - directories));
-    lines.push(format!("Combined size: {}", readable(total)));
-    lines.extend(remarks);
-    lines.join("\n")
+    let mut lines = Lines::default();
+    let _ = entries.iter().all(|entry| lines.push(&line(entry)));
+    let total = format!("Combined size: {}", readable(total));
+    let count = format!("Total: {} files, {directories} directories", entries.len() - directories);
+    lines.finish([String::new(), count, total].into_iter().chain(remarks))
 }
 
 fn label(entry: &DirEntry) -> &'static str {

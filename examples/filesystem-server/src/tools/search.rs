@@ -10,7 +10,7 @@ use mcp_roots_guard::{Intent, WALK_ENTRIES};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{Answered, Call, Work, shown, text_schema};
+use super::call::{Answered, Call, Lines, Work, is_plain, shown, text_schema};
 use super::globs::Globs;
 use super::steps::{Step, Steps};
 use crate::progress::Progress;
@@ -45,16 +45,20 @@ impl Server {
 fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work {
     let pattern = Globs::one(&args.pattern)?;
     let top = roots.check(&args.path, Intent::Existing)?;
-    let top_path = top.to_string();
-    let (mut lines, mut unreadable, mut remarks) = (Vec::new(), 0_usize, Vec::new());
+    let top_path = top.root().path().join(top.relative());
+    let (mut lines, mut found) = (Lines::default(), 0_usize);
+    let (mut unreadable, mut remarks) = (0_usize, Vec::new());
     for step in Steps::new(&top, &args.exclude_patterns, roots, progress)? {
         match step? {
             Step::Entry(entry) if pattern.matches(entry.path()) => {
-                if lines.len() == MATCHES {
+                if found == MATCHES {
                     remarks.push(format!("There are more matches: only {MATCHES} are told; narrow the pattern"));
                     break;
                 }
-                lines.push(shown(Path::new(&top_path).join(entry.path())));
+                found += 1;
+                if !lines.push(&named(roots, &top_path.join(entry.path()))) {
+                    break;
+                }
             }
             Step::Entry(_) => {}
             Step::Unreadable(_) => unreadable += 1,
@@ -64,11 +68,18 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
     if unreadable > 0 {
         remarks.push(format!("Directories that could not be listed: {unreadable}"));
     }
-    if lines.is_empty() {
-        lines.push("No matches found".into());
+    if found == 0 {
+        lines.push("No matches found");
     }
-    lines.append(&mut remarks);
-    Ok(lines.join("\n"))
+    Ok(lines.finish(remarks))
+}
+
+/// A path that another call can name: as it is, or where that can not stand in a line, as a URI.
+fn named(roots: &RequestRoots, path: &Path) -> String {
+    if is_plain(path.as_os_str()) {
+        return path.display().to_string();
+    }
+    roots.check(path, Intent::Entry).map_or_else(|_| shown(path), |checked| checked.uri())
 }
 
 /// More paths are no answer to a question.

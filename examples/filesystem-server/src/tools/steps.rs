@@ -5,6 +5,8 @@
 //!
 //! Links are entries and not followed; a FIFO or a link out is just a name.
 
+use std::time::{Duration, Instant};
+
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, Error, ErrorKind, Walk, WalkEntry, WalkOptions};
 
@@ -27,6 +29,7 @@ pub(super) struct Steps<'a> {
     walk: Walk,
     excluded: Globs,
     seen: u32,
+    looked: Option<Instant>,
     roots: &'a RequestRoots,
     progress: &'a Progress,
 }
@@ -40,7 +43,7 @@ impl<'a> Steps<'a> {
         progress: &'a Progress,
     ) -> Work<Self> {
         let excluded = Globs::excluding(exclude)?;
-        Ok(Self { walk: top.walk(WalkOptions::new())?, excluded, seen: 0, roots, progress })
+        Ok(Self { walk: top.walk(WalkOptions::new())?, excluded, seen: 0, looked: None, roots, progress })
     }
 }
 
@@ -55,7 +58,8 @@ impl Iterator for Steps<'_> {
                 Err(error) => return Some(Ok(Step::Unreadable(error))),
             };
             self.seen = self.seen.saturating_add(1);
-            if self.seen.is_multiple_of(LOOK) {
+            if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
+                self.looked = Some(Instant::now());
                 if let Err(error) = self.roots.proceed() {
                     return Some(Err(error.into()));
                 }
@@ -69,5 +73,5 @@ impl Iterator for Steps<'_> {
     }
 }
 
-/// Often enough to stop within milliseconds, and seldom enough to cost nothing.
-const LOOK: u32 = 64;
+/// How often it is asked whether the walk may go on: often enough to stop at once, and seldom enough to cost nothing.
+const LOOK: Duration = Duration::from_millis(10);

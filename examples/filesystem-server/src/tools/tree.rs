@@ -10,7 +10,7 @@ use mcp_roots_guard::{Intent, WalkEntry};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{Answered, Call, Work, text_schema};
+use super::call::{ANSWER, Answered, Call, Work, text_schema};
 use super::steps::{Step, Steps};
 use crate::progress::Progress;
 use crate::server::Server;
@@ -59,13 +59,35 @@ fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work
             Step::Entry(entry) if count < ENTRIES => tree.add(&entry),
             Step::Unreadable(error) => tree.mark(&error),
             Step::Entry(_) | Step::Full => {
-                let advice = "ask for a directory further down, or leave some out with excludePatterns";
-                return Err(HandlerError::new(format!("the tree has more than {ENTRIES} entries: {advice}")));
+                return Err(too_large(format!("{ENTRIES} entries")));
             }
         }
     }
     tree.close(0);
-    serde_json::to_string_pretty(&tree.done).map_err(|error| HandlerError::new(error.to_string()))
+    let mut json = Limited(Vec::new());
+    serde_json::to_writer_pretty(&mut json, &tree.done).map_err(|_| too_large(format!("{ANSWER} bytes")))?;
+    String::from_utf8(json.0).map_err(|error| HandlerError::new(error.to_string()))
+}
+
+fn too_large(limit: impl std::fmt::Display) -> HandlerError {
+    let advice = "ask for a directory further down, or leave some out with excludePatterns";
+    HandlerError::new(format!("the tree has more than {limit}: {advice}"))
+}
+
+/// What takes no more than an answer.
+struct Limited(Vec<u8>);
+
+impl std::io::Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.len() + bytes.len() > ANSWER {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A tree that grows in the order of a walk.
@@ -108,5 +130,5 @@ impl Tree {
     }
 }
 
-/// About a megabyte of JSON, and more than a model can use.
+/// More than a model can use.
 const ENTRIES: usize = 10_000;

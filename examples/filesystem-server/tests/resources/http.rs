@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use filesystem_server::server::serve_http;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::{TcpListener, TcpStream};
@@ -77,8 +78,8 @@ async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
     let (mine, yours) = (fixture.write("mine", ""), fixture.write("yours", ""));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let router = filesystem_server::server::http(fixture.server.guard());
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let served = serve_http(listener, fixture.server.guard().clone(), std::future::pending());
+    tokio::spawn(served);
     let (mut me, mut you) = (Session::new(&address).await, Session::new(&address).await);
     me.subscribe(&mine).await;
     you.subscribe(&yours).await;
@@ -99,8 +100,8 @@ async fn a_page_of_elsewhere_can_not_use_it() {
     let fixture = Fixture::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let router = filesystem_server::server::http(fixture.server.guard());
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let served = serve_http(listener, fixture.server.guard().clone(), std::future::pending());
+    tokio::spawn(served);
     let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
     for (origin, served) in [
@@ -115,4 +116,23 @@ async fn a_page_of_elsewhere_can_not_use_it() {
         let status = if served { "HTTP/1.1 200" } else { "HTTP/1.1 403" };
         assert!(answer.starts_with(status), "{origin}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn it_stops_when_told_while_somebody_listens() {
+    let fixture = Fixture::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let stopped = async { stopped.await.unwrap() };
+    let served = tokio::spawn(serve_http(listener, fixture.server.guard().clone(), stopped));
+    let mut session = Session::new(&address).await;
+    let listening = async { while session.told.next_line().await.unwrap().is_some() {} };
+    let stopping = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(!served.is_finished());
+        stop.send(()).unwrap();
+        tokio::time::timeout(Duration::from_secs(15), served).await.unwrap().unwrap().unwrap();
+    };
+    tokio::join!(listening, stopping);
 }

@@ -16,14 +16,14 @@ async fn a_directory_is_listed_with_what_is_odd_in_it() {
     served.put("large", "x".repeat(2048));
     served.put("line\nbreak", "");
     served.put_oddities();
-    let names = "[FILE] dangling\n[FILE] fifo\n[FILE] large\n[FILE] line\\nbreak\n[FILE] out\n[FILE] outdir\n[FILE] small\n[DIR] sub";
+    let names = "[FILE] dangling\n[FILE] fifo\n[FILE] large\n[FILE] \"line\\nbreak\"\n[FILE] out\n[FILE] outdir\n[FILE] small\n[DIR] sub";
     assert_eq!(served.ok("list_directory", json!({"path": "."})).await, names);
     let listed = served.ok("list_directory_with_sizes", json!({"path": "."})).await;
     let expected = "\
 [FILE] dangling
 [FILE] fifo
 [FILE] large                             2.00 KB
-[FILE] line\\nbreak                           0 B
+[FILE] \"line\\nbreak\"                         0 B
 [FILE] out
 [FILE] outdir
 [FILE] small                                 5 B

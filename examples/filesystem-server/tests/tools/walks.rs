@@ -1,6 +1,7 @@
 //! What stops a long walk, and what it tells meanwhile.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -105,4 +106,44 @@ async fn a_cancelled_walk_stops() {
         }
     }
     panic!("the walk went on");
+}
+
+#[tokio::test]
+async fn what_a_search_finds_another_call_can_name() {
+    let served = Served::new().await;
+    let odd = std::ffi::OsStr::from_bytes(b"bad\xff.txt");
+    for (name, content) in [("l\nx.txt".as_ref(), "newline"), ("l\\nx.txt".as_ref(), "backslash"), (odd, "bytes")] {
+        std::fs::write(served.directory.path().join(name), content).unwrap();
+    }
+    let found = served.ok("search_files", json!({ "path": ".", "pattern": "*.txt" })).await;
+    let mut read = Vec::new();
+    for path in found.lines() {
+        read.push(served.ok("read_text_file", json!({ "path": path })).await);
+    }
+    read.sort();
+    assert_eq!(read, ["backslash", "bytes", "newline"], "{found}");
+}
+
+#[tokio::test]
+async fn answers_of_names_and_the_work_of_globs_are_bounded() {
+    let served = Served::new().await;
+    for n in 0..6_000 {
+        served.put(&format!("{n:0>200}"), "");
+    }
+    let listed = served.ok("list_directory", json!({ "path": "." })).await;
+    assert!(
+        listed.len() <= (1 << 20) + 100 && listed.ends_with("\nThere is more: the answer is cut"),
+        "{}",
+        listed.len()
+    );
+    let sizes = served.ok("list_directory_with_sizes", json!({ "path": "." })).await;
+    assert!(sizes.len() <= (1 << 20) + 200 && sizes.ends_with("Combined size: 0 B"), "{}", sizes.len());
+    let refused = served.err("directory_tree", json!({ "path": "." })).await;
+    assert!(refused.starts_with("the tree has more than 1048576 bytes"), "{refused}");
+    let wild: Vec<_> = (0..100).map(|n| format!("*a???{n}")).collect();
+    let refused = served.err("search_files", json!({ "path": ".", "pattern": "*", "excludePatterns": wild })).await;
+    assert!(refused.starts_with("the patterns have more than 256"), "{refused}");
+    let long = vec!["x".repeat(2049); 2];
+    let refused = served.err("search_files", json!({ "path": ".", "pattern": "*", "excludePatterns": long })).await;
+    assert!(refused.starts_with("the patterns are longer than 4096"), "{refused}");
 }
