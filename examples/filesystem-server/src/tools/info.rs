@@ -33,14 +33,18 @@ impl Server {
 
     #[tool(
         title = "List Allowed Directories",
-        description = "Tells the directories that the tools may touch, with all beneath them. Relative paths start in the first.",
+        description = "Tells the directories that the tools may touch, with all beneath them, and single files. Relative paths start in the first.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn list_allowed_directories(call: Call) -> Answered {
         call.text(|roots| {
-            let paths = roots.roots().filter(|root| root.is_available()).map(Root::path).map(shown);
-            Ok(std::iter::once("Allowed directories:".to_owned()).chain(paths).collect::<Vec<_>>().join("\n"))
+            let told = |root: &Root| shown(root.path()) + if root.is_file() { " (a file)" } else { "" };
+            let paths: Vec<_> = roots.roots().filter(|root| root.is_available()).map(told).collect();
+            if paths.is_empty() {
+                return Ok("No directories are allowed".into());
+            }
+            Ok(format!("Allowed directories:\n{}", paths.join("\n")))
         })
         .await
     }

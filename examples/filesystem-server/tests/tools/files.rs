@@ -273,6 +273,8 @@ async fn a_root_that_is_a_file_is_written_and_edited_in_place() {
     served.put("other.txt", "other");
     let (only, other) = (served.path("only.txt"), served.path("other.txt"));
     *roots.lock().unwrap() = vec![format!("file://{}", only.display())];
+    let allowed = served.ok("list_allowed_directories", json!({})).await;
+    assert_eq!(allowed, format!("Allowed directories:\n{} (a file)", only.canonicalize().unwrap().display()));
     served.ok("write_file", json!({ "path": only, "content": "two" })).await;
     assert_eq!(served.content("only.txt"), "two");
     served.ok("edit_file", json!({ "path": only, "edits": [{ "oldText": "two", "newText": "three" }] })).await;
