@@ -137,8 +137,12 @@ impl ServerHandler for Server {
 
 /// The server over streamable HTTP, under `/mcp`. A browser may use it for pages of this machine only.
 pub fn http(guard: &Guard) -> Router {
-    let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
-    let server = Server::new(guard.clone());
+    http_of(Server::new(guard.clone()))
+}
+
+/// The same, of a server that is made already.
+pub fn http_of(server: Server) -> Router {
+    let sessions = Arc::new(server.guard.wrap_sessions(LocalSessionManager::default()));
     let config = StreamableHttpServerConfig::default().with_allowed_origins(ORIGINS);
     let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
     Router::new().route_service("/mcp", service)

@@ -17,6 +17,7 @@ use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams};
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use tokio::sync::Notify;
 
+use super::listen::Listens;
 use super::subscription::{Due, Looked, SUBSCRIPTIONS, Subscription, look};
 use super::watch::{Watcher, lock};
 use crate::server::Server;
@@ -26,6 +27,7 @@ use crate::server::Server;
 pub(crate) struct Resources {
     sessions: Mutex<HashMap<SessionId, Arc<Subscriber>>>,
     pub(super) watcher: Arc<Watcher>,
+    pub(super) listens: Arc<Listens>,
 }
 
 /// A session, as far as it is followed.

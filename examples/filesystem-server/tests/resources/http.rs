@@ -74,14 +74,15 @@ async fn send(address: &str, method: &str, header: &str, body: &Value) -> String
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
     let fixture = Fixture::new();
-    let (mine, yours) = (fixture.write("mine", ""), fixture.write("yours", ""));
+    let (mine, yours) = (fixture.write("in/mine", ""), fixture.write("yours", ""));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let router = filesystem_server::server::http(fixture.server.guard());
+    let router = filesystem_server::server::http_of(fixture.server.clone());
     tokio::spawn(async move { axum::serve(listener, router).await });
     let (mut me, mut you) = (Session::new(&address).await, Session::new(&address).await);
     me.subscribe(&mine).await;
     you.subscribe(&yours).await;
+    assert_eq!(fixture.server.kept(), (2, 2));
     std::fs::write(&mine, "1").unwrap();
     assert_eq!(me.updated().await, Some(uri(&mine)));
     assert_eq!(you.updated().await, None);
@@ -90,8 +91,13 @@ async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
     assert_eq!(me.updated().await, None);
     let gone = send(&address, "DELETE", &format!("mcp-session-id: {}\r\n", me.id), &Value::Null).await;
     assert!(gone.starts_with("HTTP/1.1 2"), "{gone}");
-    std::fs::write(&mine, "22").unwrap();
-    assert_eq!(me.updated().await, None);
+    for _ in 0..250 {
+        if fixture.server.kept() == (1, 1) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{:?}", fixture.server.kept());
 }
 
 #[tokio::test]
