@@ -5,9 +5,10 @@
 //!
 //! This is the one place that hands a path to something that is not the guard, and why that is no way around it: a watcher reads no content,
 //! no name that it tells leaves this module, and the look that follows is the guard's. On Linux it is handed an open descriptor, whose
-//! name the kernel says is the checked one, so that no link leads it elsewhere. On other systems it walks the name from `/`: there,
-//! who may put a link into a root while a client subscribes can have another directory watched, and learn when something happens
-//! in it, as a change that the guard sees anyway is then told sooner than by the sweep.
+//! name the kernel says is the checked one, so that no link leads it elsewhere; a directory that is moved out of its root afterwards
+//! stays watched. On other systems it walks the name from `/`: there, who may put a link into a root while a client subscribes can
+//! have another directory watched, and learn when something happens in it, as a change that the guard sees anyway is then told
+//! sooner than by the sweep.
 //!
 //! For a file the directory is watched in which it is, since programs replace files by renaming; for a root that is a file, the
 //! file alone, as what is around it is outside. Nothing is watched recursively. What can not be watched is left to the sweep.
@@ -253,20 +254,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_descriptor_that_is_used_again_is_another_place() {
+    async fn places_are_told_apart_although_their_descriptors_have_one_number() {
         let fixture = Fixture::new();
-        let other = Arc::new(Notify::new());
-        let watcher = &fixture.watcher;
-        let kept = watcher.watch(&fixture.check("d/a"), false, &fixture.wake).unwrap();
-        let dropped = watcher.watch(&fixture.check("e/a"), false, &other).unwrap();
-        drop(dropped);
-        let _again = watcher.watch(&fixture.check("e"), true, &other).unwrap();
-        fixture.write("site/e/a");
-        assert!(!fixture.wakes().await);
-        fixture.write("site/d/a");
-        assert!(fixture.wakes().await);
-        drop(kept);
-        assert_eq!(watcher.places(), 1);
+        let watch = |number: usize| {
+            let (name, wake) = (format!("many{number}"), Arc::new(Notify::new()));
+            std::fs::create_dir(fixture.top.path().join("site").join(&name)).unwrap();
+            (fixture.watcher.watch(&fixture.check(&name), true, &wake).unwrap(), wake)
+        };
+        let watches: Vec<_> = (0..8).map(watch).collect();
+        for (number, (_, wake)) in watches.iter().enumerate() {
+            fixture.write(&format!("site/many{number}/a"));
+            assert!(tokio::time::timeout(Duration::from_secs(4), wake.notified()).await.is_ok(), "{number}");
+            for (other, (_, wake)) in watches.iter().enumerate().skip(number + 1) {
+                let woken = tokio::time::timeout(Duration::from_millis(20), wake.notified()).await.is_ok();
+                assert!(!woken, "{other} by {number}");
+            }
+        }
+        drop(watches);
+        assert_eq!(fixture.watcher.places(), 0);
     }
 
     #[tokio::test]
