@@ -34,7 +34,7 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
                 std::process::exit(1);
             });
         };
-        return Ok(server::serve_http(listener, guard, stop).await?);
+        return Ok(server::serve_http(listener, Server::new(guard), stop).await?);
     }
     // One client, always the same: in the stateless era, what it told in one request counts for a while.
     let transport = guard.wrap(rmcp::transport::stdio()).one_client();

@@ -145,13 +145,13 @@ impl ServerHandler for Server {
 /// If the listener fails.
 pub async fn serve_http(
     listener: TcpListener,
-    guard: Guard,
+    server: Server,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let config = StreamableHttpServerConfig::default().with_allowed_origins(ORIGINS);
     let streams = config.cancellation_token.clone();
+    let guard = &server.guard;
     let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
-    let server = Server::new(guard);
     let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
     let router = Router::new().route_service("/mcp", service);
     let stopped = async move {

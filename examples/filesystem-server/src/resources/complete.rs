@@ -19,6 +19,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 
 use super::entry;
+use super::list::remedied;
 use crate::server::Server;
 
 /// The first is how the protocol writes it, and what clients fill in as text. A client that expands templates as RFC 6570 has it
@@ -50,7 +51,8 @@ pub(crate) async fn complete(
         return Err(ErrorData::invalid_params("only the path of a file template can be completed", None));
     }
     let typed = params.argument.value;
-    server.guard.request(ctx, None, move |roots| values(&roots, &typed)).await
+    let completed = server.guard.request(ctx, None, move |roots| values(&roots, &typed)).await;
+    completed.map_err(|error| remedied(error, ctx))
 }
 
 fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerError> {

@@ -22,16 +22,16 @@ pub(super) fn resource(checked: &CheckedPath, name: &str, metadata: &Metadata) -
         return resource.with_mime_type(DIRECTORY);
     }
     let resource = resource.with_size(metadata.size());
-    match mime_type(checked) {
+    match mime_type(path(checked)) {
         Some(mime_type) => resource.with_mime_type(mime_type),
         None => resource,
     }
 }
 
-/// The MIME type that the file's name tells, if it tells one.
-pub(super) fn mime_type(checked: &CheckedPath) -> Option<&'static str> {
+/// The MIME type that a file's name tells, if it tells one.
+pub(crate) fn mime_type(path: &Path) -> Option<&'static str> {
     // TypeScript ends with `.ts`, too, and is what a client more likely has.
-    mime_guess::from_path(path(checked)).first_raw().filter(|guess| *guess != "video/vnd.dlna.mpeg-tts")
+    mime_guess::from_path(path).first_raw().filter(|guess| *guess != "video/vnd.dlna.mpeg-tts")
 }
 
 /// The last name, in which what is no UTF-8 is replaced: to show.
@@ -40,7 +40,7 @@ pub(super) fn name(checked: &CheckedPath) -> String {
 }
 
 /// Where the last name stands: for a root, in its own path.
-fn path(checked: &CheckedPath) -> &Path {
+pub(super) fn path(checked: &CheckedPath) -> &Path {
     let relative = checked.relative();
     if relative.as_os_str().is_empty() { checked.root().path() } else { relative }
 }

@@ -6,18 +6,27 @@
 //!
 //! Such a request can not be asked in. It is served by the operator's directories if the client declared no roots, and by what the client
 //! told in another request as long as that counts; while nothing does, nothing is said. Nobody tells that roots changed in this era, so
-//! `resourcesListChanged` is not accepted.
+//! `resourcesListChanged` is not accepted, although `server/discover`, whose answer is that of `initialize`, has `listChanged`.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
-use mcp_roots_guard::rmcp::RequestRoots;
+use mcp_roots_guard::rmcp::{ClientKey, RequestRoots};
 use rmcp::ErrorData;
-use rmcp::model::SubscriptionFilter;
+use rmcp::model::{Extensions, SubscriptionFilter};
 use rmcp::service::SubscriptionContext;
 use tokio::sync::Notify;
 
+use super::list::remedied;
 use super::subscription::{Due, Looked, SUBSCRIPTIONS, Subscription, look};
+use super::watch::lock;
 use crate::server::Server;
+
+/// The most requests that listen at once, for all clients: each has up to [`SUBSCRIPTIONS`].
+pub(super) const LISTENS: usize = 256;
+
+/// The most of one client, where it can be told from others: more than a program has windows. Over HTTP without keys it can not be.
+const LISTENS_OF_ONE: usize = 16;
 
 /// What of a filter is accepted: the first of the resources.
 pub(crate) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
@@ -29,14 +38,22 @@ pub(crate) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
 ///
 /// # Errors
 ///
-/// The refusal of the first resource that is refused.
+/// -32602 if the client listens [`LISTENS_OF_ONE`] times already; -32603 if all clients listen [`LISTENS`] times. What is refused is
+/// not told of; if all is, the refusal of the first.
 pub(crate) async fn listen(server: &Server, listening: &SubscriptionContext) -> Result<(), ErrorData> {
     let (ctx, wake) = (listening.request_context(), Arc::new(Notify::new()));
-    let mut subscriptions = Vec::new();
+    let _place = Place::take(&server.resources.listens, key_of(&ctx.extensions).cloned())?;
+    let (mut subscriptions, mut refused) = (Vec::new(), None);
     for uri in listening.accepted().resource_subscriptions.iter().flatten() {
         let (watcher, wake, named) = (server.resources.watcher.clone(), wake.clone(), uri.clone());
         let work = move |roots: RequestRoots| Subscription::new(&roots, &named, &watcher, &wake);
-        subscriptions.push(Arc::new(server.guard.request(ctx, Some(uri), work).await?));
+        match server.guard.request(ctx, Some(uri), work).await {
+            Ok(subscription) => subscriptions.push(Arc::new(subscription)),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    if let Some(error) = refused.filter(|_| subscriptions.is_empty()) {
+        return Err(remedied(error, ctx));
     }
     let mut due = Due::new();
     while !subscriptions.is_empty() {
@@ -59,4 +76,67 @@ pub(crate) async fn listen(server: &Server, listening: &SubscriptionContext) -> 
         }
     }
     Ok(())
+}
+
+/// How many requests listen, by whose they are.
+#[derive(Debug, Default)]
+pub(super) struct Listens(Mutex<HashMap<Option<ClientKey>, usize>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct Place {
+    listens: Arc<Listens>,
+    key: Option<ClientKey>,
+}
+
+impl Place {
+    fn take(listens: &Arc<Listens>, key: Option<ClientKey>) -> Result<Self, ErrorData> {
+        let mut counts = lock(&listens.0);
+        let of_one = counts.get(&key).copied().unwrap_or_default();
+        if key.is_some() && of_one >= LISTENS_OF_ONE {
+            let text = format!("a client can listen {LISTENS_OF_ONE} times at once: cancel one first");
+            return Err(ErrorData::invalid_params(text, None));
+        }
+        if counts.values().sum::<usize>() >= LISTENS {
+            return Err(ErrorData::internal_error("too many clients listen: try again later", None));
+        }
+        counts.insert(key.clone(), of_one + 1);
+        drop(counts);
+        Ok(Self { listens: listens.clone(), key })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = lock(&self.listens.0);
+        match counts.get_mut(&self.key) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => {
+                counts.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// Whose a request is: as the guard has it, from a transport of one client, or from the layer that authenticates.
+fn key_of(extensions: &Extensions) -> Option<&ClientKey> {
+    let parts = extensions.get::<axum::http::request::Parts>();
+    parts.and_then(|parts| parts.extensions.get()).or_else(|| extensions.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listens_have_a_bound_and_places_come_back() {
+        let listens = Arc::new(Listens::default());
+        let mut places: Vec<_> = (0..LISTENS).filter_map(|_| Place::take(&listens, None).ok()).collect();
+        assert_eq!(places.len(), LISTENS);
+        assert_eq!(Place::take(&listens, None).map_err(|error| error.code.0).err(), Some(-32603));
+        places.pop();
+        assert!(Place::take(&listens, None).is_ok());
+        places.clear();
+        assert!(lock(&listens.0).is_empty());
+    }
 }

@@ -6,14 +6,14 @@
 //!
 //! | | in | bounded by |
 //! | --- | --- | --- |
-//! | the list, by pages | `list`, `cursor` | [`list::PAGE`], and a walk of 100,000 entries a page |
+//! | the list, by pages | `list`, `cursor` | [`list::PAGE`], and 100,000 entries that are looked at for a page |
 //! | content, and a directory's entries | `read` | [`read::LIMIT`], [`entry::ENTRIES`] |
 //! | the templates, and completions of their `path` | `complete` | 100 values, as the protocol has it |
-//! | subscriptions of both eras | `subscription`, `sessions`, `listen`, `watch` | [`subscription::SUBSCRIPTIONS`], [`watch::PLACES`] |
+//! | subscriptions of both eras | `subscription`, `sessions`, `listen`, `watch` | [`subscription::SUBSCRIPTIONS`], [`listen::LISTENS`], [`watch::PLACES`] |
 
 pub(crate) mod complete;
 mod cursor;
-mod entry;
+pub(crate) mod entry;
 pub(crate) mod list;
 pub(crate) mod listen;
 pub(crate) mod read;

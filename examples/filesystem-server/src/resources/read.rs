@@ -1,18 +1,18 @@
 //! `resources/read`: what a file holds, or which entries a directory has.
 //!
 //! Goes in: a `file:` URI, as a client wrote it. Comes out: text where the file is UTF-8, else base64; of a directory its files' and
-//! directories' URIs, one a line, in the order of names. What is true after: it was read from what the guard verified after it was
+//! directories' URIs, one a line, in the order of names, and a last line with `#` if there are more. What is true after: it was read from what the guard verified after it was
 //! opened, and nothing keeps it: the roots may be others in the next request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, Intent, Location};
+use mcp_roots_guard::{CheckedPath, ErrorKind, Intent, Location};
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents};
 use rmcp::service::{RequestContext, RoleServer};
 
-use super::entry::{self, DIRECTORY};
+use super::entry::{self, DIRECTORY, ENTRIES};
 use crate::server::Server;
 
 /// The most bytes of a file that are read: it is held in memory whole, as its base64 is, and as the message is.
@@ -38,7 +38,7 @@ fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, Handl
         return Ok(ResourceContents::text(directory(roots, &checked)?, uri).with_mime_type(DIRECTORY));
     }
     let content = checked.read(LIMIT)?;
-    let guessed = entry::mime_type(&checked);
+    let guessed = entry::mime_type(entry::path(&checked));
     Ok(match String::from_utf8(content) {
         Ok(text) => ResourceContents::text(text, uri).with_mime_type(guessed.unwrap_or("text/plain")),
         Err(blob) => ResourceContents::blob(STANDARD.encode(blob.as_bytes()), uri)
@@ -50,7 +50,16 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
     let mut lines = String::new();
     for found in entry::children(checked)? {
         roots.proceed()?;
-        if let Some(child) = entry::child(roots, checked, found?.path()) {
+        let found = match found {
+            Err(error) if error.kind() == ErrorKind::TooManyEntries => {
+                // A comment, as text/uri-list has it (RFC 2483).
+                let remark = format!("# There are more entries: only {ENTRIES} are listed, in no particular choice\n");
+                lines.push_str(&remark);
+                break;
+            }
+            found => found?,
+        };
+        if let Some(child) = entry::child(roots, checked, found.path()) {
             lines.push_str(&child.uri());
             lines.push('\n');
         }

@@ -8,17 +8,18 @@
 //! those that they do not hold are dropped.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+use mcp_roots_guard::rmcp::RequestRoots;
 use mcp_roots_guard::{Changes, Error, ErrorKind, RootsState, Session, SessionId};
 use rmcp::ErrorData;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams};
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use tokio::sync::Notify;
 
+use super::listen::Listens;
 use super::subscription::{Due, Looked, SUBSCRIPTIONS, Subscription, look};
-use super::watch::Watcher;
+use super::watch::{Watcher, lock};
 use crate::server::Server;
 
 /// What is kept for clients.
@@ -26,6 +27,7 @@ use crate::server::Server;
 pub(crate) struct Resources {
     sessions: Mutex<HashMap<SessionId, Arc<Subscriber>>>,
     pub(super) watcher: Arc<Watcher>,
+    pub(super) listens: Arc<Listens>,
 }
 
 /// A session, as far as it is followed.
@@ -82,7 +84,8 @@ pub(crate) async fn subscribe(
         let mut subscriptions = lock(&subscriber.subscriptions);
         if subscriptions.len() >= SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
             drop(subscriptions);
-            return Err(HandlerError::new(format!("a session can have {SUBSCRIPTIONS} subscriptions")));
+            let full = format!("a session can have {SUBSCRIPTIONS} subscriptions: unsubscribe from one first");
+            return Err(ErrorData::invalid_params(full, None).into());
         }
         let before = subscriptions.insert(uri, Arc::new(subscription));
         drop(subscriptions);
@@ -180,9 +183,4 @@ fn is_known(state: RootsState) -> bool {
 /// Whether the client said that its roots changed, or is gone, and nothing was told since.
 fn is_withdrawn(state: RootsState) -> bool {
     matches!(state, RootsState::Stale | RootsState::Failed(_) | RootsState::Closed)
-}
-
-/// A panic elsewhere leaves the map as good as it was.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@
 //! A file is another if its kind, size or times are, or if it is gone or back; a directory, if entries came or went. A link is followed
 //! once, when it is subscribed to: what it is pointed at later is not noticed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::entry;
-use super::watch::{Watch, Watcher};
+use super::watch::{Watch, Watcher, lock};
 
 /// The most subscriptions of a session, or in one `subscriptions/listen`: more than a person has open. Each costs a look when any of them
 /// wakes.
@@ -37,7 +37,8 @@ pub(super) struct Subscription {
     uri: String,
     checked: CheckedPath,
     seen: Mutex<Look>,
-    _watch: Watch,
+    /// None if it is left to the sweep.
+    _watch: Option<Watch>,
 }
 
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl Subscription {
     ///
     /// # Errors
     ///
-    /// Refusals of the guard; [`SpecialFile`](ErrorKind::SpecialFile) for what can not be read either; those of [`Watcher::watch`].
+    /// Refusals of the guard; [`SpecialFile`](ErrorKind::SpecialFile) for what can not be read either.
     pub(super) fn new(
         roots: &RequestRoots,
         uri: &str,
@@ -72,7 +73,7 @@ impl Subscription {
         if !entry::is_told(&metadata) {
             return Err(Error::from(ErrorKind::SpecialFile).into());
         }
-        let watch = watcher.watch(&checked, metadata.is_dir(), wake)?;
+        let watch = watcher.watch(&checked, metadata.is_dir(), wake);
         // Looked at after it is watched: no change falls in between.
         let seen = Mutex::new(Look::take(&checked));
         Ok(Self { uri: uri.to_owned(), checked, seen, _watch: watch })
@@ -90,7 +91,7 @@ impl Subscription {
     /// Whether it is another than at the last look. After a wake-up, also whether it may be without a trace.
     fn has_changed(&self, woken: bool) -> bool {
         let now = Look::take(&self.checked);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         let is_racy = || now.found.as_ref().is_some_and(|found| found.is_racy(seen.at));
         let changed = now.found != seen.found || (woken && is_racy());
         *seen = now;

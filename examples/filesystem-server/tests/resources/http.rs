@@ -75,14 +75,15 @@ async fn send(address: &str, method: &str, header: &str, body: &Value) -> String
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
     let fixture = Fixture::new();
-    let (mine, yours) = (fixture.write("mine", ""), fixture.write("yours", ""));
+    let (mine, yours) = (fixture.write("in/mine", ""), fixture.write("yours", ""));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let served = serve_http(listener, fixture.server.guard().clone(), std::future::pending());
+    let served = serve_http(listener, fixture.server.clone(), std::future::pending());
     tokio::spawn(served);
     let (mut me, mut you) = (Session::new(&address).await, Session::new(&address).await);
     me.subscribe(&mine).await;
     you.subscribe(&yours).await;
+    assert_eq!(fixture.server.kept(), (2, 2));
     std::fs::write(&mine, "1").unwrap();
     assert_eq!(me.updated().await, Some(uri(&mine)));
     assert_eq!(you.updated().await, None);
@@ -91,8 +92,13 @@ async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
     assert_eq!(me.updated().await, None);
     let gone = send(&address, "DELETE", &format!("mcp-session-id: {}\r\n", me.id), &Value::Null).await;
     assert!(gone.starts_with("HTTP/1.1 2"), "{gone}");
-    std::fs::write(&mine, "22").unwrap();
-    assert_eq!(me.updated().await, None);
+    for _ in 0..250 {
+        if fixture.server.kept() == (1, 1) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{:?}", fixture.server.kept());
 }
 
 #[tokio::test]
@@ -100,7 +106,7 @@ async fn a_page_of_elsewhere_can_not_use_it() {
     let fixture = Fixture::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let served = serve_http(listener, fixture.server.guard().clone(), std::future::pending());
+    let served = serve_http(listener, fixture.server.clone(), std::future::pending());
     tokio::spawn(served);
     let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
@@ -125,7 +131,7 @@ async fn it_stops_when_told_while_somebody_listens() {
     let address = listener.local_addr().unwrap().to_string();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stopped = async { stopped.await.unwrap() };
-    let served = tokio::spawn(serve_http(listener, fixture.server.guard().clone(), stopped));
+    let served = tokio::spawn(serve_http(listener, fixture.server.clone(), stopped));
     let mut session = Session::new(&address).await;
     let listening = async { while session.told.next_line().await.unwrap().is_some() {} };
     let stopping = async {

@@ -3,7 +3,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_roots_guard::{Boundary, Guard};
+use rmcp::service::ServiceError;
 
 use crate::client::{Client, Declares, Era, uri};
 use crate::fixture::Fixture;
@@ -120,6 +123,8 @@ async fn a_stateless_client_lists_what_it_told_in_another_request() {
     let inner = fixture.site().join("in");
     let client = Client::new(&fixture.server, Era::Stateless, Declares::Roots, &[&inner]).await;
     assert_eq!(client.page(None).await.err(), Some(-32603), "nobody can be asked in a list");
+    let Err(ServiceError::McpError(error)) = client.peer.list_resources(None).await else { panic!("it is refused") };
+    assert!(error.message.contains("call a tool or read a resource first"), "{error}");
     client.read(&uri(&file)).await.unwrap();
     assert_eq!(client.uris().await, [uri(&inner), uri(&file)]);
 }
@@ -130,4 +135,29 @@ async fn without_roots_nothing_is_listed() {
         filesystem_server::server::Server::new(Guard::new(Boundary::builder().client_roots_only().build().unwrap()));
     let client = Client::new(&server, Era::Session, Declares::Changes, &[]).await;
     assert_eq!(client.uris().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_directory_hides_nothing() {
+    let fixture = Fixture::new();
+    std::fs::create_dir(fixture.site().join("many")).unwrap();
+    for number in 0..100_300 {
+        std::fs::File::create(fixture.site().join(format!("many/{number:06}"))).unwrap();
+    }
+    let after = fixture.write("zz/after", "");
+    let client = fixture.client(Era::Session, Declares::Changes).await;
+    let told = |page: Vec<rmcp::model::Resource>| page.into_iter().map(|resource| resource.uri).collect::<Vec<_>>();
+    let names = (0..398).map(|number| fixture.site().join(format!("many/{number:06}")));
+    let expected: Vec<_> =
+        [fixture.site(), fixture.site().join("many")].into_iter().chain(names).map(|path| uri(&path)).collect();
+    let (first, next) = client.page(None).await.unwrap();
+    assert_eq!(told(first), expected[..200]);
+    let (second, next) = client.page(next).await.unwrap();
+    assert_eq!(told(second), expected[200..]);
+    assert!(next.is_some());
+    // As the page before would have given it.
+    let cursor = URL_SAFE_NO_PAD.encode(format!("{}\0many/100298", fixture.site().display()));
+    let (last, next) = client.page(Some(cursor)).await.unwrap();
+    let expected = [fixture.site().join("many/100299"), fixture.site().join("zz"), after];
+    assert_eq!((told(last), next), (expected.map(|path| uri(&path)).to_vec(), None));
 }

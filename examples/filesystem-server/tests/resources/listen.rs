@@ -53,3 +53,37 @@ async fn a_stateless_client_does_not_listen_outside() {
     let ended = tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap();
     assert_eq!(ended.map_err(code).err(), Some(-32602));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_refused_does_not_end_the_rest() {
+    let fixture = Fixture::new();
+    let path = fixture.write("a", "");
+    let client = fixture.client(Era::Stateless, Declares::Nothing).await;
+    let filter =
+        SubscriptionFilter::builder().resource_subscriptions([uri(&path), "file:///etc/passwd".into()]).build();
+    let mut listening = client.peer.listen(filter).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    std::fs::write(&path, "1").unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap().unwrap().unwrap();
+    let ServerNotification::ResourceUpdatedNotification(told) = told else { panic!("{told:?}") };
+    assert_eq!(told.params.uri, uri(&path));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_listens_a_few_times_at_once() {
+    let fixture = Fixture::new();
+    let filter = SubscriptionFilter::builder().resource_subscription(uri(&fixture.write("a", ""))).build();
+    let client = fixture.client(Era::Stateless, Declares::Nothing).await;
+    let mut kept = Vec::new();
+    for _ in 0..16 {
+        kept.push(client.peer.listen(filter.clone()).await.unwrap());
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut more = client.peer.listen(filter.clone()).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(4), more.next()).await.unwrap();
+    assert_eq!(ended.map_err(code).err(), Some(-32602));
+    // Another is not hindered.
+    let other = fixture.client(Era::Stateless, Declares::Nothing).await;
+    let mut listening = other.peer.listen(filter).await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(500), listening.next()).await.is_err());
+}

@@ -74,3 +74,16 @@ async fn refusals_have_the_codes_of_their_era() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_directory_is_cut_with_a_remark() {
+    let fixture = Fixture::new();
+    for number in 0..10_001 {
+        fixture.write(&format!("{number}"), "");
+    }
+    let client = fixture.client(Era::Session, Declares::Changes).await;
+    let result = client.read(&uri(&fixture.site())).await.unwrap();
+    let lines: Vec<_> = result["contents"][0]["text"].as_str().unwrap().lines().collect();
+    assert_eq!(lines.len(), 10_001);
+    assert!(lines[10_000].starts_with("# There are more entries: only 10000"), "{}", lines[10_000]);
+}

@@ -174,7 +174,7 @@ async fn subscriptions_are_bounded() {
     for uri in &uris[..64] {
         client.subscribe(uri).await.unwrap();
     }
-    assert_eq!(client.subscribe(&uris[64]).await, Err(-32603));
+    assert_eq!(client.subscribe(&uris[64]).await, Err(-32602));
     client.subscribe(&uris[0]).await.unwrap();
     client.unsubscribe(&uris[0]).await;
     client.subscribe(&uris[64]).await.unwrap();
