@@ -65,7 +65,7 @@ fn edit(roots: &RequestRoots, args: &EditFile) -> Work {
     let mut content = file.read_to_string(BYTES)?;
     for _ in 0..TRIES {
         let old = Text::new(&content);
-        let new = edited(roots, Text::new(&content), &args.edits, &mut left)?;
+        let new = edited(roots, old.clone(), &args.edits, &mut left)?;
         if new.as_str() == old.as_str() {
             return Ok(format!("The edits change nothing in {}", args.path));
         }
@@ -74,7 +74,9 @@ fn edit(roots: &RequestRoots, args: &EditFile) -> Work {
             let _alone = alone(&file);
             let now = file.read_to_string(BYTES)?;
             if now != content {
-                content = now;
+                // To read it and split it into lines costs, too.
+                let Some(less) = left.checked_sub(8 * now.len()) else { break };
+                (left, content) = (less, now);
                 continue;
             }
             put(&file, &new.content())?;

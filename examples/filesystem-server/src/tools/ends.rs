@@ -7,8 +7,9 @@
 use std::ops::Range;
 
 /// A text to edit.
+#[derive(Clone)]
 pub(super) struct Text {
-    text: String,
+    lines: String,
     /// Whether each line that ends does so by `\r\n`.
     crlf: Vec<bool>,
     most: bool,
@@ -16,36 +17,36 @@ pub(super) struct Text {
 
 impl Text {
     pub(super) fn new(content: &str) -> Self {
-        let (mut text, mut crlf) = (String::with_capacity(content.len()), Vec::new());
+        let (mut lines, mut crlf) = (String::with_capacity(content.len()), Vec::new());
         for line in content.split_inclusive('\n') {
             let ended = line.strip_suffix("\r\n");
-            text.push_str(ended.unwrap_or(line));
+            lines.push_str(ended.unwrap_or(line));
             if ended.is_some() {
-                text.push('\n');
+                lines.push('\n');
             }
             if line.ends_with('\n') {
                 crlf.push(ended.is_some());
             }
         }
         let most = count(&crlf) * 2 > crlf.len();
-        Self { text, crlf, most }
+        Self { lines, crlf, most }
     }
 
     /// The text, its lines ended by `\n`.
     pub(super) fn as_str(&self) -> &str {
-        &self.text
+        &self.lines
     }
 
     /// The bytes of the content to write.
     pub(super) fn size(&self) -> usize {
-        self.text.len() + count(&self.crlf)
+        self.lines.len() + count(&self.crlf)
     }
 
     /// The content to write.
     pub(super) fn content(&self) -> String {
         let mut content = String::with_capacity(self.size());
         let mut ends = self.crlf.iter();
-        for line in self.text.split_inclusive('\n') {
+        for line in self.lines.split_inclusive('\n') {
             match line.strip_suffix('\n') {
                 Some(line) if ends.next() == Some(&true) => content.extend([line, "\r\n"]),
                 _ => content.push_str(line),
@@ -56,8 +57,8 @@ impl Text {
 
     /// Puts a new text, its lines ended by `\n`, in place of a part.
     pub(super) fn replace(&mut self, part: Range<usize>, new: &str) {
-        let old = self.text.get(part.clone()).unwrap_or_default();
-        let (first, ended) = (newlines(self.text.get(..part.start).unwrap_or_default()), newlines(old));
+        let old = self.lines.get(part.clone()).unwrap_or_default();
+        let (first, ended) = (newlines(self.lines.get(..part.start).unwrap_or_default()), newlines(old));
         // A last line that is replaced in part ends after it.
         let touched = first + ended + usize::from(!old.ends_with('\n'));
         let touched = self.crlf.get(first..touched.min(self.crlf.len())).unwrap_or_default();
@@ -68,7 +69,7 @@ impl Text {
         let (before, after) = same_lines(old, new);
         let added = newlines(new) - before - after;
         self.crlf.splice(first + before..first + ended - after, std::iter::repeat_n(end, added));
-        self.text.replace_range(part, new);
+        self.lines.replace_range(part, new);
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) fn find_first(text: &str, old: &str, new: &str, spend: Spend) -> Resu
     let Some(first) = wanted.iter().map(|line| line.trim()).find(|line| !line.is_empty()) else {
         return Err(NotFound::Nowhere(None));
     };
+    spend(wanted.len() * LOOK_UP)?;
     let pattern = Pattern::new(&wanted);
     let (mut matched, mut similar) = (0, None);
     for (number, line) in text.split_inclusive('\n').enumerate() {
@@ -143,6 +144,9 @@ const LOOK: usize = 4096;
 /// What a line costs beside its bytes, as so many of them.
 const LINE: usize = 32;
 
+/// What a line of the old text costs beside its bytes: a place in a table that no cache holds.
+const LOOK_UP: usize = 128;
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
@@ -220,7 +224,7 @@ mod tests {
         let (work, found) = spent(usize::MAX, &text, &old, "");
         assert_eq!(found, Err(NotFound::Nowhere(Some(1))));
         assert!(work < 2 * (text.len() + old.len()), "{work}");
-        // It takes 50 ms; to compare at each place takes minutes.
+        // It takes some tenths of a second; to compare at each place takes minutes.
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
         // It stops between.
         assert_eq!(spent(work - 1, &text, &old, "").1, Err(NotFound::Stopped));
@@ -229,8 +233,7 @@ mod tests {
 
     #[test]
     fn to_indent_has_a_bound() {
-        let lines =
-            |from: usize, to| (from..to).map(|line| format!("{}{line}\n", " ".repeat(line))).collect::<String>();
+        let lines = |from: usize, to| (from..to).flat_map(|line| [" ".repeat(line), "x\n".into()]).collect::<String>();
         let (text, old) = (format!("\t{}", lines(0, 1000)), lines(0, 1000));
         // The same indentation many times is looked up once.
         let (few, _) = spent(usize::MAX, &text, &old, "  x\n");
