@@ -67,8 +67,8 @@ fn within_limit(lines: &[u8]) -> Result<(), Error> {
 }
 
 fn without_newline(lines: &str) -> &str {
-    let lines = lines.strip_suffix('\n').unwrap_or(lines);
-    lines.strip_suffix('\r').unwrap_or(lines)
+    // A `\r` that no `\n` follows ends no line.
+    lines.strip_suffix("\r\n").or_else(|| lines.strip_suffix('\n')).unwrap_or(lines)
 }
 
 /// Some hundred lines: most tails are one read.

@@ -7,6 +7,7 @@ mod globs;
 mod steps;
 mod lines;
 mod replace;
+mod ends;
 mod read;
 mod media;
 mod write;

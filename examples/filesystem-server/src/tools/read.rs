@@ -7,6 +7,7 @@ use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{Error, ErrorKind};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
+use serde::{Deserialize as _, Deserializer, de};
 
 use super::LIMIT;
 use super::call::{Answered, Call, Work, at_most, text_schema};
@@ -18,8 +19,12 @@ struct ReadText {
     /// A path inside the allowed directories, or a `file:` URI.
     path: String,
     /// Only the first so many lines.
+    #[serde(default, deserialize_with = "lines")]
+    #[schemars(with = "Option<u64>")]
     head: Option<u32>,
     /// Only the last so many lines.
+    #[serde(default, deserialize_with = "lines")]
+    #[schemars(with = "Option<u64>")]
     tail: Option<u32>,
 }
 
@@ -68,13 +73,16 @@ impl Server {
 fn read_text(roots: &RequestRoots, args: &ReadText) -> Work {
     let path = &args.path;
     // Some clients send 0 for what they leave out.
-    let content = match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
+    let (count, from_end) = match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
         (Some(_), Some(_)) => return Err(HandlerError::new("give head or tail, not both")),
-        (Some(lines), None) => roots.open(path).and_then(|file| head(file, lines)),
-        (None, Some(lines)) => roots.open(path).and_then(|file| tail(file, lines)),
-        (None, None) => roots.read_to_string(path, LIMIT),
+        (Some(lines), None) => (lines, false),
+        (None, Some(lines)) => (lines, true),
+        (None, None) => return roots.read_to_string(path, LIMIT).map_err(|error| advised("", &error, WHOLE)),
     };
-    content.map_err(with_advice)
+    let file = roots.open(path).map_err(|error| advised("", &error, LINES))?;
+    let lines = if from_end { tail(file, count) } else { head(file, count) };
+    let advice = if count == 1 { LINE } else { LINES };
+    lines.map_err(|error| advised(&format!("read {path:?}: "), &error, advice))
 }
 
 fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
@@ -90,25 +98,51 @@ fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
                 left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));
                 format!("{path}:\n{content}\n")
             }
-            Err(error) if error.kind() == ErrorKind::TooLarge && left < LIMIT => {
+            Err(error) if error.kind() == ErrorKind::TooLarge && fits(roots, path) => {
                 format!("{path}: Error - {error}: the files before it fill this answer; read it in another call")
             }
-            Err(error) => format!("{path}: Error - {}", with_advice(error)),
+            Err(error) => format!("{path}: Error - {}", advised("", &error, WHOLE)),
         });
     }
     Ok(told.join("\n---\n"))
 }
 
+/// Whether a file could be read if it were the first.
+fn fits(roots: &RequestRoots, path: &str) -> bool {
+    roots.metadata(path).is_ok_and(|metadata| metadata.size() <= LIMIT)
+}
+
 /// A refusal, and what to do instead.
-fn with_advice(error: Error) -> HandlerError {
+fn advised(at: &str, error: &Error, too_large: &str) -> HandlerError {
     let advice = match error.kind() {
-        ErrorKind::TooLarge => &format!(" of {LIMIT} bytes; fewer lines, as head or tail, can be read"),
+        ErrorKind::TooLarge => &format!(" of {LIMIT} bytes; {too_large}"),
         ErrorKind::NotUtf8 => "; read_media_file reads it as it is",
         ErrorKind::IsADirectory => "; list_directory lists it",
-        _ => return error.into(),
+        _ => "",
     };
-    HandlerError::new(format!("{error}{advice}"))
+    HandlerError::new(format!("{at}{error}{advice}"))
 }
+
+/// A count of lines. As in the reference it may be any whole number; one beyond all files means all lines.
+fn lines<'de, D: Deserializer<'de>>(number: D) -> Result<Option<u32>, D::Error> {
+    match Option::<f64>::deserialize(number)? {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole and not negative; `as` saturates"
+        )]
+        Some(count) if count >= 0.0 && count.fract() == 0.0 => Ok(Some(count as u32)),
+        Some(count) => Err(de::Error::custom(format!("{count} lines: give a whole number that is not negative"))),
+        None => Ok(None),
+    }
+}
+
+/// What to do about a file that is too large.
+const WHOLE: &str = "read_text_file reads its first or last lines, with head or tail";
+/// What to do about lines that are.
+const LINES: &str = "ask for fewer lines with head or tail";
+/// What to do about a line that is.
+const LINE: &str = "it is one line, and no tool reads a part of one";
 
 /// Each is a line of the answer at least; a model that wants more wants a search.
 const PATHS: usize = 100;

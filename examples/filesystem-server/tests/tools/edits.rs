@@ -14,7 +14,7 @@ type Edits = &'static [(&'static str, &'static str)];
 async fn an_edit_tells_its_diff_and_keeps_line_ends() {
     let served = Served::new().await;
     // Content; edits; content after.
-    let cases: [(&str, Edits, &str); 9] = [
+    let cases: [(&str, Edits, &str); 12] = [
         ("a\nb\nc\n", &[("b", "B")], "a\nB\nc\n"),
         ("a\nb\nc\n", &[("a\nb\n", ""), ("c", "d\ne")], "d\ne\n"),
         ("a\na\n", &[("a", "x")], "x\na\n"),
@@ -24,6 +24,10 @@ async fn an_edit_tells_its_diff_and_keeps_line_ends() {
         ("a\nb\n", &[("a\r\nb", "x\r\ny")], "x\ny\n"),
         // Mixed: what is not touched stays, what is new is as most are.
         ("a\r\nb\nc\r\nd\r\n", &[("c", "C\nCC")], "a\r\nb\nC\r\nCC\r\nd\r\n"),
+        // Of equal lines, the one that is not replaced keeps its own end.
+        ("a\r\na\nb\n", &[("a\n", "")], "a\nb\n"),
+        ("a\na\r\nb\n", &[("a\n", "")], "a\r\nb\n"),
+        ("a\r\n\tb\nc\n", &[("a\n b", "x\n b")], "x\n\tb\nc\n"),
         // White space, and no newline at the end.
         ("fn a() {\n    b();\n}", &[("fn a() {\nb();", "fn a() {\nc();")], "fn a() {\n    c();\n}"),
         // Each on what the one before left.
@@ -67,6 +71,10 @@ async fn a_failing_edit_leaves_the_file_and_says_why() {
     assert!(served.ok("edit_file", json!({"path": "file", "edits": []})).await.contains("change nothing"));
     served.put("large", vec![b'\n'; (4 << 20) + 1]);
     assert!(served.err("edit_file", json!({"path": "large", "edits": [edit("a", "b")]})).await.contains("larger than"));
+    // As it is written.
+    served.put("crlf", "\r\n".repeat((2 << 20) - 1) + "a");
+    let larger = served.err("edit_file", json!({"path": "crlf", "edits": [edit("a", "b\nb")]})).await;
+    assert!(larger.contains("would be larger than 4194304 bytes"), "{larger}");
     // A diff that is too long is cut, the edit is not.
     served.put("long", "a\n".repeat(200_000));
     let new = "b\n".repeat(200_000);
@@ -89,4 +97,15 @@ async fn edits_at_once_lose_nothing() {
         handle.await_response().await.unwrap();
     }
     assert_eq!(served.content("file"), lines('[', ']'));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_that_take_long_are_refused() {
+    let served = Served::new().await;
+    served.put("file", "x\n".repeat(2 << 20));
+    let edits = vec![json!({"oldText": "x", "newText": "x"}); 499];
+    let edits: Vec<_> = edits.into_iter().chain([json!({"oldText": "y", "newText": "z"})]).collect();
+    let error = served.err("edit_file", json!({"path": "file", "edits": edits})).await;
+    assert!(error.contains("split the call"), "{error}");
+    assert_eq!(served.content("file").len(), 4 << 20);
 }

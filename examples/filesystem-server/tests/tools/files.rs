@@ -69,9 +69,15 @@ async fn a_text_is_read_whole_or_by_its_first_or_last_lines() {
     served.put("three", "a\nb\nc\n");
     served.put("open", "a\nb");
     served.put("crlf", "a\r\nb\r\nc\r\n");
+    served.put("cr", "1\r\n2\r\n3\r");
     served.put("empty", "");
     let cases = [
         ("three", json!({}), "a\nb\nc\n"),
+        // As JSON has numbers.
+        ("three", json!({"head": 2.0}), "a\nb"),
+        ("three", json!({"head": 4_294_967_296_u64}), "a\nb\nc"),
+        ("three", json!({"tail": 4_294_967_296_u64}), "a\nb\nc"),
+        ("three", json!({"tail": 1e300, "head": 0.0}), "a\nb\nc"),
         ("three", json!({"head": 2}), "a\nb"),
         ("three", json!({"tail": 2}), "b\nc"),
         ("three", json!({"head": 9}), "a\nb\nc"),
@@ -83,6 +89,10 @@ async fn a_text_is_read_whole_or_by_its_first_or_last_lines() {
         ("open", json!({"head": 1}), "a"),
         ("crlf", json!({"head": 2}), "a\r\nb"),
         ("crlf", json!({"tail": 1}), "c"),
+        // No `\n` after it: part of the line.
+        ("cr", json!({"tail": 1}), "3\r"),
+        ("cr", json!({"head": 3}), "1\r\n2\r\n3\r"),
+        ("cr", json!({"tail": 2}), "2\r\n3\r"),
         ("empty", json!({"tail": 1}), ""),
         ("empty", json!({"head": 1}), ""),
     ];
@@ -94,6 +104,13 @@ async fn a_text_is_read_whole_or_by_its_first_or_last_lines() {
     }
     let both = served.err("read_text_file", json!({"path": "three", "head": 1, "tail": 1})).await;
     assert_eq!(both, "give head or tail, not both");
+    for count in [json!(1.5), json!(-1)] {
+        let error = served.client.call_tool(params("read_text_file", &json!({"path": "three", "head": count}))).await;
+        assert!(format!("{error:?}").contains("whole number"), "{count}: {error:?}");
+    }
+    let tools = served.client.list_all_tools().await.unwrap();
+    let tool = tools.iter().find(|tool| tool.name == "read_text_file").unwrap();
+    assert_eq!(tool.input_schema["properties"]["head"]["type"], json!(["integer", "null"]));
 }
 
 #[tokio::test]
@@ -109,14 +126,20 @@ async fn lines_of_a_file_of_any_size_are_read_within_a_bound() {
     }
     assert_eq!(served.ok("read_text_file", json!({"path": "huge", "head": 2})).await, "first\nsecond");
     assert_eq!(served.ok("read_text_file", json!({"path": "huge", "tail": 2})).await, "last but one\nlast");
-    for args in [json!({"head": 3}), json!({"tail": 3}), json!({})] {
-        let mut args = args;
-        args["path"] = json!("huge");
+    let (fewer, line) = ("ask for fewer lines", "it is one line");
+    served.put("line", "x".repeat((10 << 20) + 1));
+    let cases = [
+        ("huge", json!({"head": 3}), fewer),
+        ("huge", json!({"tail": 3}), fewer),
+        ("huge", json!({}), "with head or tail"),
+        ("line", json!({"head": 1}), line),
+        ("line", json!({"tail": 1}), line),
+    ];
+    for (name, mut args, advice) in cases {
+        args["path"] = json!(name);
         let error = served.err("read_text_file", args.clone()).await;
-        assert!(
-            error.contains("larger than the limit of 10485760 bytes") && error.contains("head or tail"),
-            "{args}: {error}"
-        );
+        let start = format!("read \"{name}\": larger than the limit of 10485760 bytes; ");
+        assert!(error.starts_with(&start) && error.contains(advice), "{args}: {error}");
     }
     // More lines than a block holds.
     let lines: Vec<String> = (0..100_000).map(|line| format!("line {line}")).collect();
@@ -171,7 +194,8 @@ async fn what_is_outside_or_no_file_is_refused_by_every_tool() {
     let error = served.err("read_text_file", json!({"path": "binary"})).await;
     assert!(error.contains("not UTF-8") && error.contains("read_media_file"), "{error}");
     for lines in ["head", "tail"] {
-        assert!(served.err("read_text_file", json!({"path": "binary", lines: 1})).await.contains("not UTF-8"));
+        let error = served.err("read_text_file", json!({"path": "binary", lines: 1})).await;
+        assert!(error.starts_with("read \"binary\": not UTF-8"), "{lines}: {error}");
     }
     assert_eq!(fs::read(served.outside.path().join("secret")).unwrap(), b"secret");
     assert!(served.err("write_file", json!({"path": "x"})).await.contains("missing field `content`"));
@@ -219,6 +243,10 @@ async fn one_bad_file_of_many_does_not_fail_the_others() {
     served.put("large", "x".repeat(6 << 20));
     let text = served.ok("read_multiple_files", json!({"paths": ["large", "large", "b"]})).await;
     assert!(text.contains("large: Error") && text.contains("fill this answer") && text.ends_with("b:\ntwo\n"));
+    // One that no call reads is not for another call.
+    served.put("larger", "x".repeat((10 << 20) + 1));
+    let text = served.ok("read_multiple_files", json!({"paths": ["b", "larger"]})).await;
+    assert!(text.contains("with head or tail") && !text.contains("another call"), "{text}");
     assert!(served.err("read_multiple_files", json!({"paths": []})).await.contains("at least one"));
     let many = vec!["b"; 101];
     assert!(served.err("read_multiple_files", json!({"paths": many})).await.contains("at most 100"));
