@@ -188,7 +188,7 @@ impl GuardBuilder {
         let Self { boundary, choices, time_to_idle } = self;
         let kept = Cache::builder()
             .max_capacity(KEPT_WEIGHT)
-            .weigher(|_, kept: &Kept| weight(&kept.roots, 0))
+            .weigher(|_, kept: &Kept| weight(Some(&kept.roots), 0))
             // The other policy of this map refuses newcomers while it is full, and they would be asked at each request.
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(choices.time_to_live.max(choices.time_to_live_unannounced))

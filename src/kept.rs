@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 #[cfg(feature = "rmcp")]
+use moka::ops::compute::Op;
+#[cfg(feature = "rmcp")]
 use moka::policy::EvictionPolicy;
 #[cfg(feature = "rmcp")]
 use moka::sync::Cache;
@@ -110,21 +112,27 @@ impl Told {
     pub(crate) fn new(time_to_live: Duration) -> Self {
         let lists = Cache::builder()
             .max_capacity(KEPT_WEIGHT)
-            .weigher(|key: &ClientKey, list: &List| list.roots.as_ref().map_or(1, |roots| weight(roots, key.bytes())))
+            .weigher(|key: &ClientKey, list: &List| weight(list.roots.as_ref(), key.bytes()))
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(time_to_live)
             .build();
         Self { lists, time_to_live }
     }
 
-    /// Keeps what a client told in a request, unless it told something in one that was received later.
-    pub(crate) fn keep(&self, key: &ClientKey, received: u64, roots: Option<&Roots>) {
-        let (until, roots) = (Instant::now() + self.time_to_live, roots.cloned());
+    /// A request tells something: what the client told before counts no more, unless that was in a request that was received later.
+    pub(crate) fn begin(&self, key: &ClientKey, received: u64) {
+        let told = List { received, until: Instant::now() + self.time_to_live, roots: None };
         self.lists.entry_by_ref(key).and_upsert_with(|kept| match kept.map(moka::Entry::into_value) {
             Some(kept) if kept.received > received => kept,
-            // Its time begins when it is first kept, which is before it is resolved.
-            Some(kept) if kept.received == received => List { received, until: kept.until, roots },
-            _ => List { received, until, roots },
+            _ => told,
+        });
+    }
+
+    /// Keeps what came of it, if it is still the last, and was not forgotten meanwhile. Its time began with it.
+    pub(crate) fn finish(&self, key: &ClientKey, received: u64, roots: &Roots) {
+        self.lists.entry_by_ref(key).and_compute_with(|kept| match kept.map(moka::Entry::into_value) {
+            Some(kept) if kept.received == received => Op::Put(List { roots: Some(roots.clone()), ..kept }),
+            _ => Op::Nop,
         });
     }
 
@@ -146,13 +154,15 @@ impl Told {
 }
 
 /// About how many KiB a snapshot takes, with so many bytes besides, if nobody shares it.
-pub(crate) fn weight(roots: &Roots, besides: usize) -> u32 {
+pub(crate) fn weight(roots: Option<&Roots>, besides: usize) -> u32 {
     let entry = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len) + 100;
-    let listed = roots.list().map_or(0, |list| list.roots.iter().map(entry).sum::<usize>());
+    let listed = |roots: &Roots| roots.list().map_or(0, |list| list.roots.iter().map(entry).sum::<usize>());
     let root = |root: &Root| 500 + root.spellings().map(|path| 4 * path.as_os_str().len()).sum::<usize>();
     let skipped = |skipped: &Skipped| skipped.entry().len() + 300;
-    let bytes =
-        besides + listed + roots.roots().map(root).sum::<usize>() + roots.skipped().iter().map(skipped).sum::<usize>();
+    let bytes = |roots: &Roots| {
+        listed(roots) + roots.roots().map(root).sum::<usize>() + roots.skipped().iter().map(skipped).sum::<usize>()
+    };
+    let bytes = besides + roots.map_or(0, bytes);
     u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX)
 }
 
@@ -161,13 +171,15 @@ pub(crate) fn weight(roots: &Roots, besides: usize) -> u32 {
 /// since whoever shares it may be gone first; so clients that list a lot cost others a question. As much again for [`ClientKey`]s.
 pub(crate) const KEPT_WEIGHT: u64 = 512 * 1024;
 
-/// The default for [`GuardBuilder::time_to_live_keyed`](crate::GuardBuilder::time_to_live_keyed): a burst of calls is asked in once, and
-/// what a user withdrew is not served for longer than it takes to notice.
+/// The default for [`GuardBuilder::time_to_live_keyed`](crate::GuardBuilder::time_to_live_keyed): calls one after the other are asked in once,
+/// and what a user withdrew is not served for longer than it takes to notice.
 #[cfg(feature = "rmcp")]
 pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);
 
-/// How much work of handlers a guard does at once; more waits for a place. Half of the threads that tokio has for work that blocks: so
-/// slow tools of one client do not keep those of others from having their roots resolved.
+/// How much work of handlers a guard does at once; more waits for a place, until its request is cancelled. Half of the threads that tokio has
+/// for work that blocks: so slow tools of one client do not keep those of others from having their roots resolved. The places are for all
+/// clients, and cancelled work keeps its own until it looks: what takes long should be bounded. Work that waits for other work of the
+/// guard's waits for ever once all places are taken so.
 #[cfg(feature = "rmcp")]
 pub const WORK: usize = 256;
 
@@ -182,24 +194,30 @@ mod tests {
         let told = Told::new(Duration::from_secs(2));
         let (key, stranger) = (ClientKey::principal("one"), ClientKey::connection());
         let is = |roots: &Roots| told.of(&key).is_some_and(|kept| kept.is_same_snapshot(roots));
-        told.keep(&key, 5, None);
+        told.begin(&key, 5);
         assert!(told.of(&key).is_none());
-        told.keep(&key, 5, Some(&one));
+        told.finish(&key, 5, &one);
         assert!(is(&one) && told.of(&stranger).is_none());
         // What was received before it is told late, and counts no more.
-        told.keep(&key, 4, Some(&other));
+        told.begin(&key, 4);
         assert!(is(&one));
-        told.keep(&key, 6, None);
+        told.finish(&key, 4, &other);
+        assert!(is(&one));
+        told.begin(&key, 6);
         assert!(told.of(&key).is_none());
-        told.keep(&key, 5, Some(&one));
+        told.finish(&key, 5, &one);
         assert!(told.of(&key).is_none());
-        told.keep(&key, 6, Some(&other));
+        told.finish(&key, 6, &other);
         assert!(is(&other));
+        // What was forgotten meanwhile is not kept again.
+        told.begin(&key, 7);
         told.forget(&key);
+        told.finish(&key, 7, &one);
         assert!(told.of(&key).is_none());
         // Its time is counted from when the request came.
         let told = Told { time_to_live: Duration::ZERO, ..told };
-        told.keep(&key, 7, Some(&one));
+        told.begin(&key, 8);
+        told.finish(&key, 8, &one);
         assert!(told.of(&key).is_none());
         assert!(ClientKey::principal("") != ClientKey::principal(""));
     }

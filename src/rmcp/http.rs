@@ -32,7 +32,8 @@ impl Guard {
     ///
     /// Whoever knows a session's `mcp-session-id` can speak for it. Where clients are authenticated, give each HTTP request its
     /// principal as a [`ClientKey`](super::ClientKey): requests then count for sessions of the same principal only. What is no
-    /// request (an answer to `roots/list`) bears no key: let the layer that authenticates check the identifier for those, too. A session
+    /// request is not looked at (an answer to `roots/list` bears no key, and a change is heard from whoever tells it): let the layer that
+    /// authenticates check the identifier for those, too. Rmcp's own record of a session's client is of its last `initialize`. A session
     /// that rmcp restores from a store is of the key that the restoring request bears, and its client is asked again.
     pub fn wrap_sessions<M: SessionManager>(&self, manager: M) -> GuardedSessions<M> {
         GuardedSessions { inner: manager, guard: self.clone() }

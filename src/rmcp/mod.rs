@@ -6,7 +6,6 @@
 //! asked; and what a client tells in one request counts in no other, unless the server says who the client is.
 //!
 //! ```no_run
-//! use mcp_roots_guard::rmcp::ROOTS_KEY;
 //! use mcp_roots_guard::{Access, Boundary, Guard};
 //! # use rmcp::handler::server::ServerHandler;
 //! use rmcp::model::{CallToolRequestParams, CallToolResponse};
@@ -24,7 +23,7 @@
 //!         call: CallToolRequestParams,
 //!         ctx: RequestContext<RoleServer>,
 //!     ) -> Result<CallToolResponse, ErrorData> {
-//!         let path = call.arguments.as_ref().and_then(|args| args["path"].as_str()).unwrap_or_default().to_owned();
+//!         let path = call.arguments.as_ref().and_then(|args| args.get("path")?.as_str()).unwrap_or_default().to_owned();
 //!         // In each tool: the roots in force, and the work beneath them.
 //!         self.guard.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1 << 20)?)).await
 //!     }
@@ -35,7 +34,6 @@
 //! // Once: so that a change counts before the next request, and requests find their session.
 //! let server = Server { guard: guard.clone() }.serve(guard.wrap(transport)).await?;
 //! server.waiting().await?;
-//! # let _ = ROOTS_KEY;
 //! # Ok(())
 //! # }
 //! ```

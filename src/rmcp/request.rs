@@ -71,7 +71,7 @@ impl RequestRoots {
         &self.responses
     }
 
-    /// The client's session; none in the stateless era.
+    /// The client's session; none in the stateless era, nor on a transport that is not wrapped.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.session.as_ref().map(|(session, _)| session)
@@ -133,18 +133,21 @@ impl Guard {
     }
 
     async fn obtain_in_session(&self, ctx: &RequestContext<RoleServer>, answers: Answers) -> Result<RequestRoots> {
+        let mut lasts = true;
         let session = match self.session_of(&ctx.extensions) {
             // Without a session nobody knows what the client declared; where that is of no interest, it need not be known.
             Err(error)
                 if error.kind() == ErrorKind::NoSession && self.choices().client_roots == ClientRoots::Ignore =>
             {
+                lasts = false;
                 self.passing_session(None)
             }
             session => session.map_err(|error| refused(None, error))?,
         };
         let (roots, epoch) = session.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
-        Ok(RequestRoots { roots, session: Some((session, epoch)), cancelled, responses, told: false })
+        let session = lasts.then_some((session, epoch));
+        Ok(RequestRoots { roots, session, cancelled, responses, told: false })
     }
 
     async fn obtain_stateless(&self, ctx: &RequestContext<RoleServer>, mut answers: Answers) -> Result<Obtained> {
@@ -156,12 +159,12 @@ impl Guard {
             (true, Some(list)) => {
                 // Whatever becomes of it, what the client told before counts no more.
                 if let Some((key, received)) = known {
-                    self.told().keep(key, received, None);
+                    self.told().begin(key, received);
                 }
                 let list = list_of(list).map_err(|error| refused(Some(session.id()), error))?;
                 let roots = session.roots_told(list).await?;
                 if let Some((key, received)) = known {
-                    self.told().keep(key, received, Some(&roots));
+                    self.told().finish(key, received, &roots);
                 }
                 roots
             }
@@ -179,7 +182,8 @@ impl Guard {
 
     /// What a client told in an earlier request, if that counts now and its roots still are what their names say.
     async fn remembered(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
-        let Some(roots) = key.and_then(|key| self.told().of(key)) else { return Ok(None) };
+        let told = || key.and_then(|key| self.told().of(key));
+        let Some(roots) = told() else { return Ok(None) };
         if let Some(turn) = roots.turn_to_verify() {
             let boundary = self.boundary().clone();
             let verify = off_workers(move || {
@@ -188,7 +192,9 @@ impl Guard {
             });
             until(Instant::now() + self.choices().fetch_limit, verify).await?.ok_or(ErrorKind::RootsTimedOut)??;
         }
-        Ok(Some(roots).filter(|roots| !roots.has_gone() && self.boundary().is_current(roots)))
+        // Verifying takes time, in which the client may have told another list.
+        let still = told().is_some_and(|now| now.is_same_snapshot(&roots));
+        Ok(Some(roots).filter(|roots| still && !roots.has_gone() && self.boundary().is_current(roots)))
     }
 
     /// The session that a request belongs to, in the session era: for [`Session::changes`], [`Session::still_allows`].
@@ -223,14 +229,20 @@ pub(super) fn key_of(extensions: &Extensions) -> Option<&ClientKey> {
 }
 
 /// Whether a request is of the era without sessions. One of an unknown version is what rmcp takes it for.
+///
+/// Of a session, only what the request itself says counts: what rmcp knows of the client is what the last `initialize` asked for.
 pub(super) fn stateless(ctx: &RequestContext<RoleServer>) -> bool {
-    ctx.protocol_version().is_some_and(|version| !version.has_initialize())
+    let in_session = ctx.extensions.get::<Connection>().is_some();
+    let version = if in_session { ctx.meta.protocol_version() } else { ctx.protocol_version() };
+    version.is_some_and(|version| !version.has_initialize())
 }
 
 /// How a refusal must look in the answer to a request.
 pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
+    let stateless = stateless(ctx);
     let known = ctx.protocol_version().and_then(|version| Revision::parse(version.as_str()));
-    known.unwrap_or(if stateless(ctx) { Revision::V2026_07_28 } else { Revision::V2025_11_25 })
+    let known = known.filter(|known| known.is_stateless() == stateless);
+    known.unwrap_or(if stateless { Revision::V2026_07_28 } else { Revision::V2025_11_25 })
 }
 
 /// What a request of the stateless era says of its client.
@@ -249,7 +261,7 @@ fn list_of(answer: Value) -> Result<ListRootsResult> {
 }
 
 /// Tells the operator of a refusal that no session tells.
-fn refused(session: Option<SessionId>, error: Error) -> Error {
+pub(super) fn refused(session: Option<SessionId>, error: Error) -> Error {
     events::refused(session, &error);
     error
 }

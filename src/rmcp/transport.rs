@@ -50,7 +50,7 @@ impl Guard {
     /// there is `Guard::wrap_sessions`.
     ///
     /// A `list_changed` that it receives counts for every request it receives after that. The session is closed with the transport, which
-    /// rmcp closes when the calls in flight have ended, or after five seconds.
+    /// rmcp closes when the calls in flight have ended, or some seconds later.
     ///
     /// One guard for a transport: tools of another find no session.
     pub fn wrap<T, E, A>(&self, transport: T) -> GuardedTransport<impl Transport<RoleServer, Error = E> + use<T, E, A>>
@@ -91,9 +91,9 @@ impl<T> GuardedTransport<T> {
         match message {
             JsonRpcMessage::Request(message) => {
                 let request = &mut message.request;
+                request.extensions_mut().insert(Received::now());
                 if let Some(key) = &self.key {
                     request.extensions_mut().insert(key.clone());
-                    request.extensions_mut().insert(Received::now());
                 }
                 match request {
                     ClientRequest::InitializeRequest(_) => self.begin(request),

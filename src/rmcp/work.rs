@@ -14,7 +14,7 @@ use ::rmcp::model::{
 use ::rmcp::service::{RequestContext, RoleServer};
 
 use super::answers::{Answers, add_question};
-use super::request::{Obtained, RequestRoots, revision, stateless};
+use super::request::{Obtained, RequestRoots, refused, revision, stateless};
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
 use crate::rpc::Revision;
@@ -150,9 +150,9 @@ impl Guard {
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
         let done = match self.obtain(ctx, Answers::default()).await {
-            Ok(Obtained::Ask(_)) => Err(Error::from(ErrorKind::RootsStale).into()),
+            Ok(Obtained::Ask(_)) => Err(refused(None, ErrorKind::RootsStale.into()).into()),
             Ok(Obtained::Roots(roots)) => self.run(roots, work).await,
-            Err(refused) => Err(refused.into()),
+            Err(error) => Err(error.into()),
         };
         done.map_err(|error| error.of_request(revision(ctx), resource))
     }
@@ -188,6 +188,10 @@ impl Guard {
             let place = self.place().await;
             spawn_blocking(move || {
                 let _place = place;
+                // Nobody waits for it any more, and it may write.
+                if roots.cancellation().is_cancelled() {
+                    return Err(Error::from(ErrorKind::Cancelled).into());
+                }
                 work(roots)
             })?
             .await

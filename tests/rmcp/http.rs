@@ -288,8 +288,12 @@ async fn a_stranger_can_not_begin_a_session_anew() {
     let (mut answers, roots) = (http.connect().await.with("x-user", "alice"), list([tree.uri("op/a")]));
     assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
     let mut mallory = http.connect().await.with("x-user", "mallory");
-    mallory.post(&session.id, &initialize(json!({}))).await;
-    while mallory.event().await.is_some() {}
+    for version in ["2025-11-25", "2026-07-28"] {
+        let mut initialize = initialize(json!({}));
+        initialize["params"]["protocolVersion"] = json!(version);
+        mallory.post(&session.id, &initialize).await;
+        while mallory.event().await.is_some() {}
+    }
     let alices = std::mem::replace(&mut session.connection, mallory);
     let read = session.call(&mut answers, &call(1, "read", "c/in.txt"), &roots).await;
     assert_eq!(read, Err("the request belongs to no known session".into()));

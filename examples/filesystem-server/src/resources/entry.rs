@@ -40,7 +40,7 @@ pub(super) fn name(checked: &CheckedPath) -> String {
 }
 
 /// Where the last name stands: for a root, in its own path.
-pub(super) fn path(checked: &CheckedPath) -> &Path {
+pub(crate) fn path(checked: &CheckedPath) -> &Path {
     let relative = checked.relative();
     if relative.as_os_str().is_empty() { checked.root().path() } else { relative }
 }

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::LIMIT;
 use super::call::{Answered, Call, Work};
+use crate::resources::entry::{mime_type, path as path_of};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -41,11 +42,11 @@ impl Server {
 fn read_media(roots: &RequestRoots, path: &str) -> Work<CallToolResult> {
     let checked = roots.check(path, Intent::Existing)?;
     let data = STANDARD.encode(checked.read(LIMIT)?);
-    let mime = mime_guess::from_path(checked.to_string()).first_or_octet_stream();
-    let block = match mime.type_() {
-        mime_guess::mime::IMAGE => ContentBlock::image(data, mime.essence_str()),
-        mime_guess::mime::AUDIO => ContentBlock::audio(data, mime.essence_str()),
-        _ => ContentBlock::resource(ResourceContents::blob(data, checked.uri()).with_mime_type(mime.essence_str())),
+    let mime = mime_type(path_of(&checked)).unwrap_or("application/octet-stream");
+    let block = match mime.split('/').next() {
+        Some("image") => ContentBlock::image(data, mime),
+        Some("audio") => ContentBlock::audio(data, mime),
+        _ => ContentBlock::resource(ResourceContents::blob(data, checked.uri()).with_mime_type(mime)),
     };
     let structured = serde_json::to_value([&block]).map_err(|error| HandlerError::new(error.to_string()))?;
     let mut result = CallToolResult::success(vec![block]);
