@@ -19,10 +19,10 @@ use moka::sync::Cache;
 use crate::boundary::Boundary;
 use crate::error::{ErrorKind, Result};
 use crate::events::SessionId;
-#[cfg(feature = "rmcp")]
-use crate::kept::Told;
 use crate::kept::{KEPT_WEIGHT, Kept, weight};
 use crate::runtime::step;
+#[cfg(feature = "rmcp")]
+use crate::told::{TIME_TO_LIVE_KEYED, Told};
 
 /// What client roots are to a server.
 ///
@@ -234,9 +234,9 @@ impl Guard {
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
             #[cfg(feature = "rmcp")]
-            time_to_live_keyed: crate::kept::TIME_TO_LIVE_KEYED,
+            time_to_live_keyed: TIME_TO_LIVE_KEYED,
             #[cfg(feature = "rmcp")]
-            work_at_once: crate::kept::WORK,
+            work_at_once: WORK,
         };
         GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE }
     }
@@ -347,6 +347,13 @@ pub const TIME_TO_LIVE: Duration = Duration::from_hours(1);
 
 /// The default for [`GuardBuilder::time_to_idle`]: as long as somebody thinks about an answer.
 pub const TIME_TO_IDLE: Duration = Duration::from_mins(15);
+
+/// The default for [`GuardBuilder::work_at_once`]. How much work of handlers a guard does at once; more waits for a place, until its request is cancelled. Half of the threads that tokio has
+/// for work that blocks: so slow tools of one client do not keep those of others from having their roots resolved. The places are for all
+/// clients, and cancelled work keeps its own until it looks: what takes long should be bounded. Work that waits for other work of the
+/// guard's waits for ever once all places are taken so.
+#[cfg(feature = "rmcp")]
+pub const WORK: usize = 256;
 
 /// The longest of the times above: the map takes no more than a thousand years, and clocks not much more.
 const LONGEST: Duration = Duration::from_hours(24 * 365);

@@ -138,6 +138,8 @@ mod fs;
 mod runtime;
 mod source;
 mod kept;
+#[cfg(feature = "rmcp")]
+mod told;
 mod guard;
 mod flight;
 mod session;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use crate::check::CheckedPath;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
-use crate::flight::Client;
+use crate::flight::{Client, Stay};
 use crate::guard::{ClientRoots, Guard, WithoutClientRoots};
 use crate::roots::Roots;
 use crate::source::RootsSource;
@@ -81,7 +81,7 @@ impl fmt::Debug for Changes {
 }
 
 fn close(client: &Client) {
-    if client.close() && !client.passing {
+    if client.close() && client.stay == Stay::Session {
         events::closed(client.id);
     }
 }
@@ -119,17 +119,17 @@ impl Guard {
     ///
     /// [`TooManySessions`](ErrorKind::TooManySessions).
     pub fn session(&self, capability: Option<RootsCapability>) -> Result<Session> {
-        Ok(self.begin(self.enter()?, capability, false))
+        Ok(self.begin(self.enter()?, capability, Stay::Session))
     }
 
     /// The same for one request: it is not counted, and its end is nothing to tell.
     #[cfg(feature = "rmcp")]
     pub(crate) fn passing_session(&self, capability: Option<RootsCapability>) -> Session {
-        self.begin(Self::mint(), capability, true)
+        self.begin(Self::mint(), capability, Stay::Request)
     }
 
-    fn begin(&self, id: SessionId, capability: Option<RootsCapability>, passing: bool) -> Session {
-        let client = Client::new(id, self.clone(), capability, passing);
+    fn begin(&self, id: SessionId, capability: Option<RootsCapability>, stay: Stay) -> Session {
+        let client = Client::new(id, self.clone(), capability, stay);
         Session { handle: Arc::new(Handle(Arc::new(client))) }
     }
 }

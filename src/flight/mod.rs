@@ -35,14 +35,22 @@ pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) guard: Guard,
     pub(crate) capability: Option<RootsCapability>,
-    /// Whether it is there for one request only.
-    pub(crate) passing: bool,
+    pub(crate) stay: Stay,
     /// The epoch that an answer must be asked in to count.
     epoch: AtomicU64,
     state: Mutex<State>,
     /// Counts what [`Changes`](crate::Changes) tells.
     version: AtomicU64,
     pub(crate) changed: Notify,
+}
+
+/// How long a client is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stay {
+    Session,
+    /// For one request only.
+    #[cfg(feature = "rmcp")]
+    Request,
 }
 
 #[derive(Debug, Default)]
@@ -106,12 +114,12 @@ enum Turn<'a> {
 }
 
 impl Client {
-    pub(crate) fn new(id: SessionId, guard: Guard, capability: Option<RootsCapability>, passing: bool) -> Self {
+    pub(crate) fn new(id: SessionId, guard: Guard, capability: Option<RootsCapability>, stay: Stay) -> Self {
         Self {
             id,
             guard,
             capability,
-            passing,
+            stay,
             epoch: AtomicU64::new(next_epoch()),
             state: Mutex::default(),
             version: AtomicU64::new(0),
@@ -335,7 +343,7 @@ impl Client {
             return false;
         }
         // Nothing is ever kept of one that is there for a request only, and it was not counted.
-        if !self.passing {
+        if self.stay == Stay::Session {
             self.guard.forget(self.id);
             self.guard.leave();
         }

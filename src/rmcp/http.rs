@@ -26,9 +26,9 @@ impl Guard {
     /// has one of the guard.
     ///
     /// A `list_changed` counts for every request that the client sends after its POST was answered, but for one with headers of the
-    /// stateless era, which rmcp accepts and ignores. Two POSTs in flight at once have
-    /// no order. Requests of the stateless era do not pass here, and need nothing of it. With rmcp's `legacy_session_mode` off nobody
-    /// does, and clients of the session era are refused ([`NoSession`](crate::ErrorKind::NoSession)), unless client roots are ignored.
+    /// stateless era, which rmcp accepts and ignores. Two POSTs in flight at once have no order. Requests of the stateless era do not pass
+    /// here, and need nothing of it. With rmcp's `legacy_session_mode` off no request does, and those of the session era are refused
+    /// ([`NoSession`](crate::ErrorKind::NoSession)), unless client roots are ignored.
     ///
     /// Whoever knows a session's `mcp-session-id` can speak for it. Where clients are authenticated, give each HTTP request its
     /// principal as a [`ClientKey`](super::ClientKey): requests then count for sessions of the same principal only. What is no

@@ -46,12 +46,12 @@
 //! | what can be asked in | every request | `tools/call`, `prompts/get`, `resources/read` |
 //! | needs | [`Guard::wrap`](crate::Guard::wrap), `Guard::wrap_sessions` | nothing: the request has it all |
 
-mod answers;
+mod transport;
 #[cfg(feature = "rmcp-http")]
 mod http;
 mod peer;
+mod answers;
 mod request;
-mod transport;
 mod work;
 
 pub use self::answers::{Answers, ROOTS_KEY};
@@ -60,4 +60,5 @@ pub use self::http::GuardedSessions;
 pub use self::request::{Obtained, RequestRoots};
 pub use self::transport::GuardedTransport;
 pub use self::work::HandlerError;
-pub use crate::kept::{ClientKey, TIME_TO_LIVE_KEYED, WORK};
+pub use crate::guard::WORK;
+pub use crate::told::{ClientKey, TIME_TO_LIVE_KEYED};

@@ -56,7 +56,7 @@ fn question(cursor: Option<String>) -> ServerRequest {
     match cursor {
         None => ServerRequest::ListRootsRequest(::rmcp::model::ListRootsRequest::default()),
         Some(cursor) => {
-            ServerRequest::CustomRequest(CustomRequest::new("roots/list", Some(json!({ "cursor": cursor }))))
+            ServerRequest::CustomRequest(CustomRequest::new(ListRootsResult::METHOD, Some(json!({ "cursor": cursor }))))
         }
     }
 }

@@ -17,12 +17,12 @@ use super::transport::{Connection, Received};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::guard::{ClientRoots, Guard};
-use crate::kept::ClientKey;
 use crate::roots::Roots;
 use crate::rpc::Revision;
 use crate::runtime::{Instant, off_workers, until};
 use crate::session::{RootsState, Session};
 use crate::source::{Answer, failed};
+use crate::told::ClientKey;
 use crate::wire::{ClientCapabilities, ListRootsResult};
 
 /// The roots in force for one request: [`Roots`], and what is known of the request besides.
@@ -133,27 +133,22 @@ impl Guard {
     }
 
     async fn obtain_in_session(&self, ctx: &RequestContext<RoleServer>, answers: Answers) -> Result<RequestRoots> {
-        let mut lasts = true;
         let session = match self.session_of(&ctx.extensions) {
-            // Without a session nobody knows what the client declared; where that is of no interest, it need not be known.
-            Err(error)
-                if error.kind() == ErrorKind::NoSession && self.choices().client_roots == ClientRoots::Ignore =>
-            {
-                lasts = false;
-                self.passing_session(None)
-            }
-            session => session.map_err(|error| refused(None, error))?,
+            // Where client roots are of no interest, neither is who the client is and what it declared.
+            Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
+            session => Some(session.map_err(|error| refused(None, error))?),
         };
-        let (roots, epoch) = session.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
+        let asked = session.clone().unwrap_or_else(|| self.passing_session(None));
+        let (roots, epoch) = asked.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
-        let session = lasts.then_some((session, epoch));
+        let session = session.map(|session| (session, epoch));
         Ok(RequestRoots { roots, session, cancelled, responses, told: false })
     }
 
     async fn obtain_stateless(&self, ctx: &RequestContext<RoleServer>, mut answers: Answers) -> Result<Obtained> {
         let session = self.passing_session(declared(ctx).map_err(|error| refused(None, error))?.roots);
         let told = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
-        let known = key_of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
+        let known = ClientKey::of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
         let roots = match (told, answers.take_roots()) {
             (false, _) => session.roots(|_: Option<String>| std::future::ready(Answer::Unsupported)).await?,
             (true, Some(list)) => {
@@ -212,20 +207,11 @@ impl Guard {
         if !session.guard().is_same(self) {
             return Err(no_session("the transport is wrapped by another guard"));
         }
-        if connection.key.as_ref() != key_of(extensions) {
+        if connection.key.as_ref() != ClientKey::of(extensions) {
             return Err(no_session("the session began with another client key"));
         }
         Ok(session)
     }
-}
-
-/// The key that a request bears.
-pub(super) fn key_of(extensions: &Extensions) -> Option<&ClientKey> {
-    #[cfg(feature = "rmcp-http")]
-    if let Some(key) = extensions.get::<::http::request::Parts>().and_then(|parts| parts.extensions.get()) {
-        return Some(key);
-    }
-    extensions.get()
 }
 
 /// Whether a request is of the era without sessions. One of an unknown version is what rmcp takes it for.

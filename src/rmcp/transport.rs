@@ -10,17 +10,16 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, Extensions, GetExtensions as _, JsonRpcMessage,
-    ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, Extensions, GetExtensions as _, InitializeRequest,
+    JsonRpcMessage, ServerJsonRpcMessage,
 };
 use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
 
-use super::request::key_of;
 use crate::error::ErrorKind;
 use crate::guard::Guard;
-use crate::kept::ClientKey;
 use crate::session::Session;
+use crate::told::ClientKey;
 use crate::wire::{RootsCapability, RootsListChanged};
 
 /// A transport wrapped by [`Guard::wrap`].
@@ -96,7 +95,7 @@ impl<T> GuardedTransport<T> {
                     request.extensions_mut().insert(key.clone());
                 }
                 match request {
-                    ClientRequest::InitializeRequest(_) => self.begin(request),
+                    ClientRequest::InitializeRequest(initialize) => self.begin(initialize),
                     // No request is of that name. But a change that is not heard would leave the old list in force.
                     ClientRequest::CustomRequest(request) if request.method == RootsListChanged::METHOD => {
                         self.change();
@@ -117,11 +116,10 @@ impl<T> GuardedTransport<T> {
     }
 
     /// Begins the client's session, and ends one that it began before.
-    fn begin(&mut self, request: &ClientRequest) {
-        let ClientRequest::InitializeRequest(initialize) = request else { return };
+    fn begin(&mut self, initialize: &InitializeRequest) {
         let declared = initialize.params.capabilities.roots.as_ref();
         let capability = declared.map(|roots| RootsCapability { list_changed: roots.list_changed == Some(true) });
-        let key = key_of(request.extensions()).cloned();
+        let key = ClientKey::of(&initialize.extensions).cloned();
         // Whoever knows another's session can not make it theirs.
         if self.connection.as_ref().is_some_and(|connection| connection.key != key) {
             return;

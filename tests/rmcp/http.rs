@@ -262,14 +262,20 @@ async fn clients_at_once_have_each_their_own_roots() {
     }
 }
 
+/// A session of Alice's that is served in `a`, a connection for her answers, and these.
+async fn alices(tree: &Tree, http: &Http) -> (Session, Connection, Value) {
+    let (hers, mut answers) = (http.connect().await, http.connect().await.with("x-user", "alice"));
+    let mut session = http.begin_on(hers.with("x-user", "alice"), json!({ "roots": { "listChanged": true } })).await;
+    let roots = list([tree.uri("op/a")]);
+    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+    (session, answers, roots)
+}
+
 #[tokio::test]
 async fn a_session_of_a_principal_serves_no_other() {
     let tree = Tree::new();
     let http = Http::serve(&tree.guard()).await;
-    let alices = http.connect().await.with("x-user", "alice");
-    let mut session = http.begin_on(alices, json!({ "roots": { "listChanged": true } })).await;
-    let (mut answers, roots) = (http.connect().await.with("x-user", "alice"), list([tree.uri("op/a")]));
-    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+    let (mut session, mut answers, roots) = alices(&tree, &http).await;
     for stranger in [http.connect().await.with("x-user", "mallory"), http.connect().await] {
         let alices = std::mem::replace(&mut session.connection, stranger);
         let read = session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await;
@@ -283,10 +289,7 @@ async fn a_session_of_a_principal_serves_no_other() {
 async fn a_stranger_can_not_begin_a_session_anew() {
     let tree = Tree::new();
     let http = Http::serve(&tree.guard()).await;
-    let alices = http.connect().await.with("x-user", "alice");
-    let mut session = http.begin_on(alices, json!({ "roots": { "listChanged": true } })).await;
-    let (mut answers, roots) = (http.connect().await.with("x-user", "alice"), list([tree.uri("op/a")]));
-    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+    let (mut session, mut answers, roots) = alices(&tree, &http).await;
     let mut mallory = http.connect().await.with("x-user", "mallory");
     for version in ["2025-11-25", "2026-07-28"] {
         let mut initialize = initialize(json!({}));

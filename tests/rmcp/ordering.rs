@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::http::Http;
 use crate::raw::{Raw, call, list, list_changed, told};
-use crate::server::{Tree, refusal};
+use crate::server::{Tree, path_of, refusal};
 
 const ROUNDS: usize = 2_000;
 
@@ -128,7 +128,7 @@ impl ServerHandler for HandlerBased {
         call: CallToolRequestParams,
         ctx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let path = call.arguments.as_ref().and_then(|args| args.get("path")?.as_str()).unwrap_or_default().to_owned();
+        let path = path_of(&call);
         let peer = &ctx.peer;
         let ask = move |_: Option<String>| async move {
             let told = peer.list_roots().await.unwrap();

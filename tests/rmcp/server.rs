@@ -89,7 +89,7 @@ impl ServerHandler for Server {
         call: CallToolRequestParams,
         ctx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let path = call.arguments.as_ref().and_then(|args| args.get("path")?.as_str()).unwrap_or_default().to_owned();
+        let path = path_of(&call);
         let told = self.told.clone();
         match &*call.name {
             "read" => self.guard.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?)).await,
@@ -214,6 +214,11 @@ impl Macros {
         };
         self.0.tool(&ctx, (answers, state), work).await
     }
+}
+
+/// The path that a call names.
+pub(crate) fn path_of(call: &CallToolRequestParams) -> String {
+    call.arguments.as_ref().and_then(|args| args.get("path")?.as_str()).unwrap_or_default().to_owned()
 }
 
 fn own_question() -> InputRequiredResult {

@@ -4,8 +4,8 @@
 //! the roots of this request, so a root that was withdrawn between two pages is told no more.
 //!
 //! The order is that of paths: a root, then what is beneath it, a directory before what is in it. It depends on names alone, so that a
-//! page begins behind the last entry of the page before, whatever was added or removed meanwhile; directories
-//! that were told are not read again, but for those around that entry.
+//! page begins behind the last entry of the page before, whatever was added or removed meanwhile; directories that were told are not read
+//! again, but for those around that entry.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

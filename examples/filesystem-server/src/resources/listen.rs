@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use mcp_roots_guard::rmcp::{ClientKey, RequestRoots};
 use rmcp::ErrorData;
-use rmcp::model::{Extensions, SubscriptionFilter};
+use rmcp::model::SubscriptionFilter;
 use rmcp::service::SubscriptionContext;
 use tokio::sync::Notify;
 
@@ -42,7 +42,7 @@ pub(crate) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
 /// not told of; if all is, the refusal of the first.
 pub(crate) async fn listen(server: &Server, listening: &SubscriptionContext) -> Result<(), ErrorData> {
     let (ctx, wake) = (listening.request_context(), Arc::new(Notify::new()));
-    let _place = Place::take(&server.resources.listens, key_of(&ctx.extensions).cloned())?;
+    let _place = Place::take(&server.resources.listens, ClientKey::of(&ctx.extensions).cloned())?;
     let (mut subscriptions, mut refused) = (Vec::new(), None);
     for uri in listening.accepted().resource_subscriptions.iter().flatten() {
         let (watcher, wake, named) = (server.resources.watcher.clone(), wake.clone(), uri.clone());
@@ -116,12 +116,6 @@ impl Drop for Place {
             }
         }
     }
-}
-
-/// Whose a request is: as the guard has it, from a transport of one client, or from the layer that authenticates.
-fn key_of(extensions: &Extensions) -> Option<&ClientKey> {
-    let parts = extensions.get::<axum::http::request::Parts>();
-    parts.and_then(|parts| parts.extensions.get()).or_else(|| extensions.get())
 }
 
 #[cfg(test)]

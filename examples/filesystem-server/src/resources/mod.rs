@@ -7,7 +7,7 @@
 //! | | in | bounded by |
 //! | --- | --- | --- |
 //! | the list, by pages | `list`, `cursor` | [`list::PAGE`], and 100,000 entries that are looked at for a page |
-//! | content, and a directory's entries | `read` | [`read::LIMIT`], [`entry::ENTRIES`] |
+//! | content, and a directory's entries | `read` | [`LIMIT`](crate::tools::LIMIT), [`entry::ENTRIES`] |
 //! | the templates, and completions of their `path` | `complete` | 100 values, as the protocol has it |
 //! | subscriptions of both eras | `subscription`, `sessions`, `listen`, `watch` | [`subscription::SUBSCRIPTIONS`], [`listen::LISTENS`], [`watch::PLACES`] |
 

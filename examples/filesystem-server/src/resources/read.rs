@@ -1,8 +1,8 @@
 //! `resources/read`: what a file holds, or which entries a directory has.
 //!
 //! Goes in: a `file:` URI, as a client wrote it. Comes out: text where the file is UTF-8, else base64; of a directory its files' and
-//! directories' URIs, one a line, in the order of names, and a last line with `#` if there are more. What is true after: it was read from what the guard verified after it was
-//! opened, and nothing keeps it: the roots may be others in the next request.
+//! directories' URIs, one a line, in the order of names, and a last line with `#` if there are more. What is true after: it was read
+//! from what the guard verified after it was opened, and nothing keeps it: the roots may be others in the next request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,9 +14,7 @@ use rmcp::service::{RequestContext, RoleServer};
 
 use super::entry::{self, DIRECTORY, ENTRIES};
 use crate::server::Server;
-
-/// The most bytes of a file that are read: it is held in memory whole, as its base64 is, and as the message is.
-pub(super) const LIMIT: u64 = 10 << 20;
+use crate::tools::LIMIT;
 
 /// Answers `resources/read`.
 pub(crate) async fn read(

@@ -36,7 +36,7 @@ impl Server {
     }
 }
 
-/// The most bytes that a tool reads of a file, writes to one, or answers with.
+/// The most bytes that are read of a file, written to one, or answered with: all is held in memory, as its base64 is, and as the message is.
 pub(crate) const LIMIT: u64 = 10 << 20;
 
 /// A tool's answer: the text as a block, and as structured content.
