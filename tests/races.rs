@@ -14,7 +14,7 @@
 //! That the race is run at all is shown by the counts (both successes and refusals, of each pair and over the rows),
 //! and by the control: a guard that checks the canonical path and opens it by name must leak, and does.
 //!
-//! `GUARD_RACE_ROUNDS=50` makes a run that much longer.
+//! `GUARD_RACE_SECONDS=600` shares that time out among all rows, however many rounds it takes: for a long run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -390,11 +390,16 @@ fn by_proof(row: &Row, roots: &Roots, requests: &[String], racer: &Racer) -> Res
 
 #[test]
 fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
-    let times: u32 = std::env::var("GUARD_RACE_ROUNDS").map_or(1, |times| times.parse().unwrap());
-    let rows = rows();
+    let (rows, pairs) = (rows(), Pair::all());
+    let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
+    let (most, row_time) = match seconds {
+        None => (ROUNDS, ROW_TIME),
+        Some(seconds) => (u64::MAX, Duration::from_secs(seconds) / u32::try_from(2 * rows.len() * pairs.len()).unwrap()),
+    };
+    let mut total = (0, 0);
     let mut of_rows: BTreeMap<&str, Counts> = BTreeMap::new();
     let mut leaks = Vec::new();
-    for pair in Pair::all() {
+    for pair in pairs {
         let tree = pair.build();
         let leaked_before = leaks.len();
         let (counts, swaps) = racing(pair.swap(&tree), |racer| {
@@ -407,8 +412,8 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
                 let mut leak = |what: &str| leaks.push(format!("{}: {}: {what}", pair.name, row.name));
                 for is_at_once in [true, false] {
                     let start = Instant::now();
-                    for round in 0..ROUNDS * times {
-                        if round > 0 && start.elapsed() > ROW_TIME * times {
+                    for round in 0..most {
+                        if round > 0 && start.elapsed() > row_time {
                             break;
                         }
                         let is_available = roots.roots().all(Root::is_available);
@@ -460,9 +465,11 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
         let Counts { tries, successes, refusals } = &counts;
         let leaked = leaks.len() - leaked_before;
         println!("{}: {tries} tries, {swaps} swaps, {successes} successes, {refusals:?}, {leaked} leaks", pair.name);
+        total = (total.0 + tries, total.1 + swaps);
         assert!(swaps >= *tries && *successes > 0 && !refusals.is_empty(), "{}: nothing was raced", pair.name);
     }
-    assert!(leaks.is_empty(), "{} leaks\n{}", leaks.len(), leaks.join("\n"));
+    println!("races: {} tries, {} swaps, {} leaks", total.0, total.1, leaks.len());
+    assert!(leaks.is_empty(), "{}", leaks.join("\n"));
     let never: Vec<_> = of_rows.iter().filter(|(_, counts)| counts.successes == 0).collect();
     let refused = of_rows.values().filter(|counts| !counts.refusals.is_empty()).count();
     assert!(never.is_empty() && refused > rows.len() / 2, "never: {never:?}; {refused} were refused");
@@ -492,7 +499,7 @@ fn a_guard_that_opens_the_checked_name_again_leaks() {
 }
 
 /// A row on a pair, either way: no more rounds than these, nor another one after this time.
-const ROUNDS: u32 = 100;
+const ROUNDS: u64 = 100;
 const ROW_TIME: Duration = Duration::from_millis(15);
 
 /// Half of all checks come at the wrong moment.
