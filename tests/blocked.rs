@@ -2,19 +2,14 @@
 //!
 //! A seccomp filter is put on a thread of this process, which then starts the suite: a child inherits its parent's filter (seccomp(2)).
 
-use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
+use crate::invariants::kernel::{ENOSYS, block};
 
 /// Set in the child: the error that `openat2` has there.
 const BLOCKED: &str = "GUARD_TEST_OPENAT2_ERROR";
 
-/// openat2(2) has one number on every architecture.
-const OPENAT2: i64 = 437;
-
-pub(crate) const ENOSYS: u32 = 38;
 const EPERM: u32 = 1;
 
 #[test]
@@ -58,13 +53,4 @@ fn run_again(error: u32) {
     println!("openat2 fails with errno {error}: {closing}");
     assert!(status.status.success(), "{output}\n{}", String::from_utf8_lossy(&status.stderr));
     assert!(closing.contains(" passed") && !closing.contains("ok. 0 passed"), "{closing}");
-}
-
-/// From here on `openat2` fails in this thread, and in what it starts.
-pub(crate) fn block(error: u32) {
-    let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
-    let rules = BTreeMap::from([(OPENAT2, Vec::new())]);
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error), arch).unwrap();
-    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
-    seccompiler::apply_filter(&program).unwrap();
 }

@@ -20,7 +20,7 @@ use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use crate::blocked::{ENOSYS, block};
+use crate::invariants::kernel::{ENOSYS, block};
 use crate::tracer::{AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace};
 use crate::tree::Tree;
 

@@ -2,8 +2,9 @@
 //!
 //! What goes in and what is proven stands in the module.
 #![no_main]
+#![allow(dead_code)]
 
-#[path = "../../tests/invariants/check.rs"]
-mod check;
+#[path = "../../tests/invariants/mod.rs"]
+mod invariants;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::hold(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::check::hold(bytes));

@@ -2,8 +2,9 @@
 //!
 //! What goes in and what is proven stands in the module.
 #![no_main]
+#![allow(dead_code)]
 
-#[path = "../../tests/invariants/location.rs"]
-mod location;
+#[path = "../../tests/invariants/mod.rs"]
+mod invariants;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| location::hold(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::location::hold(bytes));

@@ -1,0 +1,91 @@
+//! The rule by which a request is decided (DESIGN decisions 5 and 7), written naively.
+//!
+//! Goes in: what is at a path, as a function; the roots' canonical paths; a request and its intent. Comes out: what the guard must
+//! decide. One name at a time, every position a whole path from `/`; only what is inside a root is asked for. Whoever uses it
+//! holds the guard to it, and it to the kernel ([`kernel`](super::kernel)), which knows nothing of roots: where the way leaves
+//! them and comes back, the two differ, and nowhere else.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use mcp_roots_guard::{CheckedPath, ErrorKind, Intent, LINK_HOPS, Roots};
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    Missing,
+    Directory,
+    Link(String),
+    Other,
+}
+
+/// The canonical path, and whether something is there; or why not.
+pub(crate) type Decision = Result<(PathBuf, bool), ErrorKind>;
+
+pub(crate) fn decide(look: impl Fn(&Path) -> Name, roots: &[PathBuf], request: &str, intent: Intent) -> Decision {
+    let is_inside = |path: &Path| roots.iter().any(|root| path.starts_with(root));
+    let leads_to_a_root = |path: &Path| roots.iter().any(|root| root.starts_with(path));
+    let mut at = if request.starts_with('/') { PathBuf::from("/") } else { roots[0].clone() };
+    let mut todo: VecDeque<String> = match request {
+        "" => return Err(ErrorKind::Empty),
+        _ => names(request).collect(),
+    };
+    let (mut here, mut hops) = (Name::Directory, 0);
+    while let Some(name) = todo.pop_front() {
+        match (&here, name.as_str()) {
+            (Name::Other, _) => return Err(ErrorKind::NotADirectory),
+            (_, ".") => continue,
+            (_, "..") => drop(at.pop()),
+            _ => {
+                at.push(&name);
+                let is_known = !is_inside(&at) || leads_to_a_root(&at);
+                here = if is_known { Name::Directory } else { look(&at) };
+            }
+        }
+        match &here {
+            Name::Missing => {
+                return match intent {
+                    Intent::New | Intent::Entry if todo.is_empty() => Ok((at, false)),
+                    Intent::NewTree if !todo.iter().any(|name| name == "..") => {
+                        at.extend(todo.iter().filter(|name| *name != "."));
+                        Ok((at, false))
+                    }
+                    _ => Err(ErrorKind::NotFound),
+                };
+            }
+            Name::Link(_) if intent == Intent::Entry && todo.is_empty() => return Ok((at, true)),
+            Name::Link(_) if intent == Intent::Entry && todo.iter().all(|name| name == ".") => {
+                return Err(ErrorKind::NotADirectory);
+            }
+            Name::Link(target) => {
+                hops += 1;
+                if hops > LINK_HOPS {
+                    return Err(ErrorKind::TooManyLinks);
+                }
+                at.pop();
+                if target.starts_with('/') {
+                    at = "/".into();
+                }
+                names(target).rev().for_each(|name| todo.push_front(name));
+                here = Name::Directory;
+            }
+            Name::Directory | Name::Other => {}
+        }
+        if !is_inside(&at) && !leads_to_a_root(&at) {
+            return Err(ErrorKind::OutsideRoots);
+        }
+    }
+    if is_inside(&at) { Ok((at, true)) } else { Err(ErrorKind::OutsideRoots) }
+}
+
+/// What the guard decides, as the rule tells it.
+pub(crate) fn of_guard(roots: &Roots, request: &str, intent: Intent) -> Decision {
+    let checked = roots.check(request, intent);
+    checked.as_ref().map(|checked| (CheckedPath::to_unguarded_path(checked), checked.exists())).map_err(|e| e.kind())
+}
+
+/// The names between slashes; a slash at the end asks for a directory, as `.` does.
+fn names(text: &str) -> impl DoubleEndedIterator<Item = String> {
+    let last = if text.ends_with('/') { "." } else { "" };
+    text.split('/').chain([last]).filter(|name| !name.is_empty()).map(Into::into)
+}

@@ -1,0 +1,147 @@
+//! A small tree with roots in it, from text in which any byte means something.
+//!
+//! ```text
+//! 0                 the first line, the roots: r; r and o/a; r and r/a; r/a
+//! dr/b  fr/b/c      a directory; a file
+//! pr/b              a FIFO
+//! hr/b>r/c          another name of a file, inside
+//! lr/a>T/o/../r     a link and its target
+//! nXtarget          links r/n0 to r/n1 and so on, as many as X % 48, the last to the target
+//! ```
+//!
+//! Paths are of the letters `a b c n 0 r o . /`, and `T` for the directory around it all.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+
+use mcp_roots_guard::Roots;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use super::model::Name;
+
+pub(crate) struct World {
+    _keep: tempfile::TempDir,
+    pub(crate) top: PathBuf,
+    pub(crate) roots: Vec<PathBuf>,
+    pub(crate) guard: Roots,
+}
+
+impl World {
+    /// Directories `r/a` and `o/a`, and the roots that the first line says. Nothing where no directory can be made.
+    pub(crate) fn new(line: &[u8]) -> Option<Self> {
+        // In memory where that can be had: a tree is made for each input.
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(place).ok()?;
+        let top = keep.path().canonicalize().unwrap();
+        let [r, ra, oa] = ["r", "r/a", "o/a"].map(|path| top.join(path));
+        for directory in [&ra, &oa] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let roots = match line.first().map_or(0, |byte| byte % 4) {
+            0 => vec![r],
+            1 => vec![r, oa],
+            2 => vec![r, ra],
+            _ => vec![ra],
+        };
+        let guard = Roots::from_dirs(&roots).unwrap();
+        Some(Self { _keep: keep, top, roots, guard })
+    }
+
+    /// Adds what a line says to the part of the tree that is `within`, as far as it can be done; nothing is replaced. False if the line
+    /// says nothing of that kind.
+    pub(crate) fn add(&self, line: &[u8], within: &Path) -> bool {
+        let mut fields = line.get(1..).unwrap_or_default().splitn(2, |&byte| byte == b'>');
+        let (path, target) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let place = || self.place(path, within);
+        let done = match line.first() {
+            Some(b'n') => {
+                let (&count, target) = path.split_first().unwrap_or((&0, &[]));
+                let last = usize::from(count % 48);
+                let target = |link| if link == last { self.text(target) } else { format!("n{link}") };
+                (1..=last).try_for_each(|link| symlink(target(link), self.top.join(format!("r/n{}", link - 1))))
+            }
+            Some(b'd') => place().map_or(Ok(()), fs::create_dir),
+            Some(b'f') => place().map_or(Ok(()), |path| fs::write(path, "content")),
+            Some(b'l') => place().map_or(Ok(()), |path| symlink(self.text(target), path)),
+            Some(b'p') => place().map_or(Ok(()), |path| {
+                Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?)
+            }),
+            Some(b'h') => {
+                let existing = self.top.join(self.text(target).trim_start_matches('/')).canonicalize().ok();
+                let existing = existing.filter(|existing| self.is_inside(existing));
+                place().zip(existing).map_or(Ok(()), |(path, existing)| fs::hard_link(existing, path))
+            }
+            _ => return false,
+        };
+        // A tree is whatever could be made.
+        drop(done);
+        true
+    }
+
+    /// Where an entry is made: parents are made, too, and none of them may lead out.
+    fn place(&self, path: &[u8], within: &Path) -> Option<PathBuf> {
+        let path = PathBuf::from(self.text(path));
+        let mut names = path.components().filter(|name| matches!(name, Component::Normal(_))).peekable();
+        let mut place = self.top.clone();
+        while let Some(name) = names.next() {
+            place.push(name);
+            if names.peek().is_some() {
+                if place.starts_with(within) {
+                    let _ = fs::create_dir(&place);
+                }
+                place = place.canonicalize().ok().filter(|place| place.starts_with(&self.top))?;
+            }
+        }
+        (place.starts_with(within) && place.symlink_metadata().is_err()).then_some(place)
+    }
+
+    /// A path as a line means it.
+    pub(crate) fn text(&self, bytes: &[u8]) -> String {
+        let top = self.top.to_str().unwrap();
+        let letter = |&byte: &u8| match byte {
+            b'T' => top.to_owned(),
+            byte if LETTERS.contains(&byte) => char::from(byte).to_string(),
+            byte => char::from(LETTERS[usize::from(byte) % LETTERS.len()]).to_string(),
+        };
+        bytes.iter().map(letter).collect()
+    }
+
+    pub(crate) fn is_inside(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| path.starts_with(root))
+    }
+
+    /// What is at a path, a link not followed.
+    pub(crate) fn look(path: &Path) -> Name {
+        match path.symlink_metadata() {
+            Err(_) => Name::Missing,
+            Ok(metadata) if metadata.is_symlink() => Name::Link(fs::read_link(path).unwrap().to_str().unwrap().into()),
+            Ok(metadata) if metadata.is_dir() => Name::Directory,
+            Ok(_) => Name::Other,
+        }
+    }
+}
+
+/// The tree and the roots, as far as they can be told in a line.
+impl std::fmt::Display for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut todo = vec![self.top.clone()];
+        write!(f, "{:?}:", self.roots)?;
+        while let Some(path) = todo.pop() {
+            match Self::look(&path) {
+                Name::Link(target) => write!(f, " {} -> {target};", path.display())?,
+                Name::Directory => todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path())),
+                _ => write!(f, " {};", path.display())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What paths are made of.
+pub(crate) const LETTERS: &[u8] = b"abcn0ro./";
+
+/// The most lines and bytes of a line that count.
+pub(crate) const LINES: usize = 32;
+pub(crate) const LINE_BYTES: usize = 48;
