@@ -6,11 +6,16 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use crate::invariants::{check, location, session};
+use crate::invariants::{check, location, operations, session};
 
 type Hold = fn(&[u8]);
 
-const TARGETS: &[(&str, Hold)] = &[("location", location::hold), ("check", check::hold), ("session", session::hold)];
+const TARGETS: &[(&str, Hold)] = &[
+    ("location", location::hold),
+    ("check", check::hold),
+    ("operations", operations::hold),
+    ("session", session::hold),
+];
 
 /// Fewer would mean that the seeds are not found.
 const SEEDS: usize = 15;

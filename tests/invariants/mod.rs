@@ -9,4 +9,5 @@ pub(crate) mod kernel;
 pub(crate) mod world;
 pub(crate) mod location;
 pub(crate) mod check;
+pub(crate) mod operations;
 pub(crate) mod session;

@@ -1,0 +1,10 @@
+//! `cargo +nightly fuzz run operations fuzz/corpus/operations fuzz/seeds/operations`
+//!
+//! What goes in and what is proven stands in the module.
+#![no_main]
+#![allow(dead_code)]
+
+#[path = "../../tests/invariants/mod.rs"]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::operations::hold(bytes));
