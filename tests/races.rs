@@ -394,7 +394,9 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let (most, row_time) = match seconds {
         None => (ROUNDS, ROW_TIME),
-        Some(seconds) => (u64::MAX, Duration::from_secs(seconds) / u32::try_from(2 * rows.len() * pairs.len()).unwrap()),
+        Some(seconds) => {
+            (u64::MAX, Duration::from_secs(seconds) / u32::try_from(2 * rows.len() * pairs.len()).unwrap())
+        }
     };
     let mut total = (0, 0);
     let mut of_rows: BTreeMap<&str, Counts> = BTreeMap::new();

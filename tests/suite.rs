@@ -10,6 +10,7 @@ mod races;
 mod reference;
 mod roots;
 mod schedules;
+mod scope;
 mod seeds;
 mod session;
 mod tables;

@@ -26,9 +26,11 @@ pub(crate) fn agrees(decided: &Decision, start: &Path, request: &str, intent: In
         (_, Err(ErrorKind::OutsideRoots)) => {
             let beneath = openat2(CWD, start, OFlags::PATH, Mode::empty(), ResolveFlags::empty())
                 .and_then(|start| openat2(&start, request, OFlags::PATH, Mode::empty(), ResolveFlags::BENEATH));
-            return beneath.map_or(Ok(()), |found| Err(format!("the kernel stays beneath, and comes to {:?}", name(&found))));
+            return beneath.map_or(Ok(()), |found| {
+                Err(format!("the kernel stays beneath, and comes to {}", name(&found).display()))
+            });
         }
-        (Intent::Existing, _) | (Intent::New, Ok((_, true))) | (Intent::NewTree, Ok((_, true))) => {
+        (Intent::Existing, _) | (Intent::New | Intent::NewTree, Ok((_, true))) => {
             open(&path, OFlags::PATH, Mode::empty()).map(|found| name(&found))
         }
         (Intent::New, _) => {
@@ -38,14 +40,17 @@ pub(crate) fn agrees(decided: &Decision, start: &Path, request: &str, intent: In
             let _ = made.as_ref().map(fs::remove_file);
             made
         }
-        (Intent::Entry, Err(ErrorKind::NotADirectory)) if without_dots(request).is_some_and(|name| start.join(name).is_symlink()) => {
+        (Intent::Entry, Err(ErrorKind::NotADirectory))
+            if without_dots(request).is_some_and(|name| start.join(name).is_symlink()) =>
+        {
             return Ok(());
-        },
+        }
         (Intent::Entry, Ok((_, false))) => {
             let there = open(&path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty());
             let parent = open(path.parent().unwrap_or(&path), OFlags::PATH, Mode::empty());
             let is_alike = there.err() == Some(Errno::NOENT)
-                && parent.is_ok_and(|parent| decided.as_ref().is_ok_and(|(path, _)| path.parent() == Some(&name(&parent))));
+                && parent
+                    .is_ok_and(|parent| decided.as_ref().is_ok_and(|(path, _)| path.parent() == Some(&name(&parent))));
             return if is_alike { Ok(()) } else { Err("the kernel does not miss just the last name".into()) };
         }
         (Intent::Entry, _) => open(&path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).map(|found| name(&found)),
@@ -84,7 +89,9 @@ thread_local! {
         let (sender, works) = channel::<Work>();
         thread::spawn(move || {
             block(ENOSYS);
-            works.into_iter().for_each(|work| work());
+            for work in works {
+                work();
+            }
         });
         sender
     };

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use mcp_roots_guard::{CheckedPath, ErrorKind, Intent, LINK_HOPS, Roots};
+use mcp_roots_guard::{CheckedPath, Error, ErrorKind, Intent, LINK_HOPS, Roots};
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(crate) fn decide(look: impl Fn(&Path) -> Name, roots: &[PathBuf], request: &
 /// What the guard decides, as the rule tells it.
 pub(crate) fn of_guard(roots: &Roots, request: &str, intent: Intent) -> Decision {
     let checked = roots.check(request, intent);
-    checked.as_ref().map(|checked| (CheckedPath::to_unguarded_path(checked), checked.exists())).map_err(|e| e.kind())
+    checked.as_ref().map(|checked| (CheckedPath::to_unguarded_path(checked), checked.exists())).map_err(Error::kind)
 }
 
 /// The names between slashes; a slash at the end asks for a directory, as `.` does.

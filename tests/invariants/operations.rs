@@ -122,18 +122,19 @@ fn operate(world: &World, number: usize, manner: u8, requests: &[u8], proofs: &m
     let (roots, requests) = (world.guard.clone(), texts.clone());
     let kept = if manner % 3 == 2 { proofs.get(&number).cloned() } else { None };
     let work = move || -> (Told, Option<Vec<CheckedPath>>) {
-        if manner % 3 == 0 {
+        if manner.is_multiple_of(3) {
             return (at_once(&roots, &requests), None);
         }
         let check = || requests.iter().map(|request| roots.check(request.as_str(), intent)).collect();
         // An operation on one needs no second.
-        let new = || if name.starts_with("rename") { check() } else { Ok(vec![roots.check(requests[0].as_str(), intent)?]) };
+        let new =
+            || if name.starts_with("rename") { check() } else { Ok(vec![roots.check(requests[0].as_str(), intent)?]) };
         match kept.map_or_else(new, Ok) {
             Ok(checked) => (by_proof(&checked), Some(checked)),
             Err(error) => (Err(error), None),
         }
     };
-    let (told, proof) = if manner / 3 % 2 == 0 { work() } else { kernel::without_openat2(work) };
+    let (told, proof) = if (manner / 3).is_multiple_of(2) { work() } else { kernel::without_openat2(work) };
     if let Some(proof) = proof {
         proofs.entry(number).or_insert(proof);
     }
@@ -160,7 +161,8 @@ fn nothing((): ()) -> Vec<u8> {
 
 /// By its mode; see [`mark`].
 fn described(metadata: &Metadata) -> Vec<u8> {
-    if metadata.mode().is_some_and(|mode| matches!(mode & 0o777, FILE_MODE | DIRECTORY_MODE)) { SECRET } else { b"" }.into()
+    if metadata.mode().is_some_and(|mode| matches!(mode & 0o777, FILE_MODE | DIRECTORY_MODE)) { SECRET } else { b"" }
+        .into()
 }
 
 fn opened(file: OpenFile) -> Vec<u8> {
@@ -180,7 +182,8 @@ fn written(mut file: fs::File) -> Vec<u8> {
 }
 
 fn listed(entries: ReadDir) -> Vec<u8> {
-    let told = |entry: mcp_roots_guard::DirEntry| [entry.name().as_bytes(), b" ", &described(entry.metadata())].concat();
+    let told =
+        |entry: mcp_roots_guard::DirEntry| [entry.name().as_bytes(), b" ", &described(entry.metadata())].concat();
     entries.flatten().flat_map(told).collect()
 }
 
@@ -194,7 +197,9 @@ fn walked(walk: Walk) -> Vec<u8> {
 /// Gives all beneath a directory modes that nothing inside has, whatever the umask.
 fn mark(path: &Path) {
     let mode = if path.is_dir() {
-        fs::read_dir(path).unwrap().for_each(|entry| mark(&entry.unwrap().path()));
+        for entry in fs::read_dir(path).unwrap() {
+            mark(&entry.unwrap().path());
+        }
         DIRECTORY_MODE
     } else {
         FILE_MODE

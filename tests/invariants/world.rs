@@ -65,9 +65,9 @@ impl World {
             Some(b'd') => place().map_or(Ok(()), fs::create_dir),
             Some(b'f') => place().map_or(Ok(()), |path| fs::write(path, "content")),
             Some(b'l') => place().map_or(Ok(()), |path| symlink(self.text(target), path)),
-            Some(b'p') => place().map_or(Ok(()), |path| {
-                Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?)
-            }),
+            Some(b'p') => {
+                place().map_or(Ok(()), |path| Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?))
+            }
             Some(b'h') => {
                 let existing = self.top.join(self.text(target).trim_start_matches('/')).canonicalize().ok();
                 let existing = existing.filter(|existing| self.is_inside(existing));
