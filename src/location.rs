@@ -224,7 +224,7 @@ fn decode_segment(segment: &str) -> Result<Vec<u8>> {
         }
         let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
         match (digit(), digit()) {
-            (Some(high), Some(low)) => match high << 4 | low {
+            (Some(high), Some(low)) => match high * 16 + low {
                 0 => return Err(ErrorKind::Nul.into()),
                 b'/' => return Err(ErrorKind::EncodedSeparator.into()),
                 byte => decoded.push(byte),
@@ -243,3 +243,18 @@ pub const NAME_BYTES: usize = 255;
 
 /// The longest `file:` URI: each byte of a longest path as an escape of three, with room for scheme and host.
 pub const URI_BYTES: usize = 3 * PATH_BYTES + 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dot segments are removed, so that a URI of any length can name a short path.
+    #[test]
+    fn a_uri_of_the_longest_length_is_read_and_no_longer_one() {
+        let uri = |bytes: usize, name: &str| format!("file:///{}{name}", "./".repeat((bytes - 8 - name.len()) / 2));
+        let (longest, longer) = (uri(12_320, "aa"), uri(12_321, "aaa"));
+        assert_eq!((longest.len(), longer.len()), (12_320, 12_321));
+        assert_eq!(Location::from_uri(&longest).unwrap().as_path(), Path::new("/aa"));
+        assert_eq!(Location::from_uri(&longer).unwrap_err().kind(), ErrorKind::TooLong);
+    }
+}

@@ -445,6 +445,24 @@ mod tests {
         assert_eq!(resolved(&mut memory, &spellings, &many, Intent::Existing), "too_long");
     }
 
+    /// By the guard, and not only by the kernel, which is not asked for it.
+    #[test]
+    fn a_name_that_is_too_long_is_not_asked_for() {
+        let (mut memory, spellings) = memory(&[("/r", RootIs::Directory)], &["/r/d/"]);
+        let (long, longer) = ("n".repeat(255), "n".repeat(256));
+        assert_eq!(resolved(&mut memory, &spellings, &long, Existing), "not_found");
+        let asked = memory.asked.len();
+        for intent in [Existing, New, NewTree, Entry] {
+            assert_eq!(resolved(&mut memory, &spellings, &longer, intent), "too_long");
+        }
+        assert_eq!(memory.asked.len(), asked);
+        for (request, expected) in
+            [(format!("m/{long}"), format!("0:m/{long} Missing(2)")), (format!("m/{longer}"), "too_long".into())]
+        {
+            assert_eq!(resolved(&mut memory, &spellings, &request, NewTree), expected);
+        }
+    }
+
     #[test]
     fn without_roots_everything_is_outside() {
         let (mut memory, spellings) = memory(&[], &["/a"]);
