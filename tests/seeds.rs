@@ -6,11 +6,17 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use crate::invariants::{check, location, session};
+use crate::invariants::{check, contain, location, session, wire};
 
 type Hold = fn(&[u8]);
 
-const TARGETS: &[(&str, Hold)] = &[("location", location::hold), ("check", check::hold), ("session", session::hold)];
+const TARGETS: &[(&str, Hold)] = &[
+    ("location", location::hold),
+    ("check", check::hold),
+    ("contain", contain::hold),
+    ("wire", wire::hold),
+    ("session", session::hold),
+];
 
 /// Fewer would mean that the seeds are not found.
 const SEEDS: usize = 15;

@@ -4,5 +4,7 @@
 //! name, and `seeds` replays it over committed seeds.
 
 pub(crate) mod check;
+pub(crate) mod contain;
 pub(crate) mod location;
 pub(crate) mod session;
+pub(crate) mod wire;
