@@ -6,14 +6,16 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use crate::invariants::{check, location, operations, session};
+use crate::invariants::{check, contain, location, operations, session, wire};
 
 type Hold = fn(&[u8]);
 
 const TARGETS: &[(&str, Hold)] = &[
     ("location", location::hold),
     ("check", check::hold),
+    ("contain", contain::hold),
     ("operations", operations::hold),
+    ("wire", wire::hold),
     ("session", session::hold),
 ];
 

@@ -1,10 +1,9 @@
-//! `cargo +nightly fuzz run location fuzz/corpus/location fuzz/seeds/location`
+//! `cargo +nightly fuzz run location fuzz/corpus/location fuzz/seeds/location -- -dict=fuzz/dictionaries/location.dict`
 //!
 //! What goes in and what is proven stands in the module.
 #![no_main]
-#![allow(dead_code)]
 
-#[path = "../../tests/invariants/mod.rs"]
-mod invariants;
+#[path = "../../tests/invariants/location.rs"]
+mod location;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::location::hold(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| location::hold(bytes));

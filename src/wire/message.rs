@@ -8,6 +8,8 @@ use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::field;
+
 /// The notification that a client's roots changed. It says not how: the list has to be asked for again.
 ///
 /// The method decides, byte for byte. What else is odd about the message is ignored, for a change that is not heard would leave the
@@ -55,15 +57,23 @@ impl<'de> Deserialize<'de> for RootsListChanged {
 }
 
 /// The `error` of a JSON-RPC response (JSON-RPC 2.0, 5.1).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ErrorBody {
     /// What kind of error it is.
     pub code: i64,
     /// One sentence.
     pub message: String,
     /// More, for programs; `null` and absent are the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
+}
+
+impl<'de> Deserialize<'de> for ErrorBody {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = Map::deserialize(deserializer)?;
+        let (code, message) = (field(&mut object, "code")?, field(&mut object, "message")?);
+        Ok(Self { code, message, data: field(&mut object, "data")? })
+    }
 }
 
 fn take_object(from: &mut Map<String, Value>, key: &str) -> Option<Map<String, Value>> {
@@ -108,6 +118,7 @@ mod tests {
             (r#"{"data":{"reason":"r"},"code":1,"message":""}"#, r#"{"code":1,"message":"","data":{"reason":"r"}}"#),
             (r#"{"code":"1","message":""}"#, ""),
             (r#"{"code":1}"#, ""),
+            (r#"[1,"no"]"#, ""),
         ] {
             assert_eq!(again::<ErrorBody>(json), expected, "{json}");
         }

@@ -8,7 +8,7 @@
 mod capability;
 mod message;
 
-use serde::de::Error as _;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
@@ -36,16 +36,16 @@ pub struct ListRootsResult {
 ///
 /// One that is not as the schema says is kept as [malformed](Self::is_malformed), and spoils no other, unless it is no JSON that
 /// `serde_json` reads (nested deeper than 128, say).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RootEntry {
     /// The root's URI. The protocol wants `file://`; clients send others, too.
     pub uri: String,
     /// A name to show; `null` and absent are the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Protocol metadata, kept as it came.
-    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
     #[serde(skip)]
     malformed: bool,
@@ -87,7 +87,7 @@ impl ListRootsResult {
     }
 }
 
-/// Not derived: that would take an array for an object, field by field. The same goes for an entry, below.
+/// Not derived: that would take an array for an object, field by field. The same goes for an entry, below, and for an error.
 impl<'de> Deserialize<'de> for ListRootsResult {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Map::deserialize(deserializer)?;
@@ -108,9 +108,21 @@ impl<'de> Deserialize<'de> for ListRootsResult {
     }
 }
 
+impl<'de> Deserialize<'de> for RootEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = Map::deserialize(deserializer)?;
+        let (uri, name) = (field(&mut object, "uri")?, field(&mut object, "name")?);
+        Ok(Self { uri, name, meta: field(&mut object, "_meta")?, malformed: false })
+    }
+}
+
+/// Takes a field; absent and `null` are the same.
+fn field<T: DeserializeOwned, E: serde::de::Error>(object: &mut Map<String, Value>, key: &str) -> Result<T, E> {
+    serde_json::from_value(object.remove(key).unwrap_or_default()).map_err(|error| E::custom(format!("{key}: {error}")))
+}
+
 fn entry(entry: &Value) -> RootEntry {
-    let read = if entry.is_object() { RootEntry::deserialize(entry).ok() } else { None };
-    read.unwrap_or_else(|| {
+    RootEntry::deserialize(entry).unwrap_or_else(|_| {
         let uri = entry.to_string().chars().take(MALFORMED_CHARS).collect();
         RootEntry { uri, malformed: true, ..RootEntry::default() }
     })
@@ -173,6 +185,19 @@ mod tests {
     }
 
     #[test]
+    fn entries() {
+        for (json, expected) in [
+            (r#"{"name":null,"uri":"file:///a","malformed":true}"#, r#"{"uri":"file:///a"}"#),
+            (r#"{"uri":"file:///a","uri":"file:///b"}"#, r#"{"uri":"file:///b"}"#),
+            (r#"["file:///a"]"#, ""),
+            (r#"{"uri":null}"#, ""),
+            (r#"{"uri":"file:///a","_meta":[]}"#, ""),
+        ] {
+            assert_eq!(again::<RootEntry>(json), expected, "{json}");
+        }
+    }
+
+    #[test]
     fn pages() {
         for (json, expected) in [
             (r#"{"roots":[]}"#, r#"{"roots":[]}"#),
@@ -181,6 +206,10 @@ mod tests {
             (r#"{"nextCursor":"2","x":1,"roots":[]}"#, r#"{"roots":[],"nextCursor":"2"}"#),
             (r#"{"roots":[],"_meta":null}"#, r#"{"roots":[]}"#),
             (r#"{"roots":[],"_meta":7}"#, r#"{"roots":[]}"#),
+            (
+                r#"{"roots":[],"_meta":{"k":4.7888281949825167e240}}"#,
+                r#"{"roots":[],"_meta":{"k":4.788828194982517e+240}}"#,
+            ),
             (r#"{"roots":[],"nextCursor":2}"#, ""),
             (r#"{"roots":[],"nextCursor":false}"#, ""),
             (r#"{"roots":[],"nextCursor":["2"]}"#, ""),

@@ -8,6 +8,8 @@ pub(crate) mod model;
 pub(crate) mod kernel;
 pub(crate) mod world;
 pub(crate) mod location;
+pub(crate) mod contain;
 pub(crate) mod check;
 pub(crate) mod operations;
+pub(crate) mod wire;
 pub(crate) mod session;

@@ -36,7 +36,12 @@ use tokio::runtime::{Builder, Runtime};
 
 /// All of it.
 pub(crate) fn hold(bytes: &[u8]) {
-    World::new().hold(bytes);
+    WORLD.with(|world| world.hold(bytes));
+}
+
+thread_local! {
+    /// Each schedule has a session of its own, so one world serves all. Not a plain static: its directory goes with the thread.
+    static WORLD: World = World::new();
 }
 
 /// What schedules share.

@@ -1,0 +1,11 @@
+//! `cargo +nightly fuzz run session fuzz/corpus/session fuzz/seeds/session`
+//!
+//! What goes in and what is proven stands in the module.
+#![no_main]
+// The schedules of `cargo test` use the rest.
+#![allow(dead_code)]
+
+#[path = "../../tests/invariants/session.rs"]
+mod session;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| session::hold(bytes));

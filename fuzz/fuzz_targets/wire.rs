@@ -1,0 +1,9 @@
+//! `cargo +nightly fuzz run wire fuzz/corpus/wire fuzz/seeds/wire -- -dict=fuzz/dictionaries/wire.dict`
+//!
+//! What goes in and what is proven stands in the module.
+#![no_main]
+
+#[path = "../../tests/invariants/wire.rs"]
+mod wire;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| wire::hold(bytes));

@@ -1,0 +1,169 @@
+//! Which root a path is in, by names alone.
+//!
+//! Goes in: roots and questions, a line each; a name may have any byte but a slash and a newline:
+//!
+//! ```text
+//! d/srv/app        a directory that is a root; `f` for a file
+//! 0/work/app       another spelling of the first root; 1 of the second, and so on
+//! ?/srv/./app/x    a question; any other letter will do
+//! ```
+//!
+//! What is proven: each answer of [`Spellings`] is the one that comes of comparing lists of names, root by root, without any tree:
+//! the longest spelling that a path starts with, and the rest; what is at, around, beneath and above. No I/O is done.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use spellings::{Above, Node, RootIs, Spellings, TOP};
+
+/// The crate's own file: what it says is not public.
+#[path = "../../src/spellings.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod spellings;
+
+/// All of it.
+pub(crate) fn hold(bytes: &[u8]) {
+    let mut world = World::default();
+    let mut questions = Vec::new();
+    for line in bytes.split(|&byte| byte == b'\n').take(LINES) {
+        match line.split_first() {
+            None => {}
+            Some((b'd', path)) => world.add(path, RootIs::Directory),
+            Some((b'f', path)) => world.add(path, RootIs::File),
+            Some((number @ b'0'..=b'9', path)) => world.add_given(path, usize::from(number - b'0')),
+            Some((_, path)) => questions.push(path),
+        }
+    }
+    world.spellings.shrink();
+    world.roots_are_told();
+    for path in questions {
+        assert_eq!(spellings::is_absolute(OsStr::from_bytes(path)), path.starts_with(b"/"));
+        if path.starts_with(b"/") {
+            world.begin(path);
+        }
+        world.place(&names(path));
+    }
+}
+
+/// The names of a canonical path.
+type Names<'a> = Vec<&'a [u8]>;
+
+#[derive(Default)]
+struct World<'a> {
+    roots: Vec<(Names<'a>, RootIs)>,
+    given: Vec<(Names<'a>, usize)>,
+    spellings: Spellings,
+}
+
+impl<'a> World<'a> {
+    /// No two roots have one canonical path: the caller sees to that.
+    fn add(&mut self, path: &'a [u8], is: RootIs) {
+        let names = names(path);
+        if self.roots.iter().all(|(other, _)| *other != names) {
+            self.spellings.add(&path_of(&names), is);
+            self.roots.push((names, is));
+        }
+    }
+
+    /// `/` is the canonical path of what it names, and so no other spelling.
+    fn add_given(&mut self, path: &'a [u8], root: usize) {
+        let names = names(path);
+        if root < self.roots.len() && !names.is_empty() {
+            self.spellings.add_given(&path_of(&names), root);
+            self.given.push((names, root));
+        }
+    }
+
+    /// The root with the longest spelling that an absolute path starts with, and the rest of the path. Of two that have the same, the
+    /// one whose canonical path it is, or else the first.
+    fn begin(&self, path: &[u8]) {
+        let canonical = self.roots.iter().enumerate().map(|(root, (names, _))| (root, names));
+        let given = self.given.iter().map(|(names, root)| (*root, names));
+        let fits =
+            canonical.chain(given).filter_map(|(root, names)| Some((names.len(), root, rest_after(names, path)?)));
+        let longest = fits.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        let begun = self.spellings.begin(OsStr::from_bytes(path));
+        let expected = longest.map(|(_, root, rest)| (root, OsStr::from_bytes(rest)));
+        assert_eq!(begun, expected, "{} begins in {self}", path.escape_ascii());
+    }
+
+    /// What is at a canonical path, around it and beneath it.
+    fn place(&self, names: &Names<'_>) {
+        let (path, spellings) = (path_of(names), &self.spellings);
+        let mut around: Vec<_> = (0..self.roots.len()).filter(|&root| names.starts_with(&self.roots[root].0)).collect();
+        around.sort_by_key(|&root| self.roots[root].0.len());
+        let depths: Vec<_> = around.iter().map(|&root| self.roots[root].0.len()).collect();
+        assert_eq!(spellings.at_or_around(&path), around, "at and around {path:?} in {self}");
+        assert_eq!(spellings.depths(&path), depths, "depths of {path:?} in {self}");
+        let beneath: Vec<_> = (0..self.roots.len()).filter(|&root| self.roots[root].0.starts_with(names)).collect();
+        assert_eq!(spellings.holds(&path), !beneath.is_empty(), "holds {path:?} in {self}");
+        let node = self.node(names);
+        assert_eq!(node.is_some(), names.is_empty() || !beneath.is_empty(), "a way to {path:?} in {self}");
+        if let Some(node) = node {
+            assert_eq!(spellings.beneath(node), beneath, "beneath {path:?} in {self}");
+            let at = around.last().copied().filter(|&root| self.roots[root].0 == *names);
+            assert_eq!(spellings.root_at(node), at, "at {path:?} in {self}");
+            let parent = names.split_last().map_or(&[][..], |(_, parent)| parent);
+            assert_eq!(Some(spellings.parent(node)), self.node(parent), "the parent of {path:?} in {self}");
+        }
+    }
+
+    /// The node of some names, one child after the other.
+    fn node(&self, names: &[&[u8]]) -> Option<Node> {
+        names.iter().try_fold(TOP, |node, name| self.spellings.child(node, OsStr::from_bytes(name)))
+    }
+
+    /// What each root is, and is above it.
+    fn roots_are_told(&self) {
+        for (number, (names, is)) in self.roots.iter().enumerate() {
+            assert_eq!(self.spellings.is(number), *is, "{number} in {self}");
+            self.place(names);
+            let parent = names.split_last().map_or(&[][..], |(_, parent)| parent);
+            let around = self.roots.iter().enumerate().filter(|(_, (root, _))| parent.starts_with(root));
+            let outer = around.max_by_key(|(_, (root, _))| root.len());
+            match (self.spellings.above(number), outer) {
+                (Above::Root(above, path), Some((expected, (root, _)))) => {
+                    let below: PathBuf = parent[root.len()..].iter().map(|name| OsStr::from_bytes(name)).collect();
+                    assert_eq!((above, path), (expected, below), "above {number} in {self}");
+                }
+                (Above::Ancestor(node), None) => {
+                    assert_eq!(Some(node), self.node(parent), "above {number} in {self}");
+                }
+                (above, expected) => panic!("{above:?}, and not {expected:?}, is above {number} in {self}"),
+            }
+        }
+    }
+}
+
+/// The roots, and their spellings as they were given.
+impl std::fmt::Display for World<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.roots.iter().try_for_each(|(names, is)| write!(f, "{is:?} {:?}; ", path_of(names)))?;
+        self.given.iter().try_for_each(|(names, root)| write!(f, "{root} as {:?}; ", path_of(names)))
+    }
+}
+
+/// A canonical path has neither `.` nor `..`.
+fn names(path: &[u8]) -> Names<'_> {
+    path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"." | b"..")).collect()
+}
+
+/// What follows these names at the start of a path, with slashes and `.` anywhere between them.
+fn rest_after<'a>(names: &[&[u8]], path: &'a [u8]) -> Option<&'a [u8]> {
+    let mut rest = path;
+    for name in names {
+        while let [b'/', next @ ..] | [b'.', b'/', next @ ..] = rest {
+            rest = next;
+        }
+        rest = rest.strip_prefix(*name).filter(|rest| matches!(rest, [] | [b'/', ..]))?;
+    }
+    Some(rest)
+}
+
+fn path_of(names: &[&[u8]]) -> PathBuf {
+    Path::new("/").join(OsStr::from_bytes(&names.join(&b'/')))
+}
+
+/// Roots and questions of one input, together.
+const LINES: usize = 24;

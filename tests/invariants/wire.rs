@@ -1,0 +1,336 @@
+//! What a client says about its roots.
+//!
+//! Goes in: any bytes, as the client's answer or message. In them `$T` is the directory around the operator's two; and where they are
+//! read as pages, a line each, over and over, `$N` is the number of the page, and `$L` (four times a line) as many letters as the
+//! longest cursor. An empty line is a client that has no roots to tell; what is no JSON, one that fails.
+//!
+//! What is proven:
+//!
+//! - Nothing panics. What is read is what a rule over plain JSON says; it prints, and reads again to the same; and it is no more than a
+//!   multiple of what came.
+//! - Between two good entries, whatever is there leaves both granted; nothing outside the operator's directories is in force, and each
+//!   place inside that is named plainly is.
+//! - A list in pages is refused by the bound that it breaks, or grants what the same list does in one; no page is asked for after that.
+//! - A refusal's text is bounded, whatever it quotes, and reads again.
+
+use std::fmt::Debug;
+use std::fs;
+use std::future::ready;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mcp_roots_guard::{
+    Access, Answer, Boundary, ClientCapabilities, ErrorBody, ErrorKind, Guard, ListRootsResult, Location,
+    ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, Revision, Root, RootEntry, Roots, RootsCapability,
+    RootsListChanged, Skipped, URI_BYTES,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::runtime::{Builder, Runtime};
+
+/// All of it.
+pub(crate) fn hold(bytes: &[u8]) {
+    let value = serde_json::from_slice(bytes).unwrap_or(Value::Null);
+    list(bytes, &value);
+    messages(bytes, &value);
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        refusals(text);
+        WORLD.with(|world| {
+            world.neighbours(text);
+            world.pages(text);
+        });
+    }
+}
+
+thread_local! {
+    /// Not a plain static: its directory goes with the thread.
+    static WORLD: World = World::new();
+}
+
+/// The list, and each entry of it, by the schema.
+fn list(bytes: &[u8], value: &Value) {
+    let list = again::<ListRootsResult>(bytes);
+    let entries = value.get("roots").and_then(Value::as_array).filter(|_| is(value, "nextCursor", Value::is_string));
+    assert_eq!(list.is_some(), entries.is_some(), "{value} as a list");
+    let (Some(list), Some(entries)) = (list, entries) else { return };
+    assert_eq!(list.next_cursor.as_deref(), value.get("nextCursor").and_then(Value::as_str), "{value}");
+    assert_eq!(list.meta.as_ref(), value.get("_meta").and_then(Value::as_object), "{value}");
+    assert_eq!(list.roots.len(), entries.len(), "{value}");
+    for (read, entry) in list.roots.iter().zip(entries) {
+        let uri = entry.get("uri").and_then(Value::as_str);
+        let uri = uri.filter(|_| is(entry, "name", Value::is_string) && is(entry, "_meta", Value::is_object));
+        let name = uri.and_then(|_| entry.get("name")?.as_str());
+        let meta = uri.and_then(|_| entry.get("_meta")?.as_object());
+        let shown: String = entry.to_string().chars().take(KEPT_CHARS).collect();
+        let expected = (uri.unwrap_or(&shown), name, meta, uri.is_none());
+        assert_eq!((&*read.uri, read.name.as_deref(), read.meta.as_ref(), read.is_malformed()), expected, "{entry}");
+    }
+    let kept = serde_json::to_string(&list).unwrap().len();
+    assert!(kept <= KEPT_TIMES * bytes.len(), "{kept} bytes are kept of {}: {value}", bytes.len());
+}
+
+/// Whether an object's field is absent, null, or as it should be.
+fn is(object: &Value, key: &str, fits: fn(&Value) -> bool) -> bool {
+    object.get(key).is_none_or(|value| value.is_null() || fits(value))
+}
+
+/// Everything else that is read of a client.
+fn messages(bytes: &[u8], value: &Value) {
+    let declares =
+        |roots: &Value| if roots.get("listChanged") == Some(&Value::Bool(true)) { ANNOUNCING } else { SILENT };
+    let capability = (!value.is_null()).then(|| declares(value));
+    assert_eq!(again::<RootsCapability>(bytes), capability, "{value} as roots of a client");
+    let roots = value.get("roots").filter(|roots| !roots.is_null()).map(declares);
+    let capabilities = value.is_object().then_some(roots);
+    assert_eq!(again::<ClientCapabilities>(bytes).map(|read| read.roots), capabilities, "{value} as capabilities");
+
+    let changed = value.get("method").and_then(Value::as_str) == Some("notifications/roots/list_changed");
+    let meta: Option<&Map<_, _>> = value.get("params").and_then(|params| params.get("_meta")?.as_object());
+    let read = again::<RootsListChanged>(bytes);
+    assert_eq!(read.as_ref().map(|read| read.meta.as_ref()), changed.then_some(meta), "{value} as a change");
+
+    let is_error = value.get("code").is_some_and(Value::is_i64) && value.get("message").is_some_and(Value::is_string);
+    assert_eq!(again::<ErrorBody>(bytes).is_some(), is_error, "{value} as an error");
+    let is_entry = value.get("uri").is_some_and(Value::is_string)
+        && is(value, "name", Value::is_string)
+        && is(value, "_meta", Value::is_object);
+    assert_eq!(again::<RootEntry>(bytes).is_some(), is_entry, "{value} as an entry");
+}
+
+/// What is read, if it is; printed and read again it is the same.
+fn again<T: Serialize + for<'de> Deserialize<'de> + Debug>(bytes: &[u8]) -> Option<T> {
+    let read: T = serde_json::from_slice(bytes).ok()?;
+    let printed = serde_json::to_string(&read).unwrap();
+    let same = serde_json::from_str::<T>(&printed).map(|again| serde_json::to_string(&again).unwrap());
+    assert_eq!(same.ok().as_ref(), Some(&printed), "{} is read as {read:?}", bytes.escape_ascii());
+    Some(read)
+}
+
+/// A text that is refused, as each revision writes the refusal.
+fn refusals(text: &str) {
+    let revision = Revision::parse(text);
+    let known = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"].contains(&text);
+    assert_eq!(revision.map(|revision| revision.to_string()), known.then(|| text.to_owned()));
+    let Err(error) = Location::from_uri(text) else { return };
+    for &revision in Revision::ALL {
+        let refused = error.to_tool_result(revision);
+        let shown = refused["content"][0]["text"].as_str().unwrap();
+        assert!(shown.len() <= TEXT_BYTES && !shown.contains(char::is_control), "{text:?} is refused as {shown}");
+        let body = mcp_roots_guard::Error::from(ErrorKind::NotFound).to_error_body(revision, Some(text));
+        again::<ErrorBody>(&serde_json::to_vec(&body).unwrap()).unwrap();
+        let told = body.data.as_ref().and_then(|data| data["uri"].as_str()).unwrap();
+        let start = told.strip_suffix('…').filter(|_| text.len() > URI_BYTES).unwrap_or(told);
+        let is_whole = start == text || text.len() > URI_BYTES && start.len() > URI_BYTES - 4;
+        assert!(text.starts_with(start) && start.len() <= URI_BYTES && is_whole, "{text:?} is given back as {told:?}");
+    }
+}
+
+struct World {
+    runtime: Runtime,
+    guard: Guard,
+    top: PathBuf,
+    _keep: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(place).unwrap();
+        let top = keep.path().canonicalize().unwrap();
+        for directory in ["o/a", "o/b", "o/c/d", "p/q/r", "x"] {
+            fs::create_dir_all(top.join(directory)).unwrap();
+        }
+        for file in ["o/file", "x/secret"] {
+            fs::write(top.join(file), file).unwrap();
+        }
+        for (link, target) in [("o/in", "c/d"), ("o/out", "../x"), ("o/up", ".."), ("o/loop", "loop")] {
+            symlink(target, top.join(link)).unwrap();
+        }
+        let boundary = Boundary::builder()
+            .directory(top.join("o"), Access::ReadWrite)
+            .directory(top.join("p/q"), Access::ReadOnly)
+            .build()
+            .unwrap();
+        let guard = Guard::builder(boundary).fetch_limit(LONG).build().unwrap();
+        let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(1).build().unwrap();
+        Self { runtime, guard, top, _keep: keep }
+    }
+
+    /// An answer's entries, or any other JSON as one, between two good ones.
+    fn neighbours(&self, text: &str) {
+        let Ok(value) = serde_json::from_str::<Value>(&self.expand(text)) else { return };
+        let between = value.get("roots").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![value]);
+        let good = |path| json!({ "uri": format!("file://{}/{path}", self.top.display()), "name": path });
+        let entries: Vec<_> = std::iter::once(good("o/a")).chain(between).chain([good("o/b")]).collect();
+        let Answer::List(list) = Answer::from_result(json!({ "roots": entries })) else {
+            panic!("{entries:?} is no list")
+        };
+        let roots = self.guard.boundary().resolve(&list).unwrap();
+        assert_eq!(roots.roots().next().map(Root::path), Some(&*self.top.join("o/a")), "the first of {entries:?}");
+        assert!(Self::grants(&roots, &self.top.join("o/b")), "the last of {entries:?}");
+        self.lies_inside(&roots);
+        let mut skipped = roots.skipped().iter().peekable();
+        for (index, entry) in list.roots.iter().enumerate() {
+            let skipped = skipped.next_if(|skipped| skipped.index() == index);
+            self.is_settled(entry, &list.roots[..index], &roots, skipped);
+        }
+        assert_eq!(skipped.next().map(Skipped::index), None, "skipped twice, or nowhere, in {entries:?}");
+    }
+
+    /// Nothing else is in force than what is, by its own name, in an operator's directory.
+    fn lies_inside(&self, roots: &Roots) {
+        for root in roots.roots() {
+            let path = root.path();
+            let access = if path.starts_with(self.top.join("o")) { Access::ReadWrite } else { Access::ReadOnly };
+            let is_inside = access == Access::ReadWrite || path.starts_with(self.top.join("p/q"));
+            let is_real = path.canonicalize().is_ok_and(|real| real == path);
+            assert!(is_inside && is_real && root.access() == access, "{root:?} is in force");
+        }
+    }
+
+    /// An entry grants what it names, or was skipped for a reason that there is.
+    fn is_settled(&self, entry: &RootEntry, earlier: &[RootEntry], roots: &Roots, skipped: Option<&Skipped>) {
+        let kind = skipped.map(|skipped| skipped.error().kind());
+        if let Some(skipped) = skipped {
+            let shown = skipped.error().to_string();
+            let is_short = skipped.entry().chars().count() <= KEPT_CHARS && shown.len() <= TEXT_BYTES;
+            assert!(is_short, "{entry:?} is skipped as {skipped:?}");
+        }
+        let path = match Location::from_uri(&entry.uri) {
+            _ if entry.is_malformed() => return assert_eq!(kind, Some(ErrorKind::Malformed), "{entry:?}"),
+            Err(error) => return assert_eq!(kind, Some(error.kind()), "{entry:?}"),
+            Ok(location) => location.as_path().to_owned(),
+        };
+        let real = path.canonicalize();
+        let directories = ["o", "p/q"].map(|directory| self.top.join(directory));
+        let granted = real.as_ref().is_ok_and(|real| {
+            let mut beneath = directories.iter().filter(|directory| directory.starts_with(real)).peekable();
+            if beneath.peek().is_some() {
+                beneath.all(|directory| Self::grants(roots, directory))
+            } else {
+                Self::grants(roots, real)
+            }
+        });
+        let is_plain = real.as_ref().is_ok_and(|real| {
+            *real == path
+                && directories.iter().any(|directory| real.starts_with(directory) || directory.starts_with(real))
+        });
+        match kind {
+            // It repeats what may have been skipped itself.
+            Some(ErrorKind::Duplicate) if earlier.iter().any(|earlier| is_at(earlier, &path)) => {}
+            None | Some(ErrorKind::Duplicate) => assert!(granted, "{entry:?} is told to be in force in {roots:?}"),
+            Some(_) => assert!(!is_plain, "{entry:?} is skipped: {skipped:?}"),
+        }
+    }
+
+    fn grants(roots: &Roots, path: &Path) -> bool {
+        roots.roots().any(|root| root.path() == path)
+    }
+
+    /// The lines as pages, over and over.
+    fn pages(&self, text: &str) {
+        let lines: Vec<_> = text.split('\n').take(LINES).collect();
+        let mut pages = Vec::new();
+        let expected = told(&mut pages, |number| self.page(lines[number % lines.len()], number));
+        let mut asked = Vec::new();
+        let source = |cursor: Option<String>| {
+            let page = pages.get(asked.len()).cloned();
+            asked.push(cursor);
+            ready(page.unwrap_or_else(|| panic!("of {text:?}, page {} is asked for", asked.len())))
+        };
+        let session = self.guard.session(Some(SILENT)).unwrap();
+        let roots = self.runtime.block_on(session.roots(source));
+        let cursors =
+            pages.iter().map(|page| if let Answer::List(list) = page { list.next_cursor.clone() } else { None });
+        let cursors: Vec<_> = std::iter::once(None).chain(cursors).take(pages.len()).collect();
+        assert!(asked == cursors, "of {text:?}, other pages were asked for");
+        match (roots, expected) {
+            (Ok(roots), Ok(list)) => {
+                self.lies_inside(&roots);
+                let at_once = self.guard.boundary().resolve(&list).unwrap();
+                assert_eq!(in_force(&roots), in_force(&at_once), "{text:?} in pages, and at once");
+            }
+            (Err(error), Err(kind)) => {
+                assert_eq!(error.kind(), kind, "{text:?} in pages");
+                let detail = error.operator_detail().map_or(0, |detail| detail.chars().count());
+                assert!(detail <= DETAIL_CHARS, "{detail} characters are kept of {text:?}");
+            }
+            (roots, expected) => panic!("{text:?} in pages is {roots:?}, and not {:?}", expected.map(drop)),
+        }
+    }
+
+    fn expand(&self, text: &str) -> String {
+        text.replace("$T", self.top.to_str().unwrap())
+    }
+
+    /// What a line is as the answer to a question, which is one of many.
+    fn page(&self, line: &str, number: usize) -> Answer {
+        if line.is_empty() {
+            return Answer::Unsupported;
+        }
+        let text = self.expand(line).replace("$N", &number.to_string()).replacen("$L", &"l".repeat(CURSOR_BYTES), 4);
+        serde_json::from_str(&text).map_or_else(|_| Answer::Failed(text.clone()), Answer::from_result)
+    }
+}
+
+fn is_at(entry: &RootEntry, path: &Path) -> bool {
+    !entry.is_malformed() && Location::from_uri(&entry.uri).is_ok_and(|location| location.as_path() == path)
+}
+
+/// What a list in pages comes to, one page after the other; `pages` are those that have to be asked for.
+fn told(pages: &mut Vec<Answer>, page: impl Fn(usize) -> Answer) -> Result<ListRootsResult, ErrorKind> {
+    let mut all = ListRootsResult::default();
+    let mut cursors: Vec<String> = Vec::new();
+    while pages.len() < ROOT_LIST_PAGES {
+        pages.push(page(pages.len()));
+        let list = match pages.last() {
+            Some(Answer::List(list)) => list,
+            Some(Answer::Unsupported) => return Err(ErrorKind::RootsUnsupported),
+            _ => return Err(ErrorKind::RootsFailed),
+        };
+        all.roots.extend(list.roots.iter().cloned());
+        let bytes: usize = all.roots.iter().map(|root| root.uri.len() + root.name.as_deref().unwrap_or("").len()).sum();
+        match &list.next_cursor {
+            _ if all.roots.len() > ROOT_LIST_ENTRIES => return Err(ErrorKind::TooManyRoots),
+            _ if bytes > ROOT_LIST_BYTES => return Err(ErrorKind::TooLarge),
+            None => return Ok(all),
+            Some(next) if next.len() > CURSOR_BYTES => return Err(ErrorKind::TooLarge),
+            Some(next) if cursors.contains(next) => return Err(ErrorKind::RepeatedCursor),
+            Some(next) => cursors.push(next.clone()),
+        }
+    }
+    Err(ErrorKind::TooManyPages)
+}
+
+/// Everything that can be told of roots.
+fn in_force(roots: &Roots) -> (Vec<(&Path, Option<&str>, Vec<&Path>)>, Vec<(usize, &str, ErrorKind)>) {
+    let granted = roots.roots().map(|root| (root.path(), root.name(), root.spellings().collect()));
+    let skipped = roots.skipped().iter().map(|skipped| (skipped.index(), skipped.entry(), skipped.error().kind()));
+    (granted.collect(), skipped.collect())
+}
+
+const SILENT: RootsCapability = RootsCapability::silent();
+const ANNOUNCING: RootsCapability = RootsCapability::announcing();
+
+/// The longest cursor.
+const CURSOR_BYTES: usize = ROOT_LIST_BYTES / ROOT_LIST_PAGES;
+
+/// Different lines of one input.
+const LINES: usize = 8;
+
+/// What is kept of a malformed or skipped entry, in characters.
+const KEPT_CHARS: usize = 160;
+
+/// What is kept of a client's error, in characters.
+const DETAIL_CHARS: usize = 1024;
+
+/// The longest text of a refusal: 160 characters, each written as an escape of ten, and words.
+const TEXT_BYTES: usize = 2000;
+
+/// How often its own bytes an answer is kept: `7` is kept as an entry of ten.
+const KEPT_TIMES: usize = 8;
+
+/// Longer than any list takes.
+const LONG: Duration = Duration::from_hours(24);
