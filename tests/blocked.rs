@@ -11,6 +11,9 @@ use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
 /// Set in the child: the error that `openat2` has there.
 const BLOCKED: &str = "GUARD_TEST_OPENAT2_ERROR";
 
+/// Can be set by hand: the tests that run in the child, instead of the whole suite.
+const ONLY: &str = "GUARD_TEST_ONLY";
+
 /// openat2(2) has one number on every architecture.
 const OPENAT2: i64 = 437;
 
@@ -48,7 +51,7 @@ fn run_again(error: u32) {
     let status = thread::spawn(move || {
         block(error);
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.env(BLOCKED, error.to_string()).stdin(Stdio::null());
+        child.env(BLOCKED, error.to_string()).args(std::env::var_os(ONLY)).stdin(Stdio::null());
         child.output().unwrap()
     })
     .join()

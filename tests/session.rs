@@ -582,6 +582,13 @@ async fn changes_wake_whoever_waits_and_closing_ends_them() {
     assert_eq!(session.state(), RootsState::Closed);
     assert_eq!(kind(session.roots(unasked()).await), Some(K::SessionClosed));
     assert_eq!(guard.sessions(), 0);
+    // Nothing is served by policy either, in one whose client declared nothing.
+    let undeclared = guard.session(None).unwrap();
+    let checked = undeclared.roots(unasked()).await.unwrap().check("a", Intent::Existing).unwrap();
+    undeclared.close();
+    assert_eq!(kind(undeclared.roots(unasked()).await), Some(K::SessionClosed));
+    assert_eq!(kind(undeclared.roots_told(list(&tree, &["a"])).await), Some(K::SessionClosed));
+    assert_eq!(kind(undeclared.still_allows(&checked)), Some(K::SessionClosed));
     // The last clone that is dropped closes; who waits for changes does not hold it open.
     let session = announcing(&guard);
     let mut changes = session.changes();
@@ -1052,4 +1059,28 @@ async fn an_operator_directory_that_is_made_later_is_looked_for() {
     tree.add("dir later/b");
     sleep(VERIFY_EVERY);
     assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["later/b".into()]));
+}
+
+/// What a client says of its failure goes to the operator's log, and is as long as the client likes.
+#[tokio::test]
+async fn a_clients_error_is_kept_shortened() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let why = "x".repeat(1 << 20);
+    let error = session.roots(|_: Option<String>| std::future::ready(Answer::Failed(why.clone()))).await.unwrap_err();
+    assert_eq!((error.kind(), error.operator_detail().map(str::len)), (K::RootsFailed, Some(1024)));
+}
+
+/// To resolve a list takes of the same time as to ask for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_takes_long_to_resolve_is_late() {
+    let tree = Tree::in_memory("link op/l -> .");
+    let deep = "l/".to_owned() + &"d/".repeat(300);
+    fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
+    let limit = Duration::from_millis(100);
+    let session = announcing(&guard(&tree).fetch_limit(limit).build().unwrap());
+    let entries = (0..1000).map(|n| format!("file://{}/op/{}{deep}", tree.path("").display(), "./".repeat(n)));
+    let start = std::time::Instant::now();
+    assert_eq!(kind(session.roots(tells(ListRootsResult::from_uris(entries))).await), Some(K::RootsTimedOut));
+    assert!(start.elapsed() < 20 * limit, "{:?}", start.elapsed());
 }
