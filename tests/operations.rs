@@ -608,11 +608,13 @@ fn the_worst_request_is_bounded_in_time() {
 /// What was checked can be another thing by the time it is opened, and is verified again.
 #[test]
 fn what_has_taken_the_name_of_a_checked_file_is_verified() {
-    let tree = Tree::new("file root/f; file root/h; file out/kept");
+    let tree = Tree::new("file root/f; file root/h; file root/l; file root/other; file out/kept");
     let roots = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
-    for (name, planted, expected) in
-        [("f", "fifo root/f", K::SpecialFile), ("h", "hard root/h = out/kept", K::HardLinked)]
-    {
+    for (name, planted, expected) in [
+        ("f", "fifo root/f", K::SpecialFile),
+        ("h", "hard root/h = out/kept", K::HardLinked),
+        ("l", "link root/l -> other", K::Changed),
+    ] {
         let checked = roots.check(name, Intent::Existing).unwrap();
         fs::remove_file(tree.path("root").join(name)).unwrap();
         tree.add(planted);
