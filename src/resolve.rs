@@ -408,7 +408,7 @@ mod tests {
             ("n/a", Existing, "0:n/a Exists"),
             ("/r/n/..", Existing, "0: Exists"),
             ("/r/n/../d/f", Existing, "0:d/f Exists"),
-            ("/r/../r/n/a", Existing, "1:a Exists"),
+            ("/r/../r/n/a", Existing, "0:n/a Exists"),
             ("/r/../n/a", Existing, "outside_roots"),
             ("/r/x/../n/a", Existing, "not_found"),
             ("/x/f", New, "3: Exists"),

@@ -592,6 +592,12 @@ fn a_root_that_is_gone_and_back_is_served_again_in_the_next_snapshot() {
     assert_eq!(kind(fresh.read(tree.path("v1/f"), 9)), Some(ErrorKind::OutsideRoots));
     // The snapshot of before is verified by identity: its link leads elsewhere.
     assert_eq!(kind(roots.read("nope", 9)), Some(ErrorKind::RootUnavailable));
+    // Also where it was never gone, and what it led to still stands.
+    tree.add("link next -> v1");
+    fs::rename(tree.path("next"), tree.path("current")).unwrap();
+    sleep(VERIFY_EVERY);
+    assert_eq!(kind(fresh.read("nope", 9)), Some(ErrorKind::RootUnavailable));
+    assert_eq!(boundary.operator_roots().read(tree.path("current/f"), 9).unwrap(), b"one");
 }
 
 #[test]

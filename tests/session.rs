@@ -548,6 +548,12 @@ fn a_proof_does_not_stand_where_it_says_too_much() {
     let (read, write) = (boundary(Access::ReadOnly), boundary(Access::ReadWrite));
     assert_eq!(kind(read.still_allows(&write.check("f", Intent::Existing).unwrap())), Some(K::ReadOnly));
     assert_eq!(kind(write.still_allows(&read.check("f", Intent::Existing).unwrap())), None);
+    // Nor where a file that is in force has the name of a directory on its way.
+    tree.add("file a/in/f");
+    let below = write.check("in/f", Intent::Existing).unwrap();
+    fs::remove_dir_all(tree.path("a/in")).unwrap();
+    tree.add("file a/in");
+    assert_eq!(kind(tree.roots(["a/in"]).still_allows(&below)), Some(K::OutsideRoots));
 }
 
 #[tokio::test]
