@@ -1090,3 +1090,34 @@ async fn a_list_that_takes_long_to_resolve_is_late() {
     assert_eq!(kind(session.roots(tells(ListRootsResult::from_uris(entries))).await), Some(K::RootsTimedOut));
     assert!(start.elapsed() < 20 * limit, "{:?}", start.elapsed());
 }
+
+/// What failed before the list changed says nothing of the list: neither who asked nor who waited is refused by it.
+#[tokio::test(start_paused = true)]
+async fn a_failure_from_before_a_change_refuses_nobody() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let mut answers = vec![Answer::List(list(&tree, &["a"])), Answer::Failed("-32601".into())];
+    let roots = session.roots(|_: Option<String>| {
+        if answers.len() > 1 {
+            session.list_changed();
+        }
+        std::future::ready(answers.pop().unwrap())
+    });
+    assert_eq!(told(&tree, &roots.await), Ok(vec!["a".into()]));
+    session.list_changed();
+    let (leader, waiter, now) = (session.clone(), session.clone(), list(&tree, &["a"]));
+    let leader = tokio::spawn(async move {
+        let fails = |_: Option<String>| async {
+            tokio::time::sleep(LIMIT / 4).await;
+            Answer::Failed("-32601".into())
+        };
+        let failed = kind(leader.roots(fails).await);
+        // Before the other is polled that waits for the same answer.
+        leader.list_changed();
+        failed
+    });
+    tokio::task::yield_now().await;
+    let waiter = tokio::spawn(async move { waiter.roots(tells(now)).await });
+    assert_eq!(leader.await.unwrap(), Some(K::RootsFailed));
+    assert_eq!(told(&tree, &waiter.await.unwrap()), Ok(vec!["a".into()]));
+}
