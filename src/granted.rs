@@ -95,3 +95,17 @@ impl Granted {
 /// The most names and identities remembered of directories that clients were granted, of some hundred bytes each: at two for each, room
 /// for a hundred thousand that lie side by side. When it is full, no client's root is granted through a link any more.
 const GRANTED: usize = 200_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_has_a_bound() {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let roots = Roots::from_dirs(directories.each_ref().map(tempfile::TempDir::path)).unwrap();
+        let mut granted = Granted::default();
+        roots.roots().for_each(|root| granted.remember(root, 0));
+        assert_eq!(granted.0.identities.len(), 1, "the first that passes it is the last");
+    }
+}

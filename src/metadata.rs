@@ -227,6 +227,19 @@ fn time(seconds: i64, nanoseconds: u64) -> Option<SystemTime> {
 mod tests {
     use super::*;
 
+    /// A file system may give a new directory the inode number of one that was removed.
+    #[test]
+    fn what_was_born_at_another_time_is_another() {
+        let born = |second: Option<u64>| {
+            let born = second.map(|second| UNIX_EPOCH + Duration::from_secs(second));
+            Identity { device: 1, inode: 2, born }
+        };
+        for (one, other, same) in [(Some(1), Some(1), true), (Some(1), Some(2), false), (Some(1), None, true)] {
+            assert_eq!(born(one).same(born(other)), same, "{one:?} {other:?}");
+        }
+        assert!(!born(None).same(Identity { inode: 3, ..born(None) }));
+    }
+
     #[test]
     fn any_time_is_a_time_or_none() {
         assert_eq!(time(0, 5), Some(UNIX_EPOCH + Duration::from_nanos(5)));

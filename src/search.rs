@@ -210,3 +210,26 @@ const TRAIL_COST: usize = 10;
 
 /// What it costs to open a root, in names.
 const ROOT_COST: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_looked_up_while_somebody_waits() {
+        let directory = tempfile::tempdir().unwrap();
+        let around = Roots::from_dirs([directory.path()]).unwrap();
+        let location = || Location::from_path(directory.path());
+        let entry = || Entry { text: String::new(), location: location(), name: None, access: None };
+        let given_up = Arc::new(AtomicBool::new(false));
+        let (waited_for, late) =
+            (Effort::new(None, given_up.clone()), Effort::new(Some(Instant::now()), Arc::default()));
+        let find = |effort: &Effort| {
+            let found = Search::new(&around, Whose::Client, effort).find(&entry());
+            found.map(|found| found.len()).map_err(|error| error.kind())
+        };
+        assert_eq!((find(&waited_for), find(&late)), (Ok(1), Err(ErrorKind::TooCostly)));
+        given_up.store(true, Ordering::Relaxed);
+        assert_eq!(find(&waited_for), Err(ErrorKind::TooCostly));
+    }
+}

@@ -314,6 +314,16 @@ mod tests {
     }
 
     #[test]
+    fn spellings_take_so_many_names_and_no_more() {
+        let mut spellings = Spellings::default();
+        spellings.add(Path::new("/r"), RootIs::Directory);
+        (0..2 * GIVEN_NAMES).for_each(|number| spellings.add_given(Path::new(&format!("/{number}")), 0));
+        assert_eq!(spellings.given.len(), GIVEN_NAMES);
+        let begins = |path: &'static str| spellings.begin(OsStr::new(path)).is_some();
+        assert_eq!([begins("/r/x"), begins("/0/x"), begins("/199999/x")], [true, true, false]);
+    }
+
+    #[test]
     fn above_a_root_is_its_place_in_the_one_around_it() {
         let mut spellings = Spellings::default();
         for path in ["/x/y", "/x/y/a/b/c", "/x/z"] {

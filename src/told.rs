@@ -143,6 +143,7 @@ pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
 
     #[test]
     fn the_request_that_was_received_last_counts_and_for_its_time() {
@@ -177,5 +178,18 @@ mod tests {
         told.finish(&key, 8, &one);
         assert!(told.of(&key).is_none());
         assert!(ClientKey::principal("") != ClientKey::principal(""));
+    }
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let list = ListRootsResult::from_uris((0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}")));
+        let roots = Roots::from_list(&list).unwrap();
+        let told = Told::new(Duration::from_mins(1));
+        for _ in 0..2 * KEPT_WEIGHT / u64::from(weight(Some(&roots), 0)) {
+            let key = ClientKey::connection();
+            told.begin(&key, 1);
+            told.finish(&key, 1, &roots);
+        }
+        told.lists.run_pending_tasks();
+        assert!((1..=KEPT_WEIGHT).contains(&told.lists.weighted_size()), "{}", told.lists.weighted_size());
     }
 }

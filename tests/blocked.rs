@@ -10,6 +10,9 @@ use crate::invariants::kernel::{ENOSYS, block};
 /// Set in the child: the error that `openat2` has there.
 const BLOCKED: &str = "GUARD_TEST_OPENAT2_ERROR";
 
+/// Can be set by hand: the tests that run in the child, instead of the whole suite.
+const ONLY: &str = "GUARD_TEST_ONLY";
+
 const EPERM: u32 = 1;
 
 #[test]
@@ -43,7 +46,7 @@ fn run_again(error: u32) {
     let status = thread::spawn(move || {
         block(error);
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.env(BLOCKED, error.to_string()).stdin(Stdio::null());
+        child.env(BLOCKED, error.to_string()).args(std::env::var_os(ONLY)).stdin(Stdio::null());
         child.output().unwrap()
     })
     .join()

@@ -535,6 +535,11 @@ fn lengths_are_bounded_at_their_limits() {
     assert!(Location::parse(&path(PATH_BYTES - 1)).is_ok());
     assert_eq!(kind(Location::parse(&path(PATH_BYTES))), Some(K::TooLong));
     assert_eq!(kind(Location::parse(&("file:///".to_string() + &"x".repeat(URI_BYTES)))), Some(K::TooLong));
+    assert_eq!(
+        kind(Location::parse(&("file:///".to_string() + &"./".repeat(URI_BYTES)))),
+        Some(K::TooLong),
+        "to nothing"
+    );
     assert_eq!(kind(roots.check("n".repeat(NAME_BYTES).as_str(), Intent::New)), None);
     let long = "n".repeat(NAME_BYTES + 1);
     for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::Entry] {
@@ -597,5 +602,24 @@ fn the_worst_request_is_bounded_in_time() {
         // Without `openat2` the last one climbs and descends more than is walked again for it.
         assert!(decided == expected || decided == Some(K::TooLong), "{decided:?}");
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    }
+}
+
+/// What was checked can be another thing by the time it is opened, and is verified again.
+#[test]
+fn what_has_taken_the_name_of_a_checked_file_is_verified() {
+    let tree = Tree::new("file root/f; file root/h; file root/l; file root/other; file out/kept");
+    let roots = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
+    for (name, planted, expected) in [
+        ("f", "fifo root/f", K::SpecialFile),
+        ("h", "hard root/h = out/kept", K::HardLinked),
+        ("l", "link root/l -> other", K::Changed),
+    ] {
+        let checked = roots.check(name, Intent::Existing).unwrap();
+        fs::remove_file(tree.path("root").join(name)).unwrap();
+        tree.add(planted);
+        let opened = [checked.open().map(drop), checked.open_with(OpenOptions::new().read(true)).map(drop)];
+        assert_eq!(opened.map(kind), [Some(expected); 2], "{planted}");
+        assert_eq!(kind(checked.read(99)), Some(expected), "{planted}");
     }
 }

@@ -88,6 +88,7 @@ fn a_list_as_clients_send_it_keeps_the_good_entries_and_reports_the_bad() {
     assert_eq!(linked, [tree.path("a"), tree.path("l")]);
     assert_eq!(roots.roots().next().unwrap().uri(), uri(&tree, "a%20b"));
     assert!(roots.skipped()[0].error().to_string().starts_with("open root \"vscode-remote:"));
+    assert_eq!(roots.skipped().iter().map(|skipped| skipped.entry().len()).max(), Some(160));
 }
 
 #[test]
@@ -152,6 +153,10 @@ fn ten_thousand_entries_hold_few_descriptors_and_work() {
     assert_eq!(roots.roots().len(), ROOT_LIST_ENTRIES);
     assert!((1..=HANDLES).contains(&held), "{held} descriptors");
     assert_eq!(roots.read(tree.path("all/9999/f"), 9).unwrap(), b"last");
+    // Clients can not hold all that can be held: what the operator names is held beside them.
+    tree.add("dir operators");
+    let _operator = operator(&tree, &[("operators", Access::ReadOnly)]);
+    assert_eq!(self::held(&tree, ["operators"]), [1]);
     // One that is opened on use is verified then: replaced, it is gone.
     fs::rename(tree.path("all/9999"), tree.path("all/old")).unwrap();
     fs::create_dir(tree.path("all/9999")).unwrap();
@@ -587,6 +592,12 @@ fn a_root_that_is_gone_and_back_is_served_again_in_the_next_snapshot() {
     assert_eq!(kind(fresh.read(tree.path("v1/f"), 9)), Some(ErrorKind::OutsideRoots));
     // The snapshot of before is verified by identity: its link leads elsewhere.
     assert_eq!(kind(roots.read("nope", 9)), Some(ErrorKind::RootUnavailable));
+    // Also where it was never gone, and what it led to still stands.
+    tree.add("link next -> v1");
+    fs::rename(tree.path("next"), tree.path("current")).unwrap();
+    sleep(VERIFY_EVERY);
+    assert_eq!(kind(fresh.read("nope", 9)), Some(ErrorKind::RootUnavailable));
+    assert_eq!(boundary.operator_roots().read(tree.path("current/f"), 9).unwrap(), b"one");
 }
 
 #[test]
@@ -654,4 +665,17 @@ fn a_client_root_is_unavailable_when_the_operators_directory_is_not_what_its_nam
         sleep(VERIFY_EVERY);
     }
     assert_eq!(boundary.resolve(&list(&tree, ["up/op/a"])).unwrap().read("f", 9).unwrap(), b"mine");
+}
+
+/// What is before a `..` may be a link: as a text it would name another directory than it does.
+#[test]
+fn a_root_spelled_with_dots_has_no_such_name() {
+    let tree = Tree::new("file far/in/f; file far/x/f = true; file x/f = as a text; link l -> far/in");
+    for root in [format!("{}/l/../x", tree.path("").display()), "x/../l/../x".to_owned()] {
+        let roots = Roots::from_dirs([tree.path(root)]).unwrap();
+        let spellings: Vec<_> = roots.roots().flat_map(Root::spellings).collect();
+        assert_eq!(spellings, [tree.path("far/x")]);
+        assert_eq!(roots.read("f", 9).unwrap(), b"true");
+        assert_eq!(kind(roots.read(tree.path("x/f"), 9)), Some(ErrorKind::OutsideRoots));
+    }
 }

@@ -548,6 +548,12 @@ fn a_proof_does_not_stand_where_it_says_too_much() {
     let (read, write) = (boundary(Access::ReadOnly), boundary(Access::ReadWrite));
     assert_eq!(kind(read.still_allows(&write.check("f", Intent::Existing).unwrap())), Some(K::ReadOnly));
     assert_eq!(kind(write.still_allows(&read.check("f", Intent::Existing).unwrap())), None);
+    // Nor where a file that is in force has the name of a directory on its way.
+    tree.add("file a/in/f");
+    let below = write.check("in/f", Intent::Existing).unwrap();
+    fs::remove_dir_all(tree.path("a/in")).unwrap();
+    tree.add("file a/in");
+    assert_eq!(kind(tree.roots(["a/in"]).still_allows(&below)), Some(K::OutsideRoots));
 }
 
 #[tokio::test]
@@ -582,6 +588,13 @@ async fn changes_wake_whoever_waits_and_closing_ends_them() {
     assert_eq!(session.state(), RootsState::Closed);
     assert_eq!(kind(session.roots(unasked()).await), Some(K::SessionClosed));
     assert_eq!(guard.sessions(), 0);
+    // Nothing is served by policy either, in one whose client declared nothing.
+    let undeclared = guard.session(None).unwrap();
+    let checked = undeclared.roots(unasked()).await.unwrap().check("a", Intent::Existing).unwrap();
+    undeclared.close();
+    assert_eq!(kind(undeclared.roots(unasked()).await), Some(K::SessionClosed));
+    assert_eq!(kind(undeclared.roots_told(list(&tree, &["a"])).await), Some(K::SessionClosed));
+    assert_eq!(kind(undeclared.still_allows(&checked)), Some(K::SessionClosed));
     // The last clone that is dropped closes; who waits for changes does not hold it open.
     let session = announcing(&guard);
     let mut changes = session.changes();
@@ -1052,4 +1065,59 @@ async fn an_operator_directory_that_is_made_later_is_looked_for() {
     tree.add("dir later/b");
     sleep(VERIFY_EVERY);
     assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["later/b".into()]));
+}
+
+/// What a client says of its failure goes to the operator's log, and is as long as the client likes.
+#[tokio::test]
+async fn a_clients_error_is_kept_shortened() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let why = "x".repeat(1 << 20);
+    let error = session.roots(|_: Option<String>| std::future::ready(Answer::Failed(why.clone()))).await.unwrap_err();
+    assert_eq!((error.kind(), error.operator_detail().map(str::len)), (K::RootsFailed, Some(1024)));
+}
+
+/// To resolve a list takes of the same time as to ask for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_takes_long_to_resolve_is_late() {
+    let tree = Tree::in_memory("link op/l -> .");
+    let deep = "l/".to_owned() + &"d/".repeat(300);
+    fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
+    let limit = Duration::from_millis(100);
+    let session = announcing(&guard(&tree).fetch_limit(limit).build().unwrap());
+    let entries = (0..1000).map(|n| format!("file://{}/op/{}{deep}", tree.path("").display(), "./".repeat(n)));
+    let start = std::time::Instant::now();
+    assert_eq!(kind(session.roots(tells(ListRootsResult::from_uris(entries))).await), Some(K::RootsTimedOut));
+    assert!(start.elapsed() < 20 * limit, "{:?}", start.elapsed());
+}
+
+/// What failed before the list changed says nothing of the list: neither who asked nor who waited is refused by it.
+#[tokio::test(start_paused = true)]
+async fn a_failure_from_before_a_change_refuses_nobody() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let mut answers = vec![Answer::List(list(&tree, &["a"])), Answer::Failed("-32601".into())];
+    let roots = session.roots(|_: Option<String>| {
+        if answers.len() > 1 {
+            session.list_changed();
+        }
+        std::future::ready(answers.pop().unwrap())
+    });
+    assert_eq!(told(&tree, &roots.await), Ok(vec!["a".into()]));
+    session.list_changed();
+    let (leader, waiter, now) = (session.clone(), session.clone(), list(&tree, &["a"]));
+    let leader = tokio::spawn(async move {
+        let fails = |_: Option<String>| async {
+            tokio::time::sleep(LIMIT / 4).await;
+            Answer::Failed("-32601".into())
+        };
+        let failed = kind(leader.roots(fails).await);
+        // Before the other is polled that waits for the same answer.
+        leader.list_changed();
+        failed
+    });
+    tokio::task::yield_now().await;
+    let waiter = tokio::spawn(async move { waiter.roots(tells(now)).await });
+    assert_eq!(leader.await.unwrap(), Some(K::RootsFailed));
+    assert_eq!(told(&tree, &waiter.await.unwrap()), Ok(vec!["a".into()]));
 }

@@ -283,4 +283,28 @@ mod tests {
         let odd = path.with_file_name("f (deleted)");
         assert_eq!(name_of(&File::create(odd).unwrap()), None);
     }
+
+    #[test]
+    fn a_new_file_is_never_one_that_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("f"), "old").unwrap();
+        let handle = Handle::ambient(directory.path()).unwrap();
+        let want = Want { read: false, write: true, append: false, create_new: Some(0o600) };
+        let made = |name| handle.open(Path::new(name), want, Rule::Allow).map(drop).map_err(|error| error.kind());
+        assert_eq!((made("f"), made("g")), (Err(ErrorKind::AlreadyExists), Ok(())));
+    }
+
+    /// Two places in turn, a hundred names apart: each time the way there is walked again.
+    #[test]
+    fn the_names_that_are_walked_again_are_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let deep = Path::new(&"d/".repeat(100)).join("none");
+        std::fs::create_dir_all(directory.path().join(deep.parent().unwrap())).unwrap();
+        let handle = Handle::ambient(directory.path()).unwrap();
+        let mut cursor = Cursor::default();
+        let mut look = |path: &Path| handle.look_by_names(path, Rule::Allow, &mut cursor).map(drop);
+        let times = (0..NAMES_AGAIN).take_while(|_| look(&deep).and_then(|()| look(Path::new("d"))).is_ok()).count();
+        assert_eq!(times, NAMES_AGAIN / 100);
+        assert_eq!(look(&deep).unwrap_err().kind(), ErrorKind::TooLong);
+    }
 }

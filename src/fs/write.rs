@@ -157,6 +157,8 @@ mod tests {
         let mut new = Temporary::new(&handle, NEW_FILE).unwrap();
         new.file.write_all(b"half").unwrap();
         assert_eq!(names(), 3);
+        // Nobody can tell its name beforehand, and take it.
+        assert_ne!(Temporary::new(&handle, NEW_FILE).unwrap().name, new.name);
         drop(new);
         assert_eq!(names(), 2);
         // As when the name has become a directory meanwhile.

@@ -88,3 +88,26 @@ async fn a_silent_client_and_fifos_keep_nobody_waiting() {
         assert_eq!(told(&silent.receive().await).as_deref(), Ok("a"));
     }
 }
+
+/// Where all of the runtime's threads are taken, work waits for one; nobody waits for its answer by then.
+#[test]
+fn work_that_is_cancelled_before_its_turn_never_begins() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let tree = Tree::new();
+        let mut raw = Raw::connect(&tree.guard());
+        raw.initialize(json!({})).await;
+        raw.send(&call(1, "walk", "")).await;
+        assert_eq!(raw.heard().await.as_deref(), Some("walking"));
+        raw.send(&call(2, "walk", "")).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        for id in [2, 1] {
+            let cancelled = json!({ "requestId": id });
+            raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
+        }
+        assert_eq!(raw.heard().await.as_deref(), Some("stopped: cancelled"));
+        // Behind the second, as there is one thread.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        assert_eq!(raw.told().as_deref(), None);
+    });
+}
