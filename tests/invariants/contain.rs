@@ -94,18 +94,18 @@ impl<'a> World<'a> {
         let mut around: Vec<_> = (0..self.roots.len()).filter(|&root| names.starts_with(&self.roots[root].0)).collect();
         around.sort_by_key(|&root| self.roots[root].0.len());
         let depths: Vec<_> = around.iter().map(|&root| self.roots[root].0.len()).collect();
-        assert_eq!(spellings.at_or_around(&path), around, "at and around {path:?} in {self}");
-        assert_eq!(spellings.depths(&path), depths, "depths of {path:?} in {self}");
+        assert_eq!(spellings.at_or_around(&path), around, "at and around {} in {self}", shown(names));
+        assert_eq!(spellings.depths(&path), depths, "depths of {} in {self}", shown(names));
         let beneath: Vec<_> = (0..self.roots.len()).filter(|&root| self.roots[root].0.starts_with(names)).collect();
-        assert_eq!(spellings.holds(&path), !beneath.is_empty(), "holds {path:?} in {self}");
+        assert_eq!(spellings.holds(&path), !beneath.is_empty(), "holds {} in {self}", shown(names));
         let node = self.node(names);
-        assert_eq!(node.is_some(), names.is_empty() || !beneath.is_empty(), "a way to {path:?} in {self}");
+        assert_eq!(node.is_some(), names.is_empty() || !beneath.is_empty(), "a way to {} in {self}", shown(names));
         if let Some(node) = node {
-            assert_eq!(spellings.beneath(node), beneath, "beneath {path:?} in {self}");
+            assert_eq!(spellings.beneath(node), beneath, "beneath {} in {self}", shown(names));
             let at = around.last().copied().filter(|&root| self.roots[root].0 == *names);
-            assert_eq!(spellings.root_at(node), at, "at {path:?} in {self}");
+            assert_eq!(spellings.root_at(node), at, "at {} in {self}", shown(names));
             let parent = names.split_last().map_or(&[][..], |(_, parent)| parent);
-            assert_eq!(Some(spellings.parent(node)), self.node(parent), "the parent of {path:?} in {self}");
+            assert_eq!(Some(spellings.parent(node)), self.node(parent), "the parent of {} in {self}", shown(names));
         }
     }
 
@@ -139,14 +139,18 @@ impl<'a> World<'a> {
 /// The roots, and their spellings as they were given.
 impl std::fmt::Display for World<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.roots.iter().try_for_each(|(names, is)| write!(f, "{is:?} {:?}; ", path_of(names)))?;
-        self.given.iter().try_for_each(|(names, root)| write!(f, "{root} as {:?}; ", path_of(names)))
+        self.roots.iter().try_for_each(|(names, is)| write!(f, "{is:?} {}; ", shown(names)))?;
+        self.given.iter().try_for_each(|(names, root)| write!(f, "{root} as {}; ", shown(names)))
     }
 }
 
 /// A canonical path has neither `.` nor `..`.
 fn names(path: &[u8]) -> Names<'_> {
     path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"." | b"..")).collect()
+}
+
+fn shown(names: &[&[u8]]) -> String {
+    format!("/{}", names.join(&b'/').escape_ascii())
 }
 
 /// What follows these names at the start of a path, with slashes and `.` anywhere between them.

@@ -305,10 +305,10 @@ fn told(pages: &mut Vec<Answer>, page: impl Fn(usize) -> Answer) -> Result<ListR
 }
 
 /// Everything that can be told of roots.
-fn in_force(roots: &Roots) -> (Vec<(&Path, Option<&str>, Vec<&Path>)>, Vec<(usize, &str, ErrorKind)>) {
-    let granted = roots.roots().map(|root| (root.path(), root.name(), root.spellings().collect()));
+fn in_force(roots: &Roots) -> Vec<String> {
+    let granted = roots.roots().map(|root| (root.path(), root.name(), root.spellings().collect::<Vec<_>>()));
     let skipped = roots.skipped().iter().map(|skipped| (skipped.index(), skipped.entry(), skipped.error().kind()));
-    (granted.collect(), skipped.collect())
+    granted.map(|root| format!("{root:?}")).chain(skipped.map(|skipped| format!("{skipped:?}"))).collect()
 }
 
 const SILENT: RootsCapability = RootsCapability::silent();
