@@ -402,6 +402,17 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/fair"])).unwrap()).0, ["op"]);
 }
 
+/// Without operator directories `/` is nobody's: who was granted it may have written any link.
+#[test]
+fn a_client_that_was_granted_all_takes_the_roots_through_links_from_all() {
+    let tree = Tree::new("dir d; link l -> $T/d");
+    let boundary = Boundary::builder().client_roots_only().build().unwrap();
+    let granted = || told(&tree, &boundary.resolve(&list(&tree, ["l"])).unwrap()).0;
+    assert_eq!(granted(), ["d"]);
+    boundary.resolve(&ListRootsResult::from_uris(["file:///"])).unwrap();
+    assert_eq!(granted(), [""; 0]);
+}
+
 /// Operator directories that lie in each other bound what they hold, and nothing granted between or below them does.
 #[test]
 fn nested_operator_directories_do_not_hide_a_planted_link() {
