@@ -140,7 +140,7 @@ impl std::fmt::Display for World {
 }
 
 /// What paths are made of.
-pub(crate) const LETTERS: &[u8] = b"abcn0ro./";
+const LETTERS: &[u8] = b"abcn0ro./";
 
 /// The most lines and bytes of a line that count.
 pub(crate) const LINES: usize = 32;
