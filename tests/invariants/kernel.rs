@@ -8,28 +8,22 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use mcp_roots_guard::{ErrorKind, Intent};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::io::Errno;
 use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
 
 use super::model::Decision;
 
-/// Whether the kernel comes to the same as a decision about a request that starts at `start`: to the same place, or to the same error.
-/// What was decided to lie or pass outside it can not tell, but that its own walk beneath `start` did not leave that.
+/// Whether the kernel comes to the same as a decision about a request that starts in `root`, or is absolute: to the same place, or to
+/// the same error. What was decided to lie or pass outside must leave the root in the kernel's own walk beneath it, too.
 ///
 /// For [`Intent::New`] the file is really made, and removed again. [`Intent::NewTree`] is compared where all is there.
-pub(crate) fn agrees(decided: &Decision, start: &Path, request: &str, intent: Intent) -> Result<(), String> {
-    // An absolute request replaces the start.
-    let path = start.join(request);
+pub(crate) fn agrees(decided: &Decision, root: &Path, request: &str, intent: Intent) -> Result<(), String> {
+    // An absolute request replaces the root.
+    let path = root.join(request);
     let expected = match (intent, decided) {
         (_, Err(ErrorKind::Empty)) => return Ok(()),
-        (_, Err(ErrorKind::OutsideRoots)) => {
-            let beneath = openat2(CWD, start, OFlags::PATH, Mode::empty(), ResolveFlags::empty())
-                .and_then(|start| openat2(&start, request, OFlags::PATH, Mode::empty(), ResolveFlags::BENEATH));
-            return beneath.map_or(Ok(()), |found| {
-                Err(format!("the kernel stays beneath, and comes to {}", name(&found).display()))
-            });
-        }
+        (_, Err(ErrorKind::OutsideRoots)) => return leaves(root, request, intent),
         (Intent::Existing, _) | (Intent::New | Intent::NewTree, Ok((_, true))) => {
             open(&path, OFlags::PATH, Mode::empty()).map(|found| name(&found))
         }
@@ -41,7 +35,7 @@ pub(crate) fn agrees(decided: &Decision, start: &Path, request: &str, intent: In
             made
         }
         (Intent::Entry, Err(ErrorKind::NotADirectory))
-            if without_dots(request).is_some_and(|name| start.join(name).is_symlink()) =>
+            if without_dots(request).is_some_and(|name| root.join(name).is_symlink()) =>
         {
             return Ok(());
         }
@@ -63,12 +57,32 @@ pub(crate) fn agrees(decided: &Decision, start: &Path, request: &str, intent: In
             Errno::NOTDIR => *kind == ErrorKind::NotADirectory,
             Errno::LOOP => *kind == ErrorKind::TooManyLinks,
             // open(2) with O_CREAT says this of any last name with a slash behind it, and looks no further.
-            Errno::ISDIR => intent == Intent::New,
+            Errno::ISDIR => intent == Intent::New && *kind != ErrorKind::OutsideRoots,
             _ => false,
         },
         _ => false,
     };
     if is_alike { Ok(()) } else { Err(format!("the kernel comes to {expected:?}")) }
+}
+
+/// Whether the kernel's walk beneath the root leaves it, where it can be asked: the request begins there.
+fn leaves(root: &Path, request: &str, intent: Intent) -> Result<(), String> {
+    let rest = match request.strip_prefix(root.to_str().unwrap_or_default()) {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
+        _ if request.starts_with('/') => return Ok(()),
+        _ => request,
+    };
+    let last = if intent == Intent::Entry { OFlags::NOFOLLOW } else { OFlags::empty() };
+    let root = open(root, OFlags::PATH, Mode::empty()).map_err(|error| error.to_string())?;
+    let ask = || openat2(&root, format!("./{rest}"), OFlags::PATH | last, Mode::empty(), ResolveFlags::BENEATH);
+    // EAGAIN: something was renamed somewhere, by another test, while it passed `..` (openat2(2)).
+    match (0..1_000).map(|_| ask()).find(|asked| !matches!(asked, Err(Errno::AGAIN))) {
+        // ELOOP: its links are counted before it is seen to leave.
+        Some(Err(Errno::XDEV | Errno::LOOP)) => Ok(()),
+        // It is taken away from this process; see `blocked`.
+        Some(Err(Errno::NOSYS | Errno::PERM)) | None => Ok(()),
+        Some(told) => Err(format!("the kernel's walk beneath the root says {:?}", told.map(|found| name(&found)))),
+    }
 }
 
 /// What is before the slash at the end, and any `.` behind it.

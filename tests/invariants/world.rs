@@ -28,12 +28,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Directories `r/a` and `o/a`, and the roots that the first line says. Nothing where no directory can be made.
-    pub(crate) fn new(line: &[u8]) -> Option<Self> {
+    /// Directories `r/a` and `o/a`, and the roots that the first line says.
+    pub(crate) fn new(line: &[u8]) -> Self {
         // In memory where that can be had: a tree is made for each input.
-        let memory = Path::new("/dev/shm");
-        let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(place).ok()?;
+        let made = |place: &Path| tempfile::Builder::new().prefix("guard-").tempdir_in(place);
+        let keep = made(Path::new("/dev/shm")).or_else(|_| made(&std::env::temp_dir())).unwrap();
         let top = keep.path().canonicalize().unwrap();
         let [r, ra, oa] = ["r", "r/a", "o/a"].map(|path| top.join(path));
         for directory in [&ra, &oa] {
@@ -46,7 +45,7 @@ impl World {
             _ => vec![ra],
         };
         let guard = Roots::from_dirs(&roots).unwrap();
-        Some(Self { _keep: keep, top, roots, guard })
+        Self { _keep: keep, top, roots, guard }
     }
 
     /// Adds what a line says to the part of the tree that is `within`, as far as it can be done; nothing is replaced. False if the line
