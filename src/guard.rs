@@ -348,10 +348,11 @@ pub const TIME_TO_LIVE: Duration = Duration::from_hours(1);
 /// The default for [`GuardBuilder::time_to_idle`]: as long as somebody thinks about an answer.
 pub const TIME_TO_IDLE: Duration = Duration::from_mins(15);
 
-/// The default for [`GuardBuilder::work_at_once`]. How much work of handlers a guard does at once; more waits for a place, until its request is cancelled. Half of the threads that tokio has
-/// for work that blocks: so slow tools of one client do not keep those of others from having their roots resolved. The places are for all
-/// clients, and cancelled work keeps its own until it looks: what takes long should be bounded. Work that waits for other work of the
-/// guard's waits for ever once all places are taken so.
+/// The default for [`GuardBuilder::work_at_once`]: half of the threads that tokio has for work that blocks, so that slow tools of one
+/// client do not keep those of others from having their roots resolved.
+///
+/// Work waits for a place until its request is cancelled. The places are for all clients, and cancelled work keeps its own until it
+/// looks: what takes long should be bounded. Work that waits for other work of the guard's waits for ever once all places are taken so.
 #[cfg(feature = "rmcp")]
 pub const WORK: usize = 256;
 

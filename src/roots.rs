@@ -23,8 +23,8 @@ use crate::handles::Opened;
 use crate::metadata::Identity;
 use crate::policy::{Access, Policy};
 use crate::resolve::{Found, Intent, Names, Place, Seen, resolve};
-use crate::spellings::{RootIs, Spellings};
-use crate::wire::ListRootsResult;
+use crate::spellings::{GIVEN_NAMES, RootIs, Spellings};
+use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
 
 /// One entry of a root list, resolved: a directory, or a single file.
 pub struct Root {
@@ -585,6 +585,9 @@ impl Names for Questions<'_> {
         })
     }
 }
+
+// Each entry of the longest list has room for ten names of its path as it was given.
+const _: () = assert!(GIVEN_NAMES == 10 * ROOT_LIST_ENTRIES);
 
 /// Resolves a request against a snapshot.
 pub(crate) fn resolve_in(roots: &Roots, request: &OsStr, intent: Intent) -> Result<(usize, PathBuf, Found)> {

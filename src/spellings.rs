@@ -284,7 +284,7 @@ pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)>
 
 /// The most names kept for paths as they were given: ten for each entry of a list of 10,000, the longest. A root whose spelling finds no
 /// room keeps its canonical path.
-const GIVEN_NAMES: usize = 100_000;
+pub(crate) const GIVEN_NAMES: usize = 100_000;
 
 #[cfg(test)]
 mod tests {

@@ -623,3 +623,61 @@ fn what_has_taken_the_name_of_a_checked_file_is_verified() {
         assert_eq!(kind(checked.read(99)), Some(expected), "{planted}");
     }
 }
+
+/// What the server starts later is given nothing that was opened here.
+#[test]
+fn no_descriptor_outlives_an_exec() {
+    let tree = Tree::new("dir root/d; file root/d/f");
+    let roots = tree.roots(["root"]);
+    let absolute = tree.path("root/d/../d/f");
+    let _held = (
+        roots.open("d/f").unwrap(),
+        roots.open(absolute).unwrap(),
+        roots.open_with("d/f", OpenOptions::new().write(true)).unwrap(),
+        roots.open_with("d/new", OpenOptions::new().append(true).create(true)).unwrap(),
+        roots.read_dir("d").unwrap(),
+    );
+    let mut seen = 0;
+    for descriptor in fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let is_here = fs::read_link(descriptor.path()).is_ok_and(|path| path.starts_with(tree.path("root")));
+        if is_here {
+            seen += 1;
+            let info = std::path::Path::new("/proc/self/fdinfo").join(descriptor.file_name());
+            let info = fs::read_to_string(info).unwrap();
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
+            let is_closed = u32::from_str_radix(flags, 8).unwrap() & rustix::fs::OFlags::CLOEXEC.bits() != 0;
+            assert!(is_closed, "{:?}: {info}", fs::read_link(descriptor.path()));
+        }
+    }
+    assert!(seen >= 5, "only {seen} descriptors are seen");
+}
+
+#[test]
+fn a_new_file_is_no_program() {
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    drop(roots.open_with("opened", OpenOptions::new().write(true).create_new(true)).unwrap());
+    roots.write("written", "text").unwrap();
+    for name in ["opened", "written"] {
+        assert_eq!(tree.path("root").join(name).metadata().unwrap().mode() & 0o111, 0, "{name}");
+    }
+}
+
+/// Decision 6 for links: their bytes are the bytes that are followed.
+#[test]
+fn a_link_whose_text_is_not_utf8_leads_where_it_says() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    let odd = OsStr::from_bytes(b"d\xff");
+    fs::write(tree.path("root").join(odd), "odd").unwrap();
+    fs::write(tree.path("root/d\u{fffd}"), "as a text").unwrap();
+    std::os::unix::fs::symlink(odd, tree.path("root/relative")).unwrap();
+    // The kernel's walk can not follow this one beneath the root.
+    std::os::unix::fs::symlink(tree.path("root").join(odd), tree.path("root/absolute")).unwrap();
+    for link in ["relative", "absolute"] {
+        assert_eq!(roots.read(link, 99).unwrap(), b"odd", "{link}");
+        assert_eq!(roots.check(link, Intent::New).unwrap().relative(), odd, "{link}");
+    }
+}
