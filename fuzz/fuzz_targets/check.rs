@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run check fuzz/corpus/check fuzz/seeds/check`
+//! `bash .ci/fuzz 600 check`, for ten minutes.
 //!
 //! What goes in and what is proven stands in the module.
 #![no_main]

@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run contain --no-trace-compares fuzz/corpus/contain fuzz/seeds/contain -- -max_len=256`
+//! `bash .ci/fuzz 600 contain`, for ten minutes.
 //!
 //! What goes in and what is proven stands in the module.
 #![no_main]

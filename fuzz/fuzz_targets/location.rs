@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run location fuzz/corpus/location fuzz/seeds/location -- -dict=fuzz/dictionaries/location.dict`
+//! `bash .ci/fuzz 600 location`, for ten minutes.
 //!
 //! What goes in and what is proven stands in the module.
 #![no_main]

@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run operations fuzz/corpus/operations fuzz/seeds/operations`
+//! `bash .ci/fuzz 600 operations`, for ten minutes.
 //!
 //! What goes in and what is proven stands in the module.
 #![no_main]

@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run session fuzz/corpus/session fuzz/seeds/session`
+//! `bash .ci/fuzz 600 session`, for ten minutes.
 //!
 //! What goes in and what is proven stands in the module.
 #![no_main]

@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run wire fuzz/corpus/wire fuzz/seeds/wire -- -dict=fuzz/dictionaries/wire.dict`
+//! `bash .ci/fuzz 600 wire`, for ten minutes.
 //!
 //! What goes in and what is proven stands in the module.
 #![no_main]

@@ -9,7 +9,8 @@
 //!
 //! What is proven, with `openat2` and without: the guard decides as the naive rule does ([`model`](super::model)), place, existence
 //! and kind of refusal. That rule comes to what `std` canonicalizes and to where the kernel goes ([`kernel`](super::kernel)), unless
-//! the way leaves the roots (DESIGN decision 7), which it recognises exactly. What is read is what `std` reads there.
+//! the way leaves the roots (DESIGN decision 7), which it recognises exactly. What is read is what `std` reads there. Left out: roots that
+//! are files or go away, operator directories, policies; those are rows and tests of their own.
 
 use std::fs;
 
