@@ -439,7 +439,7 @@ async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
         assert_eq!(kind(session.still_allows(&checked)), Some(K::RootsStale));
     }
     // But if the server trusts it for some time.
-    let short = Duration::from_millis(40);
+    let short = Duration::from_millis(300);
     let session = guard(&tree).time_to_live_unannounced(short).build().unwrap().session(silent).unwrap();
     assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
     client.tells(list(&tree, &["b"]));
@@ -453,7 +453,7 @@ async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
 async fn a_snapshot_is_forgotten_in_time_or_when_told_so() {
     let tree = Tree::new("dir a");
     let client = Client::telling(list(&tree, &["a"]));
-    let short = Duration::from_millis(60);
+    let short = Duration::from_millis(400);
     for (name, builder) in [("live", guard(&tree).time_to_live(short)), ("idle", guard(&tree).time_to_idle(short))] {
         let guard = builder.build().unwrap();
         let session = announcing(&guard);
@@ -615,7 +615,7 @@ async fn sessions_are_strangers() {
         tree.add(&format!("file own/{number}/a/f = {number}; file own/{number}/b/f = {number}"));
     }
     let tree = Arc::new(tree);
-    let guard = guard(&tree).build().unwrap();
+    let guard = guard(&tree).fetch_limit(Duration::from_mins(1)).build().unwrap();
     let decided = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..SESSIONS)
         .map(|number| {
