@@ -691,3 +691,28 @@ fn a_root_spelled_with_dots_has_no_such_name() {
         assert_eq!(kind(roots.read(tree.path("x/f"), 9)), Some(ErrorKind::OutsideRoots));
     }
 }
+
+/// By names alone: nothing is asked of a root for what is outside it.
+#[test]
+fn what_is_outside_is_outside_whatever_became_of_the_root() {
+    let tree = Tree::new("file root/f");
+    let roots = tree.roots(["root"]);
+    fs::rename(tree.path("root"), tree.path("old")).unwrap();
+    assert_eq!(kind(roots.read("../old/f", 9)), Some(ErrorKind::OutsideRoots));
+    assert!(roots.roots().all(Root::is_available), "it was verified");
+    assert_eq!(kind(roots.read("nope", 9)), Some(ErrorKind::RootUnavailable));
+}
+
+/// What is shown to a developer names the place, and what is around it does not.
+#[test]
+fn what_is_shown_names_the_place() {
+    let tree = Tree::new("file top/root/d/f");
+    let boundary = operator(&tree, &[("top", Access::ReadOnly)]);
+    let roots = boundary.resolve(&list(&tree, ["top/root"])).unwrap();
+    let root = format!("Root {{ path: {:?}, access: ReadOnly, .. }}", tree.path("top/root"));
+    assert_eq!(format!("{roots:?}"), format!("[{root}]"));
+    let checked = roots.check("d/../d/f", Intent::Existing).unwrap();
+    let shown = format!("CheckedPath {{ root: {:?}, relative: \"d/f\", exists: true, .. }}", tree.path("top/root"));
+    assert_eq!(format!("{checked:?}"), shown);
+    assert_eq!(checked.to_string(), tree.path("top/root/d/f").display().to_string());
+}
