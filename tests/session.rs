@@ -1121,3 +1121,16 @@ async fn a_failure_from_before_a_change_refuses_nobody() {
     assert_eq!(leader.await.unwrap(), Some(K::RootsFailed));
     assert_eq!(told(&tree, &waiter.await.unwrap()), Ok(vec!["a".into()]));
 }
+
+/// By policy nothing is in force for it, and so nothing stands either.
+#[tokio::test]
+async fn no_proof_stands_for_a_client_that_is_denied() {
+    let tree = Tree::new("file a/f");
+    let proof = tree.roots(["a"]).check("f", Intent::Existing).unwrap();
+    let guard = guard(&tree).without_client_roots(WithoutClientRoots::Deny).build().unwrap();
+    let undeclared = guard.session(None).unwrap();
+    assert_eq!(kind(undeclared.still_allows(&proof)), Some(K::RootsUnsupported));
+    let declared = announcing(&guard);
+    assert_eq!((undeclared.capability(), declared.capability()), (None, Some(RootsCapability::announcing())));
+    assert_eq!(kind(declared.still_allows(&proof)), Some(K::RootsStale));
+}

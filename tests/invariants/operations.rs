@@ -153,7 +153,9 @@ fn operate(world: &World, number: usize, manner: u8, requests: &[u8], proofs: &m
         assert!(alike, "{before:?} became {after:?} by a failed {}", what());
     }
     // No line can make such a name.
-    let left = snapshot(&world.top.join("r")).into_keys().find(|path| path.ends_with(".tmp"));
+    let left = snapshot(&world.top.join("r"))
+        .into_keys()
+        .find(|path| path.rsplit_once('.').is_some_and(|(_, end)| end == "tmp"));
     assert_eq!(left, None, "left by {}", what());
 }
 
