@@ -1134,3 +1134,23 @@ async fn no_proof_stands_for_a_client_that_is_denied() {
     assert_eq!((undeclared.capability(), declared.capability()), (None, Some(RootsCapability::announcing())));
     assert_eq!(kind(declared.still_allows(&proof)), Some(K::RootsStale));
 }
+
+/// The same list is the same snapshot only if it led to the same, also where it led nowhere.
+#[tokio::test]
+async fn what_an_equal_list_led_to_earlier_is_not_told_of_a_later_one() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let mut kept = Vec::new();
+    for (line, expected) in [("dir c", Some(K::NotFound)), ("fifo b", Some(K::SpecialFile)), ("", None)] {
+        if expected.is_none() {
+            fs::remove_file(tree.path("b")).unwrap();
+            tree.add("dir b");
+        }
+        tree.add(line);
+        let session = announcing(&guard);
+        let roots = session.roots(tells(list(&tree, &["a", "b"]))).await.unwrap();
+        let skipped: Vec<_> = roots.skipped().iter().map(|skipped| (skipped.index(), skipped.error().kind())).collect();
+        assert_eq!(skipped, expected.map(|kind| (1, kind)).into_iter().collect::<Vec<_>>());
+        kept.push((session, roots));
+    }
+}
