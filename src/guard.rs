@@ -149,7 +149,7 @@ impl GuardBuilder {
 
     /// How long a list counts for a client's other requests that it told in one of them, in the stateless era (2026-07-28), if the server
     /// says who the client is ([`ClientKey`](crate::rmcp::ClientKey)). Nobody tells of changes there, so a withdrawn root is served for so
-    /// long. Default: [`TIME_TO_LIVE_KEYED`](crate::rmcp::TIME_TO_LIVE_KEYED).
+    /// long. Default: [`TIME_TO_LIVE_KEYED`].
     #[cfg(feature = "rmcp")]
     pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_keyed = time_to_live.min(LONGEST);
@@ -157,7 +157,7 @@ impl GuardBuilder {
     }
 
     /// How much work of handlers is done at once, each on a thread of the runtime's for what blocks; more waits. At least one; fewer than
-    /// the runtime has such threads (`max_blocking_threads`), as roots are resolved on them, too. Default: [`WORK`](crate::rmcp::WORK).
+    /// the runtime has such threads (`max_blocking_threads`), as roots are resolved on them, too. Default: [`WORK`].
     #[cfg(feature = "rmcp")]
     pub fn work_at_once(mut self, work: usize) -> Self {
         self.choices.work_at_once = work.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
