@@ -179,6 +179,7 @@ mod tests {
         assert!(told.of(&key).is_none());
         assert!(ClientKey::principal("") != ClientKey::principal(""));
     }
+
     #[test]
     fn what_is_kept_has_a_bound() {
         let list = ListRootsResult::from_uris((0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}")));
