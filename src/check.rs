@@ -7,10 +7,11 @@
 //! On Linux the common way is one walk of the kernel beneath the root, which follows links and stops at the edge; what it can not decide (a
 //! way that leaves and comes back, a name that does not exist yet, a name it can not tell) is decided by the resolver.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -120,43 +121,64 @@ impl Roots {
         Ok(CheckedPath { roots: self.clone(), root, relative, found, intent, request: request.clone() })
     }
 
-    /// The common way: one walk by the kernel, and the name of where it arrived. `None` leaves the decision to the resolver.
+    /// The common way: one walk by the kernel, which says that no link is on the way, so that the place is where the request says; else
+    /// one that follows links, and the name of where it arrived. `None` leaves the decision to the resolver.
     fn decide_by_kernel(&self, request: &Location, intent: Intent) -> Option<Result<CheckedPath>> {
-        if intent == Intent::Entry {
+        if intent != Intent::Existing {
             return None;
         }
-        let (root, opened) = self.walk_by_kernel(request, Follow::Place)?;
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) if intent == Intent::Existing => return Some(Err(error)),
-            Err(_) => return None,
+        let (number, rest) = self.start(request)?;
+        let root = self.shared_root(number).ok()?;
+        let as_written = plain_names(rest).and_then(|names| {
+            let found = self.walk_by_kernel(number, rest, Follow::NoLink)?;
+            Some(found.map(|_| names))
+        });
+        let relative = match as_written {
+            Some(relative) => relative,
+            None => match self.walk_by_kernel(number, rest, Follow::Place)? {
+                Ok(file) => Ok(relative_to(root.path(), name_of(&file)?)?),
+                Err(error) => Err(error),
+            },
         };
-        let root = self.shared_root(root).ok()?;
-        let relative = name_of(&file)?.strip_prefix(root.path()).ok()?.to_owned();
         let found = Found::Exists;
-        Some(Ok(CheckedPath { roots: self.clone(), root, relative, found, intent, request: request.clone() }))
+        Some(relative.map(|relative| CheckedPath {
+            roots: self.clone(),
+            root,
+            relative,
+            found,
+            intent,
+            request: request.clone(),
+        }))
     }
 
-    /// Opens by one walk of the kernel beneath the root that the request starts in. `None` where only the resolver can tell.
-    pub(crate) fn walk_by_kernel(&self, request: &Location, want: Follow) -> Option<(usize, Result<File>)> {
+    /// The root that a request starts in, and what follows that root's spelling in it.
+    pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
         let request = request.as_os_str();
-        let (number, rest) =
-            if is_absolute(request) { self.spellings().begin(request)? } else { (self.base()?, request) };
+        if !is_absolute(request) {
+            return Some((self.base()?, request));
+        }
+        // Mostly there is one root, and requests have its canonical path.
+        let only = self.only_root().filter(|only| only.given.is_empty());
+        let below = only.and_then(|only| strip(request.as_encoded_bytes(), only.path()));
+        below.map(|below| (0, OsStr::from_bytes(below))).or_else(|| self.spellings().begin(request))
+    }
+
+    /// Opens by one walk of the kernel beneath a root. `None` where only the resolver can tell.
+    pub(crate) fn walk_by_kernel(&self, number: usize, rest: &OsStr, want: Follow) -> Option<Result<File>> {
         let root = self.root(number).ok()?;
         // The kernel goes through a proc file system's plain links; the resolver refuses them with the others.
-        if root.is_file() || Path::new("/proc").starts_with(root.path()) || root.path().starts_with("/proc") {
+        if root.is_file() || root.meets_proc() {
             return None;
         }
         let handle = match root.handle() {
             Ok(handle) => handle,
-            Err(error) => return Some((number, Err(error))),
+            Err(error) => return Some(Err(error)),
         };
-        let opened = match handle.follow(beneath(rest), want, self.policy().mounts)? {
-            Ok(file) => Ok(file),
-            Err(error) if kernel_decides(&error) => Err(Error::from(error)),
-            Err(_) => return None,
-        };
-        Some((number, opened))
+        match handle.follow(beneath(rest), want, self.policy().mounts)? {
+            Ok(file) => Some(Ok(file)),
+            Err(error) if kernel_decides(&error) => Some(Err(error.into())),
+            Err(_) => None,
+        }
     }
 
     /// Runs the work of one request: again while the path changes under it; a failure names the operation and the request, and has
@@ -169,32 +191,58 @@ impl Roots {
         work: impl FnMut() -> Result<T>,
     ) -> Result<T> {
         settled(work).map_err(|error| {
-            let came_to = error.root().and_then(|number| self.root(number).ok());
+            let (started_in, came_to) = (self.start(request).map(|(number, _)| number), error.root());
+            let asked = [started_in, came_to.filter(|root| Some(*root) != started_in)];
+            let mut asked = asked.into_iter().flatten().filter_map(|number| self.root(number).ok());
             let error = match error.kind() {
                 // Decided by names alone: no root was asked.
                 ErrorKind::OutsideRoots => error,
-                _ if self.started_in(request).is_some_and(|root| !root.verify()) => ErrorKind::RootUnavailable.into(),
-                _ if came_to.is_some_and(|root| !root.verify()) => ErrorKind::RootUnavailable.into(),
-                _ => error,
+                _ if asked.all(Root::verify) => error,
+                _ => ErrorKind::RootUnavailable.into(),
             };
             // What an inner step has named is told already.
             if error.is_named() { error } else { self.refused(error.at(operation, request.as_os_str())) }
         })
     }
-
-    fn started_in(&self, request: &Location) -> Option<&Root> {
-        let request = request.as_os_str();
-        let number = if is_absolute(request) { self.spellings().begin(request)?.0 } else { self.base()? };
-        self.root(number).ok()
-    }
 }
 
 /// What follows a root's spelling in a request, as the kernel takes it: no leading slash, all else as it is.
 fn beneath(rest: &OsStr) -> &OsStr {
-    use std::os::unix::ffi::OsStrExt as _;
     let bytes = rest.as_bytes();
     let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());
     OsStr::from_bytes(bytes.get(start..).unwrap_or_default())
+}
+
+/// The names of a path, if none of them is `..`.
+fn plain_names(path: &OsStr) -> Option<PathBuf> {
+    let mut names = Vec::with_capacity(path.len());
+    for (name, _) in components(path) {
+        match name.as_bytes() {
+            b"." => continue,
+            b".." => return None,
+            _ if names.is_empty() => {}
+            _ => names.push(b'/'),
+        }
+        names.extend(name.as_bytes());
+    }
+    Some(OsString::from_vec(names).into())
+}
+
+/// What is left of the kernel's name for a file below the root.
+fn relative_to(root: &Path, name: PathBuf) -> Option<PathBuf> {
+    let mut name = name.into_os_string().into_vec();
+    let start = name.len() - strip(&name, root)?.len();
+    name.drain(..start);
+    Some(OsString::from_vec(name).into())
+}
+
+/// What follows a root's canonical path and a slash, or the path alone.
+fn strip<'a>(path: &'a [u8], root: &Path) -> Option<&'a [u8]> {
+    match path.strip_prefix(root.as_os_str().as_bytes())? {
+        [] => Some(&[]),
+        [b'/', below @ ..] => Some(below),
+        _ => None,
+    }
 }
 
 /// The errors of the kernel's walk that the resolver would come to, too. Not `EXDEV`: the way may come back. Not `ELOOP`: a magic link

@@ -34,6 +34,19 @@ impl Turns {
         self.take_for(LONGEST)
     }
 
+    /// Whether it is somebody's turn.
+    #[cfg(not(shuttle))]
+    pub(crate) fn is_due(&self) -> bool {
+        clock().saturating_sub(self.0.load(Ordering::Relaxed)) >= millis(VERIFY_EVERY)
+    }
+
+    /// As [`take`](Self::take) says then.
+    #[cfg(shuttle)]
+    #[expect(clippy::unused_self, reason = "the real one needs it")]
+    pub(crate) fn is_due(&self) -> bool {
+        shuttle::current::context_switches().is_multiple_of(2)
+    }
+
     #[cfg(not(shuttle))]
     fn take_for(&self, more: Duration) -> Due {
         let (now, then) = (clock(), self.0.load(Ordering::Relaxed));

@@ -13,6 +13,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use url::Url;
 
@@ -21,7 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// What a request names, as bytes; not yet looked up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
-    path: OsString,
+    /// Shared, as a proof keeps its request.
+    path: Arc<OsStr>,
 }
 
 impl Location {
@@ -43,8 +45,12 @@ impl Location {
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self> {
-        let parsed = if is_uri(text) { uri_path(text) } else { Ok(OsString::from(text)) };
-        parsed.and_then(Self::checked).map_err(|error| error.at("parse", OsStr::new(text)))
+        let parsed = if is_uri(text) {
+            uri_path(text).and_then(|path| Self::checked(&path))
+        } else {
+            Self::checked(OsStr::new(text))
+        };
+        parsed.map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
     /// Takes a path as it is, also one that looks like a URI, and one that is not UTF-8.
@@ -54,7 +60,7 @@ impl Location {
     /// [`Empty`](ErrorKind::Empty), [`Nul`](ErrorKind::Nul), [`TooLong`](ErrorKind::TooLong).
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().as_os_str();
-        Self::checked(path.to_owned()).map_err(|error| error.at("parse", path))
+        Self::checked(path).map_err(|error| error.at("parse", path))
     }
 
     /// Parses a `file:` URI, and nothing else.
@@ -71,7 +77,7 @@ impl Location {
             _ if is_uri(text) => uri_path(text),
             _ => Err(ErrorKind::NotAbsolute.into()),
         };
-        parsed.and_then(Self::checked).map_err(|error| error.at("parse", OsStr::new(text)))
+        parsed.and_then(|path| Self::checked(&path)).map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
     /// The path that the request names, undecided: nothing says that it may be touched.
@@ -84,14 +90,14 @@ impl Location {
         &self.path
     }
 
-    fn checked(path: OsString) -> Result<Self> {
+    fn checked(path: &OsStr) -> Result<Self> {
         let bytes = path.as_encoded_bytes();
         match bytes.len() {
             0 => Err(ErrorKind::Empty.into()),
             // The kernel counts the closing NUL into PATH_MAX.
             PATH_BYTES.. => Err(ErrorKind::TooLong.into()),
             _ if bytes.contains(&0) => Err(ErrorKind::Nul.into()),
-            _ => Ok(Self { path }),
+            _ => Ok(Self { path: path.into() }),
         }
     }
 }
@@ -123,15 +129,16 @@ try_from! {
 /// Whether a text asks to be read as a URI: `file:`, or a scheme of two letters or more with `://` (RFC 3986, 3.1).
 /// One letter is a Windows drive.
 fn is_uri(text: &str) -> bool {
-    let Some((scheme, rest)) = text.split_once(':') else { return false };
-    if scheme.eq_ignore_ascii_case("file") {
-        return true;
+    // Most texts are paths, and end this at their first slash.
+    let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(&b)));
+    let Some((scheme, rest)) = end.and_then(|end| text.split_at_checked(end)) else { return false };
+    match rest.strip_prefix(':') {
+        Some(_) if scheme.eq_ignore_ascii_case("file") => true,
+        Some(rest) => {
+            scheme.len() >= 2 && scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && rest.starts_with("//")
+        }
+        None => false,
     }
-    let mut bytes = scheme.bytes();
-    scheme.len() >= 2
-        && rest.starts_with("//")
-        && bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
-        && bytes.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
 /// The path of a `file:` URI, decoded.

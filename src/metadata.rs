@@ -125,6 +125,17 @@ impl Metadata {
         Ok(Self::from(&file.metadata()?))
     }
 
+    /// The same but for the time of birth, by the cheaper fstat(2).
+    pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
+        Ok(Self::from(&rustix::fs::fstat(file)?))
+    }
+
+    /// Adds the time of birth of the file that it was read from.
+    pub(crate) fn with_birth(&self, file: &File) -> Self {
+        let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
+        Self { created, identity: Identity { born: created, ..self.identity }, ..self.clone() }
+    }
+
     pub(crate) fn identity(&self) -> Identity {
         self.identity
     }

@@ -43,6 +43,11 @@ pub enum Intent {
 pub(crate) trait Names {
     /// What is at `path` in root number `root`? `path` is plain names, and no link in it may be followed; the empty path is the root.
     fn look(&mut self, root: usize, path: &Path) -> Result<Seen>;
+
+    /// The same of a path whose parents nobody has asked for yet. None where one of them is no directory, or that can not be told at once.
+    fn look_ahead(&mut self, _root: usize, _path: &Path) -> Option<Seen> {
+        None
+    }
 }
 
 /// What a name is, as far as resolving goes.
@@ -81,7 +86,9 @@ pub(crate) fn resolve(
     request: &OsStr,
     intent: Intent,
 ) -> Result<Place> {
-    let mut walk = Walk { names, spellings, intent, at: At::Above(TOP), todo: Vec::new(), hops: 0, link: None };
+    let at = At::Above(TOP);
+    let mut walk =
+        Walk { names, spellings, intent, at, todo: Vec::new(), steps: 0, hops: 0, link: None, looks_ahead: true };
     if is_absolute(request) {
         walk.start(request);
     } else {
@@ -98,7 +105,10 @@ struct Walk<'a, N> {
     at: At,
     /// Components to do, the next one last.
     todo: Vec<OsString>,
+    steps: usize,
     hops: usize,
+    /// Whether the way from here to the next link may be told at once.
+    looks_ahead: bool,
     /// The last link that was followed, and its text: for the operator.
     link: Option<(PathBuf, OsString)>,
 }
@@ -126,7 +136,8 @@ impl<N: Names> Walk<'_, N> {
     }
 
     fn walk(&mut self) -> Result<Place> {
-        for _ in 0..STEPS {
+        while self.steps < STEPS {
+            self.steps += 1;
             let Some(name) = self.todo.pop() else { return self.end() };
             match &mut self.at {
                 At::Above(node) => match name.as_encoded_bytes() {
@@ -154,7 +165,7 @@ impl<N: Names> Walk<'_, N> {
             Here::Other => return Err(ErrorKind::NotADirectory.into()),
             Here::Unknown => return Err(ErrorKind::NotFound.into()),
         }
-        let At::Inside { root, path, here } = &mut self.at else { return Ok(None) };
+        let At::Inside { path, .. } = &mut self.at else { return Ok(None) };
         match name.as_encoded_bytes() {
             b"." => return Ok(None),
             b".." => {
@@ -166,7 +177,13 @@ impl<N: Names> Walk<'_, N> {
             long if long.len() > NAME_BYTES => return Err(ErrorKind::TooLong.into()),
             _ => path.push(name),
         }
-        match self.names.look(*root, path)? {
+        let ahead = self.look_ahead();
+        let At::Inside { root, path, here } = &mut self.at else { return Ok(None) };
+        let seen = match ahead {
+            Some(seen) => seen,
+            None => self.names.look(*root, path)?,
+        };
+        match seen {
             Seen::Directory => *here = Here::Directory,
             Seen::Other => *here = Here::Other,
             Seen::Missing => return self.missing().map(Some),
@@ -186,7 +203,29 @@ impl<N: Names> Walk<'_, N> {
         Ok(None)
     }
 
+    /// Takes the plain names that come next with the one just taken. If what is there is told at once, it is what a step for each comes
+    /// to.
+    fn look_ahead(&mut self) -> Option<Seen> {
+        let At::Inside { root, path, .. } = &mut self.at else { return None };
+        let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
+        if plain == 0 || !self.looks_ahead {
+            return None;
+        }
+        let mut ahead = path.clone();
+        ahead.extend(self.todo.iter().rev().take(plain));
+        let seen = self.names.look_ahead(*root, &ahead);
+        if seen.is_some() {
+            *path = ahead;
+            self.todo.truncate(self.todo.len() - plain);
+            self.steps += plain;
+        }
+        // Else a link is on the way, say: a step for each, so that no name is asked for many times.
+        self.looks_ahead = seen.is_some();
+        seen
+    }
+
     fn follow(&mut self, link: PathBuf, text: OsString) -> Result<()> {
+        self.looks_ahead = true;
         self.hops += 1;
         if self.hops > LINK_HOPS {
             return Err(ErrorKind::TooManyLinks.into());
@@ -296,6 +335,10 @@ impl<N: Names> Walk<'_, N> {
             pushed.reverse();
         }
     }
+}
+
+fn is_plain(name: &OsStr) -> bool {
+    name != "." && name != ".." && name.len() <= NAME_BYTES
 }
 
 /// Nothing tells it from any other refusal of its kind but the operator's detail.

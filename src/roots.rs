@@ -98,6 +98,14 @@ impl Root {
         !self.gone.load(Ordering::Relaxed)
     }
 
+    /// Whether it holds `/proc`, or lies in it.
+    pub(crate) fn meets_proc(&self) -> bool {
+        match self.canonical.as_os_str().as_encoded_bytes() {
+            b"/" | b"/proc" => true,
+            path => path.starts_with(b"/proc/"),
+        }
+    }
+
     pub(crate) fn is_top(&self) -> bool {
         matches!(self.held, Held::Top(_))
     }
@@ -144,13 +152,7 @@ impl Root {
     }
 
     fn says_the_same(&self, other: &Self) -> bool {
-        let around = match (self.around(), other.around()) {
-            (Some(one), Some(two)) => one.is_same_snapshot(two),
-            (None, None) => true,
-            _ => false,
-        };
-        around
-            && self.identity.same(other.identity)
+        self.identity.same(other.identity)
             && (&self.canonical, &self.given, &self.name, &self.leaf, self.access)
                 == (&other.canonical, &other.given, &other.name, &other.leaf, other.access)
     }
@@ -390,6 +392,11 @@ impl Roots {
         self.roots().all(Root::is_available)
     }
 
+    /// Whether it is somebody's turn to verify.
+    pub(crate) fn is_due(&self) -> bool {
+        self.snapshot.verified.is_due()
+    }
+
     /// The turn to verify, if it is due: nobody else has it until it is dropped, or takes absurdly long.
     pub(crate) fn turn_to_verify(&self) -> Option<ToVerify> {
         let due = self.snapshot.verified.take_alone() == Due::Yes;
@@ -449,17 +456,17 @@ impl Roots {
     /// Whether both were resolved from the same list to the same places, in every word that can be asked of them; and none is gone.
     pub(crate) fn says_the_same(&self, other: &Self) -> bool {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
-        let stands = |roots: &Self| !roots.has_gone() && roots.roots().all(Root::is_available);
         one.list == two.list
             && one.policy == two.policy
             && one.roots.len() == two.roots.len()
             && one.roots.iter().zip(&two.roots).all(|(one, two)| one.says_the_same(two))
             && one.skipped.len() == two.skipped.len()
             && one.skipped.iter().zip(&two.skipped).all(|(one, two)| one.says_the_same(two))
-            && stands(self)
-            && stands(other)
+            && !self.has_gone()
+            && !other.has_gone()
     }
 
+    #[cfg(feature = "rmcp")]
     pub(crate) fn is_same_snapshot(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
@@ -493,6 +500,13 @@ impl Roots {
         self.snapshot.roots.get(number).map(Arc::as_ref).ok_or_else(|| ErrorKind::OutsideRoots.into())
     }
 
+    pub(crate) fn only_root(&self) -> Option<&Root> {
+        match self.snapshot.roots.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
     pub(crate) fn shared_root(&self, number: usize) -> Result<Arc<Root>> {
         self.snapshot.roots.get(number).cloned().ok_or_else(|| ErrorKind::OutsideRoots.into())
     }
@@ -513,7 +527,7 @@ impl Roots {
 /// Answers the resolver from the file system, beneath the roots' handles.
 pub(crate) struct Questions<'a> {
     roots: &'a Roots,
-    opened: Option<(usize, Arc<Handle>, Cursor)>,
+    opened: Option<(usize, (Arc<Handle>, Cursor))>,
     trail: Trail,
     /// Who the directories on the way down are, by depth; those above the last question's.
     way: Vec<Option<Identity>>,
@@ -536,6 +550,16 @@ pub(crate) struct LinkDirectory {
 impl<'a> Questions<'a> {
     pub(crate) fn new(roots: &'a Roots) -> Self {
         Self { roots, opened: None, trail: Trail::new(), way: Vec::new(), names: 0 }
+    }
+
+    /// The root's directory, held for the next question.
+    fn open(&mut self, number: usize) -> Result<&mut (Arc<Handle>, Cursor)> {
+        if self.opened.as_ref().is_none_or(|(opened, _)| *opened != number) {
+            let handle = self.roots.root(number)?.handle()?;
+            self.way.clear();
+            self.opened = Some((number, (handle, Cursor::default())));
+        }
+        self.opened.as_mut().map(|(_, opened)| opened).ok_or_else(|| ErrorKind::RootUnavailable.into())
     }
 
     pub(crate) fn into_trail(self) -> Trail {
@@ -565,13 +589,10 @@ impl<'a> Questions<'a> {
 impl Names for Questions<'_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
         let root = self.roots.root(number)?;
-        if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
-            self.opened = Some((number, root.handle()?, Cursor::default()));
-            self.way.clear();
-        }
-        let Some((_, handle, cursor)) = &mut self.opened else { return Err(ErrorKind::RootUnavailable.into()) };
+        let mounts = self.roots.policy().mounts;
         self.names += path.iter().count();
-        let seen = handle.look(&root.beneath_handle(path), self.roots.policy().mounts, cursor)?;
+        let (handle, cursor) = self.open(number)?;
+        let seen = handle.look(&root.beneath_handle(path), mounts, cursor)?;
         self.passed(number, path, &seen);
         Ok(match seen {
             Look::Missing => Seen::Missing,
@@ -586,12 +607,33 @@ impl Names for Questions<'_> {
     }
 }
 
+/// Answers for a request: of its way nothing is judged but where it leads, so that many names may be passed at once.
+struct OneRequest<'a>(Questions<'a>);
+
+impl Names for OneRequest<'_> {
+    fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
+        self.0.look(number, path)
+    }
+
+    fn look_ahead(&mut self, number: usize, path: &Path) -> Option<Seen> {
+        let mounts = self.0.roots.policy().mounts;
+        let path = self.0.roots.root(number).ok()?.beneath_handle(path);
+        let (handle, _) = self.0.open(number).ok()?;
+        Some(match handle.look_ahead(&path, mounts)?.ok()? {
+            Look::Missing => Seen::Missing,
+            Look::Link(text, _) => Seen::Link(text),
+            Look::Other(metadata) if metadata.is_dir() => Seen::Directory,
+            Look::Other(_) => Seen::Other,
+        })
+    }
+}
+
 // Each entry of the longest list has room for ten names of its path as it was given.
 const _: () = assert!(GIVEN_NAMES == 10 * ROOT_LIST_ENTRIES);
 
 /// Resolves a request against a snapshot.
 pub(crate) fn resolve_in(roots: &Roots, request: &OsStr, intent: Intent) -> Result<(usize, PathBuf, Found)> {
-    match resolve(&mut Questions::new(roots), roots.spellings(), roots.base(), request, intent)? {
+    match resolve(&mut OneRequest(Questions::new(roots)), roots.spellings(), roots.base(), request, intent)? {
         Place::Inside { root, path, found } => Ok((root, path, found)),
         Place::Above(_) => Err(ErrorKind::OutsideRoots.into()),
     }

@@ -589,6 +589,19 @@ fn a_root_that_is_not_what_its_name_says_is_unavailable_until_resolved_again() {
 }
 
 #[test]
+fn a_proof_stands_until_its_roots_name_leads_elsewhere_and_no_longer_than_is_said() {
+    let tree = Tree::new("file v1/f; dir v2; link current -> v1");
+    let roots = Roots::from_dirs([tree.path("current")]).unwrap();
+    let checked = roots.check("f", Intent::Existing).unwrap();
+    tree.add("link next -> v2");
+    fs::rename(tree.path("next"), tree.path("current")).unwrap();
+    // The link is asked for at most every `VERIFY_EVERY`, and then in the first call.
+    roots.still_allows(&checked).unwrap();
+    sleep(VERIFY_EVERY);
+    assert_eq!(kind(roots.still_allows(&checked)), Some(ErrorKind::RootUnavailable));
+}
+
+#[test]
 fn a_root_that_is_gone_and_back_is_served_again_in_the_next_snapshot() {
     let tree = Tree::new("file v1/f = one; file v2/f = two; link current -> v1");
     let boundary = operator(&tree, &[("current", Access::ReadOnly)]);

@@ -39,11 +39,12 @@ pub(super) fn open(at: &Dir, path: &Path, want: Want, mounts: Rule) -> Option<io
 }
 
 pub(super) fn follow(at: &Dir, path: &OsStr, want: Follow, mounts: Rule) -> Option<io::Result<File>> {
-    let flags = match want {
-        Follow::Place => OFlags::PATH,
-        Follow::Read => OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
+    let (flags, links) = match want {
+        Follow::NoLink => (OFlags::PATH, Links::Refuse),
+        Follow::Place => (OFlags::PATH, Links::Beneath),
+        Follow::Read => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Beneath),
     };
-    call(at, path, flags, None, mounts, &Links::Beneath)
+    call(at, path, flags, None, mounts, &links)
 }
 
 /// `None` where this process has no `openat2`. Each call asks anew: a seccomp filter can come at any time.

@@ -121,6 +121,14 @@ impl Handle {
         self.look_by_names(path, mounts, cursor)
     }
 
+    /// As [`look`](Self::look), but that something is missing is only said of the last name: of its parent, all of whose names are
+    /// directories, it was asked. `None` where one call does not open that, and where mounts matter.
+    pub(crate) fn look_ahead(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
+        let (parent, name) = split(path).filter(|_| mounts == Rule::Allow)?;
+        let dir = Self { dir: Dir::from_std_file(kernel::dir(&self.dir, parent, mounts)?.ok()?) };
+        Some(dir.look_here(name))
+    }
+
     fn look_by_names(&self, path: &Path, mounts: Rule, cursor: &mut Cursor) -> Result<Look> {
         let Some((parent, name)) = split(path) else { return Ok(Look::Other(self.metadata()?)) };
         let dir = match cursor.at.take() {
@@ -139,28 +147,38 @@ impl Handle {
                 }
             }
         };
-        let looked = match dir.describe(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
-            Err(error) => Err(on_the_way(error)),
-            Ok(metadata) => match metadata {
-                // The name can become another thing between the two questions: EINVAL, then.
-                metadata if metadata.file_type() == FileType::Link && !kernel::is_proc(&dir.dir)? => {
-                    let text = dir.dir.read_link_contents(name).map_err(|_| ErrorKind::Changed)?;
-                    Ok(Look::Link(text.into_os_string(), metadata))
-                }
-                metadata if metadata.file_type() == FileType::Link => Err(proc_link()),
-                // Only an open descriptor tells the time of birth.
-                metadata if metadata.is_dir() => {
-                    dir.child(name, mounts).and_then(|child| Ok(Look::Other(child.metadata()?)))
-                }
-                _ if mounts == Rule::Refuse && kernel::mount_of(&dir.dir, name)? != dir.mount()? => {
-                    Err(ErrorKind::MountCrossing.into())
-                }
-                metadata => Ok(Look::Other(metadata)),
-            },
+        let looked = match dir.look_here(name) {
+            // Only an open descriptor tells the time of birth.
+            Ok(Look::Other(metadata)) if metadata.is_dir() => {
+                dir.child(name, mounts).and_then(|child| Ok(Look::Other(child.metadata()?)))
+            }
+            Ok(Look::Other(_)) if mounts == Rule::Refuse && kernel::mount_of(&dir.dir, name)? != dir.mount()? => {
+                Err(ErrorKind::MountCrossing.into())
+            }
+            looked => looked,
         };
         cursor.at = Some((parent.to_owned(), dir));
         looked
+    }
+
+    fn look_here(&self, name: &OsStr) -> Result<Look> {
+        match self.describe(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
+            Err(error) => Err(on_the_way(error)),
+            Ok(metadata) => match metadata.file_type() {
+                FileType::Link => Ok(Look::Link(self.link_here(name)?, metadata)),
+                _ => Ok(Look::Other(metadata)),
+            },
+        }
+    }
+
+    /// The text of a link that was there just now.
+    fn link_here(&self, name: &OsStr) -> Result<OsString> {
+        if kernel::is_proc(&self.dir)? {
+            return Err(proc_link());
+        }
+        // The name can become another thing between the two questions: EINVAL, then.
+        Ok(self.dir.read_link_contents(name).map_err(|_| ErrorKind::Changed)?.into_os_string())
     }
 
     /// Opens the file at `path`: without blocking, and without following a link in the last place either.
@@ -219,6 +237,8 @@ impl Handle {
 /// What [`Handle::follow`] opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
+    /// The place, if no link is on the way to it or in it; else `ELOOP`.
+    NoLink,
     /// The place, for its name and metadata (`O_PATH`).
     Place,
     /// The file, for reading, without blocking.

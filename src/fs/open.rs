@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::sync::OnceLock;
 
 use crate::beneath::{Cursor, Follow, Look, Want};
 use crate::check::CheckedPath;
@@ -99,6 +100,8 @@ impl OpenOptions {
 pub struct OpenFile {
     file: File,
     metadata: Metadata,
+    /// The same with the time of birth, which only a dearer call tells.
+    all_metadata: OnceLock<Box<Metadata>>,
     request: Location,
 }
 
@@ -123,10 +126,10 @@ impl OpenFile {
         content.map_err(|error| error.at("read", self.request.as_os_str()))
     }
 
-    /// What it was when it was opened.
+    /// What it was when it was opened. When it was created is asked for now, once; that does not change.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+        self.all_metadata.get_or_init(|| Box::new(self.metadata.with_birth(&self.file)))
     }
 
     /// The file. On Unix its descriptor has `O_NONBLOCK`, which means nothing for a regular file.
@@ -218,10 +221,12 @@ impl Roots {
     }
 
     fn open_for_reading(&self, request: &Location) -> Result<OpenFile> {
-        if let Some((_, opened)) = self.walk_by_kernel(request, Follow::Read) {
+        if let Some((number, rest)) = self.start(request)
+            && let Some(opened) = self.walk_by_kernel(number, rest, Follow::Read)
+        {
             let file = opened?;
             let metadata = verify(&file, self.policy())?;
-            return Ok(OpenFile { file, metadata, request: request.clone() });
+            return Ok(OpenFile { file, metadata, all_metadata: OnceLock::new(), request: request.clone() });
         }
         let checked = self.decide(request, Intent::Existing)?;
         checked.operate(|| checked.open_for_reading())
@@ -272,7 +277,7 @@ impl CheckedPath {
 
     fn open_for_reading(&self) -> Result<OpenFile> {
         let (file, metadata) = self.open_existing(Want::READ)?;
-        Ok(OpenFile { file, metadata, request: self.request().clone() })
+        Ok(OpenFile { file, metadata, all_metadata: OnceLock::new(), request: self.request().clone() })
     }
 
     fn open_existing(&self, want: Want) -> Result<(File, Metadata)> {
@@ -332,7 +337,7 @@ impl CheckedPath {
 
 /// Verifies an open file before anything is done with it.
 fn verify(file: &File, policy: Policy) -> Result<Metadata> {
-    let metadata = Metadata::of_file(file)?;
+    let metadata = Metadata::without_birth(file)?;
     allow(&metadata, policy)?;
     Ok(metadata)
 }
