@@ -129,14 +129,20 @@ impl Client {
 
     /// The roots in force for a call that begins now, and where they are the client's, the epoch of their list.
     pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
-        let deadline = Instant::now() + self.guard.choices().fetch_limit;
+        let now = Instant::now();
+        let deadline = now + self.guard.choices().fetch_limit;
         if self.is_closed() {
             return Err(ErrorKind::SessionClosed.into());
         }
         if let Some(without) = self.without_asking() {
             return Ok((self.roots_without(without, deadline).await?, None));
         }
-        let kept = self.listed(source, deadline).await?;
+        // The common way; what waits is put aside, as its room would be taken by each call.
+        let kept = self.kept_at(now).filter(|kept| !kept.roots.is_due() && self.judge(kept, now) == Stands::Yes);
+        let kept = match kept {
+            Some(kept) => kept,
+            None => Box::pin(self.listed(source, deadline)).await?,
+        };
         Ok((kept.roots, Some(kept.epoch)))
     }
 
@@ -192,8 +198,9 @@ impl Client {
         let mut seen = None;
         let mut changes = 0;
         loop {
-            let (kept, stands) = match self.kept() {
-                Some(kept) => match self.stands(&kept, deadline).await? {
+            let now = Instant::now();
+            let (kept, stands) = match self.kept_at(now) {
+                Some(kept) => match self.stands(&kept, now, deadline).await? {
                     Stands::Yes => return Ok(kept),
                     // Verifying takes time, in which the list may have changed.
                     stands => (Some(kept).filter(|kept| kept.epoch == self.epoch()), stands),
@@ -233,14 +240,18 @@ impl Client {
 
     /// The snapshot in force, if one is kept that counts now.
     pub(crate) fn kept(&self) -> Option<Kept> {
+        self.kept_at(Instant::now())
+    }
+
+    fn kept_at(&self, now: Instant) -> Option<Kept> {
         let kept = self.guard.kept(self.id)?;
         // In this order: a change that came before this call was made is seen.
-        let counts = kept.epoch == self.epoch() && Instant::now() < kept.until;
+        let counts = kept.epoch == self.epoch() && now < kept.until;
         counts.then_some(kept)
     }
 
     /// Whether a kept snapshot can be served as it is. Verifies its names, and those of the operator directories, when that is due.
-    async fn stands(&self, kept: &Kept, deadline: Instant) -> Result<Stands> {
+    async fn stands(&self, kept: &Kept, now: Instant, deadline: Instant) -> Result<Stands> {
         let boundary = self.guard.boundary();
         if let Some(turn) = kept.roots.turn_to_verify() {
             let boundary = boundary.clone();
@@ -251,16 +262,21 @@ impl Client {
             });
             until(deadline, verify).await?.ok_or_else(late)??;
         }
-        let (gone, rests) = (kept.roots.has_gone(), Instant::now() < kept.rests);
-        Ok(if kept.epoch != self.epoch() {
+        Ok(self.judge(kept, now))
+    }
+
+    /// Whether a kept snapshot can be served whose names need not be verified now.
+    fn judge(&self, kept: &Kept, now: Instant) -> Stands {
+        let (gone, rests) = (kept.roots.has_gone(), now < kept.rests);
+        if kept.epoch != self.epoch() {
             Stands::MayBeMore
         } else if gone && !(kept.failed && rests) {
             Stands::No
-        } else if !rests && (kept.lacks || !boundary.is_current(&kept.roots)) {
+        } else if !rests && (kept.lacks || !self.guard.boundary().is_current(&kept.roots)) {
             Stands::MayBeMore
         } else {
             Stands::Yes
-        })
+        }
     }
 
     fn turn(&self, seen: Option<u64>, deadline: Instant) -> Result<Turn<'_>> {
