@@ -1,0 +1,90 @@
+//! Many clients at once.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion};
+use mcp_roots_guard::{Answer, Boundary, Guard, ListRootsResult, RootsCapability, Session};
+
+use crate::tree::{Tree, grow, names};
+use crate::ways::open_beneath;
+
+const SESSIONS: usize = 10_000;
+
+/// As many as are held open, with room for others.
+const DIRECTORIES: usize = 100;
+
+const DEPTH: usize = 8;
+
+/// The time for one `open` of each thread. No client, directory or file is one of two threads.
+pub(crate) fn load(criterion: &mut Criterion) {
+    let tree = Tree::new();
+    let directories: Vec<PathBuf> = (0..DIRECTORIES).map(|number| tree.root.join(format!("root{number}"))).collect();
+    for directory in &directories {
+        grow(directory, DEPTH);
+    }
+    let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+    let clients: Vec<(Session, String)> = runtime().block_on(async {
+        let mut clients = Vec::new();
+        for directory in directories.iter().cycle().take(SESSIONS) {
+            let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+            let list = ListRootsResult::from_uris([format!("file://{}", directory.display())]);
+            session.roots(async |_: Option<String>| Answer::List(list.clone())).await.unwrap();
+            clients.push((session, directory.join(names(DEPTH)).to_str().unwrap().to_owned()));
+        }
+        clients
+    });
+    let held: Vec<File> = directories.iter().map(|directory| File::open(directory).unwrap()).collect();
+    let relative = names(DEPTH);
+
+    let mut group = criterion.benchmark_group("load");
+    for threads in [1, 2] {
+        group.bench_function(BenchmarkId::new("guard", threads), |b| {
+            b.iter_custom(|count| {
+                at_once(threads, |thread| {
+                    let mut mine = clients.iter().skip(thread).step_by(threads).cycle();
+                    runtime().block_on(async {
+                        for _ in 0..count {
+                            let (session, request) = mine.next().unwrap();
+                            let kept = async |_: Option<String>| -> Answer { unreachable!("the roots are kept") };
+                            drop(session.roots(kept).await.unwrap().open(request.as_str()).unwrap());
+                        }
+                    });
+                })
+            });
+        });
+        group.bench_function(BenchmarkId::new("openat2", threads), |b| {
+            b.iter_custom(|count| {
+                at_once(threads, |thread| {
+                    let mut mine = held.iter().skip(thread).step_by(threads).cycle();
+                    for _ in 0..count {
+                        drop(open_beneath(mine.next().unwrap(), &relative));
+                    }
+                })
+            });
+        });
+    }
+}
+
+/// The time until all threads have done the work, which they begin together.
+fn at_once(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
+    let start = Barrier::new(threads + 1);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (start, work) = (&start, &work);
+            scope.spawn(move || {
+                start.wait();
+                work(thread);
+            });
+        }
+        start.wait();
+        Instant::now()
+    })
+    .elapsed()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+}

@@ -1,0 +1,144 @@
+//! The ways to do one piece of work.
+//!
+//! | subject | is | and |
+//! | --- | --- | --- |
+//! | `guard` | [`Roots::open`], [`Roots::check`] | |
+//! | `openat2` | one walk of the kernel beneath a held directory, and what is then asked of the descriptor | what nobody can beat who asks the kernel; it has no answer where the way leaves and comes back |
+//! | `std` | canonicalize, compare, open: the usual recipe | loses races, opens whatever it is by then |
+//! | `cap-std` | `Dir::open` | does not verify what it opened, gives no path |
+//! | `path_jail` | `FdJail::open`; for decisions `Jail::contains` or `Jail::join` | the first verifies, the others lose races |
+//! | `strict-path` | `strict_join`, `open_file` | loses races |
+//! | `soft-canonicalize` | `soft_canonicalize`, compare | loses races |
+
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use mcp_roots_guard::{Intent, Roots};
+use path_jail::Jail;
+use path_jail::guard::{FdJail, OpenOptions};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat, statat};
+use rustix::io::Errno;
+use soft_canonicalize::soft_canonicalize;
+use strict_path::PathBoundary;
+
+use crate::tree::Tree;
+
+/// Who does the work, and the work.
+pub(crate) type Way<'a> = (&'static str, Box<dyn Fn() + 'a>);
+
+/// What is to be decided of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Where it is.
+    Existing,
+    /// Where it would be.
+    New,
+    /// That it is outside.
+    Refused,
+}
+
+/// Opens a file for reading, verifies that it is one as far as the subject does that, and closes it.
+pub(crate) fn open<'a>(tree: &'a Tree, path: &'a Path) -> Vec<Way<'a>> {
+    let request = path.to_str().unwrap();
+    let relative = path.strip_prefix(&tree.root).unwrap();
+    let roots = Roots::from_dirs([&tree.root]).unwrap();
+    let held = File::open(&tree.root).unwrap();
+    let dir = Dir::open_ambient_dir(&tree.root, ambient_authority()).unwrap();
+    let jail = FdJail::new(&tree.root).unwrap();
+    let boundary: PathBoundary = PathBoundary::try_new(&tree.root).unwrap();
+    vec![
+        ("guard", Box::new(move || drop(roots.open(request).unwrap()))),
+        ("openat2", Box::new(move || drop(open_beneath(&held, relative)))),
+        ("std", Box::new(move || drop(open_by_name(&tree.root, request)))),
+        ("cap-std", Box::new(move || drop(dir.open(relative).unwrap()))),
+        (
+            "path_jail",
+            Box::new(move || {
+                let options = OpenOptions::new().read(true).require_regular_file(true);
+                drop(jail.open(relative, options).unwrap());
+            }),
+        ),
+        ("strict-path", Box::new(move || drop(boundary.strict_join(relative).unwrap().open_file().unwrap()))),
+    ]
+}
+
+/// Decides where a path leads, or that it leads out.
+pub(crate) fn decide<'a>(tree: &'a Tree, decision: Decision, path: &'a Path) -> Vec<Way<'a>> {
+    let request = path.to_str().unwrap();
+    let root = tree.root.as_path();
+    let relative = path.strip_prefix(root).ok();
+    let is_inside = move |found: &PathBuf| found.starts_with(root);
+    let roots = Roots::from_dirs([root]).unwrap();
+    let held = File::open(root).unwrap();
+    let jail = Jail::new(root).unwrap();
+    let boundary: PathBoundary = PathBoundary::try_new(root).unwrap();
+
+    let intent = if decision == Decision::New { Intent::New } else { Intent::Existing };
+    let mut ways = vec![seen("guard", decision, move || roots.check(request, intent).ok())];
+    let comes_back = decision == Decision::Existing && path.is_symlink();
+    if let Some(relative) = relative.filter(|_| !comes_back) {
+        ways.push(seen("openat2", decision, move || name_beneath(&held, relative, decision)));
+    }
+    if decision == Decision::New {
+        ways.push(seen("std", decision, move || parent_by_name(request).filter(is_inside)));
+        ways.push(seen("path_jail", decision, move || jail.join(relative?).ok()));
+    } else {
+        ways.push(seen("std", decision, move || fs::canonicalize(request).ok().filter(is_inside)));
+        ways.push(seen("path_jail", decision, move || jail.contains(request).ok()));
+    }
+    ways.push(seen("soft-canonicalize", decision, move || soft_canonicalize(request).ok().filter(is_inside)));
+    ways.push(seen("strict-path", decision, move || boundary.strict_join(relative.unwrap_or(path)).ok()));
+    ways
+}
+
+/// A way that was seen to decide so.
+fn seen<'a, T>(subject: &'static str, decision: Decision, work: impl Fn() -> Option<T> + 'a) -> Way<'a> {
+    assert_eq!(work().is_some(), decision != Decision::Refused, "{subject}: {decision:?}");
+    (subject, Box::new(move || drop(black_box(work()))))
+}
+
+/// openat2, fstat, close.
+pub(crate) fn open_beneath(root: &File, path: &Path) -> OwnedFd {
+    let file = beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK).unwrap();
+    assert!(FileType::from_raw_mode(fstat(&file).unwrap().st_mode).is_file());
+    file
+}
+
+/// openat2, readlink, close; of what does not exist, its parent's, and a look at the name.
+fn name_beneath(root: &File, path: &Path, decision: Decision) -> Option<PathBuf> {
+    let name = match decision {
+        Decision::New => path.file_name(),
+        Decision::Existing | Decision::Refused => None,
+    };
+    let place = if name.is_some() { path.parent()? } else { path };
+    let file = beneath(root, place, OFlags::PATH).ok()?;
+    let found = readlinkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::with_capacity(256)).unwrap();
+    let mut found = PathBuf::from(found.into_string().unwrap());
+    if let Some(name) = name {
+        assert_eq!(statat(&file, name, AtFlags::SYMLINK_NOFOLLOW).unwrap_err(), Errno::NOENT);
+        found.push(name);
+    }
+    Some(found)
+}
+
+fn beneath(root: &File, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+fn open_by_name(root: &Path, request: &str) -> File {
+    let path = fs::canonicalize(request).unwrap();
+    assert!(path.starts_with(root));
+    let file = File::open(path).unwrap();
+    assert!(file.metadata().unwrap().is_file());
+    file
+}
+
+fn parent_by_name(request: &str) -> Option<PathBuf> {
+    let path = Path::new(request);
+    Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?))
+}
