@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod blocked;
+mod calls;
 mod invariants;
 mod operations;
 mod races;

@@ -94,6 +94,8 @@ pub(crate) struct Seen {
     file_root: PathBuf,
     /// The last mark.
     row: String,
+    /// Of each mark the calls that came after it.
+    pub(crate) made: Vec<(String, Vec<c_long>)>,
     pub(crate) calls: usize,
     pub(crate) judged: usize,
     pub(crate) edge: usize,
@@ -149,7 +151,10 @@ impl Seen {
                     wait(asked, &self.row);
                     continue;
                 }
-                Some(row) => row.clone_into(&mut self.row),
+                Some(row) => {
+                    row.clone_into(&mut self.row);
+                    self.made.push((row.to_owned(), Vec::new()));
+                }
                 None => {}
             }
             ptrace::syscall(thread, None).unwrap();
@@ -197,6 +202,7 @@ impl Seen {
     /// By the table at the top of this file.
     fn judge(&mut self, call: &Call, result: i64) {
         self.calls += 1;
+        self.made.last_mut().expect("a mark comes first").1.push(call.number);
         if takes(call.number).is_none() && !NO_PATH.contains(&call.number) {
             self.refused.push(format!("{}: {call:?} is not known to take no path", self.row));
         }

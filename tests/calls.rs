@@ -1,0 +1,182 @@
+//! How many system calls each kind of request takes: what noise does not move, and so what keeps it fast.
+//!
+//! The test binary runs again as a traced child, as in [`crate::trace`].
+#![cfg(target_arch = "x86_64")]
+
+use std::fmt::Write as _;
+
+use mcp_roots_guard::{Answer, Boundary, Error, ErrorKind, Guard, Intent, ListRootsResult, Roots, RootsCapability};
+use nix::libc::{self, c_long};
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::gettid;
+
+use crate::tracer::{AS_IT_IS, THREAD, TRACED, mark, openat2_is_there, trace};
+use crate::tree::Tree;
+
+const BATTERY: &str = "calls::battery";
+
+#[test]
+fn no_request_takes_more_system_calls_than_it_is_known_to() {
+    if !openat2_is_there() {
+        return println!("without openat2 there are as many as names");
+    }
+    let seen = trace(AS_IT_IS, BATTERY, &["root", "many"], "none");
+    let mut wrong = String::new();
+    let expected = WORKS.iter().flat_map(|(name, .., calls)| DEPTHS.map(|depth| (format!("{name} {depth}"), *calls)));
+    let mut made = seen.made.iter().filter(|(row, _)| row != CHECKED);
+    for (row, calls) in expected.chain([("session".to_owned(), "")]) {
+        let (marked, made) = made.next().expect("each row is marked");
+        assert_eq!(*marked, row);
+        let made: Vec<_> = made.iter().filter_map(|number| name(*number)).collect();
+        println!("{row}: {}", made.join(" "));
+        if made.join(" ") != calls {
+            writeln!(wrong, "{row}: {}, and not {calls}", made.join(" ")).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// What the traced child runs.
+#[test]
+fn battery() {
+    let tree = Tree::new("");
+    let traced = std::env::var_os(TRACED).is_some();
+    if traced {
+        ptrace::traceme().unwrap();
+        println!("{THREAD}{} {}", gettid(), tree.path("").display());
+    }
+    for depth in DEPTHS {
+        let at = at(depth);
+        tree.add(&format!("file root/{at}/f = content; link root/{at}/l -> f; link root/{at}/back -> $T/root/{at}/f"));
+        tree.add(&format!("link root/{at}/out -> /etc/passwd; dir root/{at}/d; file many/r0/{at}/f"));
+    }
+    let one = tree.roots(["root"]);
+    let many: Vec<String> = (0..100).map(|number| format!("many/r{number}")).collect();
+    for root in &many {
+        tree.add(&format!("dir {root}"));
+    }
+    let uris = many.iter().map(|root| format!("file://{}", tree.path(root).display()));
+    let many = Roots::from_list(&ListRootsResult::from_uris(uris)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+    let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+    let list = ListRootsResult::from_uris([format!("file://{}", tree.path("root").display())]);
+    runtime.block_on(session.roots(async |_: Option<String>| Answer::List(list.clone()))).unwrap();
+    let is = |result: Result<(), Error>, expected: Option<ErrorKind>, row: &str| {
+        assert_eq!(result.map_err(|error| error.kind()).err(), expected, "{row}");
+    };
+    if traced {
+        raise(Signal::SIGSTOP).unwrap();
+    }
+    for (name, (roots, path), work, expected, _) in WORKS {
+        for depth in DEPTHS {
+            let request = tree.expand(&path.replace("AT", &at(depth)).replace("UP", &vec![".."; depth].join("/")));
+            let row = format!("{name} {depth}");
+            mark(&row);
+            let result = work(if *roots == In::One { &one } else { &many }, &request);
+            mark(CHECKED);
+            is(result, *expected, &row);
+        }
+    }
+    runtime.block_on(async {
+        mark("session");
+        let kept = session.roots(async |_: Option<String>| -> Answer { unreachable!("the roots are kept") }).await;
+        mark(CHECKED);
+        kept.unwrap();
+    });
+    if traced {
+        mark("over");
+    }
+}
+
+/// The mark after each row: what comes of it is looked at then.
+const CHECKED: &str = "checked";
+
+/// Names between the root and the one that is asked for.
+const DEPTHS: [usize; 2] = [1, 15];
+
+fn at(depth: usize) -> String {
+    vec!["name"; depth].join("/")
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum In {
+    One,
+    Many,
+}
+
+type Work = fn(&Roots, &str) -> Result<(), Error>;
+
+/// What is asked for in which roots, the work, what comes of it, and the calls that it takes, however deep it is.
+type Row = (&'static str, (In, &'static str), Work, Option<ErrorKind>, &'static str);
+
+const OUTSIDE: Option<ErrorKind> = Some(ErrorKind::OutsideRoots);
+
+const WORKS: &[Row] = &[
+    ("open", (In::One, "$T/root/AT/f"), open, None, "openat2 fstat close"),
+    ("open in one of many", (In::Many, "$T/many/r0/AT/f"), open, None, "openat2 fstat close"),
+    ("open through a link", (In::One, "$T/root/AT/l"), open, None, "openat2 fstat close"),
+    ("read", (In::One, "$T/root/AT/f"), read, None, "openat2 fstat read read close"),
+    ("check", (In::One, "$T/root/AT/f"), check, None, "openat2 close"),
+    ("check in one of many", (In::Many, "$T/many/r0/AT/f"), check, None, "openat2 close"),
+    ("check a relative path", (In::One, "AT/./f"), check, None, "openat2 close"),
+    ("check through a link", (In::One, "$T/root/AT/l"), check, None, "openat2 openat2 readlinkat close"),
+    ("check through ..", (In::One, "$T/root/AT/d/../f"), check, None, "openat2 readlinkat close"),
+    ("check an absolute link", (In::One, "$T/root/AT/back"), check, None, ABSOLUTE_LINK),
+    ("create", (In::One, "$T/root/AT/new"), create, None, "openat2 statx close"),
+    ("create what exists", (In::One, "$T/root/AT/f"), create, None, "openat2 statx close"),
+    ("remove a link", (In::One, "$T/root/AT/l"), entry, None, "openat2 statx fstatfs readlinkat close"),
+    ("refuse a path", (In::One, "$T/rooted/AT/f"), check, OUTSIDE, ""),
+    ("refuse ..", (In::One, "$T/root/AT/UP/../x"), check, OUTSIDE, "openat2 openat2 statx close"),
+    (
+        "refuse a link",
+        (In::One, "$T/root/AT/out"),
+        check,
+        OUTSIDE,
+        "openat2 openat2 openat2 statx fstatfs readlinkat close",
+    ),
+    ("refuse what is not there", (In::One, "$T/root/AT/none"), check, Some(ErrorKind::NotFound), NOT_FOUND),
+];
+
+/// After the walk the root's own name is verified: that something is not there may mean that the root is not.
+const NOT_FOUND: &str = "openat2 openat2 statx close";
+
+/// The link is met by two walks of the kernel; then its directory is looked into, and that of the file.
+const ABSOLUTE_LINK: &str = "openat2 openat2 openat2 statx fstatfs readlinkat close openat2 statx close";
+
+fn open(roots: &Roots, request: &str) -> Result<(), Error> {
+    roots.open(request).map(drop)
+}
+
+fn read(roots: &Roots, request: &str) -> Result<(), Error> {
+    roots.read(request, 100).map(drop)
+}
+
+fn check(roots: &Roots, request: &str) -> Result<(), Error> {
+    roots.check(request, Intent::Existing).map(drop)
+}
+
+fn create(roots: &Roots, request: &str) -> Result<(), Error> {
+    roots.check(request, Intent::New).map(drop)
+}
+
+fn entry(roots: &Roots, request: &str) -> Result<(), Error> {
+    roots.check(request, Intent::Entry).map(drop)
+}
+
+/// None of what a debug build of `std` asks besides, and of what the allocator does.
+fn name(number: c_long) -> Option<String> {
+    Some(match number {
+        libc::SYS_fcntl | libc::SYS_brk | libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mremap => return None,
+        libc::SYS_openat2 => "openat2".into(),
+        libc::SYS_fstat => "fstat".into(),
+        libc::SYS_statx => "statx".into(),
+        libc::SYS_fstatfs => "fstatfs".into(),
+        libc::SYS_newfstatat => "fstatat".into(),
+        libc::SYS_readlinkat => "readlinkat".into(),
+        libc::SYS_read => "read".into(),
+        libc::SYS_close => "close".into(),
+        other => other.to_string(),
+    })
+}
