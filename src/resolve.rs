@@ -371,6 +371,7 @@ mod tests {
         names: BTreeMap<PathBuf, Seen>,
         roots: Vec<PathBuf>,
         asked: Vec<PathBuf>,
+        looks_ahead: bool,
     }
 
     impl Names for Memory {
@@ -380,12 +381,23 @@ mod tests {
             self.asked.push(path.clone());
             Ok(self.names.get(&path).cloned().unwrap_or(Seen::Missing))
         }
+
+        fn look_ahead(&mut self, root: usize, path: &Path) -> Option<Seen> {
+            if !self.looks_ahead {
+                return None;
+            }
+            // Above all the root itself.
+            for parent in path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
+                self.look(root, parent).ok().filter(|seen| *seen == Seen::Directory)?;
+            }
+            self.look(root, path).ok()
+        }
     }
 
     /// `/r/d` and `/r/d/f` are a directory and a file, and so on; a name with `>` is a link.
     fn memory(roots: &[(&str, RootIs)], names: &[&str]) -> (Memory, Spellings) {
         let mut spellings = Spellings::default();
-        let mut memory = Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new() };
+        let mut memory = Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new(), looks_ahead: false };
         for (path, is) in roots {
             spellings.add(Path::new(path), *is);
             memory.roots.push(PathBuf::from(path));
@@ -472,7 +484,11 @@ mod tests {
             ("m/../o", NewTree, "not_found"),
         ];
         for (request, intent, expected) in rows {
-            assert_eq!(resolved(&mut memory, &spellings, request, intent), expected, "{request} {intent:?}");
+            for looks_ahead in [false, true] {
+                memory.looks_ahead = looks_ahead;
+                let resolved = resolved(&mut memory, &spellings, request, intent);
+                assert_eq!(resolved, expected, "{request} {intent:?} {looks_ahead}");
+            }
         }
         let outside: Vec<_> = memory.asked.iter().filter(|path| spellings.begin(path.as_os_str()).is_none()).collect();
         assert!(outside.is_empty(), "asked for {outside:?}");
@@ -483,11 +499,17 @@ mod tests {
     fn links_and_steps_are_bounded() {
         let links: Vec<String> = (0..50).map(|n| format!("/r/{n}>{}", n + 1)).collect();
         let mut names: Vec<&str> = links.iter().map(String::as_str).collect();
-        names.extend(["/r/50", "/r/d/"]);
+        names.extend(["/r/50", "/r/d/", "/r/d/e/"]);
         let (mut memory, spellings) = memory(&[("/r", RootIs::Directory)], &names);
         assert_eq!(resolved(&mut memory, &spellings, "10", Intent::Existing), "0:50 Exists");
         assert_eq!(resolved(&mut memory, &spellings, "9", Intent::Existing), "too_many_links");
+        memory.looks_ahead = true;
+        assert_eq!(resolved(&mut memory, &spellings, "10", Intent::Existing), "0:50 Exists");
+        assert_eq!(resolved(&mut memory, &spellings, "9", Intent::Existing), "too_many_links");
         let many = |times: usize| "d/../".repeat(times);
+        let deep = |directories: usize| "d/e/../../".repeat(directories);
+        assert_eq!(resolved(&mut memory, &spellings, &(deep(2_047) + "d/e"), Existing), "0:d/e Exists");
+        assert_eq!(resolved(&mut memory, &spellings, &deep(2_048), Existing), "too_long");
         assert_eq!(resolved(&mut memory, &spellings, &(many(4_095) + "d"), Existing), "0:d Exists");
         assert_eq!(resolved(&mut memory, &spellings, &many(4_096), Existing), "too_long");
     }
