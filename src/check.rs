@@ -4,8 +4,9 @@
 //! true after: what the request really named was inside the root when it was checked, and whatever is done through the proof is done
 //! beneath the root's own handle, so it is inside when it is done, too.
 //!
-//! On Linux the common way is one walk of the kernel beneath the root, which follows links and stops at the edge; what it can not decide (a
-//! way that leaves and comes back, a name that does not exist yet, a name it can not tell) is decided by the resolver.
+//! On Linux the common way is one walk of the kernel beneath the root, which meets no link; else a second one, which follows links and
+//! stops at the edge. What that can not decide (a way that leaves and comes back, a name it can not tell), and what may not exist
+//! yet, is decided by the resolver.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

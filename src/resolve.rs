@@ -4,6 +4,9 @@
 //! this name, inside this root?* Comes out: a place inside a root, or a refusal. What is true after: every question that was asked
 //! lay inside a root, and named plain components only, so nothing outside was opened, read or even looked up.
 //!
+//! Several names in a row may be answered for at once, if all but the last are directories: what comes of that is what a step for each comes
+//! to.
+//!
 //! It is a state machine over {position, components to do, links followed}. A position is inside a root, where names are asked for, or
 //! at an ancestor of one, known by name from the roots' canonical paths and never asked for. A component moves it:
 //!

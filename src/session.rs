@@ -327,3 +327,20 @@ impl Changes {
         }
     }
 }
+
+#[cfg(all(test, feature = "rmcp"))]
+mod tests {
+    use super::*;
+    use crate::Boundary;
+
+    #[test]
+    fn work_ends_with_its_session_whatever_it_took() {
+        let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+        let session = guard.session(None).unwrap();
+        let still = |epoch| session.is_still(epoch).map_err(|error| error.kind());
+        let epoch = session.client().epoch();
+        assert_eq!((still(None), still(Some(epoch)), still(Some(0))), (Ok(()), Ok(()), Err(ErrorKind::RootsStale)));
+        session.close();
+        assert_eq!((still(None), still(Some(epoch))), (Err(ErrorKind::SessionClosed), Err(ErrorKind::SessionClosed)));
+    }
+}

@@ -597,8 +597,10 @@ fn a_proof_stands_until_its_roots_name_leads_elsewhere_and_no_longer_than_is_sai
     fs::rename(tree.path("next"), tree.path("current")).unwrap();
     // The link is asked for at most every `VERIFY_EVERY`, and then in the first call.
     roots.still_allows(&checked).unwrap();
+    assert!(roots.verify());
     sleep(VERIFY_EVERY);
     assert_eq!(kind(roots.still_allows(&checked)), Some(ErrorKind::RootUnavailable));
+    assert!(!roots.verify());
 }
 
 #[test]

@@ -879,6 +879,7 @@ async fn what_is_shown_of_a_session_is_its_own() {
     let (mine, other) = (announcing(&guard), announcing(&guard));
     let roots = mine.roots(telling(&tree, &["mine"])).await.unwrap();
     other.roots(telling(&tree, &["secret"])).await.unwrap();
+    assert!(format!("{:?}", mine.changes()).contains(&mine.id().to_string()));
     let shown = format!("{mine:?} {:?} {guard:?} {:?} {roots:?}", mine.changes(), guard.boundary());
     assert!(shown.contains("Available") && shown.contains("mine") && !shown.contains("secret"), "{shown}");
     assert!(!format!("{roots:?}").contains(&format!("{:?}", tree.path("").as_os_str())), "{roots:?}");
