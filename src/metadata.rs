@@ -133,7 +133,7 @@ impl Metadata {
     /// Adds the time of birth of the file that it was read from.
     pub(crate) fn with_birth(&self, file: &File) -> Self {
         let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
-        Self { created, identity: Identity { born: created, ..self.identity }, ..self.clone() }
+        Self { created, ..self.clone() }
     }
 
     pub(crate) fn identity(&self) -> Identity {

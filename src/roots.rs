@@ -569,7 +569,7 @@ impl<'a> Questions<'a> {
     fn passed(&mut self, number: usize, path: &Path, seen: &Look) {
         let depth = path.iter().count();
         match seen {
-            Look::Other(metadata) if metadata.is_dir() => {
+            Look::Other(metadata) => {
                 self.way.resize(depth, None);
                 self.way.push(Some(metadata.identity()));
             }
@@ -581,7 +581,7 @@ impl<'a> Questions<'a> {
                     self.trail.push(LinkDirectory { root: number, path: directory.to_owned(), identities });
                 }
             }
-            _ => {}
+            Look::Missing => {}
         }
     }
 }

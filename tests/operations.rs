@@ -299,6 +299,7 @@ fn a_listing_describes_everything_and_follows_nothing() {
                 == (other.created(), other.modified(), other.size(), other.mode(), other.hard_links())
         };
         assert!(same(entries[1].metadata(), &roots.metadata("d/f").unwrap()), "{:?}", entries[1]);
+        assert!(same(roots.open("d/f").unwrap().metadata(), entries[1].metadata()), "{:?}", entries[1]);
         assert_eq!(entries[2].metadata().size(), "../../out/secret".len() as u64, "of the link, not of what it names");
     }
     assert_eq!(kind(roots.read_dir("d/f")), Some(K::NotADirectory));

@@ -404,6 +404,27 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
 }
 
 /// Without operator directories `/` is nobody's: who was granted it may have written any link.
+/// By two links in places of the same name, each in an operator directory: the second may be a tool's.
+#[test]
+fn each_link_on_the_way_is_judged_in_the_root_that_it_is_in() {
+    let tree = Tree::new(
+        "dir one/x; dir two/x; dir two/secret; link one/x/l -> ../../two/x/l; link two/x/l -> ../secret; link one/x/m -> l",
+    );
+    let directories = [("one", Access::ReadWrite), ("two", Access::ReadWrite)];
+    for (first, then, expected) in [
+        ("two/x", "one/x/l", None),
+        ("two/x", "one/x/m", None),
+        ("one/x", "one/x/l", None),
+        ("two/secret", "one/x/m", Some("two/secret")),
+    ] {
+        let boundary = operator(&tree, &directories);
+        assert_eq!(told(&tree, &boundary.resolve(&list(&tree, [first])).unwrap()).0, [first]);
+        let roots = boundary.resolve(&list(&tree, [then])).unwrap();
+        let refused = if expected.is_none() { vec![(0, ErrorKind::ThroughLink)] } else { vec![] };
+        assert_eq!(told(&tree, &roots), (expected.into_iter().map(str::to_owned).collect(), refused), "{first} {then}");
+    }
+}
+
 #[test]
 fn a_client_that_was_granted_all_takes_the_roots_through_links_from_all() {
     let tree = Tree::new("dir d; link l -> $T/d");
