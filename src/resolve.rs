@@ -513,6 +513,11 @@ mod tests {
         let deep = |directories: usize| "d/e/../../".repeat(directories);
         assert_eq!(resolved(&mut memory, &spellings, &(deep(2_047) + "d/e"), Existing), "0:d/e Exists");
         assert_eq!(resolved(&mut memory, &spellings, &deep(2_048), Existing), "too_long");
+        for looks_ahead in [false, true] {
+            memory.looks_ahead = looks_ahead;
+            assert_eq!(resolved(&mut memory, &spellings, &(many(4_094) + "d/../d"), Existing), "0:d Exists");
+            assert_eq!(resolved(&mut memory, &spellings, &(many(4_095) + "d/e"), Existing), "too_long");
+        }
         assert_eq!(resolved(&mut memory, &spellings, &(many(4_095) + "d"), Existing), "0:d Exists");
         assert_eq!(resolved(&mut memory, &spellings, &many(4_096), Existing), "too_long");
     }
