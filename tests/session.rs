@@ -885,6 +885,19 @@ async fn what_is_shown_of_a_session_is_its_own() {
     assert!(!format!("{roots:?}").contains(&format!("{:?}", tree.path("").as_os_str())), "{roots:?}");
 }
 
+/// A directory that an operation finds replaced is resolved again for the next call, and not only when names are verified in their turn.
+#[tokio::test]
+async fn what_an_operation_finds_gone_is_resolved_again_at_once() {
+    let tree = Tree::new("file d/f = one");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let roots = session.roots(telling(&tree, &["d"])).await.unwrap();
+    fs::rename(tree.path("d"), tree.path("was")).unwrap();
+    tree.add("file d/f = two");
+    assert_eq!(roots.read("none", 9).unwrap_err().kind(), K::RootUnavailable);
+    let again = session.roots(unasked()).await.unwrap();
+    assert_eq!(again.read("f", 9).unwrap(), b"two");
+}
+
 /// Verifying a list that takes long takes a small share of the time, one at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_costly_list_is_verified_a_twentieth_of_the_time() {
