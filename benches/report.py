@@ -8,6 +8,7 @@ guard is held to, and whether it was kept (exit status 1 if one was not).
 
 import json
 import os
+import platform
 import re
 import sys
 from pathlib import Path
@@ -15,9 +16,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 MEASURED = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")) / "criterion"
 README, CHART = HERE.parent / "README.md", HERE / "chart.svg"
+LONGEST_RUN = 30 * 60  # seconds
 MARKS = "<!-- from benches/report.py -->", "<!-- end -->"
 
-SUBJECTS = ["guard", "openat2", "std", "cap-std", "path_jail", "strict-path", "soft-canonicalize"]
+SUBJECTS = ["guard", "openat2", "openat2-plain", "std", "cap-std", "path_jail", "strict-path", "soft-canonicalize"]
 DEPTHS = [2, 8, 16]
 WORKS = {
     "open": "open, verify, close",
@@ -32,12 +34,15 @@ WORKS = {
 
 def load():
     """The median time in nanoseconds of each GROUP/SUBJECT/DEPTH."""
-    times = {}
+    times, when = {}, []
     for file in MEASURED.glob("*/*/*/new/estimates.json"):
+        when.append(file.stat().st_mtime)
         group, subject, depth = file.relative_to(MEASURED).parts[:3]
         times[group, subject, int(depth)] = json.loads(file.read_text())["median"]["point_estimate"]
     if not times:
         sys.exit(f"nothing measured under {MEASURED}: cargo bench --bench guard")
+    if max(when) - min(when) > LONGEST_RUN:
+        sys.exit(f"{MEASURED} holds more than one run: remove it, and measure again")
     return times
 
 
@@ -78,6 +83,8 @@ def bars(times):
     for group, most in [("open", 1.25), ("check", 1.2)]:
         for depth in DEPTHS:
             yield f"{group}/{depth}: guard ÷ openat2", ratio(group, depth, "openat2"), most
+    for depth in DEPTHS:
+        yield f"check/{depth}: guard ÷ openat2-plain", ratio("check", depth, "openat2-plain"), 1.5
     yield "open/16: guard ÷ std", ratio("open", 16, "std"), 0.2
     for depth in DEPTHS:
         yield f"open/{depth}: guard ÷ path_jail, which verifies", ratio("open", depth, "path_jail"), 1
@@ -119,7 +126,8 @@ def chart(times):
 
 def main():
     times = load()
-    shown = "\n".join([*table(times), "", *scaling(times)])
+    machine = f"One run on {os.cpu_count()} processors, {platform.system()} {platform.release().split('-')[0]}, {platform.machine()}."
+    shown = "\n".join([machine, "", *table(times), "", *scaling(times)])
     if "--update" in sys.argv:
         CHART.write_text(chart(times))
         start, end = (re.escape(mark) for mark in MARKS)

@@ -5,8 +5,8 @@
 //! beneath the root's own handle, so it is inside when it is done, too.
 //!
 //! On Linux the common way is one walk of the kernel beneath the root, which meets no link; else a second one, which follows links and
-//! stops at the edge. What that can not decide (a way that leaves and comes back, a name it can not tell), and what may not exist
-//! yet, is decided by the resolver.
+//! stops at the edge. Of what need not exist it is the parent's way, and then a look at the last name. What that can not decide (a way
+//! that leaves and comes back, a name it can not tell, missing parents) is decided by the resolver.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -16,7 +16,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::beneath::{Follow, Handle, name_of};
+use crate::beneath::{Follow, Handle, Look, name_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
 use crate::location::Location;
@@ -122,27 +122,15 @@ impl Roots {
         Ok(CheckedPath { roots: self.clone(), root, relative, found, intent, request: request.clone() })
     }
 
-    /// The common way: one walk by the kernel, which says that no link is on the way, so that the place is where the request says; else
-    /// one that follows links, and the name of where it arrived. `None` leaves the decision to the resolver.
+    /// The common way: what the kernel's walk says. `None` leaves the decision to the resolver.
     fn decide_by_kernel(&self, request: &Location, intent: Intent) -> Option<Result<CheckedPath>> {
-        if intent != Intent::Existing {
-            return None;
-        }
         let (number, rest) = self.start(request)?;
-        let root = self.shared_root(number).ok()?;
-        let as_written = plain_names(rest).and_then(|names| {
-            let found = self.walk_by_kernel(number, rest, Follow::NoLink)?;
-            Some(found.map(|_| names))
-        });
-        let relative = match as_written {
-            Some(relative) => relative,
-            None => match self.walk_by_kernel(number, rest, Follow::Place)? {
-                Ok(file) => Ok(relative_to(root.path(), name_of(&file)?)?),
-                Err(error) => Err(error),
-            },
+        let decided = match intent {
+            Intent::Existing => self.place_by_kernel(number, rest)?.map(|(_, relative)| (relative, Found::Exists)),
+            Intent::New | Intent::NewTree | Intent::Entry => Ok(self.last_by_kernel(number, rest, intent)?),
         };
-        let found = Found::Exists;
-        Some(relative.map(|relative| CheckedPath {
+        let root = self.shared_root(number).ok()?;
+        Some(decided.map(|(relative, found)| CheckedPath {
             roots: self.clone(),
             root,
             relative,
@@ -150,6 +138,43 @@ impl Roots {
             intent,
             request: request.clone(),
         }))
+    }
+
+    /// What exists, and where it is: if no link is on the way, where it is written; else by the name that the kernel has for it.
+    fn place_by_kernel(&self, number: usize, rest: &OsStr) -> Option<Result<(File, PathBuf)>> {
+        if let Some(names) = plain_names(rest) {
+            match self.walk_by_kernel(number, rest, Follow::NoLink)? {
+                Walked::There(file) => return Some(Ok((file, names))),
+                Walked::Refused(error) => return Some(Err(error)),
+                Walked::Undecided => {}
+            }
+        }
+        match self.walk_by_kernel(number, rest, Follow::Place)? {
+            Walked::There(file) => {
+                let relative = relative_to(self.root(number).ok()?.path(), name_of(&file)?)?;
+                Some(Ok((file, relative)))
+            }
+            Walked::Refused(error) => Some(Err(error)),
+            Walked::Undecided => None,
+        }
+    }
+
+    /// What the last name is, which need not exist, in its parent, which does. A link there is the resolver's, unless it is asked for itself.
+    fn last_by_kernel(&self, number: usize, rest: &OsStr, intent: Intent) -> Option<(PathBuf, Found)> {
+        let slash = rest.as_bytes().iter().rposition(|&byte| byte == b'/');
+        let (parent, name) = rest.as_bytes().split_at(slash.map_or(0, |slash| slash + 1));
+        if matches!(name, b"" | b"." | b"..") {
+            return None;
+        }
+        let (directory, mut relative) = self.place_by_kernel(number, OsStr::from_bytes(parent))?.ok()?;
+        let found = match Handle::from(directory).look_in(OsStr::from_bytes(name), self.policy().mounts).ok()? {
+            Look::Missing => Found::Missing(1),
+            Look::Other(_) => Found::Exists,
+            Look::Link(..) if intent == Intent::Entry => Found::Link,
+            Look::Link(..) => return None,
+        };
+        relative.push(OsStr::from_bytes(name));
+        Some((relative, found))
     }
 
     /// The root that a request starts in, and what follows that root's spelling in it.
@@ -164,8 +189,8 @@ impl Roots {
         below.map(|below| (0, OsStr::from_bytes(below))).or_else(|| self.spellings().begin(request))
     }
 
-    /// Opens by one walk of the kernel beneath a root. `None` where only the resolver can tell.
-    pub(crate) fn walk_by_kernel(&self, number: usize, rest: &OsStr, want: Follow) -> Option<Result<File>> {
+    /// Opens by one walk of the kernel beneath a root. `None` where there is no such walk.
+    pub(crate) fn walk_by_kernel(&self, number: usize, rest: &OsStr, want: Follow) -> Option<Walked> {
         let root = self.root(number).ok()?;
         // The kernel goes through a proc file system's plain links; the resolver refuses them with the others.
         if root.is_file() || root.meets_proc() {
@@ -173,13 +198,13 @@ impl Roots {
         }
         let handle = match root.handle() {
             Ok(handle) => handle,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Some(Walked::Refused(error)),
         };
-        match handle.follow(beneath(rest), want, self.policy().mounts)? {
-            Ok(file) => Some(Ok(file)),
-            Err(error) if kernel_decides(&error) => Some(Err(error.into())),
-            Err(_) => None,
-        }
+        Some(match handle.follow(beneath(rest), want, self.policy().mounts)? {
+            Ok(file) => Walked::There(file),
+            Err(error) if kernel_decides(&error) => Walked::Refused(error.into()),
+            Err(_) => Walked::Undecided,
+        })
     }
 
     /// Runs the work of one request: again while the path changes under it; a failure names the operation and the request, and has
@@ -205,6 +230,15 @@ impl Roots {
             if error.is_named() { error } else { self.refused(error.at(operation, request.as_os_str())) }
         })
     }
+}
+
+/// What a walk of the kernel came to.
+pub(crate) enum Walked {
+    There(File),
+    /// As the resolver would, too.
+    Refused(Error),
+    /// Only the resolver can tell.
+    Undecided,
 }
 
 /// What follows a root's spelling in a request, as the kernel takes it: no leading slash, all else as it is.

@@ -133,7 +133,7 @@ impl Metadata {
     /// Adds the time of birth of the file that it was read from.
     pub(crate) fn with_birth(&self, file: &File) -> Self {
         let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
-        Self { created, ..self.clone() }
+        Self { created, identity: Identity { born: created, ..self.identity }, ..self.clone() }
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -249,6 +249,13 @@ mod tests {
             assert_eq!(born(one).same(born(other)), same, "{one:?} {other:?}");
         }
         assert!(!born(None).same(Identity { inode: 3, ..born(None) }));
+    }
+
+    #[test]
+    fn the_time_of_birth_is_all_that_the_cheaper_call_does_not_tell() {
+        let file = tempfile::tempfile().unwrap();
+        let all = Metadata::without_birth(&file).unwrap().with_birth(&file);
+        assert_eq!(format!("{all:?}"), format!("{:?}", Metadata::of_file(&file).unwrap()));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! | subject | is | and |
 //! | --- | --- | --- |
 //! | `guard` | [`Roots::open`], [`Roots::check`] | |
-//! | `openat2` | one walk of the kernel beneath a held directory, and what is then asked of the descriptor | what nobody can beat who asks the kernel; it has no answer where the way leaves and comes back |
+//! | `openat2` | one walk of the kernel beneath a held directory that follows links, and what is then asked of the descriptor | it has no answer where the way leaves and comes back |
+//! | `openat2-plain` | one walk that meets no link, and close: what nobody can beat who asks the kernel | it has no answer where a link is on the way |
 //! | `std` | canonicalize, compare, open: the usual recipe | loses races, opens whatever it is by then |
 //! | `cap-std` | `Dir::open` | does not verify what it opened, gives no path |
 //! | `path_jail` | `FdJail::open`; for decisions `Jail::contains` or `Jail::join` | the first verifies, the others lose races |
@@ -81,6 +82,10 @@ pub(crate) fn decide<'a>(tree: &'a Tree, decision: Decision, path: &'a Path) -> 
     let mut ways = vec![seen("guard", decision, move || roots.check(request, intent).ok())];
     let comes_back = decision == Decision::Existing && path.is_symlink();
     if let Some(relative) = relative.filter(|_| !comes_back) {
+        if decision == Decision::Existing {
+            let held = held.try_clone().unwrap();
+            ways.push(seen("openat2-plain", decision, move || plain_beneath(&held, relative)));
+        }
         ways.push(seen("openat2", decision, move || name_beneath(&held, relative, decision)));
     }
     if decision == Decision::New {
@@ -123,6 +128,13 @@ fn name_beneath(root: &File, path: &Path, decision: Decision) -> Option<PathBuf>
         found.push(name);
     }
     Some(found)
+}
+
+/// openat2, close.
+fn plain_beneath(root: &File, path: &Path) -> Option<PathBuf> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    Some(path.to_owned())
 }
 
 fn beneath(root: &File, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {

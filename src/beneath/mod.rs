@@ -122,11 +122,20 @@ impl Handle {
     }
 
     /// As [`look`](Self::look), but that something is missing is only said of the last name: of its parent, all of whose names are
-    /// directories, it was asked. `None` where one call does not open that, and where mounts matter.
+    /// directories, it was asked. `None` where one call does not open that.
     pub(crate) fn look_ahead(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
-        let (parent, name) = split(path).filter(|_| mounts == Rule::Allow)?;
-        let dir = Self { dir: Dir::from_std_file(kernel::dir(&self.dir, parent, mounts)?.ok()?) };
-        Some(dir.look_here(name))
+        let (parent, name) = split(path)?;
+        let parent = kernel::dir(&self.dir, parent, mounts)?.ok()?;
+        Some(Self::from(parent).look_in(name, mounts))
+    }
+
+    /// What one name in this directory is.
+    pub(crate) fn look_in(&self, name: &OsStr, mounts: Rule) -> Result<Look> {
+        match mounts {
+            Rule::Allow => self.look_here(name),
+            // Only an open name tells its mount.
+            Rule::Refuse => self.look(Path::new(name), mounts, &mut Cursor::default()),
+        }
     }
 
     fn look_by_names(&self, path: &Path, mounts: Rule, cursor: &mut Cursor) -> Result<Look> {
@@ -231,6 +240,13 @@ impl Handle {
     pub(crate) fn sync(&self) -> io::Result<()> {
         // The handle itself may be O_PATH, which fsync(2) refuses.
         self.dir.open(".")?.into_std().sync_all()
+    }
+}
+
+/// An open directory; of another file the questions are errors.
+impl From<File> for Handle {
+    fn from(directory: File) -> Self {
+        Self { dir: Dir::from_std_file(directory) }
     }
 }
 

@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::sync::OnceLock;
 
 use crate::beneath::{Cursor, Follow, Look, Want};
-use crate::check::CheckedPath;
+use crate::check::{CheckedPath, Walked};
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Location;
 use crate::metadata::{FileType, Metadata};
@@ -222,11 +222,16 @@ impl Roots {
 
     fn open_for_reading(&self, request: &Location) -> Result<OpenFile> {
         if let Some((number, rest)) = self.start(request)
-            && let Some(opened) = self.walk_by_kernel(number, rest, Follow::Read)
+            && let Some(walked) = self.walk_by_kernel(number, rest, Follow::Read)
         {
-            let file = opened?;
-            let metadata = verify(&file, self.policy())?;
-            return Ok(OpenFile { file, metadata, all_metadata: OnceLock::new(), request: request.clone() });
+            match walked {
+                Walked::There(file) => {
+                    let metadata = verify(&file, self.policy())?;
+                    return Ok(OpenFile { file, metadata, all_metadata: OnceLock::new(), request: request.clone() });
+                }
+                Walked::Refused(error) => return Err(error),
+                Walked::Undecided => {}
+            }
         }
         let checked = self.decide(request, Intent::Existing)?;
         checked.operate(|| checked.open_for_reading())
