@@ -120,9 +120,10 @@ pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
     Ok(u64::try_from(stat.f_type) == Ok(PROC_SUPER_MAGIC))
 }
 
+/// `AT_NO_AUTOMOUNT`: to look is no reason to mount, which can take for ever; `O_PATH` does not do it, either (statx(2), open(2)).
 pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    match rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW, wanted) {
+    match rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted) {
         // Linux before 4.11, or a filter: as for `openat2`.
         Err(Errno::NOSYS | Errno::PERM) => {
             Ok(Metadata::from(&rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?))
