@@ -139,6 +139,7 @@ const WORKS: &[Row] = &[
     ("check a relative path", (In::One, "AT/./f"), check, None, "openat2 close"),
     ("check through a link", (In::One, "$T/root/AT/l"), check, None, "openat2 openat2 readlinkat close"),
     ("check through ..", (In::One, "$T/root/AT/d/../f"), check, None, "openat2 readlinkat close"),
+    ("check the root by ..", (In::One, "$T/root/AT/UP"), check, None, "openat2 readlinkat close"),
     ("check an absolute link", (In::One, "$T/root/AT/back"), check, None, ABSOLUTE_LINK),
     ("create", (In::One, "$T/root/AT/new"), create, None, "openat2 statx close"),
     ("create what exists", (In::One, "$T/root/AT/f"), create, None, "openat2 statx close"),
