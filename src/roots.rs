@@ -654,3 +654,28 @@ pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
 /// How often a path is tried again that changed while it was used. A change takes a system call, as a try does: losing against a
 /// process that does nothing else 16 times in a row is no accident.
 const CHANGES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_is_tried_again_so_often_and_nothing_else_is() {
+        let tried = |changes: usize, then: Result<()>| {
+            let mut times = 0;
+            let done = settled(|| {
+                times += 1;
+                if times <= changes {
+                    Err(ErrorKind::Changed.into())
+                } else {
+                    then.as_ref().copied().map_err(|e| e.kind().into())
+                }
+            });
+            (times, done.map_err(|error| error.kind()))
+        };
+        assert_eq!(tried(0, Ok(())), (1, Ok(())));
+        assert_eq!(tried(CHANGES, Ok(())), (1 + CHANGES, Ok(())));
+        assert_eq!(tried(CHANGES + 1, Ok(())), (1 + CHANGES, Err(ErrorKind::Changed)));
+        assert_eq!(tried(1, Err(ErrorKind::NotFound.into())), (2, Err(ErrorKind::NotFound)));
+    }
+}

@@ -408,13 +408,17 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
 #[test]
 fn each_link_on_the_way_is_judged_in_the_root_that_it_is_in() {
     let tree = Tree::new(
-        "dir one/x; dir two/x; dir two/secret; link one/x/l -> ../../two/x/l; link two/x/l -> ../secret; link one/x/m -> l",
+        "dir one/x; dir two/x; dir two/secret; link one/x/l -> ../../two/x/l; link two/x/l -> ../secret; link one/x/m -> l;
+        dir one/y; dir one/z; link one/x/k -> ../y/k; link one/y/k -> ../z",
     );
     let directories = [("one", Access::ReadWrite), ("two", Access::ReadWrite)];
     for (first, then, expected) in [
         ("two/x", "one/x/l", None),
         ("two/x", "one/x/m", None),
         ("one/x", "one/x/l", None),
+        ("one/y", "one/x/k", None),
+        ("one/x", "one/x/k", None),
+        ("one/z", "one/x/k", Some("one/z")),
         ("two/secret", "one/x/m", Some("two/secret")),
     ] {
         let boundary = operator(&tree, &directories);
