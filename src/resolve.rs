@@ -209,9 +209,12 @@ impl<N: Names> Walk<'_, N> {
     /// Takes the plain names that come next with the one just taken. If what is there is told at once, it is what a step for each comes
     /// to.
     fn look_ahead(&mut self) -> Option<Seen> {
+        if !self.looks_ahead {
+            return None;
+        }
         let At::Inside { root, path, .. } = &mut self.at else { return None };
         let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
-        if plain == 0 || !self.looks_ahead {
+        if plain == 0 {
             return None;
         }
         let mut ahead = path.clone();
