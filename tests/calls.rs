@@ -30,14 +30,17 @@ fn each_request_takes_the_system_calls_that_it_is_known_to() {
     let expected = [("session".to_owned(), "")].into_iter().chain(works);
     let mut made = seen.made.iter().filter(|(row, _)| row != CHECKED);
     for (row, calls) in expected {
-        let (marked, made) = made.next().expect("each row is marked");
-        assert_eq!(*marked, row);
-        let made: Vec<_> = made.iter().filter_map(|number| name(*number)).collect();
-        println!("{row}: {}", made.join(" "));
-        if made.join(" ") != calls {
-            writeln!(wrong, "{row}: {}, and not {calls}", made.join(" ")).unwrap();
+        let tries = made.by_ref().take(TRIES).map(|(marked, made)| {
+            assert_eq!(*marked, row);
+            made.iter().filter_map(|number| name(*number)).collect::<Vec<_>>()
+        });
+        let fewest = tries.min_by_key(Vec::len).expect("each row is marked").join(" ");
+        println!("{row}: {fewest}");
+        if fewest != calls {
+            writeln!(wrong, "{row}: {fewest}, and not {calls}").unwrap();
         }
     }
+    assert!(made.next().is_none(), "there are more rows than are known");
     assert!(wrong.is_empty(), "{wrong}");
 }
 
@@ -79,30 +82,38 @@ fn battery() {
         raise(Signal::SIGSTOP).unwrap();
     }
     runtime.block_on(async {
-        mark("session");
-        let kept = session.roots(async |_: Option<String>| -> Answer { unreachable!("the roots are kept") }).await;
-        mark(CHECKED);
-        kept.unwrap();
+        for _ in 0..TRIES {
+            mark("session");
+            let kept = session.roots(async |_: Option<String>| -> Answer { unreachable!("the roots are kept") }).await;
+            mark(CHECKED);
+            kept.unwrap();
+        }
     });
     for (name, (roots, path), work, expected, _) in WORKS {
         for depth in DEPTHS {
             let request = tree.expand(&path.replace("AT", &at(depth)).replace("UP", &vec![".."; depth].join("/")));
             let row = format!("{name} {depth}");
-            mark(&row);
             let roots = match roots {
                 In::One => &one,
                 In::Many => &many,
                 In::Unmounted => &unmounted,
             };
-            let result = work(roots, &request);
-            mark(CHECKED);
-            is(result, *expected, &row);
+            for _ in 0..TRIES {
+                mark(&row);
+                let result = work(roots, &request);
+                mark(CHECKED);
+                is(result, *expected, &row);
+            }
         }
     }
     if traced {
         mark("over");
     }
 }
+
+/// How often each row is tried; the fewest calls count. What else goes on only adds some: a rename anywhere while `openat2` passes
+/// `..` makes it one more, and a machine that stood still for half a second has the names verified.
+const TRIES: usize = 20;
 
 /// The mark after each row: what comes of it is looked at then.
 const CHECKED: &str = "checked";
