@@ -81,6 +81,20 @@ kinds! {
     DroppedCharacter = "dropped_character", "the URI has a character that must be percent-encoded";
     /// A URI without an absolute path, or a root or URI that was expected and is none.
     NotAbsolute = "not_absolute", "not an absolute path or file: URI";
+    /// On Windows, a path that depends on the process's current drive, or on a drive's current directory: `\x`, `C:x`.
+    DriveRelative = "drive_relative", "the path depends on the current drive or its directory; write it in full";
+    /// On Windows, a path to devices or past the names of drives: `\\.\`, `\\?\` of anything but a drive or a share, a volume's GUID.
+    DevicePath = "device_path", "the path names a device or a volume, not a file by its drive";
+    /// On Windows, a name that a device has in every directory: `NUL`, `COM1`, `CON.txt`.
+    ReservedName = "reserved_name", "a name on the way is reserved for a device";
+    /// On Windows, a name with a colon, which names a stream of a file: `a.txt:s`.
+    Stream = "stream", "a name on the way has a colon, which would name a stream";
+    /// On Windows, a name that ends in a dot or a space, which the system may drop.
+    TrailingDot = "trailing_dot", "a name on the way ends in a dot or a space";
+    /// On Windows, a name that could be the short alias of another (8.3): `PROGRA~1`.
+    ShortName = "short_name", "a name on the way looks like the short alias of another";
+    /// On Windows, a name with a character that no file's name has: a control character, or one of `< > " | ? *`.
+    InvalidName = "invalid_name", "a name on the way has a character that no name may have";
 
     /// What the request really names is in no root. The same whether it exists or not.
     OutsideRoots = "outside_roots", "not inside the allowed directories";

@@ -44,7 +44,7 @@ impl Error {
     ///
     /// | kinds | until 2025-11-25 | 2026-07-28 |
     /// | --- | --- | --- |
-    /// | the text is no good: `empty`, `nul`, `too_long`, `foreign_scheme`, `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`, `dropped_character`, `not_absolute`, `dot_name` | -32602 | -32602 |
+    /// | the text is no good: `empty`, `nul`, `too_long`, `foreign_scheme`, `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`, `dropped_character`, `not_absolute`, `drive_relative`, `device_path`, `reserved_name`, `stream`, `trailing_dot`, `short_name`, `invalid_name`, `dot_name` | -32602 | -32602 |
     /// | nothing is served there: `outside_roots`, `not_found`, `not_a_directory`, `too_many_links`, `root_unavailable`, `special_file`, `hard_linked`, `mount_crossing`, `is_a_directory`, `permission_denied` | -32002 of a resource, with `data.uri`; else -32602 | -32602, of a resource with `data.uri` |
     /// | the client has no roots: `roots_unsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
     /// | everything else | -32603 | -32603 |
@@ -126,6 +126,13 @@ fn answer(kind: ErrorKind) -> Answer {
         | K::EncodedSeparator
         | K::DroppedCharacter
         | K::NotAbsolute
+        | K::DriveRelative
+        | K::DevicePath
+        | K::ReservedName
+        | K::Stream
+        | K::TrailingDot
+        | K::ShortName
+        | K::InvalidName
         | K::DotName => Answer::BadText,
         K::OutsideRoots
         | K::NotFound
