@@ -8,6 +8,10 @@
 #[path = "../src/spellings.rs"]
 mod spellings;
 
+#[allow(dead_code, unused_imports, reason = "the same")]
+#[path = "../src/names/mod.rs"]
+mod names;
+
 use std::ffi::OsStr;
 use std::hint::black_box;
 use std::path::Path;

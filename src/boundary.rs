@@ -26,6 +26,9 @@ use crate::due::Turns;
 use crate::error::{Error, ErrorKind, Result};
 use crate::granted::{Candidate, Granted};
 use crate::location::Location;
+use crate::names::path_key;
+#[cfg(windows)]
+use crate::names::{components, is_absolute};
 use crate::policy::{Access, Policy, Rule, Whose};
 use crate::resolve::{Intent, Place, resolve};
 use crate::roots::{Held, Questions, Root, Roots, Skipped, ToVerify, settled};
@@ -54,7 +57,8 @@ struct Shared {
     directories: Vec<Directory>,
     bare_paths: bool,
     policy: Policy,
-    /// `/`, which everything is resolved beneath that no operator directory is around.
+    /// `/`, which everything is resolved beneath that no operator directory is around. On Windows each list has its [`volumes`].
+    #[cfg(not(windows))]
     top: Roots,
     /// The operator directories as they were last resolved. Always from their spellings, never from the last result.
     operator: Mutex<Roots>,
@@ -139,7 +143,8 @@ impl BoundaryBuilder {
                 directories: self.directories,
                 bare_paths: self.bare_paths,
                 policy: self.policy,
-                top: top()?,
+                #[cfg(not(windows))]
+                top: top(Path::new("/"))?,
                 operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
                 generation: AtomicU64::new(0),
                 granted: Mutex::default(),
@@ -262,19 +267,29 @@ impl Boundary {
             name: root.name.clone(),
             access: None,
         });
-        let around = if self.has_operator_directories() { self.operator_roots() } else { self.shared.top.clone() };
+        let entries: Vec<_> = entries.collect();
+        let around =
+            if self.has_operator_directories() { self.operator_roots() } else { self.top(&entries, Whose::Client) };
         let granting = self.grant(&around, Whose::Client, entries, effort);
         Ok(granting.into_roots(self.shared.policy).of_generation(around.generation()))
     }
 
     fn resolve_operator(&self) -> Granting {
-        let entries = self.shared.directories.iter().map(|directory| Entry {
-            text: directory.path.to_string_lossy().into_owned(),
-            location: Location::from_path(&directory.path),
-            name: None,
-            access: Some(directory.access),
-        });
-        self.grant(&self.shared.top, Whose::Operator, entries, &Effort::default())
+        let entries: Vec<_> = self.shared.directories.iter().map(Directory::entry).collect();
+        let top = self.top(&entries, Whose::Operator);
+        self.grant(&top, Whose::Operator, entries, &Effort::default())
+    }
+
+    /// What the entries of a list are resolved beneath where no operator directory is around.
+    #[cfg(not(windows))]
+    fn top(&self, _: &[Entry], _: Whose) -> Roots {
+        self.shared.top.clone()
+    }
+
+    #[cfg(windows)]
+    #[expect(clippy::unused_self, reason = "elsewhere it is kept")]
+    fn top(&self, entries: &[Entry], whose: Whose) -> Roots {
+        volumes(entries, whose)
     }
 
     /// An optional directory that is missing now must not come to lie in one of other access, or around one, when it is made.
@@ -283,12 +298,13 @@ impl Boundary {
         let mut planned: Vec<_> = there.collect();
         for skipped in operator.skipped.iter().filter(|skipped| skipped.error.kind() == ErrorKind::NotFound) {
             let Some(directory) = self.shared.directories.get(skipped.index) else { continue };
-            let top = &self.shared.top;
-            let place =
-                resolve(&mut Questions::new(top), top.spellings(), None, directory.path.as_os_str(), Intent::NewTree);
+            let entry = directory.entry();
+            let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
+            let top = &self.top(&[entry], Whose::Operator);
+            let place = resolve(&mut Questions::new(top), top.spellings(), None, location.as_os_str(), Intent::NewTree);
             // What can not be told now could be anything later.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
-                Place::Inside { path, .. } => planned.push((Path::new("/").join(path), directory.access)),
+                Place::Inside { root, path, .. } => planned.push((top.root(root)?.path().join(path), directory.access)),
                 Place::Above(_) => {}
             }
         }
@@ -299,12 +315,12 @@ impl Boundary {
     }
 
     /// Resolves entries beneath `around`, judges them together with all that was granted before, and opens what stands.
-    fn grant(&self, around: &Roots, whose: Whose, entries: impl Iterator<Item = Entry>, effort: &Effort) -> Granting {
+    fn grant(&self, around: &Roots, whose: Whose, entries: Vec<Entry>, effort: &Effort) -> Granting {
         let mut granting = Granting::default();
         let mut found = Vec::new();
         let mut seen = HashSet::new();
         let mut search = Search::new(around, whose, effort);
-        for (index, entry) in entries.enumerate() {
+        for (index, entry) in entries.into_iter().enumerate() {
             // The same text once more; of the operator's, the access may differ.
             let location = entry.location.as_ref().ok().filter(|_| whose == Whose::Client);
             if location.is_some_and(|location| !seen.insert(location.clone())) {
@@ -337,6 +353,7 @@ impl Boundary {
 #[derive(Default)]
 struct Granting {
     roots: Vec<(usize, String, Root)>,
+    /// By what paths that are one have in common.
     by_path: HashMap<PathBuf, usize>,
     skipped: Vec<Skipped>,
     /// Canonical paths that two entries want with different access.
@@ -352,14 +369,15 @@ impl Granting {
     }
 
     fn add(&mut self, index: usize, entry: String, root: Root) {
-        let earlier = self.by_path.get(&root.canonical).and_then(|&number| self.roots.get_mut(number));
+        let path = path_key(&root.canonical);
+        let earlier = self.by_path.get(&path).and_then(|&number| self.roots.get_mut(number));
         let Some((.., earlier)) = earlier else {
-            self.by_path.insert(root.canonical.clone(), self.roots.len());
+            self.by_path.insert(path, self.roots.len());
             self.roots.push((index, entry, root));
             return;
         };
         if earlier.access != root.access {
-            self.conflicts.insert(root.canonical);
+            self.conflicts.insert(earlier.canonical.clone());
         }
         for given in root.given {
             if earlier.given.len() < GIVEN && !earlier.given.contains(&given) {
@@ -420,12 +438,57 @@ fn conflicts(places: &[(PathBuf, Access)]) -> HashSet<PathBuf> {
     found
 }
 
+impl Directory {
+    fn entry(&self) -> Entry {
+        Entry {
+            text: self.path.to_string_lossy().into_owned(),
+            location: Location::from_path(&self.path),
+            name: None,
+            access: Some(self.access),
+        }
+    }
+}
+
+/// The volumes that the entries name, as far as they can be opened. A share that only a client names is not: to open it is to
+/// sign in at a host of the client's choice. The operator is trusted with links to other volumes.
+#[cfg(windows)]
+fn volumes(entries: &[Entry], whose: Whose) -> Roots {
+    let mut seen = Tree::default();
+    let mut volumes = Vec::new();
+    for location in entries.iter().filter_map(|entry| entry.location.as_ref().ok()) {
+        let followed = (whose == Whose::Operator)
+            .then(|| std::fs::canonicalize(location.as_path()).ok())
+            .flatten()
+            .and_then(|path| Location::from_path(path).ok());
+        for location in [Some(location.clone()), followed].into_iter().flatten() {
+            let Some((name, _)) = components(location.as_os_str()).next().filter(|_| is_absolute(location.as_os_str()))
+            else {
+                continue;
+            };
+            let is_share = name.as_encoded_bytes().starts_with(b"\\\\");
+            let mut top_path = name.to_owned();
+            top_path.push("\\");
+            let top_path = Path::new(&top_path);
+            if (is_share && whose == Whose::Client) || seen.marks(top_path).next().is_some() {
+                continue;
+            }
+            seen.insert(top_path, volumes.len());
+            volumes.extend(top_root(top_path).ok());
+        }
+    }
+    Roots::new(volumes, Policy::default().mounts(Rule::Allow), Vec::new())
+}
+
 /// The file system's own root. Mounts are no matter on the way to a root.
-fn top() -> Result<Roots> {
-    let path = Path::new("/");
+#[cfg(not(windows))]
+fn top(path: &Path) -> Result<Roots> {
+    Ok(Roots::new(vec![top_root(path)?], Policy::default().mounts(Rule::Allow), Vec::new()))
+}
+
+fn top_root(path: &Path) -> Result<Root> {
     let handle = Handle::ambient(path).map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
     let identity = handle.metadata()?.identity();
-    let root = Root {
+    Ok(Root {
         canonical: path.to_owned(),
         given: Vec::new(),
         name: None,
@@ -436,8 +499,7 @@ fn top() -> Result<Roots> {
         gone: AtomicBool::new(false),
         one_is_gone: Arc::default(),
         given_verified: Turns::new(),
-    };
-    Ok(Roots::new(vec![root], Policy::default().mounts(Rule::Allow), Vec::new()))
+    })
 }
 
 /// A lock is held for a look or a swap, never for I/O; what a panicking holder left is whole.

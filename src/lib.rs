@@ -114,11 +114,12 @@
 //! - `rmcp-http`: the same for its streamable HTTP; it needs rmcp's `transport-streamable-http-server`.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
-#[cfg(not(unix))]
+#[cfg(not(any(unix, windows)))]
 compile_error!("mcp-roots-guard does not know the names of this system yet, and would rather not guess");
 
 mod error;
 mod events;
+mod names;
 mod location;
 mod wire;
 mod policy;

@@ -8,14 +8,12 @@
 //! | --- | --- |
 //! | `file:` in any case, then a path | a URI: RFC 8089 with RFC 3986, decoded once, dot segments removed |
 //! | `SCHEME://`, a scheme of two letters or more | a URI of a foreign scheme: refused |
-//! | anything else | a path, byte for byte |
+//! | anything else | a path, byte for byte; on Windows by the rules of [`names::windows`](crate::names), `..` removed as the system itself does |
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use url::Url;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -32,17 +30,26 @@ impl Location {
     /// A path is taken as it is: no trimming, no `~`, no variables, no percent-decoding. A URI is decoded once and its dot segments
     /// are removed (RFC 3986, 5.2.4); those of a path are kept, and resolved truly later.
     ///
+    /// On Windows a path has either separator, its `..` are removed as text, since that is what the system makes of them, and it is
+    /// refused if the system would read anything else into it: the working directory of a drive, a device, a stream, a dropped dot, a
+    /// short alias.
+    ///
     /// # Errors
     ///
     /// [`Empty`](ErrorKind::Empty), [`Nul`](ErrorKind::Nul), [`TooLong`](ErrorKind::TooLong); for URIs [`ForeignScheme`](ErrorKind::ForeignScheme)
-    /// and all that [`Location::from_uri`] lists.
+    /// and all that [`Location::from_uri`] lists. On Windows [`DriveRelative`](ErrorKind::DriveRelative), [`DevicePath`](ErrorKind::DevicePath),
+    /// [`ReservedName`](ErrorKind::ReservedName), [`Stream`](ErrorKind::Stream), [`TrailingDot`](ErrorKind::TrailingDot),
+    /// [`ShortName`](ErrorKind::ShortName), [`InvalidName`](ErrorKind::InvalidName), [`NotUtf8`](ErrorKind::NotUtf8).
     ///
     /// ```
+    /// # #[cfg(windows)] fn main() {}
+    /// # #[cfg(not(windows))] fn main() -> Result<(), mcp_roots_guard::Error> {
     /// # use mcp_roots_guard::{ErrorKind, Location};
     /// assert_eq!(Location::parse("docs/a%20b")?.as_path().to_str(), Some("docs/a%20b"));
     /// assert_eq!(Location::parse("file:///srv/a%20b")?.as_path().to_str(), Some("/srv/a b"));
     /// assert_eq!(Location::parse("https://example.com/").unwrap_err().kind(), ErrorKind::ForeignScheme);
-    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn parse(text: &str) -> Result<Self> {
         let parsed = if is_uri(text) {
@@ -53,11 +60,12 @@ impl Location {
         parsed.map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
-    /// Takes a path as it is, also one that looks like a URI, and one that is not UTF-8.
+    /// Takes a path as it is, also one that looks like a URI, and one that is not UTF-8; on Windows, where a path is text, as
+    /// [`parse`](Self::parse) does.
     ///
     /// # Errors
     ///
-    /// [`Empty`](ErrorKind::Empty), [`Nul`](ErrorKind::Nul), [`TooLong`](ErrorKind::TooLong).
+    /// [`Empty`](ErrorKind::Empty), [`Nul`](ErrorKind::Nul), [`TooLong`](ErrorKind::TooLong); on Windows those of [`parse`](Self::parse).
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().as_os_str();
         Self::checked(path).map_err(|error| error.at("parse", path))
@@ -70,7 +78,8 @@ impl Location {
     /// [`NotAbsolute`](ErrorKind::NotAbsolute) for a text that is no URI or has no absolute path, [`ForeignScheme`](ErrorKind::ForeignScheme),
     /// [`ForeignHost`](ErrorKind::ForeignHost), [`Query`](ErrorKind::Query), [`Fragment`](ErrorKind::Fragment), [`BadEscape`](ErrorKind::BadEscape),
     /// [`EncodedSeparator`](ErrorKind::EncodedSeparator), [`DroppedCharacter`](ErrorKind::DroppedCharacter), [`Nul`](ErrorKind::Nul),
-    /// [`TooLong`](ErrorKind::TooLong), [`Empty`](ErrorKind::Empty).
+    /// [`TooLong`](ErrorKind::TooLong), [`Empty`](ErrorKind::Empty). On Windows, where another host is that of a share, also those of
+    /// [`parse`](Self::parse).
     pub fn from_uri(text: &str) -> Result<Self> {
         let parsed = match text {
             "" => Err(ErrorKind::Empty.into()),
@@ -97,7 +106,7 @@ impl Location {
             // The kernel counts the closing NUL into PATH_MAX.
             PATH_BYTES.. => Err(ErrorKind::TooLong.into()),
             _ if bytes.contains(&0) => Err(ErrorKind::Nul.into()),
-            _ => Ok(Self { path: path.into() }),
+            _ => Ok(Self { path: (*normal(path)?).into() }),
         }
     }
 }
@@ -141,10 +150,32 @@ fn is_uri(text: &str) -> bool {
     }
 }
 
+/// A path as it is kept: as it is.
+#[cfg(not(windows))]
+#[expect(clippy::unnecessary_wraps, reason = "on Windows not every path is one")]
+fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
+    Ok(Cow::Borrowed(path))
+}
+
+#[cfg(windows)]
+fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
+    let text = path.to_str().ok_or(ErrorKind::NotUtf8)?;
+    Ok(Cow::Owned(crate::names::windows::path(text)?.into()))
+}
+
+#[cfg(windows)]
+fn uri_path(text: &str) -> Result<OsString> {
+    if text.len() > URI_BYTES {
+        return Err(ErrorKind::TooLong.into());
+    }
+    Ok(crate::names::windows::uri(text)?.into())
+}
+
 /// The path of a `file:` URI, decoded.
 ///
 /// Everything that a URL parser would repair is refused by name first; then the `url` crate reads the same text, and what it
 /// makes of it must be the same path.
+#[cfg(not(windows))]
 fn uri_path(text: &str) -> Result<OsString> {
     if text.len() > URI_BYTES {
         return Err(ErrorKind::TooLong.into());
@@ -184,7 +215,7 @@ fn uri_path(text: &str) -> Result<OsString> {
     if path.starts_with("//") || decoded.as_encoded_bytes().starts_with(b"//") {
         return Err(ErrorKind::ForeignHost.into());
     }
-    let again = Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
+    let again = url::Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
     match again.as_ref().map(|again| again.as_os_str().as_encoded_bytes()) {
         // It takes a last name like `a:` for a drive, and adds a slash.
         Some(again)
@@ -197,6 +228,7 @@ fn uri_path(text: &str) -> Result<OsString> {
 }
 
 /// Percent-decodes each segment once and removes dot segments (RFC 3986, 5.2.4; `%2e` is a dot, 6.2.2.3).
+#[cfg(not(windows))]
 fn decode(path: &str) -> Result<OsString> {
     let mut kept: Vec<Vec<u8>> = Vec::new();
     let mut directory = false;
@@ -218,9 +250,10 @@ fn decode(path: &str) -> Result<OsString> {
         bytes.push(b'/');
         bytes.extend(segment);
     }
-    Ok(OsString::from_vec(bytes))
+    Ok(std::os::unix::ffi::OsStringExt::from_vec(bytes))
 }
 
+#[cfg(not(windows))]
 fn decode_segment(segment: &str) -> Result<Vec<u8>> {
     let mut bytes = segment.bytes();
     let mut decoded = Vec::with_capacity(segment.len());

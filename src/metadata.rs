@@ -5,8 +5,11 @@
 
 use std::fs::File;
 use std::io;
+#[cfg(unix)]
 use std::os::unix::fs::MetadataExt as _;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
+#[cfg(unix)]
+use std::time::{Duration, UNIX_EPOCH};
 
 /// What kind of thing a name is; a link is a link, not what it points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,11 +124,52 @@ impl Metadata {
     }
 
     /// Reads it from an open file: what the descriptor holds, whatever its name is now.
+    #[cfg(unix)]
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
         Ok(Self::from(&file.metadata()?))
     }
 
+    /// Reads it from an open file: what the handle holds, whatever its name is now.
+    #[cfg(windows)]
+    pub(crate) fn of_file(file: &File) -> io::Result<Self> {
+        use cap_fs_ext::MetadataExt as _;
+        // What `std` does not tell of it yet (GetFileInformationByHandle).
+        let by_handle = cap_std::fs::Metadata::from_file(file)?;
+        let metadata = file.metadata()?;
+        let created = metadata.created().ok();
+        Ok(Self {
+            file_type: match metadata.file_type() {
+                t if t.is_symlink() => FileType::Link,
+                t if t.is_dir() => FileType::Directory,
+                t if t.is_file() => FileType::File,
+                _ => FileType::Other,
+            },
+            len: metadata.len(),
+            links: by_handle.nlink(),
+            modified: metadata.modified().ok(),
+            accessed: metadata.accessed().ok(),
+            created,
+            mode: None,
+            identity: Identity { device: by_handle.dev(), inode: by_handle.ino(), born: created },
+        })
+    }
+
+    /// A link that says nothing of itself.
+    #[cfg(windows)]
+    pub(crate) fn unreadable_link() -> Self {
+        let identity = Identity { device: 0, inode: 0, born: None };
+        let (modified, accessed, created, mode) = (None, None, None, None);
+        Self { file_type: FileType::Link, len: 0, links: 1, modified, accessed, created, mode, identity }
+    }
+
+    /// The same; there is no cheaper call.
+    #[cfg(windows)]
+    pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
+        Self::of_file(file)
+    }
+
     /// The same but for the time of birth, by the cheaper fstat(2).
+    #[cfg(unix)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Ok(Self::from(&rustix::fs::fstat(file)?))
     }
@@ -150,6 +194,7 @@ impl Identity {
     }
 }
 
+#[cfg(unix)]
 impl From<&std::fs::Metadata> for Metadata {
     fn from(metadata: &std::fs::Metadata) -> Self {
         let created = metadata.created().ok();
@@ -167,6 +212,7 @@ impl From<&std::fs::Metadata> for Metadata {
 }
 
 /// What stat(2) tells of a name; not when it was created.
+#[cfg(unix)]
 #[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)] // The fields' types differ between systems.
 impl From<&rustix::fs::Stat> for Metadata {
     fn from(stat: &rustix::fs::Stat) -> Self {
@@ -213,6 +259,7 @@ impl From<&rustix::fs::Statx> for Metadata {
     }
 }
 
+#[cfg(unix)]
 impl FileType {
     fn of_mode(mode: u32) -> Self {
         match rustix::fs::FileType::from_raw_mode(mode as rustix::fs::RawMode) {
@@ -228,6 +275,7 @@ impl FileType {
 }
 
 /// Seconds and nanoseconds since 1970, or before; whoever owns a file may say any. None where the clock has no such time.
+#[cfg(unix)]
 fn time(seconds: i64, nanoseconds: u64) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let second = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };

@@ -26,7 +26,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result, quoted};
 use crate::location::{NAME_BYTES, PATH_BYTES};
-use crate::spellings::{Above, Node, RootIs, Spellings, TOP, components, is_absolute};
+use crate::names::{components, ends_as_directory, is_absolute};
+use crate::spellings::{Above, Node, RootIs, Spellings, TOP};
 
 /// What a path is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -334,7 +335,7 @@ impl<N: Names> Walk<'_, N> {
         let first = self.todo.len();
         self.todo.extend(components(path).map(|(name, _)| name.to_owned()));
         // A trailing slash asks for a directory, which `.` does, too.
-        if path.as_encoded_bytes().ends_with(b"/") {
+        if ends_as_directory(path) {
             self.todo.push(OsString::from("."));
         }
         if let Some(pushed) = self.todo.get_mut(first..) {

@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
 use crate::handles::Opened;
 use crate::metadata::Identity;
+use crate::names::is_same;
 use crate::policy::{Access, Policy};
 use crate::resolve::{Found, Intent, Names, Place, Seen, resolve};
 use crate::spellings::{GIVEN_NAMES, RootIs, Spellings};
@@ -99,6 +100,7 @@ impl Root {
     }
 
     /// Whether it holds `/proc`, or lies in it.
+    #[cfg(target_os = "linux")]
     pub(crate) fn meets_proc(&self) -> bool {
         match self.canonical.as_os_str().as_encoded_bytes() {
             b"/" | b"/proc" => true,
@@ -172,7 +174,7 @@ impl Root {
             let mut questions = Questions::new(around);
             let place = resolve(&mut questions, around.spellings(), None, given.as_os_str(), Intent::Existing);
             let here = match place.map_err(no_longer)? {
-                Place::Inside { root, path, .. } => around.root(root)?.canonical.join(path) == self.canonical,
+                Place::Inside { root, path, .. } => is_same(&around.root(root)?.canonical.join(path), &self.canonical),
                 Place::Above(_) => false,
             };
             if !here {
@@ -615,6 +617,7 @@ impl Names for OneRequest<'_> {
         self.0.look(number, path)
     }
 
+    #[cfg(target_os = "linux")]
     fn look_ahead(&mut self, number: usize, path: &Path) -> Option<Seen> {
         let mounts = self.0.roots.policy().mounts;
         let path = self.0.roots.root(number).ok()?.beneath_handle(path);

@@ -19,10 +19,10 @@ use crate::granted::Candidate;
 use crate::handles::Opened;
 use crate::location::Location;
 use crate::metadata::FileType;
+use crate::names::{components, ends_as_directory, is_absolute};
 use crate::policy::{Access, Whose};
 use crate::resolve::{Intent, Place, resolve};
 use crate::roots::{Held, Questions, Root, Roots, Trail, directory};
-use crate::spellings::{components, is_absolute};
 
 /// One entry of a list, before it is resolved.
 pub(crate) struct Entry {
@@ -136,7 +136,7 @@ impl<'a> Search<'a> {
         }
         let path: PathBuf = components(rest).map(|(name, _)| name).filter(|name| *name != ".").collect();
         self.names += path.iter().count();
-        let ends_as_directory = rest.as_encoded_bytes().ends_with(b"/") || rest.as_encoded_bytes().ends_with(b"/.");
+        let ends_as_directory = ends_as_directory(rest) || components(rest).last().is_some_and(|(name, _)| name == ".");
         match self.open(outer, &path) {
             Err(error) if error.kind() == ErrorKind::Changed => None,
             Ok(root) if root.is_file() && ends_as_directory => Some(Err(ErrorKind::NotADirectory.into())),

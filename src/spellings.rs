@@ -2,12 +2,14 @@
 //!
 //! Goes in: each root's canonical path, and the paths by which it was given. Comes out: which root a path begins with, which names lead
 //! to a root, and what is around one. What is true after: an answer takes time by the length of the path, not by the number of
-//! roots; and it compares whole names, so `/srv/app` is no beginning of `/srv/app-evil`. No I/O is done here, and no other module is
-//! used, so that the proof of `tests/invariants/contain.rs` takes this file as it is.
+//! roots; and it compares whole names, so `/srv/app` is no beginning of `/srv/app-evil`. No I/O is done here, and no module is used but
+//! [`names`](super::names), so that the proof of `tests/invariants/contain.rs` takes both as they are.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+
+use super::names::{components, key};
 
 /// The roots' paths as trees of names, so that a decision costs the same for one root and for ten thousand.
 #[derive(Debug, Default)]
@@ -37,7 +39,7 @@ pub(crate) enum Above {
     Ancestor(Node),
 }
 
-/// `/`, in any tree.
+/// `/` in any tree; on Windows what all volumes are in.
 pub(crate) const TOP: Node = 0;
 
 /// Paths as a tree of names, some of which are marked.
@@ -48,6 +50,7 @@ pub(crate) struct Tree(Vec<Branch>);
 struct Branch {
     parent: Node,
     root: Option<u32>,
+    /// As it was inserted.
     name: Box<OsStr>,
     children: Children,
 }
@@ -58,6 +61,7 @@ enum Children {
     #[default]
     None,
     One(Node),
+    /// By [`key`].
     #[expect(clippy::box_collection, reason = "a map is three times the size of the rest, and rare")]
     Many(Box<HashMap<Box<OsStr>, Node>>),
 }
@@ -211,10 +215,10 @@ impl Tree {
         let siblings = match self.0.get_mut(parent as usize).map(|branch| std::mem::take(&mut branch.children)) {
             None | Some(Children::None) => Children::One(new),
             Some(Children::One(first)) => {
-                Children::Many(Box::new([first, new].map(|node| (self.name(node).into(), node)).into()))
+                Children::Many(Box::new([first, new].map(|node| (key(self.name(node)).into(), node)).into()))
             }
             Some(Children::Many(mut siblings)) => {
-                siblings.insert(name.into(), new);
+                siblings.insert(key(name).into(), new);
                 Children::Many(siblings)
             }
         };
@@ -251,8 +255,8 @@ impl Tree {
     fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
         match &self.get(node)?.children {
             Children::None => None,
-            Children::One(child) => Some(*child).filter(|child| self.name(*child) == name),
-            Children::Many(children) => children.get(name).copied(),
+            Children::One(child) => Some(*child).filter(|child| key(self.name(*child)) == key(name)),
+            Children::Many(children) => children.get(&*key(name)).copied(),
         }
     }
 
@@ -263,23 +267,6 @@ impl Tree {
     fn root(&self, node: Node) -> Option<usize> {
         self.get(node)?.root()
     }
-}
-
-pub(crate) fn is_absolute(path: &OsStr) -> bool {
-    path.as_encoded_bytes().starts_with(b"/")
-}
-
-/// The names of a path between its slashes, `.` and `..` among them, each with the rest that follows it.
-pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let mut rest = path.as_bytes();
-    std::iter::from_fn(move || {
-        let start = rest.iter().position(|&byte| byte != b'/')?;
-        let from = rest.get(start..)?;
-        let (name, after) = from.split_at(from.iter().position(|&byte| byte == b'/').unwrap_or(from.len()));
-        rest = after;
-        Some((OsStr::from_bytes(name), OsStr::from_bytes(after)))
-    })
 }
 
 /// The most names kept for paths as they were given: ten for each entry of a list of 10,000, the longest. A root whose spelling finds no

@@ -1,20 +1,28 @@
 //! The test suite: one binary, so that it can run itself again where a system call is missing.
+//!
+//! What needs Linux's kernel, its tracing or its filters is of Linux only. `.ci/not-on-windows.txt` names each test that does not run
+//! on Windows, and why.
 #![allow(missing_docs)]
-#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[cfg(target_os = "linux")]
 mod blocked;
+#[cfg(target_os = "linux")]
 mod calls;
 mod invariants;
 mod operations;
+#[cfg(target_os = "linux")]
 mod races;
 mod reference;
 mod roots;
 mod schedules;
+#[cfg(target_os = "linux")]
 mod scope;
 mod seeds;
 mod session;
 mod tables;
+#[cfg(target_os = "linux")]
 mod trace;
+#[cfg(target_os = "linux")]
 mod tracer;
 mod tree;

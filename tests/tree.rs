@@ -2,9 +2,11 @@
 //!
 //! One thing a line (or between semicolons): `dir PATH`, `file PATH [= CONTENT]`, `link PATH -> TARGET`, `hard PATH = EXISTING`,
 //! `fifo PATH`, `socket PATH`. Parents are made as needed; a file without content holds its own path; `$T` stands for the top directory.
+//!
+//! On Windows a link's target is written in slashes, too, and is there made or not before the link. Wine has no links of its own: those
+//! that [`link`] makes are the host's, which the program does not see as such, but is led by.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::Roots;
@@ -29,7 +31,9 @@ impl Tree {
 
     fn beneath(directory: &Path, text: &str) -> Self {
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(directory).unwrap();
-        let tree = Self { top: keep.path().canonicalize().unwrap(), _keep: keep };
+        // In the form in which people write it.
+        let top = dunce::canonicalize(keep.path()).unwrap();
+        let tree = Self { top, _keep: keep };
         tree.add(text);
         tree
     }
@@ -56,16 +60,18 @@ impl Tree {
             }
             "link" => {
                 let (path, target) = rest.split_once("->").expect("link PATH -> TARGET");
-                symlink(self.expand(target.trim()), made(path)?)
+                link(self.expand(target.trim()).as_ref(), &made(path)?)
             }
             "hard" => {
                 let (path, existing) = rest.split_once('=').expect("hard PATH = EXISTING");
                 fs::hard_link(at(existing), made(path)?)
             }
+            #[cfg(unix)]
             "fifo" => {
                 use rustix::fs::{CWD, FileType, Mode, mknodat};
                 Ok(mknodat(CWD, made(rest)?, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?)
             }
+            #[cfg(unix)]
             "socket" => std::os::unix::net::UnixListener::bind(made(rest)?).map(drop),
             _ => panic!("{line}: unknown kind"),
         }
@@ -76,9 +82,17 @@ impl Tree {
         self.top.join(path)
     }
 
-    /// `$T` replaced by the top directory.
+    /// `$T` replaced by the top directory, also in URIs.
     pub(crate) fn expand(&self, text: &str) -> String {
-        text.replace("$T", self.top.to_str().unwrap())
+        let top = self.top.to_str().unwrap();
+        let uri = uri(&self.top);
+        text.replace("file://$T", &uri).replace("$T", top)
+    }
+
+    #[allow(dead_code)]
+    /// The `file:` URI of something in the tree.
+    pub(crate) fn uri(&self, path: impl AsRef<Path>) -> String {
+        uri(&self.path(path))
     }
 
     /// Directories of the tree as roots.
@@ -106,4 +120,62 @@ impl Tree {
         lines.sort();
         lines
     }
+}
+
+/// A path as a `file:` URI.
+pub(crate) fn uri(path: &Path) -> String {
+    let path = path.to_str().unwrap().replace('\\', "/");
+    format!("file://{}{path}", if path.starts_with('/') { "" } else { "/" })
+}
+
+#[cfg(unix)]
+pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(target, at)
+}
+
+#[cfg(windows)]
+pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
+    let target = PathBuf::from(target.to_str().unwrap().replace('/', "\\"));
+    if !links_are_seen() {
+        return link_of_the_host(&target, at);
+    }
+    let is_dir = fs::metadata(at.parent().unwrap().join(&target)).is_ok_and(|metadata| metadata.is_dir());
+    let link = if is_dir { std::os::windows::fs::symlink_dir } else { std::os::windows::fs::symlink_file };
+    link(target, at)
+}
+
+#[allow(dead_code)]
+/// Whether a link is seen as one: not under Wine.
+pub(crate) fn links_are_seen() -> bool {
+    std::env::var_os("GUARD_TEST_WINE").is_none()
+}
+
+/// By a program of the host, which tells in a file when it is done: nobody can wait for it (Wine's `Z:` is the host's `/`).
+#[cfg(windows)]
+fn link_of_the_host(target: &Path, at: &Path) -> std::io::Result<()> {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let host = |path: &Path| path.to_str().unwrap().trim_start_matches("Z:").replace('\\', "/");
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let done = std::env::temp_dir().join(format!("link-{}-{number}", std::process::id()));
+    let script = "ln -s -- \"$1\" \"$2\"; echo $? >\"$3\"";
+    let arguments = ["-c", script, "sh", &host(target), &host(at), &host(&done)];
+    let _ = std::process::Command::new(r"Z:\bin\sh").args(arguments).spawn()?;
+    for _ in 0..1_000 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        match fs::read_to_string(&done) {
+            Ok(status) if status.ends_with('\n') => {
+                let _ = fs::remove_file(done);
+                return if status == "0\n" { Ok(()) } else { Err(std::io::ErrorKind::AlreadyExists.into()) };
+            }
+            _ => {}
+        }
+    }
+    Err(std::io::ErrorKind::TimedOut.into())
+}
+
+/// Tells why a test shows nothing here; `.ci/windows` lists it.
+#[cfg(windows)]
+pub(crate) fn not_shown(test: &str, reason: &str) {
+    println!("not shown under Wine: {test}: {reason}");
 }

@@ -18,178 +18,35 @@
 //! | `parse` | reads a request text |
 //! | `contain` | tells in which of so many roots a path is, by its names alone |
 //! | `load` | `open` with the kept roots of 10,000 clients, on one thread and on two |
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)] // Without its files there is nothing to measure.
+//!
+//! The system calls and the peers are those of Linux; elsewhere there is nothing to compare with.
+#![cfg_attr(target_os = "linux", allow(clippy::unwrap_used))] // Without its files there is nothing to measure.
 
+#[cfg(target_os = "linux")]
+mod groups;
+#[cfg(target_os = "linux")]
 mod load;
+#[cfg(target_os = "linux")]
 mod tree;
+#[cfg(target_os = "linux")]
 mod ways;
 
+#[cfg(target_os = "linux")]
 #[allow(dead_code, unused_imports, reason = "the names of roots without the rest of the crate")]
 #[path = "../../src/spellings.rs"]
 mod spellings;
 
-use std::ffi::OsStr;
-use std::fs;
-use std::hint::black_box;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+#[cfg(target_os = "linux")]
+#[allow(dead_code, unused_imports, reason = "the same")]
+#[path = "../../src/names/mod.rs"]
+mod names;
 
-use criterion::{BenchmarkId, Criterion};
-use mcp_roots_guard::{Answer, Boundary, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability};
-use moka::policy::EvictionPolicy;
-use moka::sync::Cache;
-
-use crate::spellings::{RootIs, Spellings};
-use crate::tree::{DEPTHS, Tree, grow, names};
-use crate::ways::{Decision, Way};
-
+#[cfg(target_os = "linux")]
 fn main() {
-    let mut criterion = Criterion::default()
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1))
-        .nresamples(10_000)
-        .configure_from_args();
-    for group in [open, decide, roots, session, parse, contain, load::load] {
-        group(&mut criterion);
-    }
-    criterion.final_summary();
+    groups::all();
 }
 
-fn open(criterion: &mut Criterion) {
-    let tree = Tree::new();
-    for depth in DEPTHS {
-        measure(criterion, "open", depth, ways::open(&tree, &tree.file(depth)));
-    }
-}
-
-fn decide(criterion: &mut Criterion) {
-    let tree = Tree::new();
-    for depth in DEPTHS {
-        let decisions = [
-            ("check", Decision::Existing, tree.file(depth)),
-            ("create", Decision::New, tree.missing(depth)),
-            ("refuse-absolute", Decision::Refused, tree.outside(depth)),
-            ("refuse-dots", Decision::Refused, tree.dots_out(depth)),
-            ("refuse-link", Decision::Refused, tree.link_out(depth)),
-            ("absolute-link", Decision::Existing, tree.absolute_link(depth)),
-        ];
-        for (group, decision, path) in decisions {
-            measure(criterion, group, depth, ways::decide(&tree, decision, &path));
-        }
-    }
-}
-
-fn measure(criterion: &mut Criterion, group: &str, depth: usize, ways: Vec<Way>) {
-    let mut group = criterion.benchmark_group(group);
-    for (subject, work) in ways {
-        group.bench_function(BenchmarkId::new(subject, depth), |b| b.iter(&work));
-    }
-}
-
-/// In the root that was listed first, whose directory is held open; `last` is one for which that is so only up to
-/// [`HANDLES`](mcp_roots_guard::HANDLES) roots, and its directory is opened by its path, and verified, for each request.
-fn roots(criterion: &mut Criterion) {
-    const DEPTH: usize = 8;
-    let mut group = criterion.benchmark_group("roots");
-    for count in [1, 10, 100, 1_000, 10_000] {
-        let tree = Tree::new();
-        let paths: Vec<PathBuf> = (0..count).map(|number| tree.root.join(format!("root{number}"))).collect();
-        for path in &paths {
-            fs::create_dir(path).unwrap();
-        }
-        let uris = paths.iter().map(|path| format!("file://{}", path.display()));
-        let roots = Roots::from_list(&ListRootsResult::from_uris(uris)).unwrap();
-        assert_eq!(roots.roots().len(), count);
-        for (subject, path) in [("guard", paths.first().unwrap()), ("last", paths.last().unwrap())] {
-            grow(path, DEPTH);
-            let path = path.join(names(DEPTH));
-            let request = path.to_str().unwrap();
-            group.bench_function(BenchmarkId::new(subject, count), |b| {
-                b.iter(|| roots.check(request, Intent::Existing).unwrap());
-            });
-        }
-    }
-}
-
-fn session(criterion: &mut Criterion) {
-    const DEPTH: usize = 8;
-    let tree = Tree::new();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let session = guard.session(Some(RootsCapability::announcing())).unwrap();
-    let uri = format!("file://{}", tree.root.display());
-    let told = async |_: Option<String>| Answer::List(ListRootsResult::from_uris([uri.clone()]));
-    let kept = async |_: Option<String>| -> Answer { unreachable!("the roots are kept") };
-    let path = tree.file(DEPTH);
-    let request = path.to_str().unwrap();
-    let roots = runtime.block_on(session.roots(told)).unwrap();
-
-    let mut group = criterion.benchmark_group("session");
-    group.bench_function(BenchmarkId::new("bare", DEPTH), |b| {
-        b.iter(|| roots.check(request, Intent::Existing).unwrap());
-    });
-    // All of a sample in one entry of the runtime, as calls are served.
-    let enter = |count: u64, work: &dyn Fn(Roots)| {
-        runtime.block_on(async {
-            let start = std::time::Instant::now();
-            for _ in 0..count {
-                work(session.roots(kept).await.unwrap());
-            }
-            start.elapsed()
-        })
-    };
-    group.bench_function(BenchmarkId::new("warm", DEPTH), |b| {
-        b.iter_custom(|count| enter(count, &|roots| drop(roots.check(request, Intent::Existing).unwrap())));
-    });
-    group.bench_function(BenchmarkId::new("roots", DEPTH), |b| b.iter_custom(|count| enter(count, &drop)));
-    // What of it is the map's: one that is set up as the guard's is.
-    let map: Cache<u64, Arc<()>> = Cache::builder()
-        .max_capacity(1 << 20)
-        .weigher(|_, _| 1)
-        .eviction_policy(EvictionPolicy::lru())
-        .time_to_live(Duration::from_hours(1))
-        .time_to_idle(Duration::from_hours(1))
-        .build();
-    map.insert(1, Arc::default());
-    group.bench_function(BenchmarkId::new("map", DEPTH), |b| {
-        b.iter(|| {
-            black_box(map.get(&1));
-            roots.check(request, Intent::Existing).unwrap()
-        });
-    });
-}
-
-fn parse(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("parse");
-    for depth in DEPTHS {
-        let path = Path::new("/srv/projects").join(names(depth));
-        let path = path.to_str().unwrap();
-        let uri = format!("file://{path}");
-        group.bench_function(BenchmarkId::new("guard-path", depth), |b| b.iter(|| Location::parse(path).unwrap()));
-        group.bench_function(BenchmarkId::new("std-path", depth), |b| b.iter(|| PathBuf::from(black_box(path))));
-        group.bench_function(BenchmarkId::new("guard-uri", depth), |b| b.iter(|| Location::parse(&uri).unwrap()));
-        group.bench_function(BenchmarkId::new("url-uri", depth), |b| {
-            b.iter(|| url::Url::parse(&uri).unwrap().to_file_path().unwrap());
-        });
-    }
-}
-
-fn contain(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("contain");
-    for count in [1, 100, 10_000] {
-        let mut spellings = Spellings::default();
-        for number in 0..count {
-            spellings.add(Path::new(&format!("/srv/projects/root{number}")), RootIs::Directory);
-        }
-        let path = Path::new("/srv/projects").join(format!("root{}", count / 2)).join(names(8));
-        let roots: Vec<PathBuf> = (0..count).map(|number| format!("/srv/projects/root{number}").into()).collect();
-        group.bench_function(BenchmarkId::new("guard", count), |b| {
-            b.iter(|| spellings.begin(OsStr::new(black_box(&path))).unwrap());
-        });
-        group.bench_function(BenchmarkId::new("std", count), |b| {
-            b.iter(|| roots.iter().position(|root| black_box(&path).starts_with(root)).unwrap());
-        });
-    }
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    println!("these measure Linux");
 }

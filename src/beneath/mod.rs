@@ -5,10 +5,12 @@
 //! the one exception is [`Handle::follow`], where the kernel itself follows links and stops at the edge.
 //!
 //! On Linux each is one `openat2` (openat2(2), Linux 5.6) with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`. Where the kernel or a seccomp
-//! filter refuses it, and on other systems, the directory is walked through held descriptors, a name at a time, by cap-std.
+//! filter refuses it, and on other systems, the directory is walked through held descriptors, a name at a time, by cap-std; on Windows
+//! each is then asked where it is.
 
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "other.rs")]
+#[cfg_attr(windows, path = "windows.rs")]
+#[cfg_attr(not(any(target_os = "linux", windows)), path = "other.rs")]
 mod kernel;
 
 use std::ffi::{OsStr, OsString};
@@ -69,6 +71,7 @@ impl Handle {
 
     /// The directory at `path`; the empty path is this one.
     pub(crate) fn dir(&self, path: &Path, mounts: Rule) -> Result<Self> {
+        #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
             return Ok(Self { dir: Dir::from_std_file(opened.map_err(on_the_way)?) });
         }
@@ -87,6 +90,8 @@ impl Handle {
             error => error,
         });
         let child = Self { dir: opened? };
+        #[cfg(windows)]
+        kernel::stands(&self.dir, name, &child.dir.as_filelike_view::<File>())?;
         if mounts == Rule::Refuse && child.mount()? != self.mount()? {
             return Err(ErrorKind::MountCrossing.into());
         }
@@ -105,6 +110,7 @@ impl Handle {
 
     /// What the name at `path` is, not followed.
     pub(crate) fn look(&self, path: &Path, mounts: Rule, cursor: &mut Cursor) -> Result<Look> {
+        #[cfg(target_os = "linux")]
         if let Some(looked) = kernel::look(&self.dir, path, mounts) {
             return match looked {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
@@ -123,6 +129,7 @@ impl Handle {
 
     /// As [`look`](Self::look), but that something is missing is only said of the last name: of its parent, all of whose names are
     /// directories, it was asked. `None` where one call does not open that.
+    #[cfg(target_os = "linux")]
     pub(crate) fn look_ahead(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
         let (parent, name) = split(path)?;
         let parent = kernel::dir(&self.dir, parent, mounts)?.ok()?;
@@ -130,6 +137,7 @@ impl Handle {
     }
 
     /// What one name in this directory is.
+    #[cfg(target_os = "linux")]
     pub(crate) fn look_in(&self, name: &OsStr, mounts: Rule) -> Result<Look> {
         match mounts {
             Rule::Allow => self.look_here(name),
@@ -170,6 +178,12 @@ impl Handle {
         looked
     }
 
+    #[cfg(windows)]
+    fn look_here(&self, name: &OsStr) -> Result<Look> {
+        kernel::look_here(&self.dir, name)
+    }
+
+    #[cfg(not(windows))]
     fn look_here(&self, name: &OsStr) -> Result<Look> {
         match self.describe(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
@@ -182,6 +196,7 @@ impl Handle {
     }
 
     /// The text of a link that was there just now.
+    #[cfg(not(windows))]
     fn link_here(&self, name: &OsStr) -> Result<OsString> {
         if kernel::is_proc(&self.dir)? {
             return Err(proc_link());
@@ -192,12 +207,21 @@ impl Handle {
 
     /// Opens the file at `path`: without blocking, and without following a link in the last place either.
     pub(crate) fn open(&self, path: &Path, want: Want, mounts: Rule) -> Result<File> {
+        #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::open(&self.dir, path, want, mounts) {
             return opened.map_err(on_the_way);
         }
         let (parent, name) = split(path).ok_or(ErrorKind::IsADirectory)?;
         let dir = self.dir(parent, mounts)?;
-        let file = dir.dir.open_with(name, &want.options()).map_err(on_the_way)?.into_std();
+        let file = match dir.dir.open_with(name, &want.options()) {
+            #[cfg(windows)]
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && dir.is_dir_here(name) => {
+                return Err(ErrorKind::IsADirectory.into());
+            }
+            file => file.map_err(on_the_way)?.into_std(),
+        };
+        #[cfg(windows)]
+        kernel::stands(&dir.dir, name, &file)?;
         if mounts == Rule::Refuse && kernel::mount(&file)? != dir.mount()? {
             return Err(ErrorKind::MountCrossing.into());
         }
@@ -206,6 +230,7 @@ impl Handle {
 
     /// Opens what `path` names by one walk of the kernel, which follows links and stops at this directory's edge with `EXDEV`.
     /// The path may be anything. `None` where there is no such walk.
+    #[cfg(target_os = "linux")]
     pub(crate) fn follow(&self, path: &OsStr, want: Follow, mounts: Rule) -> Option<io::Result<File>> {
         kernel::follow(&self.dir, path, want, mounts)
     }
@@ -218,9 +243,36 @@ impl Handle {
         kernel::mount(&self.dir)
     }
 
-    /// The directory for cap-std's operations on one name.
-    pub(crate) fn as_dir(&self) -> &Dir {
-        &self.dir
+    /// Its entries, without `.` and `..`.
+    pub(crate) fn entries(&self) -> io::Result<Entries> {
+        #[cfg(windows)]
+        return kernel::entries(&self.dir);
+        #[cfg(not(windows))]
+        self.dir.entries()
+    }
+
+    /// Makes a directory of one name in this one.
+    pub(crate) fn create_dir(&self, name: &OsStr) -> io::Result<()> {
+        #[cfg(windows)]
+        return kernel::create_dir(&self.dir, name);
+        #[cfg(not(windows))]
+        self.dir.create_dir(name)
+    }
+
+    /// Removes one name in this directory that is no directory; a link, whatever it points to.
+    pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        #[cfg(windows)]
+        return kernel::remove_file(&self.dir, name);
+        #[cfg(not(windows))]
+        self.dir.remove_file(name)
+    }
+
+    /// Removes an empty directory of one name in this one.
+    pub(crate) fn remove_dir(&self, name: &OsStr) -> io::Result<()> {
+        #[cfg(windows)]
+        return kernel::remove_dir(&self.dir, name);
+        #[cfg(not(windows))]
+        self.dir.remove_dir(name)
     }
 
     /// Renames a name in this directory to one in another, which must not exist unless `replace`.
@@ -233,10 +285,14 @@ impl Handle {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
         }
+        #[cfg(windows)]
+        return kernel::rename(&self.dir, from, &to_dir.dir, to);
+        #[cfg(not(windows))]
         self.dir.rename(from, &to_dir.dir, to)
     }
 
-    /// Makes the directory's entries durable.
+    /// Makes the directory's entries durable; Windows has no such call.
+    #[cfg(not(windows))]
     pub(crate) fn sync(&self) -> io::Result<()> {
         // The handle itself may be O_PATH, which fsync(2) refuses.
         self.dir.open(".")?.into_std().sync_all()
@@ -251,6 +307,7 @@ impl From<File> for Handle {
 }
 
 /// What [`Handle::follow`] opens.
+#[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
     /// The place, if no link is on the way to it or in it; else `ELOOP`.
@@ -266,6 +323,7 @@ impl Want {
         let mut options = OpenOptions::new();
         options.read(self.read).write(self.write).append(self.append).create_new(self.create_new.is_some());
         options.follow(FollowSymlinks::No).nonblock(true);
+        #[cfg(unix)]
         if let Some(mode) = self.create_new {
             use cap_std::fs::OpenOptionsExt as _;
             options.mode(mode);
@@ -274,10 +332,17 @@ impl Want {
     }
 }
 
+/// The entries of a directory.
+#[cfg(windows)]
+pub(crate) type Entries = std::fs::ReadDir;
+#[cfg(not(windows))]
+pub(crate) type Entries = cap_std::fs::ReadDir;
+
 /// A file system as it is mounted: its mount id, or where the kernel does not tell, its device number.
 pub(crate) type Mount = (bool, u64);
 
 /// The name that the kernel has for an open file now (proc(5), `/proc/PID/fd`); none where it does not tell, or the file has none.
+#[cfg(target_os = "linux")]
 pub(crate) fn name_of(file: &File) -> Option<PathBuf> {
     kernel::name_of(file)
 }
@@ -295,6 +360,7 @@ fn on_the_way(error: io::Error) -> Error {
     }
 }
 
+#[cfg(not(windows))]
 fn proc_link() -> Error {
     Error::new(ErrorKind::OutsideRoots).detail("a link of a proc file system")
 }

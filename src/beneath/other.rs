@@ -1,22 +1,6 @@
 //! Systems without `openat2`: every answer comes from the walk through held descriptors.
 
-use super::{Dir, ErrorKind, File, Follow, Metadata, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io};
-
-pub(super) fn dir(_: &Dir, _: &Path, _: Rule) -> Option<io::Result<File>> {
-    None
-}
-
-pub(super) fn look(_: &Dir, _: &Path, _: Rule) -> Option<io::Result<File>> {
-    None
-}
-
-pub(super) fn open(_: &Dir, _: &Path, _: Want, _: Rule) -> Option<io::Result<File>> {
-    None
-}
-
-pub(super) fn follow(_: &Dir, _: &OsStr, _: Follow, _: Rule) -> Option<io::Result<File>> {
-    None
-}
+use super::{Dir, ErrorKind, Metadata, Mount, OsStr, Result, io};
 
 pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
     match rustix::io::Errno::from_io_error(error)? {
@@ -24,14 +8,6 @@ pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
         rustix::io::Errno::NXIO | rustix::io::Errno::OPNOTSUPP => return Some(ErrorKind::SpecialFile),
         _ => {}
     }
-    None
-}
-
-pub(super) fn read_link(_: &File) -> Result<OsString> {
-    Err(ErrorKind::Changed.into())
-}
-
-pub(super) fn name_of(_: &File) -> Option<PathBuf> {
     None
 }
 

@@ -71,13 +71,13 @@ impl CheckedPath {
     pub(super) fn remove_file_now(&self) -> Result<()> {
         self.may_take_away()?;
         let (directory, name) = self.parent()?;
-        Ok(directory.as_dir().remove_file(name)?)
+        Ok(directory.remove_file(&name)?)
     }
 
     pub(super) fn remove_dir_now(&self) -> Result<()> {
         self.may_take_away()?;
         let (directory, name) = self.parent()?;
-        Ok(directory.as_dir().remove_dir(name)?)
+        Ok(directory.remove_dir(&name)?)
     }
 
     pub(super) fn remove_dir_all_now(&self) -> Result<()> {
@@ -89,7 +89,9 @@ impl CheckedPath {
         // Also the directory itself may be where something is mounted.
         let top = directory.dir(Path::new(&name), Rule::Refuse)?;
         empty(&top)?;
-        Ok(directory.as_dir().remove_dir(name)?)
+        // Windows removes none that is open.
+        drop(top);
+        Ok(directory.remove_dir(&name)?)
     }
 }
 
@@ -110,7 +112,7 @@ fn empty(top: &Handle) -> Result<()> {
         }
         todo.pop();
         if let Some((parent, name)) = split(&path) {
-            gone(top.dir(parent, Rule::Refuse)?.as_dir().remove_dir(name))?;
+            gone(top.dir(parent, Rule::Refuse)?.remove_dir(name))?;
             path.pop();
         }
     }
@@ -122,7 +124,7 @@ fn clear(top: &Handle, path: &Path, budget: &mut usize) -> Result<Vec<OsString>>
     let directory = top.dir(path, Rule::Refuse)?;
     let mut files = Vec::new();
     let mut directories = Vec::new();
-    for entry in directory.as_dir().entries()? {
+    for entry in directory.entries()? {
         let entry = entry?;
         *budget = budget.checked_sub(1).ok_or(ErrorKind::TooManyEntries)?;
         let name = entry.file_name();
@@ -135,7 +137,7 @@ fn clear(top: &Handle, path: &Path, budget: &mut usize) -> Result<Vec<OsString>>
         if is_dir { directories.push(name) } else { files.push(name) }
     }
     for name in files {
-        gone(directory.as_dir().remove_file(name))?;
+        gone(directory.remove_file(&name))?;
     }
     Ok(directories)
 }

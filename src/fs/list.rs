@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::beneath::Handle;
+use crate::beneath::{Entries, Handle};
 use crate::check::CheckedPath;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
@@ -34,13 +34,13 @@ impl DirEntry {
 /// The entries of a directory, without `.` and `..`, as they come. One that vanishes meanwhile is left out.
 pub struct ReadDir {
     directory: Handle,
-    inner: cap_std::fs::ReadDir,
+    inner: Entries,
     request: OsString,
 }
 
 impl ReadDir {
     fn new(directory: Handle, request: &OsStr) -> Result<Self> {
-        let inner = directory.as_dir().entries()?;
+        let inner = directory.entries()?;
         Ok(Self { directory, inner, request: request.to_owned() })
     }
 }

@@ -8,8 +8,12 @@ use std::fs::File;
 use std::io::Read as _;
 use std::sync::OnceLock;
 
-use crate::beneath::{Cursor, Follow, Look, Want};
-use crate::check::{CheckedPath, Walked};
+#[cfg(target_os = "linux")]
+use crate::beneath::Follow;
+use crate::beneath::{Cursor, Look, Want};
+use crate::check::CheckedPath;
+#[cfg(target_os = "linux")]
+use crate::check::Walked;
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Location;
 use crate::metadata::{FileType, Metadata};
@@ -221,6 +225,7 @@ impl Roots {
     }
 
     fn open_for_reading(&self, request: &Location) -> Result<OpenFile> {
+        #[cfg(target_os = "linux")]
         if let Some((number, rest)) = self.start(request)
             && let Some(walked) = self.walk_by_kernel(number, rest, Follow::Read)
         {

@@ -31,12 +31,14 @@ impl CheckedPath {
         self.is_no_root()?;
         let mut new = Temporary::new(&directory, if mode.is_some() { PRIVATE_FILE } else { NEW_FILE })?;
         new.file.write_all(content.as_ref())?;
+        #[cfg(unix)]
         if let Some(mode) = mode {
             set_mode(&new.file, mode)?;
         }
         new.file.sync_all()?;
         new.rename(&name)?;
-        // The new content is in place; not every file system can sync a directory.
+        // The new content is in place; not every file system can sync a directory, and Windows has no call for it.
+        #[cfg(not(windows))]
         let _ = directory.sync();
         Ok(())
     }
@@ -50,7 +52,7 @@ impl CheckedPath {
         }
         self.is_no_root()?;
         let (directory, name) = self.parent()?;
-        Ok(directory.as_dir().create_dir(name)?)
+        Ok(directory.create_dir(&name)?)
     }
 
     pub(super) fn create_dir_all_now(&self) -> Result<()> {
@@ -71,7 +73,7 @@ impl CheckedPath {
             directory => directory?,
         };
         for name in make {
-            match directory.as_dir().create_dir(name) {
+            match directory.create_dir(name) {
                 // Someone else made it just now; what it is, opening it tells.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 result => result?,
@@ -122,11 +124,12 @@ impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.kept {
             // The first error is the one to tell.
-            let _ = self.directory.as_dir().remove_file(&self.name);
+            let _ = self.directory.remove_file(&self.name);
         }
     }
 }
 
+#[cfg(unix)]
 fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(std::fs::Permissions::from_mode(mode))

@@ -22,6 +22,11 @@ use spellings::{Above, Node, RootIs, Spellings, TOP};
 #[allow(dead_code, unreachable_pub)]
 mod spellings;
 
+/// What that uses.
+#[path = "../../src/names/mod.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports)]
+mod names;
+
 /// All of it.
 pub(crate) fn hold(bytes: &[u8]) {
     let mut world = World::default();
@@ -38,7 +43,7 @@ pub(crate) fn hold(bytes: &[u8]) {
     world.spellings.shrink();
     world.roots_are_told();
     for path in questions {
-        assert_eq!(spellings::is_absolute(OsStr::from_bytes(path)), path.starts_with(b"/"));
+        assert_eq!(names::is_absolute(OsStr::from_bytes(path)), path.starts_with(b"/"));
         if path.starts_with(b"/") {
             world.begin(path);
         }

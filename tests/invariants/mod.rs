@@ -4,12 +4,20 @@
 //! name, and `seeds` replays it over committed seeds. What decides whether it holds is not the guard's own code: a naive rule
 //! ([`model`]) and the kernel ([`kernel`]), on trees made from text ([`world`]).
 
+#[cfg(target_os = "linux")]
 pub(crate) mod model;
+#[cfg(target_os = "linux")]
 pub(crate) mod kernel;
+#[cfg(target_os = "linux")]
 pub(crate) mod world;
+#[cfg(unix)]
 pub(crate) mod location;
+#[cfg(unix)]
 pub(crate) mod contain;
+#[cfg(target_os = "linux")]
 pub(crate) mod check;
+#[cfg(target_os = "linux")]
 pub(crate) mod operations;
+#[cfg(unix)]
 pub(crate) mod wire;
 pub(crate) mod session;

@@ -8,22 +8,25 @@
 //! stops at the edge. Of what need not exist it is the parent's way, and then a look at the last name. What that can not decide (a way
 //! that leaves and comes back, a name it can not tell, missing parents) is decided by the resolver.
 
-use std::ffi::{OsStr, OsString};
+#[cfg(target_os = "linux")]
+mod kernel;
+
+use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
-use std::io;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::beneath::{Follow, Handle, Look, name_of};
+use crate::beneath::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
 use crate::location::Location;
+use crate::names::{below, components, is_absolute, is_same};
 use crate::policy::Access;
 use crate::resolve::{Found, Intent};
 use crate::roots::{Root, Roots, file_uri, resolve_in, settled};
-use crate::spellings::{components, is_absolute};
+
+#[cfg(target_os = "linux")]
+pub(crate) use kernel::Walked;
 
 /// Proof that a request names something inside a root: which root, and where in it. File operations hang off it.
 ///
@@ -78,7 +81,7 @@ impl Roots {
     /// and the proof could be written by; [`RootUnavailable`](ErrorKind::RootUnavailable) if a root is no longer what its name said.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         let proved = &checked.root;
-        let by_name = |root: &&Root| !root.is_file() || root.path() == checked.canonical();
+        let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
         let around = self.spellings().at_or_around(proved.path());
         // The proof's own root, or the innermost around it; else one that lies further in.
         let root = around.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name).or_else(|| {
@@ -86,9 +89,13 @@ impl Roots {
             inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
         });
         let Some(root) = root else { return Err(ErrorKind::OutsideRoots.into()) };
-        let is_same = root.path() == proved.path();
+        let is_the_root = is_same(root.path(), proved.path());
         let stands = root.is_available()
-            && if is_same { root.identity.same(proved.identity) && proved.verify_in_time() } else { proved.verify() };
+            && if is_the_root {
+                root.identity.same(proved.identity) && proved.verify_in_time()
+            } else {
+                proved.verify()
+            };
         match (stands, proved.access(), root.access()) {
             (false, ..) => Err(ErrorKind::RootUnavailable.into()),
             (true, Access::ReadWrite, Access::ReadOnly) => Err(ErrorKind::ReadOnly.into()),
@@ -111,6 +118,7 @@ impl Roots {
     }
 
     pub(crate) fn decide(&self, request: &Location, intent: Intent) -> Result<CheckedPath> {
+        #[cfg(target_os = "linux")]
         if let Some(decided) = self.decide_by_kernel(request, intent) {
             return decided;
         }
@@ -122,61 +130,6 @@ impl Roots {
         Ok(CheckedPath { roots: self.clone(), root, relative, found, intent, request: request.clone() })
     }
 
-    /// The common way: what the kernel's walk says. `None` leaves the decision to the resolver.
-    fn decide_by_kernel(&self, request: &Location, intent: Intent) -> Option<Result<CheckedPath>> {
-        let (number, rest) = self.start(request)?;
-        let decided = match intent {
-            Intent::Existing => self.place_by_kernel(number, rest)?.map(|(_, relative)| (relative, Found::Exists)),
-            Intent::New | Intent::NewTree | Intent::Entry => Ok(self.last_by_kernel(number, rest, intent)?),
-        };
-        let root = self.shared_root(number).ok()?;
-        Some(decided.map(|(relative, found)| CheckedPath {
-            roots: self.clone(),
-            root,
-            relative,
-            found,
-            intent,
-            request: request.clone(),
-        }))
-    }
-
-    /// What exists, and where it is: if no link is on the way, where it is written; else by the name that the kernel has for it.
-    fn place_by_kernel(&self, number: usize, rest: &OsStr) -> Option<Result<(File, PathBuf)>> {
-        if let Some(names) = plain_names(rest) {
-            match self.walk_by_kernel(number, rest, Follow::NoLink)? {
-                Walked::There(file) => return Some(Ok((file, names))),
-                Walked::Refused(error) => return Some(Err(error)),
-                Walked::Undecided => {}
-            }
-        }
-        match self.walk_by_kernel(number, rest, Follow::Place)? {
-            Walked::There(file) => {
-                let relative = relative_to(self.root(number).ok()?.path(), name_of(&file)?)?;
-                Some(Ok((file, relative)))
-            }
-            Walked::Refused(error) => Some(Err(error)),
-            Walked::Undecided => None,
-        }
-    }
-
-    /// What the last name is, which need not exist, in its parent, which does. A link there is the resolver's, unless it is asked for itself.
-    fn last_by_kernel(&self, number: usize, rest: &OsStr, intent: Intent) -> Option<(PathBuf, Found)> {
-        let slash = rest.as_bytes().iter().rposition(|&byte| byte == b'/');
-        let (parent, name) = rest.as_bytes().split_at(slash.map_or(0, |slash| slash + 1));
-        if matches!(name, b"" | b"." | b"..") {
-            return None;
-        }
-        let (directory, mut relative) = self.place_by_kernel(number, OsStr::from_bytes(parent))?.ok()?;
-        let found = match Handle::from(directory).look_in(OsStr::from_bytes(name), self.policy().mounts).ok()? {
-            Look::Missing => Found::Missing(1),
-            Look::Other(_) => Found::Exists,
-            Look::Link(..) if intent == Intent::Entry => Found::Link,
-            Look::Link(..) => return None,
-        };
-        relative.push(OsStr::from_bytes(name));
-        Some((relative, found))
-    }
-
     /// The root that a request starts in, and what follows that root's spelling in it.
     pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
         let request = request.as_os_str();
@@ -185,26 +138,8 @@ impl Roots {
         }
         // Mostly there is one root, and requests have its canonical path.
         let only = self.only_root().filter(|only| only.given.is_empty());
-        let below = only.and_then(|only| strip(request.as_encoded_bytes(), only.path()));
-        below.map(|below| (0, OsStr::from_bytes(below))).or_else(|| self.spellings().begin(request))
-    }
-
-    /// Opens by one walk of the kernel beneath a root. `None` where there is no such walk.
-    pub(crate) fn walk_by_kernel(&self, number: usize, rest: &OsStr, want: Follow) -> Option<Walked> {
-        let root = self.root(number).ok()?;
-        // The kernel goes through a proc file system's plain links; the resolver refuses them with the others.
-        if root.is_file() || root.meets_proc() {
-            return None;
-        }
-        let handle = match root.handle() {
-            Ok(handle) => handle,
-            Err(error) => return Some(Walked::Refused(error)),
-        };
-        Some(match handle.follow(beneath(rest), want, self.policy().mounts)? {
-            Ok(file) => Walked::There(file),
-            Err(error) if kernel_decides(&error) => Walked::Refused(error.into()),
-            Err(_) => Walked::Undecided,
-        })
+        let below = only.and_then(|only| below(request, only.path()));
+        below.map(|below| (0, below)).or_else(|| self.spellings().begin(request))
     }
 
     /// Runs the work of one request: again while the path changes under it; a failure names the operation and the request, and has
@@ -230,66 +165,6 @@ impl Roots {
             if error.is_named() { error } else { self.refused(error.at(operation, request.as_os_str())) }
         })
     }
-}
-
-/// What a walk of the kernel came to.
-pub(crate) enum Walked {
-    There(File),
-    /// As the resolver would, too.
-    Refused(Error),
-    /// Only the resolver can tell.
-    Undecided,
-}
-
-/// What follows a root's spelling in a request, as the kernel takes it: no leading slash, all else as it is.
-fn beneath(rest: &OsStr) -> &OsStr {
-    let bytes = rest.as_bytes();
-    let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());
-    OsStr::from_bytes(bytes.get(start..).unwrap_or_default())
-}
-
-/// The names of a path, if none of them is `..`.
-fn plain_names(path: &OsStr) -> Option<PathBuf> {
-    let mut names = Vec::with_capacity(path.len());
-    for (name, _) in components(path) {
-        match name.as_bytes() {
-            b"." => continue,
-            b".." => return None,
-            _ if names.is_empty() => {}
-            _ => names.push(b'/'),
-        }
-        names.extend(name.as_bytes());
-    }
-    Some(OsString::from_vec(names).into())
-}
-
-/// What is left of the kernel's name for a file below the root.
-fn relative_to(root: &Path, name: PathBuf) -> Option<PathBuf> {
-    let mut name = name.into_os_string().into_vec();
-    let start = name.len() - strip(&name, root)?.len();
-    name.drain(..start);
-    Some(OsString::from_vec(name).into())
-}
-
-/// What follows a root's canonical path and a slash, or the path alone.
-fn strip<'a>(path: &'a [u8], root: &Path) -> Option<&'a [u8]> {
-    match path.strip_prefix(root.as_os_str().as_bytes())? {
-        [] => Some(&[]),
-        [b'/', below @ ..] => Some(below),
-        _ => None,
-    }
-}
-
-/// The errors of the kernel's walk that the resolver would come to, too. Not `EXDEV`: the way may come back. Not `ELOOP`: a magic link
-/// is no loop. Not what is rare.
-fn kernel_decides(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound
-            | io::ErrorKind::NotADirectory
-            | io::ErrorKind::InvalidFilename
-            | io::ErrorKind::PermissionDenied
-    )
 }
 
 impl CheckedPath {

@@ -1,0 +1,149 @@
+//! Windows: every answer comes from the walk through held directories, and each handle is asked where it is.
+//!
+//! A directory is held open without `FILE_SHARE_DELETE`, so it is not renamed or removed meanwhile, and what is opened in it is opened by
+//! one name relative to its handle (`RootDirectory` of `OBJECT_ATTRIBUTES`, NtCreateFile). A link or junction is opened itself
+//! (`FILE_FLAG_OPEN_REPARSE_POINT`). Then the final path of each handle must be its directory's and that name
+//! (GetFinalPathNameByHandle): what the system has led elsewhere all the same is refused, before a byte of it is read or written. To
+//! rename, make and remove there are only paths: the held directory's final one, in its verbatim form, and the name.
+
+use std::fs;
+
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
+use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
+use cap_std::io_lifetimes::AsFilelike;
+
+use super::{
+    Dir, Error, ErrorKind, File, FileType, Handle, Look, Metadata, Mount, OsStr, OsString, PathBuf, Result, io,
+};
+use crate::names::{key, windows};
+
+pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
+    match error.raw_os_error()? {
+        ERROR_STOPPED_ON_SYMLINK => Some(ErrorKind::Changed),
+        // What a reparse point of no link leads to: a socket, an app's alias.
+        ERROR_CANT_ACCESS_FILE => Some(ErrorKind::SpecialFile),
+        _ => None,
+    }
+}
+
+/// A name itself, opened for its metadata; what it says, if it is a link.
+pub(super) fn look_here(at: &Dir, name: &OsStr) -> Result<Look> {
+    let file = match itself(at, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Missing),
+        file => file.map_err(super::on_the_way)?,
+    };
+    stands(at, name, &file)?;
+    let metadata = Metadata::of_file(&file)?;
+    Ok(match metadata.file_type() {
+        FileType::Link => Look::Link(link_text(&file)?, metadata),
+        _ => Look::Other(metadata),
+    })
+}
+
+/// What leads elsewhere without a word is a link whose text nobody can read.
+pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
+    let file = itself(at, name)?;
+    match stands(at, name, &file) {
+        Err(_) => Ok(Metadata::unreadable_link()),
+        Ok(()) => Metadata::of_file(&file),
+    }
+}
+
+fn itself(at: &Dir, name: &OsStr) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.access_mode(FILE_READ_ATTRIBUTES).custom_flags(FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT);
+    options.follow(FollowSymlinks::No);
+    Ok(at.open_with(name, &options)?.into_std())
+}
+
+/// Where a link leads, by the rules of a request. What they refuse leads to no place in a root.
+fn link_text(link: &File) -> Result<OsString> {
+    let outside = || Error::new(ErrorKind::OutsideRoots).detail("a link that can not be read");
+    let text = winx::file::read_link(link).map_err(|_| outside())?.into_os_string();
+    let text = text.to_str().ok_or_else(outside)?;
+    // As a junction has it.
+    let text = text.strip_prefix(r"\??\").map_or_else(|| text.to_owned(), |text| format!(r"\\?\{text}"));
+    windows::path(&text).map(OsString::from).map_err(|_| outside())
+}
+
+/// Refuses what is not in this directory by this name, in whatever case.
+pub(super) fn stands(at: &Dir, name: &OsStr, file: &File) -> Result<()> {
+    let (directory, place) = (final_path(at)?, final_path(file)?);
+    let rest = place
+        .strip_prefix(&directory)
+        .map(|rest| if directory.ends_with('\\') { Some(rest) } else { rest.strip_prefix('\\') });
+    match rest.flatten() {
+        Some(last) if key(OsStr::new(last)) == key(name) => Ok(()),
+        _ => Err(Error::new(ErrorKind::OutsideRoots).detail(format!("its final path is {place:?}"))),
+    }
+}
+
+/// The path of an open file now, verbatim: `\\?\C:\directory\name`.
+fn final_path(file: &impl AsFilelike) -> Result<String> {
+    let path = winx::file::get_file_path(&file.as_filelike_view::<File>())?;
+    path.into_os_string().into_string().map_err(|_| ErrorKind::NotUtf8.into())
+}
+
+fn in_dir(at: &Dir, name: &OsStr) -> io::Result<PathBuf> {
+    let directory = final_path(at).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+    let mut path = PathBuf::from(directory);
+    path.push(name);
+    Ok(path)
+}
+
+pub(super) fn create_dir(at: &Dir, name: &OsStr) -> io::Result<()> {
+    fs::create_dir(in_dir(at, name)?)
+}
+
+/// Of a link to a directory, or a junction, the link.
+pub(super) fn remove_file(at: &Dir, name: &OsStr) -> io::Result<()> {
+    use std::os::windows::fs::FileTypeExt as _;
+    let path = in_dir(at, name)?;
+    match fs::symlink_metadata(&path)?.file_type() {
+        t if t.is_symlink_dir() => fs::remove_dir(path),
+        t if t.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        _ => fs::remove_file(path),
+    }
+}
+
+pub(super) fn remove_dir(at: &Dir, name: &OsStr) -> io::Result<()> {
+    let path = in_dir(at, name)?;
+    // It would remove a link, too.
+    if fs::symlink_metadata(&path)?.is_dir() { fs::remove_dir(path) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+pub(super) fn rename(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> io::Result<()> {
+    fs::rename(in_dir(from_dir, from)?, in_dir(to_dir, to)?)
+}
+
+pub(super) fn entries(at: &Dir) -> io::Result<fs::ReadDir> {
+    fs::read_dir(in_dir(at, OsStr::new(""))?)
+}
+
+/// A volume mounted in a directory is a link of its own kind, so all that is reached without links is of one volume.
+pub(super) fn mount<F: AsFilelike>(at: &F) -> Result<Mount> {
+    Ok((false, Metadata::of_file(&at.as_filelike_view::<File>())?.identity().device))
+}
+
+pub(super) fn mount_of(at: &Dir, name: &OsStr) -> Result<Mount> {
+    Ok((false, describe(at, name)?.identity().device))
+}
+
+/// There is no call in `std` that refuses an existing name in the same step.
+pub(super) fn rename_new(_: &Dir, _: &OsStr, _: &Dir, _: &OsStr) -> Option<io::Result<()>> {
+    None
+}
+
+impl Handle {
+    /// As [`Handle::open`], in one name: a directory says so.
+    pub(super) fn is_dir_here(&self, name: &OsStr) -> bool {
+        self.describe(name).is_ok_and(|metadata| metadata.is_dir())
+    }
+}
+
+// Of winnt.h, winbase.h and winerror.h.
+const FILE_READ_ATTRIBUTES: u32 = 0x80;
+const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
+const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
+const ERROR_STOPPED_ON_SYMLINK: i32 = 681;
+const ERROR_CANT_ACCESS_FILE: i32 = 1920;
