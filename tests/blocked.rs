@@ -2,30 +2,38 @@
 //!
 //! A seccomp filter is put on a thread of this process, which then starts the suite: a child inherits its parent's filter (seccomp(2)).
 
+#[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
+#[cfg(target_os = "linux")]
 use std::thread;
 
+#[cfg(target_os = "linux")]
 use crate::invariants::kernel::{ENOSYS, block};
 
 /// Set in the child: the error that `openat2` has there.
 const BLOCKED: &str = "GUARD_TEST_OPENAT2_ERROR";
 
 /// Can be set by hand: the tests that run in the child, instead of the whole suite.
+#[cfg(target_os = "linux")]
 const ONLY: &str = "GUARD_TEST_ONLY";
 
+#[cfg(target_os = "linux")]
 const EPERM: u32 = 1;
 
+#[cfg(target_os = "linux")]
 #[test]
 fn the_suite_passes_without_openat2_as_on_an_old_kernel() {
     run_again(ENOSYS);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn the_suite_passes_where_a_filter_forbids_openat2() {
     run_again(EPERM);
 }
 
 /// In the child: the filter is really there. In the parent: `openat2` really is.
+#[cfg(target_os = "linux")]
 #[test]
 fn openat2_is_there_unless_it_is_blocked() {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -39,6 +47,7 @@ pub(crate) fn is_second_run() -> bool {
     std::env::var_os(BLOCKED).is_some()
 }
 
+#[cfg(target_os = "linux")]
 fn run_again(error: u32) {
     if is_second_run() {
         return;

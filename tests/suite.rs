@@ -5,7 +5,6 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-#[cfg(target_os = "linux")]
 mod blocked;
 #[cfg(target_os = "linux")]
 mod calls;
