@@ -285,6 +285,7 @@ fn time(seconds: i64, nanoseconds: u64) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
 
     /// A file system may give a new directory the inode number of one that was removed.
     #[test]
@@ -306,6 +307,7 @@ mod tests {
         assert_eq!(format!("{all:?}"), format!("{:?}", Metadata::of_file(&file).unwrap()));
     }
 
+    #[cfg(unix)]
     #[test]
     fn any_time_is_a_time_or_none() {
         assert_eq!(time(0, 5), Some(UNIX_EPOCH + Duration::from_nanos(5)));

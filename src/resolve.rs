@@ -373,6 +373,15 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
+    /// A path of this system for one with slashes: on Windows on drive C.
+    fn native(path: &str) -> String {
+        if !cfg!(windows) {
+            return path.to_owned();
+        }
+        let path = path.replace('/', "\\");
+        if path.starts_with('\\') { format!("C:{path}") } else { path }
+    }
+
     /// A file system in memory, which writes down what it is asked.
     struct Memory {
         names: BTreeMap<PathBuf, Seen>,
@@ -406,23 +415,25 @@ mod tests {
         let mut spellings = Spellings::default();
         let mut memory = Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new(), looks_ahead: false };
         for (path, is) in roots {
-            spellings.add(Path::new(path), *is);
-            memory.roots.push(PathBuf::from(path));
+            spellings.add(Path::new(&native(path)), *is);
+            memory.roots.push(PathBuf::from(native(path)));
         }
         for name in names {
             let (path, seen) = match name.split_once('>') {
-                Some((path, target)) => (path, Seen::Link(target.into())),
+                Some((path, target)) => (path, Seen::Link(native(target).into())),
                 None if name.ends_with('/') => (name.trim_end_matches('/'), Seen::Directory),
                 None => (*name, Seen::Other),
             };
-            memory.names.insert(PathBuf::from(path), seen);
+            memory.names.insert(PathBuf::from(native(path)), seen);
         }
         (memory, spellings)
     }
 
     fn resolved(memory: &mut Memory, spellings: &Spellings, request: &str, intent: Intent) -> String {
-        match resolve(memory, spellings, Some(0), OsStr::new(request), intent) {
-            Ok(Place::Inside { root, path, found }) => format!("{root}:{} {found:?}", path.display()),
+        match resolve(memory, spellings, Some(0), OsStr::new(&native(request)), intent) {
+            Ok(Place::Inside { root, path, found }) => {
+                format!("{root}:{} {found:?}", path.display().to_string().replace('\\', "/"))
+            }
             Ok(Place::Above(_)) => "above".into(),
             Err(error) => error.kind().to_string(),
         }
@@ -548,7 +559,7 @@ mod tests {
     fn without_roots_everything_is_outside() {
         let (mut memory, spellings) = memory(&[], &["/a"]);
         for request in ["/a", "/", "/b/.."] {
-            let place = resolve(&mut memory, &spellings, None, OsStr::new(request), Intent::Existing);
+            let place = resolve(&mut memory, &spellings, None, OsStr::new(&native(request)), Intent::Existing);
             assert!(!matches!(place, Ok(Place::Inside { .. })), "{request}");
         }
         assert!(resolve(&mut memory, &spellings, None, OsStr::new("a"), Intent::New).is_err());
@@ -560,7 +571,9 @@ mod tests {
     fn a_link_that_leads_out_is_told_to_the_operator_only() {
         let (mut memory, spellings) = memory(&[("/r", RootIs::Directory)], &["/r/l>/etc/shadow"]);
         let error = resolve(&mut memory, &spellings, Some(0), OsStr::new("l"), Intent::Existing).unwrap_err();
-        assert_eq!(error.operator_detail(), Some(r#"after the link "l", which points to "/etc/shadow""#));
+        let target = native("/etc/shadow");
+        let detail = format!(r#"after the link "l", which points to {target:?}"#);
+        assert_eq!(error.operator_detail(), Some(detail.as_str()));
         assert_eq!(error.to_string(), "not inside the allowed directories");
     }
 }

@@ -146,9 +146,13 @@ impl Spellings {
         self.canonical.root(node)
     }
 
-    /// The parent of an ancestor; `/` is its own.
+    /// The parent of an ancestor; `/` is its own, and so is a volume of Windows.
     pub(crate) fn parent(&self, node: Node) -> Node {
-        self.canonical.get(node).map_or(TOP, |branch| branch.parent)
+        match self.canonical.get(node) {
+            Some(volume) if cfg!(windows) && volume.parent == TOP => node,
+            Some(branch) => branch.parent,
+            None => TOP,
+        }
     }
 
     /// The name below an ancestor, if it leads to a root.

@@ -113,7 +113,17 @@ pub(super) fn remove_dir(at: &Dir, name: &OsStr) -> io::Result<()> {
 }
 
 pub(super) fn rename(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> io::Result<()> {
-    fs::rename(in_dir(from_dir, from)?, in_dir(to_dir, to)?)
+    let to = in_dir(to_dir, to)?;
+    match fs::rename(in_dir(from_dir, from)?, &to) {
+        // What it says of a directory in the way.
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied
+                && fs::symlink_metadata(to).is_ok_and(|to| to.is_dir()) =>
+        {
+            Err(io::ErrorKind::IsADirectory.into())
+        }
+        renamed => renamed,
+    }
 }
 
 pub(super) fn entries(at: &Dir) -> io::Result<fs::ReadDir> {
