@@ -66,7 +66,7 @@ impl Tree {
                 let (path, existing) = rest.split_once('=').expect("hard PATH = EXISTING");
                 fs::hard_link(at(existing), made(path)?)
             }
-            #[cfg(unix)]
+            #[cfg(target_os = "linux")]
             "fifo" => {
                 use rustix::fs::{CWD, FileType, Mode, mknodat};
                 Ok(mknodat(CWD, made(rest)?, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?)
@@ -89,7 +89,6 @@ impl Tree {
         text.replace("file://$T", &uri).replace("$T", top)
     }
 
-    #[allow(dead_code)]
     /// The `file:` URI of something in the tree.
     pub(crate) fn uri(&self, path: impl AsRef<Path>) -> String {
         uri(&self.path(path))
@@ -144,7 +143,6 @@ pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
     link(target, at)
 }
 
-#[allow(dead_code)]
 /// Whether a link is seen as one: not under Wine.
 pub(crate) fn links_are_seen() -> bool {
     std::env::var_os("GUARD_TEST_WINE").is_none()
