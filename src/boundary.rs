@@ -548,7 +548,8 @@ const GIVEN: usize = 8;
 const ENTRY_CHARS: usize = 160;
 
 // What is held open is not moved away on Windows.
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;

@@ -25,3 +25,4 @@ mod trace;
 #[cfg(target_os = "linux")]
 mod tracer;
 mod tree;
+mod windows;

@@ -12,6 +12,7 @@ pub(crate) mod kernel;
 pub(crate) mod world;
 #[cfg(unix)]
 pub(crate) mod location;
+pub(crate) mod windows;
 #[cfg(unix)]
 pub(crate) mod contain;
 #[cfg(target_os = "linux")]
