@@ -6,12 +6,13 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use crate::invariants::{check, contain, location, operations, session, wire};
+use crate::invariants::{check, contain, location, operations, session, windows, wire};
 
 type Hold = fn(&[u8]);
 
 const TARGETS: &[(&str, Hold)] = &[
     ("location", location::hold),
+    ("windows", windows::hold),
     ("check", check::hold),
     ("contain", contain::hold),
     ("operations", operations::hold),

@@ -1,0 +1,9 @@
+//! `bash .ci/fuzz 600 windows`, for ten minutes.
+//!
+//! What goes in and what is proven stands in the module.
+#![no_main]
+
+#[path = "../../tests/invariants/windows.rs"]
+mod windows;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| windows::hold(bytes));
