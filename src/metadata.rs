@@ -136,7 +136,6 @@ impl Metadata {
         // What `std` does not tell of it yet (GetFileInformationByHandle).
         let by_handle = cap_std::fs::Metadata::from_file(file)?;
         let metadata = file.metadata()?;
-        let created = metadata.created().ok();
         Ok(Self {
             file_type: match metadata.file_type() {
                 t if t.is_symlink() => FileType::Link,
@@ -148,9 +147,10 @@ impl Metadata {
             links: by_handle.nlink(),
             modified: metadata.modified().ok(),
             accessed: metadata.accessed().ok(),
-            created,
+            created: metadata.created().ok(),
             mode: None,
-            identity: Identity { device: by_handle.dev(), inode: by_handle.ino(), born: created },
+            // A file's number has a part that counts its uses, and its time of birth can be set (BY_HANDLE_FILE_INFORMATION).
+            identity: Identity { device: by_handle.dev(), inode: by_handle.ino(), born: None },
         })
     }
 

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::Roots;
 
-/// A directory with a tree in it, removed when dropped.
+/// A directory with a tree in it, removed when dropped; not under Wine, where to remove a tree is to go through its links.
 pub(crate) struct Tree {
-    _keep: tempfile::TempDir,
+    _keep: Option<tempfile::TempDir>,
     top: PathBuf,
 }
 
@@ -33,6 +33,12 @@ impl Tree {
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(directory).unwrap();
         // In the form in which people write it.
         let top = dunce::canonicalize(keep.path()).unwrap();
+        let keep = if links_are_seen() {
+            Some(keep)
+        } else {
+            let _ = keep.keep();
+            None
+        };
         let tree = Self { top, _keep: keep };
         tree.add(text);
         tree
@@ -84,9 +90,10 @@ impl Tree {
 
     /// `$T` replaced by the top directory, also in URIs.
     pub(crate) fn expand(&self, text: &str) -> String {
-        let top = self.top.to_str().unwrap();
-        let uri = uri(&self.top);
-        text.replace("file://$T", &uri).replace("$T", top)
+        if text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:")) {
+            return text.replace("$T", uri(&self.top).trim_start_matches("file://"));
+        }
+        text.replace("$T", self.top.to_str().unwrap())
     }
 
     /// The `file:` URI of something in the tree.
@@ -153,6 +160,14 @@ pub(crate) fn links_are_seen() -> bool {
 fn link_of_the_host(target: &Path, at: &Path) -> std::io::Result<()> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NUMBER: AtomicU32 = AtomicU32::new(0);
+    // Whatever removes a directory, through a link that it does not see, must not get at anything but what tests made.
+    let place = at.parent().unwrap().join(target);
+    let mut names = 0_i32;
+    for component in place.strip_prefix(std::env::temp_dir()).expect("a link into the temporary directory").components()
+    {
+        names += if component == std::path::Component::ParentDir { -1 } else { 1 };
+        assert!(names > 0, "{} leads out of the temporary directory", target.display());
+    }
     let host = |path: &Path| path.to_str().unwrap().trim_start_matches("Z:").replace('\\', "/");
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let done = std::env::temp_dir().join(format!("link-{}-{number}", std::process::id()));

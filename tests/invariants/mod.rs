@@ -21,4 +21,5 @@ pub(crate) mod check;
 pub(crate) mod operations;
 #[cfg(unix)]
 pub(crate) mod wire;
+#[cfg(unix)]
 pub(crate) mod session;

@@ -1,0 +1,285 @@
+//! What the names, links and handles of Windows come to on its own file system; of macOS, its names.
+//!
+//! The rules of names are rows of `data/windows.txt`, and proven everywhere. Here a root is really there.
+
+use std::fs;
+use std::path::Path;
+
+use mcp_roots_guard::{Access, Boundary, ErrorKind as K, Intent, ListRootsResult, Policy, Result, Roots, Rule};
+
+use crate::operations::OPERATIONS;
+use crate::tree::{Tree, links_are_seen, not_shown};
+
+fn kind<T>(result: Result<T>) -> Option<K> {
+    result.err().map(|error| error.kind())
+}
+
+/// The drive's letter, and the path with slashes after it.
+fn drive(path: &Path) -> (char, String) {
+    let path = path.to_str().unwrap();
+    (path.chars().next().unwrap(), path[2..].replace('\\', "/"))
+}
+
+/// As VS Code, Claude Code and Cursor are known to send them.
+#[test]
+fn each_clients_way_to_write_a_root_names_it() {
+    let tree = Tree::new("file root/f = content");
+    let (letter, path) = drive(&tree.path("root"));
+    let lower = letter.to_ascii_lowercase();
+    let backslashes = path.replace('/', "\\");
+    let uris = [
+        format!("file:///{letter}:{path}"),
+        format!("file:///{lower}%3A{path}"),
+        format!("file:///{lower}%3a{path}/"),
+        format!("file:/{letter}:{path}"),
+        format!("file://localhost/{letter}:{path}"),
+        format!("file://{lower}:{backslashes}"),
+        format!("file://{letter}:{path}"),
+        format!("file:///{letter}:{}", path.to_uppercase()),
+    ];
+    let bare = [format!("{letter}:{backslashes}"), format!("{lower}:{path}"), format!(r"\\?\{letter}:{backslashes}")];
+    let build = |bare: Rule| Boundary::builder().client_roots_only().bare_paths(bare).build().unwrap();
+    for (uri, rule) in uris.iter().map(|uri| (uri, Rule::Refuse)).chain(bare.iter().map(|path| (path, Rule::Allow))) {
+        let roots = build(rule).resolve(&ListRootsResult::from_uris([uri.clone()])).unwrap();
+        assert!(roots.skipped().is_empty(), "{uri}: {:?}", roots.skipped());
+        assert_eq!(roots.read("f", 9).unwrap(), b"content", "{uri}");
+        assert_eq!(roots.read(tree.path("root").join("f"), 9).unwrap(), b"content", "{uri}");
+    }
+    for path in bare {
+        let skipped = build(Rule::Refuse).resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
+        assert_eq!(skipped.skipped()[0].error().kind(), K::NotAbsolute, "{path}");
+    }
+    // All of them are one root, within the operator's as without.
+    let operator = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
+    for boundary in [operator, build(Rule::Refuse)] {
+        let roots = boundary.resolve(&ListRootsResult::from_uris(uris.clone())).unwrap();
+        assert_eq!(roots.roots().count(), 1, "{roots:?}");
+        assert!(roots.skipped().iter().all(|skipped| skipped.error().kind() == K::Duplicate), "{:?}", roots.skipped());
+    }
+}
+
+#[test]
+fn a_request_names_the_same_in_either_separator_any_case_and_as_the_system_gives_it() {
+    let tree = Tree::new("file root/Dir/File.txt = content; file root/ä/ß = other");
+    let roots = tree.roots(["root"]);
+    let path = tree.path("root").join("Dir").join("File.txt").to_str().unwrap().to_owned();
+    let system = fs::canonicalize(&path).unwrap().to_str().unwrap().to_owned();
+    let forms = [
+        path.clone(),
+        path.replace('\\', "/"),
+        path.to_uppercase(),
+        path.to_lowercase(),
+        system,
+        tree.uri("root/Dir/File.txt"),
+        r"Dir\File.txt".into(),
+        "dir/FILE.TXT".into(),
+        r".\Dir\..\none\..\Dir\.\File.txt".into(),
+        r"..\root\Dir\File.txt".into(),
+        r"..\ROOT\Dir\File.txt".into(),
+        format!("{}{path}", &path[..2]).replacen(&path[..2], "", 1),
+    ];
+    for form in &forms {
+        assert_eq!(roots.read(form.as_str(), 9).unwrap(), b"content", "{form}");
+        let checked = roots.check(form.as_str(), Intent::Existing).unwrap();
+        assert!(checked.to_string().eq_ignore_ascii_case(&path), "{form}: {checked}");
+        assert!(checked.uri().starts_with("file:///"), "{form}: {}", checked.uri());
+    }
+    assert_eq!(roots.read("Ä/ß", 9).unwrap(), b"other");
+}
+
+/// By name, before anything is asked for: the kinds are those of the rules, also where something is there.
+#[test]
+fn what_windows_would_read_into_a_name_is_refused() {
+    let tree = Tree::new("file root/f.txt = content; dir root/d; file out/secret");
+    let roots = tree.roots(["root"]);
+    let (letter, path) = drive(&tree.path("root"));
+    let path = path.replace('/', "\\");
+    let rows = [
+        ("f.txt:stream".to_owned(), K::Stream),
+        ("f.txt::$DATA".into(), K::Stream),
+        ("dir:$I30:$INDEX_ALLOCATION".into(), K::Stream),
+        ("f.txt.".into(), K::TrailingDot),
+        ("f.txt ".into(), K::TrailingDot),
+        ("... ".into(), K::TrailingDot),
+        ("NUL".into(), K::ReservedName),
+        ("d/con.txt".into(), K::ReservedName),
+        ("COM\u{b9}".into(), K::ReservedName),
+        (r"d\aux\f".into(), K::ReservedName),
+        ("FTXT~1".into(), K::ShortName),
+        ("PROGRA~1/x".into(), K::ShortName),
+        ("f?.txt".into(), K::InvalidName),
+        ("f\u{1}".into(), K::InvalidName),
+        (format!("{letter}:f.txt"), K::DriveRelative),
+        (format!("{letter}:"), K::DriveRelative),
+        (path.clone(), K::DriveRelative),
+        (format!(r"\\.\{letter}:{path}\f.txt"), K::DevicePath),
+        (r"\\?\Volume{00000000-0000-0000-0000-000000000000}\f.txt".into(), K::DevicePath),
+        (r"\\?\GLOBALROOT\Device\Null".into(), K::DevicePath),
+        (r"\??\C:\x".into(), K::DevicePath),
+        (r"\\server\pipe\x".into(), K::DevicePath),
+        (r"\\server\share\x".into(), K::OutsideRoots),
+        (format!(r"\\localhost\{letter}$"), K::OutsideRoots),
+        (format!(r"\\127.0.0.1\{letter}${path}\f.txt"), K::OutsideRoots),
+        ("file://server/share/x".into(), K::OutsideRoots),
+        ("file:///f.txt".into(), K::DriveRelative),
+        (r"..\out\secret".into(), K::OutsideRoots),
+        (r"d\..\..\out\secret".into(), K::OutsideRoots),
+        (r"C:\Windows\win.ini".into(), K::OutsideRoots),
+        (r"Q:\none".into(), K::OutsideRoots),
+    ];
+    for (request, expected) in rows {
+        for (name, operation) in OPERATIONS {
+            let mut told = kind(operation(&roots, &request));
+            if name == "rename to" && told == Some(K::NotFound) {
+                told = Some(expected);
+            }
+            assert_eq!(told, Some(expected), "{name} {request}");
+        }
+    }
+    assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 2);
+}
+
+/// A share that only a client names is not gone to, nor is a host of the operator's for another share.
+#[test]
+fn a_clients_root_on_another_host_grants_nothing() {
+    let tree = Tree::new("file root/f");
+    let list = ListRootsResult::from_uris(["file://server/share/dir".to_owned(), tree.uri("root")]);
+    let without = Boundary::builder().client_roots_only().build().unwrap().resolve(&list).unwrap();
+    let within =
+        Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap().resolve(&list).unwrap();
+    for roots in [without, within] {
+        assert_eq!(roots.roots().count(), 1);
+        assert_eq!(roots.skipped()[0].error().kind(), K::OutsideRoots);
+        assert_eq!(kind(roots.read(r"\\server\share\dir\f", 9)), Some(K::OutsideRoots));
+    }
+}
+
+/// Whatever leads out, seen as a link or not: nothing of it is read, listed, made or removed.
+#[test]
+fn what_leads_out_is_refused_before_any_effect() {
+    let lay: [(&str, fn(&Tree)); 2] = [
+        ("links", |tree| {
+            tree.add("link root/dir -> ../out; link root/file -> ../out/secret; link root/d/abs -> $T/out")
+        }),
+        ("junctions", |tree| {
+            for (link, target) in [("root/dir", "out"), ("root/d/abs", "out")] {
+                let (link, target) = (tree.path(link), tree.path(target));
+                let arguments = ["/c", "mklink", "/J", link.to_str().unwrap(), target.to_str().unwrap()];
+                let made = std::process::Command::new("cmd").args(arguments).output().unwrap();
+                assert!(made.status.success(), "{made:?}");
+            }
+        }),
+    ];
+    for (what, lay) in lay {
+        if what == "junctions" && !links_are_seen() {
+            not_shown("system::what_leads_out_is_refused_before_any_effect", "Wine has no junctions");
+            continue;
+        }
+        let tree = Tree::new("file root/inside; dir root/d; file out/secret = secret; file out/in/deep = deep");
+        lay(&tree);
+        let before = tree.snapshot("out");
+        let roots = tree.roots(["root"]);
+        let requests = ["dir/secret", "dir/in/deep", "dir/new", "file", "d/abs/secret", "d/abs/in", "dir/in/new/x"];
+        for request in requests.iter().filter(|request| what == "links" || **request != "file") {
+            for (name, operation) in OPERATIONS {
+                let told = kind(operation(&roots, request));
+                // A link itself may be described, renamed or removed where it is seen.
+                let is_itself = *request == "file"
+                    && ["symlink_metadata", "rename from", "rename to", "remove_file"].contains(&name);
+                assert!(is_itself && links_are_seen() || told.is_some(), "{what}: {name} {request} was done");
+                assert_eq!(tree.snapshot("out"), before, "{what}: {name} {request}");
+            }
+        }
+        for entry in roots.walk(".", mcp_roots_guard::WalkOptions::new()).unwrap() {
+            let entry = entry.unwrap();
+            assert!(
+                entry.path().iter().all(|name| name != "secret" && name != "deep"),
+                "{what}: {}",
+                entry.path().display()
+            );
+        }
+        let _ = roots.remove_dir_all("d");
+        assert_eq!(tree.snapshot("out"), before, "{what}: removed with the directory that it is in");
+    }
+}
+
+/// A root list entry that leads out of the operator's directory, by a link that is seen or not.
+#[test]
+fn a_root_that_leads_out_of_the_operators_directory_grants_nothing() {
+    let tree = Tree::new("dir op/a; file out/secret; link op/l -> ../out");
+    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let roots = boundary.resolve(&ListRootsResult::from_uris([tree.uri("op/l"), tree.uri("op/a")])).unwrap();
+    assert_eq!(roots.roots().count(), 1);
+    assert_eq!(roots.skipped()[0].error().kind(), K::OutsideRoots);
+}
+
+#[test]
+fn each_operation_does_its_work() {
+    let tree = Tree::new("file root/f = old; dir root/d; file root/tree/a/b/c; file root/tree/x");
+    let roots = tree.roots(["root"]);
+    roots.write("f", "new").unwrap();
+    roots.write("d/made", "made").unwrap();
+    assert_eq!((roots.read("f", 9).unwrap(), roots.read("d/made", 9).unwrap()), (b"new".to_vec(), b"made".to_vec()));
+    roots.create_dir("e").unwrap();
+    roots.create_dir_all("g/h/i").unwrap();
+    assert_eq!(kind(roots.write("d", "x")), Some(K::IsADirectory));
+    assert_eq!(kind(roots.read("d", 9)), Some(K::IsADirectory));
+    let names = |request: &str| {
+        let mut names: Vec<_> =
+            roots.read_dir(request).unwrap().map(|entry| entry.unwrap().name().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("."), ["d", "e", "f", "g", "tree"]);
+    assert_eq!(roots.walk("tree", mcp_roots_guard::WalkOptions::new()).unwrap().count(), 4);
+    roots.rename("f", "e/f", mcp_roots_guard::Replace::Never).unwrap();
+    assert_eq!(kind(roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Never)), Some(K::AlreadyExists));
+    roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Existing).unwrap();
+    assert_eq!(roots.read("d/made", 9).unwrap(), b"new");
+    assert_eq!(kind(roots.remove_file("d")), Some(K::IsADirectory));
+    assert_eq!(kind(roots.remove_dir("d")), Some(K::DirectoryNotEmpty));
+    assert_eq!(kind(roots.remove_dir("d/made")), Some(K::NotADirectory));
+    roots.remove_file("d/made").unwrap();
+    roots.remove_dir("d").unwrap();
+    roots.remove_dir_all("tree").unwrap();
+    assert_eq!(names("."), ["e", "g"]);
+    let hard = Policy::default().hard_links(Rule::Refuse);
+    tree.add("file root/one; hard root/two = root/one");
+    let refusing = Boundary::builder().directory(tree.path("root"), Access::ReadWrite).policy(hard).build().unwrap();
+    assert_eq!(kind(refusing.operator_roots().read("one", 9)), Some(K::HardLinked));
+    assert_eq!(roots.metadata("two").unwrap().hard_links(), 2);
+}
+
+/// What makes the walk through held directories hold: none of them is renamed meanwhile, nor removed.
+#[test]
+fn a_root_stays_where_it_is_while_it_is_in_force() {
+    let tree = Tree::new("file root/f");
+    let roots = tree.roots(["root"]);
+    assert!(fs::rename(tree.path("root"), tree.path("was")).is_err());
+    drop(roots);
+    fs::rename(tree.path("root"), tree.path("was")).unwrap();
+}
+
+/// Names that differ by case are one directory, so they can not have two kinds of access.
+#[test]
+fn access_is_that_of_the_directory_in_any_case() {
+    let tree = Tree::new("dir Root/sub");
+    let path = tree.path("").join("ROOT").join("SUB");
+    let conflict =
+        Boundary::builder().directory(tree.path("Root"), Access::ReadWrite).directory(path, Access::ReadOnly);
+    assert_eq!(kind(conflict.build()), Some(K::AccessConflict));
+    let list = ListRootsResult::from_uris([tree.uri("root"), tree.uri("ROOT")]);
+    let roots = Roots::from_list(&list).unwrap();
+    assert_eq!((roots.roots().count(), roots.skipped()[0].error().kind()), (1, K::Duplicate));
+}
+
+/// A volume as a root, and nothing above it.
+#[test]
+fn a_volume_can_be_a_root() {
+    let list = ListRootsResult::from_uris(["file:///C:/"]);
+    let roots = Roots::from_list(&list).unwrap();
+    assert!(roots.metadata(r"C:\windows").unwrap().is_dir());
+    assert!(roots.metadata(r"windows\..\..\..\windows").unwrap().is_dir());
+    assert_eq!(kind(roots.metadata(r"Q:\windows")), Some(K::OutsideRoots));
+    assert_eq!(kind(roots.remove_dir_all(r"C:\")), Some(K::RootItself));
+}
