@@ -90,7 +90,8 @@ impl<'a> Search<'a> {
             root.access = entry.access.unwrap_or(root.access);
             root.name.clone_from(&entry.name);
             if walked <= GIVEN_NAMES {
-                root.given = given(Path::new(location), &root.canonical);
+                let given = given(Path::new(location), &root.canonical);
+                root.given.extend(given.filter(|given| !aliases(&root.canonical).contains(given)));
             }
             root
         };
@@ -171,9 +172,10 @@ impl<'a> Search<'a> {
             None => Held::OnUse(around),
         };
         let (gone, given_verified) = (AtomicBool::new(false), Turns::new());
+        let given = aliases(&canonical);
         Ok(Root {
             canonical,
-            given: Vec::new(),
+            given,
             name: None,
             access: outer.access,
             leaf,
@@ -188,12 +190,27 @@ impl<'a> Search<'a> {
 
 /// The spelling as it was given, cleaned of `//`, `.` and a trailing slash, where it is another than the canonical path. With a `..`
 /// it names no fixed place, and gives none.
-fn given(path: &Path, canonical: &Path) -> Vec<PathBuf> {
+fn given(path: &Path, canonical: &Path) -> Option<PathBuf> {
     if path.components().any(|component| component == Component::ParentDir) {
-        return Vec::new();
+        return None;
     }
-    let cleaned = path.clean();
-    if cleaned == canonical { Vec::new() } else { vec![cleaned] }
+    Some(path.clean()).filter(|cleaned| cleaned != canonical)
+}
+
+/// The paths that macOS itself has for a place besides, by links that are read once.
+#[cfg(target_vendor = "apple")]
+fn aliases(canonical: &Path) -> Vec<PathBuf> {
+    use crate::names::apple;
+    static LINKS: std::sync::LazyLock<Vec<(PathBuf, PathBuf)>> = std::sync::LazyLock::new(|| {
+        let read = |link: &str| Some((link.into(), Path::new("/").join(std::fs::read_link(link).ok()?)));
+        apple::LINKS.into_iter().filter_map(read).collect()
+    });
+    apple::aliases(canonical, &LINKS)
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn aliases(_: &Path) -> Vec<PathBuf> {
+    Vec::new()
 }
 
 /// A spelling that takes more names to walk than a path of 200 is not kept: it would be walked again to verify it.

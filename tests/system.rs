@@ -157,9 +157,10 @@ fn a_clients_root_on_another_host_grants_nothing() {
 /// Whatever leads out, seen as a link or not: nothing of it is read, listed, made or removed.
 #[test]
 fn what_leads_out_is_refused_before_any_effect() {
-    let lay: [(&str, fn(&Tree)); 2] = [
+    type Lay = fn(&Tree);
+    let lay: [(&str, Lay); 2] = [
         ("links", |tree| {
-            tree.add("link root/dir -> ../out; link root/file -> ../out/secret; link root/d/abs -> $T/out")
+            tree.add("link root/dir -> ../out; link root/file -> ../out/secret; link root/d/abs -> $T/out");
         }),
         ("junctions", |tree| {
             for (link, target) in [("root/dir", "out"), ("root/d/abs", "out")] {

@@ -4,6 +4,7 @@
 //! by another case (Apple File System Reference, `j_drec_hashed_key_t`).
 
 use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -15,9 +16,40 @@ pub(crate) fn key(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.nfd().flat_map(char::to_lowercase).nfd().collect())
 }
 
+/// The paths by which the system's own links name a canonical path, as well: `/tmp/x` for `/private/tmp/x`.
+pub(crate) fn aliases(canonical: &Path, links: &[(PathBuf, PathBuf)]) -> Vec<PathBuf> {
+    let alias = |(link, target): &(PathBuf, PathBuf)| {
+        let rest = canonical.strip_prefix(target).ok()?;
+        // Joining an empty path would add a slash.
+        Some(if rest.as_os_str().is_empty() { link.clone() } else { link.join(rest) })
+    };
+    links.iter().filter_map(alias).collect()
+}
+
+/// Links of the system itself, which it is told to have whatever is installed (hier(7)).
+pub(crate) const LINKS: [&str; 3] = ["/tmp", "/var", "/etc"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_of_the_system_is_another_name_for_what_is_in_its_target() {
+        let links = [("/tmp", "/private/tmp"), ("/var", "/private/var")].map(|(link, to)| (link.into(), to.into()));
+        let rows = [
+            ("/private/tmp/a/b", vec!["/tmp/a/b"]),
+            ("/private/tmp", vec!["/tmp"]),
+            ("/private/tmp2/a", vec![]),
+            ("/private", vec![]),
+            ("/tmp/a", vec![]),
+            ("/private/var/folders", vec!["/var/folders"]),
+        ];
+        for (canonical, expected) in rows {
+            let aliases = aliases(Path::new(canonical), &links);
+            assert_eq!(aliases, expected.iter().map(PathBuf::from).collect::<Vec<_>>(), "{canonical}");
+            assert!(aliases.iter().all(|alias| !alias.to_string_lossy().ends_with('/')));
+        }
+    }
 
     #[test]
     fn names_are_one_in_any_case_and_normal_form_and_no_others_are() {

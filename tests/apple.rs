@@ -1,0 +1,46 @@
+//! What the names of macOS come to on its own file system.
+
+use std::fs;
+
+use mcp_roots_guard::{Access, Boundary, ErrorKind, Intent, ListRootsResult, Roots};
+
+use crate::tree::Tree;
+
+/// Its temporary directories are in `/var`, which is a link to `/private/var`.
+#[test]
+fn a_root_is_named_with_and_without_private() {
+    let tree = Tree::new("file root/f = content");
+    let canonical = tree.path("root");
+    let alias = std::path::Path::new("/").join(canonical.strip_prefix("/private").unwrap());
+    for root in [&canonical, &alias] {
+        let operator = Boundary::builder().directory(root, Access::ReadOnly).build().unwrap().operator_roots();
+        let list = ListRootsResult::from_uris([format!("file://{}", root.display())]);
+        for roots in [operator, Roots::from_list(&list).unwrap()] {
+            for request in [&canonical, &alias] {
+                assert_eq!(roots.read(request.join("f"), 9).unwrap(), b"content", "{root:?} {request:?}");
+                assert_eq!(
+                    roots.check(request.join("f"), Intent::Existing).unwrap().to_unguarded_path(),
+                    canonical.join("f")
+                );
+            }
+            assert!(roots.verify());
+        }
+    }
+}
+
+/// As far as the file system takes them for one, which it does unless it was formatted otherwise.
+#[test]
+fn a_root_is_named_in_any_case_and_normal_form() {
+    let tree = Tree::new("file Root caf\u{e9}/f = content");
+    let root = tree.path("Root caf\u{e9}");
+    let roots = Roots::from_dirs([&root]).unwrap();
+    for name in ["Root cafe\u{301}", "root caf\u{e9}", "ROOT CAFE\u{301}"] {
+        let path = tree.path(name).join("f");
+        if fs::metadata(&path).is_ok() {
+            assert_eq!(roots.read(&path, 9).unwrap(), b"content", "{name}");
+        } else {
+            assert!(roots.read(&path, 9).is_ok(), "{name}: taken for the root, and served from there");
+        }
+    }
+    assert_eq!(roots.read(tree.path("Root cafe").join("f"), 9).unwrap_err().kind(), ErrorKind::OutsideRoots);
+}
