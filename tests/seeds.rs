@@ -6,15 +6,23 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use crate::invariants::{check, contain, location, operations, session, windows, wire};
+#[cfg(target_os = "linux")]
+use crate::invariants::{check, operations};
+#[cfg(unix)]
+use crate::invariants::{contain, location};
+use crate::invariants::{session, windows, wire};
 
 type Hold = fn(&[u8]);
 
 const TARGETS: &[(&str, Hold)] = &[
+    #[cfg(unix)]
     ("location", location::hold),
     ("windows", windows::hold),
+    #[cfg(target_os = "linux")]
     ("check", check::hold),
+    #[cfg(unix)]
     ("contain", contain::hold),
+    #[cfg(target_os = "linux")]
     ("operations", operations::hold),
     ("wire", wire::hold),
     ("session", session::hold),

@@ -26,7 +26,7 @@ impl Tree {
     /// Builds it in memory where there is a memory file system: for many files.
     pub(crate) fn in_memory(text: &str) -> Self {
         let memory = Path::new("/dev/shm");
-        if memory.is_dir() { Self::beneath(memory, text) } else { Self::new(text) }
+        if cfg!(unix) && memory.is_dir() { Self::beneath(memory, text) } else { Self::new(text) }
     }
 
     fn beneath(directory: &Path, text: &str) -> Self {

@@ -19,7 +19,5 @@ pub(crate) mod contain;
 pub(crate) mod check;
 #[cfg(target_os = "linux")]
 pub(crate) mod operations;
-#[cfg(unix)]
 pub(crate) mod wire;
-#[cfg(unix)]
 pub(crate) mod session;

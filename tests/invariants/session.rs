@@ -166,15 +166,16 @@ struct Flag {
 impl World {
     pub(crate) fn new() -> Self {
         let memory = PathBuf::from("/dev/shm");
-        let place = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let place = if cfg!(unix) && memory.is_dir() { memory } else { std::env::temp_dir() };
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(place).unwrap();
-        let top = keep.path().canonicalize().unwrap();
-        let boundary = Boundary::builder().directory(&top, Access::ReadWrite).build().unwrap();
+        let boundary = Boundary::builder().directory(keep.path(), Access::ReadWrite).build().unwrap();
+        let top = boundary.operator_roots().roots().next().unwrap().uri();
         let version = |version| {
-            let directory = top.join(format!("v{version}"));
+            let name = format!("v{version}");
+            let directory = keep.path().join(&name);
             fs::create_dir(&directory).unwrap();
             fs::write(directory.join("file"), "").unwrap();
-            let uri = format!("file://{}", directory.display());
+            let uri = format!("{top}/{name}");
             let roots = boundary.resolve(&ListRootsResult::from_uris([&uri])).unwrap();
             (uri, roots.check("file", Intent::Existing).unwrap())
         };

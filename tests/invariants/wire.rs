@@ -1,8 +1,8 @@
 //! What a client says about its roots.
 //!
-//! Goes in: any bytes, as the client's answer or message. In them `$T` is the directory around the operator's two; and where they are
-//! read as pages, a line each, over and over, `$N` is the number of the page, and `$L` (four times a line) as many letters as the
-//! longest cursor. An empty line is a client that has no roots to tell; what is no JSON, one that fails.
+//! Goes in: any bytes, as the client's answer or message. In them `$T` is the directory around the operator's two, as a URI has it; and
+//! where they are read as pages, a line each, over and over, `$N` is the number of the page, and `$L` (four times a line) as many
+//! letters as the longest cursor. An empty line is a client that has no roots to tell; what is no JSON, one that fails.
 //!
 //! What is proven:
 //!
@@ -16,7 +16,6 @@
 use std::fmt::Debug;
 use std::fs;
 use std::future::ready;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -136,17 +135,19 @@ struct World {
 impl World {
     fn new() -> Self {
         let memory = Path::new("/dev/shm");
-        let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let place = if cfg!(unix) && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(place).unwrap();
-        let top = keep.path().canonicalize().unwrap();
+        let top = real(keep.path()).unwrap();
         for directory in ["o/a", "o/b", "o/c/d", "p/q/r", "x"] {
             fs::create_dir_all(top.join(directory)).unwrap();
         }
         for file in ["o/file", "x/secret"] {
             fs::write(top.join(file), file).unwrap();
         }
+        // Windows has them for who may make them.
+        #[cfg(unix)]
         for (link, target) in [("o/in", "c/d"), ("o/out", "../x"), ("o/up", ".."), ("o/loop", "loop")] {
-            symlink(target, top.join(link)).unwrap();
+            std::os::unix::fs::symlink(target, top.join(link)).unwrap();
         }
         let boundary = Boundary::builder()
             .directory(top.join("o"), Access::ReadWrite)
@@ -162,7 +163,7 @@ impl World {
     fn neighbours(&self, text: &str) {
         let Ok(value) = serde_json::from_str::<Value>(&self.expand(text)) else { return };
         let between = value.get("roots").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![value]);
-        let good = |path| json!({ "uri": format!("file://{}/{path}", self.top.display()), "name": path });
+        let good = |path| json!({ "uri": self.expand(&format!("file://$T/{path}")), "name": path });
         let entries: Vec<_> = std::iter::once(good("o/a")).chain(between).chain([good("o/b")]).collect();
         let Answer::List(list) = Answer::from_result(json!({ "roots": entries })) else {
             panic!("{entries:?} is no list")
@@ -185,7 +186,7 @@ impl World {
             let path = root.path();
             let access = if path.starts_with(self.top.join("o")) { Access::ReadWrite } else { Access::ReadOnly };
             let is_inside = access == Access::ReadWrite || path.starts_with(self.top.join("p/q"));
-            let is_real = path.canonicalize().is_ok_and(|real| real == path);
+            let is_real = real(path).is_ok_and(|real| is_same(&real, path));
             assert!(is_inside && is_real && root.access() == access, "{root:?} is in force");
         }
     }
@@ -203,7 +204,7 @@ impl World {
             Err(error) => return assert_eq!(kind, Some(error.kind()), "{entry:?}"),
             Ok(location) => location.as_path().to_owned(),
         };
-        let real = path.canonicalize();
+        let real = real(&path);
         let directories = ["o", "p/q"].map(|directory| self.top.join(directory));
         let granted = real.as_ref().is_ok_and(|real| {
             let mut beneath = directories.iter().filter(|directory| directory.starts_with(real)).peekable();
@@ -226,7 +227,7 @@ impl World {
     }
 
     fn grants(roots: &Roots, path: &Path) -> bool {
-        roots.roots().any(|root| root.path() == path)
+        roots.roots().any(|root| is_same(root.path(), path))
     }
 
     /// The lines as pages, over and over.
@@ -262,7 +263,9 @@ impl World {
     }
 
     fn expand(&self, text: &str) -> String {
-        text.replace("$T", self.top.to_str().unwrap())
+        let top = self.top.to_str().unwrap();
+        let top = if cfg!(windows) { format!("/{}", top.replace('\\', "/")) } else { top.to_owned() };
+        text.replace("$T", &top)
     }
 
     /// What a line is as the answer to a question, which is one of many.
@@ -273,6 +276,18 @@ impl World {
         let text = self.expand(line).replace("$N", &number.to_string()).replacen("$L", &"l".repeat(CURSOR_BYTES), 4);
         serde_json::from_str(&text).map_or_else(|_| Answer::Failed(text.clone()), Answer::from_result)
     }
+}
+
+/// The system's own answer; Windows gives it in the verbatim form, which a drive's path is without its first four characters.
+fn real(path: &Path) -> std::io::Result<PathBuf> {
+    let real = path.canonicalize()?;
+    let plain = real.to_str().and_then(|real| real.strip_prefix(r"\\?\")).filter(|_| cfg!(windows));
+    Ok(plain.map(PathBuf::from).unwrap_or(real))
+}
+
+/// Whether two paths name the same; for Windows, in whatever case.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || cfg!(windows) && one.as_os_str().eq_ignore_ascii_case(other.as_os_str())
 }
 
 fn is_at(entry: &RootEntry, path: &Path) -> bool {
