@@ -36,6 +36,10 @@ use tokio::runtime::{Builder, Runtime};
 
 /// All of it.
 pub(crate) fn hold(bytes: &[u8]) {
+    if cfg!(windows) {
+        // As a thread ends there, it must wait for no other, which a runtime does that is dropped.
+        return World::new().hold(bytes);
+    }
     WORLD.with(|world| world.hold(bytes));
 }
 
