@@ -69,7 +69,9 @@ fn begin<'a>(mut run: Run<'a>, beginning: &[Step]) -> Run<'a> {
 /// Each way of so many steps, of a run that has begun.
 fn every<'a>(after: &str, depth: usize, mut begun: impl FnMut() -> Run<'a>) {
     let deeper = number("GUARD_SCHEDULES_DEEPER").map_or(0, |deeper| usize::try_from(deeper).unwrap());
-    let depth = if blocked::is_second_run() { depth - 2 } else { depth + deeper };
+    // On Windows a question to the file system takes longer.
+    let is_short = blocked::is_second_run() || cfg!(windows);
+    let depth = if is_short { depth - 2 } else { depth + deeper };
     let (mut schedules, start) = (0, Instant::now());
     // The choice at each step, and among how many.
     let mut path: Vec<(u8, usize)> = Vec::new();
