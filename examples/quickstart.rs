@@ -8,14 +8,13 @@
 
 use std::error::Error;
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::process::ExitCode;
 
 use Do::{AddDir, Append, List, Look, Move, Purge, Read, Unlink, Write};
 use mcp_roots_guard::ErrorKind::{
-    self, Empty, EncodedSeparator, ForeignHost, ForeignScheme, HardLinked, NotADirectory, NotFound, Nul, OutsideRoots,
-    ReadOnly, RootItself, SpecialFile, TooManyLinks,
+    self, DriveRelative, Empty, EncodedSeparator, ForeignHost, ForeignScheme, HardLinked, NotADirectory, NotFound, Nul,
+    OutsideRoots, ReadOnly, RootItself, SpecialFile, TooManyLinks,
 };
 use mcp_roots_guard::{Access, Boundary, ListRootsResult, OpenOptions, Policy, Replace, Roots, Rule};
 
@@ -33,21 +32,21 @@ const ROOT_LIST: &str = r#"{
   ]
 }"#;
 
-/// The workspace: kind, path, and a file's content or a link's target.
+/// The workspace: kind, path, and a file's content or a link's target. What is `odd` is a file whose name Windows does not allow.
 const TREE: &[(&str, &str, &str)] = &[
     ("file", "outside/secret.txt", "SECRET"),
     ("file", "projects/root-evil/secret.txt", "SECRET"), // Not the root, though its name begins like it.
-    ("link", "outside/back", "../projects/root"),
     ("file", "manuals/guide.txt", "a guide"),
     ("file", "projects/lib/lib.rs", "a library"),
     ("file", "projects/my notes/todo.txt", "to do"),
     ("file", "projects/root/readme.md", "a project"),
     ("file", "projects/root/docs/intro.md", "an intro"),
     ("file", "projects/root/a b.txt", "space"),
-    ("file", "projects/root/new\nline", "newline"),
-    ("file", "projects/root/quote\".txt", "quote"),
+    ("odd", "projects/root/new\nline", "newline"),
+    ("odd", "projects/root/quote\".txt", "quote"),
     ("file", "projects/root/-rf", "dash"),
     ("file", "projects/root/100%41", "percent"),
+    ("link", "outside/back", "../projects/root"),
     ("link", "projects/root/in", "docs/intro.md"),
     ("link", "projects/root/in-absolute", "$WORK/projects/root/docs"),
     ("link", "projects/root/to-lib", "../lib"),
@@ -78,7 +77,16 @@ enum Do {
 /// An operation, the request, and what must come of it.
 type Row = (Do, &'static str, Result<&'static str, ErrorKind>);
 
-/// One after another, with the default policy.
+/// A path without a drive is in the one that happens to be current on Windows.
+const WITHOUT_DRIVE: ErrorKind = if cfg!(windows) { DriveRelative } else { OutsideRoots };
+
+/// What `..` takes away need not exist on Windows.
+const BEYOND_MISSING: ErrorKind = if cfg!(windows) { OutsideRoots } else { NotFound };
+
+/// A URI's host is the server of a share on Windows, and nothing that a path can say elsewhere.
+const OTHER_HOST: ErrorKind = if cfg!(windows) { OutsideRoots } else { ForeignHost };
+
+/// One after another, with the default policy. Those that name what the system can not have are left out.
 const ROWS: &[Row] = &[
     // Names of what is inside: relative to the first root, absolute, as a URI.
     (Read, "readme.md", Ok("a project")),
@@ -96,10 +104,10 @@ const ROWS: &[Row] = &[
     (Read, "../root-evil/secret.txt", Err(OutsideRoots)),
     (Read, "$WORK/projects/root-evil/secret.txt", Err(OutsideRoots)),
     (Read, "file://$WORK/projects/root/%2e%2e/root-evil/secret.txt", Err(OutsideRoots)),
-    (Read, "/proc/self/root/etc/passwd", Err(OutsideRoots)),
+    (Read, "/proc/self/root/etc/passwd", Err(WITHOUT_DRIVE)),
     (Read, "%2e%2e/root-evil/secret.txt", Err(NotFound)),
     (Read, "file://$WORK/projects/root/..%2froot-evil", Err(EncodedSeparator)),
-    (Read, "file://elsewhere/share/secret.txt", Err(ForeignHost)),
+    (Read, "file://elsewhere/share/secret.txt", Err(OTHER_HOST)),
     (Read, "https://localhost/readme.md", Err(ForeignScheme)),
     (Read, "readme.md\0.png", Err(Nul)),
     (Read, "", Err(Empty)),
@@ -127,7 +135,7 @@ const ROWS: &[Row] = &[
     (Write("mine"), "hard-too", Ok("4 bytes")), // A new file takes the name; the other name keeps the old one.
     (Write("x"), "$WORK/manuals/guide.txt", Err(ReadOnly)),
     (AddDir, "a/b/c", Ok("made")),
-    (AddDir, "a/x/../../../../outside/d", Err(NotFound)),
+    (AddDir, "a/x/../../../../outside/d", Err(BEYOND_MISSING)),
     // Renaming and removing: a link itself, never what it points to, and never a root.
     (Move("docs/moved.md"), "docs/new.md", Ok("renamed")),
     (Move("../../outside/moved.md"), "readme.md", Err(OutsideRoots)),
@@ -154,10 +162,10 @@ const ORACLES: &[(&str, &str)] = &[
 const LIMIT: u64 = 1 << 20;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let keep = tempfile::tempdir()?;
-    let work = keep.path().canonicalize()?;
+    let keep = tempfile::Builder::new().prefix("quickstart-").tempdir()?;
+    let work = dunce::canonicalize(keep.path())?;
     let work = work.to_str().ok_or("the temporary directory's path is not UTF-8")?;
-    build(work)?;
+    let missing = build(work)?;
 
     // The server's configuration bounds what any client can name.
     let boundary = |policy| {
@@ -167,15 +175,15 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             .policy(policy)
             .build()
     };
-    let list: ListRootsResult = serde_json::from_str(&ROOT_LIST.replace("$WORK", work))?;
+    let list: ListRootsResult = serde_json::from_str(&expand(ROOT_LIST, work))?;
     let roots = boundary(Policy::default())?.resolve(&list)?;
     let strict = boundary(Policy::default().hard_links(Rule::Refuse))?.resolve(&list)?;
     print_roots(&roots, work);
 
     let before = outside(work, &roots)?;
-    let mut wrong = run("Requests, default policy", ROWS, &roots, work);
-    wrong.extend(run("Requests, hard links refused", STRICT_ROWS, &strict, work));
-    wrong.extend(oracles(&roots, work));
+    let mut wrong = run("Requests, default policy", ROWS, &roots, work, &missing);
+    wrong.extend(run("Requests, hard links refused", STRICT_ROWS, &strict, work, &missing));
+    wrong.extend(oracles(&roots, work, &missing));
     if outside(work, &roots)? != before {
         wrong.push("something outside the roots changed".into());
     }
@@ -184,35 +192,77 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         eprintln!("\nWRONG:\n{}", wrong.join("\n"));
         return Ok(ExitCode::FAILURE);
     }
+    if !missing.is_empty() {
+        println!("\nThis system has none of these, and requests for them were left out:\n  {missing:?}");
+    }
     println!("\nAll requests were decided as they must be, and nothing outside the roots changed.");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the workspace.
-fn build(work: &str) -> std::io::Result<()> {
+/// Makes the workspace. The names of what the system can not have are returned.
+fn build(work: &str) -> std::io::Result<Vec<&'static str>> {
+    let mut missing = Vec::new();
     for &(kind, path, text) in TREE {
-        let path = Path::new(work).join(path);
-        fs::create_dir_all(path.parent().unwrap_or(&path))?;
-        match kind {
-            "link" => symlink(text.replace("$WORK", work), path)?,
-            "hard" => fs::hard_link(Path::new(work).join(text), path)?,
-            "fifo" => make_fifo(&path)?,
-            _ => fs::write(path, text)?,
+        let at = Path::new(work).join(path);
+        fs::create_dir_all(at.parent().unwrap_or(&at))?;
+        let is_made = match kind {
+            "link" => make_link(&expand(text, work), &at)?,
+            "hard" => fs::hard_link(Path::new(work).join(text), at).map(|()| true)?,
+            "fifo" => make_fifo(&at)?,
+            "odd" if cfg!(windows) => false,
+            _ => fs::write(at, text).map(|()| true)?,
+        };
+        if !is_made {
+            missing.push(path.rsplit('/').next().unwrap_or(path));
         }
     }
-    Ok(())
+    Ok(missing)
+}
+
+#[cfg(unix)]
+fn make_link(target: &str, at: &Path) -> std::io::Result<bool> {
+    std::os::unix::fs::symlink(target, at).map(|()| true)
+}
+
+/// Windows lets only some make links, and Wine nobody.
+#[cfg(windows)]
+#[expect(clippy::unnecessary_wraps, reason = "as elsewhere")]
+fn make_link(target: &str, at: &Path) -> std::io::Result<bool> {
+    use std::os::windows::fs::{symlink_dir, symlink_file};
+    let target = target.replace('/', "\\");
+    let is_dir = at.parent().is_some_and(|parent| parent.join(&target).is_dir());
+    let made = if is_dir { symlink_dir(target, at) } else { symlink_file(target, at) };
+    Ok(made.is_ok() && at.is_symlink())
 }
 
 #[cfg(target_os = "linux")]
-fn make_fifo(path: &Path) -> std::io::Result<()> {
+fn make_fifo(path: &Path) -> std::io::Result<bool> {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
-    Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?)
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
+    Ok(true)
 }
 
-/// Elsewhere there is no such call in `rustix`, and the rows for the FIFO are left out.
+/// Windows has no FIFOs, and for other systems there is no such call in `rustix`.
 #[cfg(not(target_os = "linux"))]
-fn make_fifo(_: &Path) -> std::io::Result<()> {
-    Ok(())
+#[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
+fn make_fifo(_: &Path) -> std::io::Result<bool> {
+    Ok(false)
+}
+
+/// `$WORK` replaced by the workspace's path, in URIs as they have it.
+fn expand(text: &str, work: &str) -> String {
+    text.replace("$WORK", &if text.contains("://") { in_uri(work) } else { work.to_owned() })
+}
+
+/// The path as it stands in a URI behind the host: on Windows with a slash before the drive.
+fn in_uri(work: &str) -> String {
+    let path = work.replace(std::path::MAIN_SEPARATOR, "/");
+    if path.starts_with('/') { path } else { format!("/{path}") }
+}
+
+/// Whether a request names something that could not be made.
+fn names_any(missing: &[&str], request: &str) -> bool {
+    request.split('/').any(|name| missing.contains(&name))
 }
 
 fn print_roots(roots: &Roots, work: &str) {
@@ -223,16 +273,16 @@ fn print_roots(roots: &Roots, work: &str) {
     }
     println!("Entries that grant nothing:");
     for skipped in roots.skipped() {
-        println!("  {:<48} {}", skipped.entry().replace(work, "$WORK"), skipped.error().kind());
+        println!("  {:<48} {}", skipped.entry().replace(&in_uri(work), "$WORK"), skipped.error().kind());
     }
 }
 
 /// Runs and prints rows; returns those that are not as they must be.
-fn run(title: &str, rows: &[Row], roots: &Roots, work: &str) -> Vec<String> {
+fn run(title: &str, rows: &[Row], roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
     println!("\n{title}:\n  {:<30} {:<58} {:<8} {:<17} done", "do", "request", "decision", "kind");
     let mut wrong = Vec::new();
     for (what, request, expected) in rows {
-        if cfg!(not(target_os = "linux")) && *request == "pipe" {
+        if names_any(missing, request) {
             continue;
         }
         let done = perform(roots, what, request, work);
@@ -251,7 +301,7 @@ fn run(title: &str, rows: &[Row], roots: &Roots, work: &str) -> Vec<String> {
 
 /// One request through the guard: checked and done in one step.
 fn perform(roots: &Roots, what: &Do, request: &str, work: &str) -> mcp_roots_guard::Result<String> {
-    let request = request.replace("$WORK", work);
+    let request = expand(request, work);
     Ok(match *what {
         Read => roots.read_to_string(request, LIMIT)?,
         List => {
@@ -275,14 +325,18 @@ fn perform(roots: &Roots, what: &Do, request: &str, work: &str) -> mcp_roots_gua
 }
 
 /// Compares the refusals for what exists outside and what does not, but for the request that each quotes.
-fn oracles(roots: &Roots, work: &str) -> Vec<String> {
+fn oracles(roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
     println!("\nRefusals that must be the same, whether it exists or not:");
     let refusal = |request: &str| match perform(roots, &Read, request, work) {
         Ok(text) => text,
-        Err(error) => error.to_string().replace(&request.replace("$WORK", work), "..."),
+        // It is quoted, in the system's separators.
+        Err(error) => {
+            let request = expand(request, work).replace('/', std::path::MAIN_SEPARATOR_STR);
+            error.to_string().replace(&format!("{request:?}"), "...")
+        }
     };
     let mut wrong = Vec::new();
-    for (exists, does_not) in ORACLES {
+    for (exists, does_not) in ORACLES.iter().filter(|(exists, _)| !names_any(missing, exists)) {
         let (one, other) = (refusal(exists), refusal(does_not));
         println!("  {exists:<30} {does_not:<32} {one}");
         if one != other {
@@ -292,7 +346,7 @@ fn oracles(roots: &Roots, work: &str) -> Vec<String> {
     wrong
 }
 
-/// All that lies in the workspace and in no root: path, mode, time of change, and content or target.
+/// All that lies in the workspace and in no root: path, permissions, time of change, and content or target.
 fn outside(work: &str, roots: &Roots) -> std::io::Result<Vec<String>> {
     let (mut seen, mut todo) = (Vec::new(), vec![Path::new(work).to_owned()]);
     while let Some(path) = todo.pop() {
@@ -310,7 +364,8 @@ fn outside(work: &str, roots: &Roots) -> std::io::Result<Vec<String>> {
             t if t.is_symlink() => fs::read_link(&path)?.into_os_string().into_encoded_bytes(),
             _ => fs::read(&path)?,
         };
-        seen.push(format!("{} {:o} {:?} {content:?}", path.display(), metadata.mode(), metadata.modified()?));
+        let (permissions, modified) = (metadata.permissions(), metadata.modified()?);
+        seen.push(format!("{} {permissions:?} {modified:?} {content:?}", path.display()));
     }
     seen.sort();
     Ok(seen)

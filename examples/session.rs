@@ -26,12 +26,14 @@ async fn main() -> Outcome {
         fs::create_dir_all(directory.path().join(path).parent().ok_or("no parent")?)?;
         fs::write(directory.path().join(path), text)?;
     }
-    let projects = directory.path().canonicalize()?;
+    let projects = dunce::canonicalize(directory.path())?;
     let guard = Guard::new(Boundary::builder().directory(&projects, Access::ReadWrite).build()?);
 
     let (client, server) = tokio::io::duplex(1 << 16);
     let server = tokio::spawn(serve(server, guard));
-    let script = Client::new(client, &projects.display().to_string()).run();
+    let projects = projects.to_str().ok_or("the temporary directory's path is not UTF-8")?;
+    // With slashes on Windows, too, where a path may have them, and a URI has.
+    let script = Client::new(client, &projects.replace(std::path::MAIN_SEPARATOR, "/")).run();
     script.await?;
     server.await?
 }
@@ -148,6 +150,8 @@ struct Client {
     lines: tokio::io::Lines<BufReader<tokio::io::ReadHalf<DuplexStream>>>,
     output: tokio::io::WriteHalf<DuplexStream>,
     projects: String,
+    /// The same as a URI.
+    uri: String,
     /// What it answers when it is asked for its roots.
     roots: Value,
     calls: u64,
@@ -157,14 +161,16 @@ impl Client {
     fn new(stream: DuplexStream, projects: &str) -> Self {
         let (input, output) = tokio::io::split(stream);
         let lines = BufReader::new(input).lines();
-        Self { lines, output, projects: projects.to_owned(), roots: Value::Null, calls: 0 }
+        // Before a drive stands a slash.
+        let uri = format!("file:///{}", projects.trim_start_matches('/'));
+        Self { lines, output, projects: projects.to_owned(), uri, roots: Value::Null, calls: 0 }
     }
 
     async fn run(mut self) -> Outcome {
         let capabilities = json!({"roots": {"listChanged": true}});
         self.send("initialize", json!({"capabilities": capabilities})).await?;
         self.until_answered().await?;
-        let root = |path: &str| json!({"uri": format!("file://{}/{path}", self.projects)});
+        let root = |path: &str| json!({"uri": format!("{}/{path}", self.uri)});
         let (site, blog, etc) = (root("site"), root("blog"), json!({"uri": "file:///etc"}));
 
         println!("\nThe first call needs the roots: the server asks, within that call.");
@@ -233,6 +239,7 @@ impl Client {
     fn shown(&self, message: &Value) -> String {
         message
             .to_string()
+            .replace(&self.uri, "file:///projects")
             .replace(&self.projects, "/projects")
             .replace(r#","jsonrpc":"2.0""#, "")
             .replace(r#""jsonrpc":"2.0","#, "")

@@ -2,7 +2,6 @@
 
 // Roots are deprecated since 2026-07-28, and what this crate is about.
 #![allow(deprecated)]
-#![cfg(target_os = "linux")]
 // What is sent is built where it is sent; rmcp's own futures are large.
 #![allow(clippy::needless_pass_by_value, clippy::large_futures)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -17,3 +16,6 @@ mod responsive;
 mod server;
 mod sessions;
 mod stateless;
+#[path = "../tree.rs"]
+#[allow(dead_code)] // The suite uses the rest.
+mod tree;

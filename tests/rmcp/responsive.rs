@@ -49,8 +49,13 @@ async fn work_that_takes_long_keeps_nobodys_roots_waiting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_client_and_fifos_keep_nobody_waiting() {
     let tree = Tree::new();
-    let pipe = rustix::fs::FileType::Fifo;
-    rustix::fs::mknodat(rustix::fs::CWD, tree.path("op/a/pipe"), pipe, 0o600.into(), 0).unwrap();
+    // Windows has none.
+    let expected = if cfg!(unix) {
+        tree.add("fifo op/a/pipe");
+        ErrorKind::SpecialFile
+    } else {
+        ErrorKind::NotFound
+    };
     let guard = tree.guard();
     let (mut silent, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
     silent.initialize(json!({ "roots": { "listChanged": true } })).await;
@@ -75,7 +80,7 @@ async fn a_silent_client_and_fifos_keep_nobody_waiting() {
             1000 => {}
             1001 => assert_eq!(told(&answer).as_deref(), Ok("b")),
             _ => {
-                assert_eq!(told(&answer), Err(refusal("a/pipe", ErrorKind::SpecialFile)));
+                assert_eq!(told(&answer), Err(refusal("a/pipe", expected)));
                 answered += 1;
             }
         }

@@ -22,33 +22,31 @@ use rmcp::service::{
 };
 use rmcp::{ClientHandler, ErrorData};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 /// `op/{a,b,c}/in.txt`, each holding its directory's name, and `secret.txt` beside `op`.
 pub(crate) struct Tree {
-    keep: TempDir,
+    tree: crate::tree::Tree,
 }
 
 impl Tree {
     pub(crate) fn new() -> Self {
-        let keep = tempfile::tempdir().unwrap();
-        let tree = Self { keep };
-        for name in ["a", "b", "c"] {
-            std::fs::create_dir_all(tree.path(&format!("op/{name}"))).unwrap();
-            std::fs::write(tree.path(&format!("op/{name}/in.txt")), name).unwrap();
-        }
-        std::fs::write(tree.path("secret.txt"), "SECRET").unwrap();
-        std::os::unix::fs::symlink("../../secret.txt", tree.path("op/a/out")).unwrap();
-        tree
+        let files = "file op/a/in.txt = a; file op/b/in.txt = b; file op/c/in.txt = c; file secret.txt = SECRET";
+        let tree = crate::tree::Tree::new(files);
+        tree.add("link op/a/out -> ../../secret.txt");
+        Self { tree }
+    }
+
+    pub(crate) fn add(&self, text: &str) {
+        self.tree.add(text);
     }
 
     pub(crate) fn path(&self, below: &str) -> String {
-        format!("{}/{below}", self.keep.path().canonicalize().unwrap().display())
+        self.tree.path(below).to_str().unwrap().to_owned()
     }
 
     pub(crate) fn uri(&self, below: &str) -> String {
-        format!("file://{}", self.path(below))
+        self.tree.uri(below)
     }
 
     /// Whose operator directory is `op`.
@@ -364,5 +362,7 @@ pub(crate) async fn heard(tells: &mut mpsc::UnboundedReceiver<String>) -> Option
 /// The refusal of a path, as a model reads it.
 pub(crate) fn refusal(path: &str, kind: ErrorKind) -> String {
     let why = mcp_roots_guard::Error::from(kind).to_string();
+    // It is told in the system's separators.
+    let path = path.replace('/', std::path::MAIN_SEPARATOR_STR);
     format!("read {path:?}: {why}")
 }

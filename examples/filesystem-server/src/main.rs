@@ -44,11 +44,24 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
 
 /// Until somebody wants this process to end: at a terminal, or who runs it as a service.
 async fn interrupted() {
-    let Ok(mut terminated) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else {
-        return std::future::pending().await;
-    };
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
-        _ = terminated.recv() => {}
+        () = terminated() => {}
     }
+}
+
+#[cfg(unix)]
+async fn terminated() {
+    match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(mut terminated) => {
+            terminated.recv().await;
+        }
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Elsewhere nobody is asked to end but at a terminal.
+#[cfg(not(unix))]
+async fn terminated() {
+    std::future::pending().await
 }

@@ -63,7 +63,8 @@ fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerEr
         // The root `/` has no name; what is in it is told below.
         let Some(value) = uri.strip_prefix(SCHEME).filter(|value| !value.is_empty()) else { continue };
         if goes_on(&percent_decode_str(value).collect::<Vec<_>>(), typed) {
-            let end = if root.is_file() { "" } else { "/" };
+            // A drive of Windows ends with a slash already.
+            let end = if root.is_file() || value.ends_with('/') { "" } else { "/" };
             values.insert(format!("{value}{end}"));
         }
     }

@@ -3,7 +3,6 @@
 //! Goes in: what the guard checked. Comes out: its name, its MIME type, and what is in it. What is true after: only regular files and
 //! directories are told. Links are not: what one leads to inside the roots is told under its own name.
 
-use std::ffi::OsStr;
 use std::path::Path;
 
 use mcp_roots_guard::{CheckedPath, Intent, Metadata, Result, Roots, WalkEntry, WalkOptions};
@@ -36,7 +35,9 @@ pub(crate) fn mime_type(path: &Path) -> Option<&'static str> {
 
 /// The last name, in which what is no UTF-8 is replaced: to show.
 pub(super) fn name(checked: &CheckedPath) -> String {
-    path(checked).file_name().unwrap_or(OsStr::new("/")).to_string_lossy().into_owned()
+    let path = path(checked);
+    // `/`, or a drive, has none.
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// Where the last name stands: for a root, in its own path.

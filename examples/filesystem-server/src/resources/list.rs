@@ -187,6 +187,10 @@ impl Children {
             }
             page.looked += usize::from(!is_on_the_way);
             let Ok(found) = found else { continue };
+            // On Windows what is no Unicode has no URI.
+            if cfg!(windows) && found.name().to_str().is_none() {
+                continue;
+            }
             let entry = children.path.join(found.name());
             let is_behind = behind.is_none_or(|behind| entry.as_path() > behind || behind.starts_with(&entry));
             if is_behind && entry::is_told(found.metadata()) {

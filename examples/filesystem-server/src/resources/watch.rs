@@ -6,7 +6,7 @@
 //! This is the one place that hands a path to something that is not the guard, and why that is no way around it: a watcher reads no content,
 //! no name that it tells leaves this module, and the look that follows is the guard's. On Linux it is handed an open descriptor, whose
 //! name the kernel says is the checked one, so that no link leads it elsewhere; a directory that is moved out of its root afterwards
-//! stays watched. On other systems it walks the name from `/`: there, who may put a link into a root while a client subscribes can
+//! stays watched. On other systems it walks the name from the top: there, who may put a link into a root while a client subscribes can
 //! have another directory watched, and learn when something happens in it, as a change that the guard sees anyway is then told
 //! sooner than by the sweep.
 //!

@@ -158,7 +158,12 @@ impl ClientHandler for Handler {
 
 /// A path as a URI, for names that need no escapes but those written here.
 pub(crate) fn uri(path: &Path) -> String {
-    format!("file://{}", path.to_str().unwrap().replace('%', "%25").replace(' ', "%20"))
+    crate::tree::uri(path).replace('%', "%25").replace(' ', "%20")
+}
+
+/// The URI of something that no server of these tests serves.
+pub(crate) fn elsewhere(path: &str) -> String {
+    format!("file:///{}{path}", if cfg!(windows) { "C:/" } else { "" })
 }
 
 pub(crate) fn code(error: ServiceError) -> i32 {

@@ -15,8 +15,8 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let top = directory.path().canonicalize().unwrap();
+        let directory = tempfile::Builder::new().prefix("guard-").tempdir().unwrap();
+        let top = dunce::canonicalize(directory.path()).unwrap();
         std::fs::create_dir(top.join("site")).unwrap();
         std::fs::write(top.join("secret.txt"), "secret").unwrap();
         let boundary = Boundary::builder().directory(top.join("site"), Access::ReadWrite).build().unwrap();
@@ -34,6 +34,14 @@ impl Fixture {
         path
     }
 
+    /// A link, if it is seen as one.
+    pub(crate) fn link(&self, target: &str, path: &str) {
+        if crate::tree::links_are_seen() {
+            crate::tree::link(target.as_ref(), &self.site().join(path)).unwrap();
+        }
+    }
+
+    #[cfg(unix)]
     pub(crate) fn fifo(&self, path: &str) -> PathBuf {
         let path = self.site().join(path);
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rmcp::model::{ServerNotification, SubscriptionFilter};
 
-use crate::client::{Declares, Era, code, uri};
+use crate::client::{Declares, Era, code, elsewhere, uri};
 use crate::fixture::Fixture;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,7 +48,7 @@ async fn a_stateless_client_listens() {
 async fn a_stateless_client_does_not_listen_outside() {
     let fixture = Fixture::new();
     let client = fixture.client(Era::Stateless, Declares::Nothing).await;
-    let filter = SubscriptionFilter::builder().resource_subscription("file:///etc/passwd").build();
+    let filter = SubscriptionFilter::builder().resource_subscription(elsewhere("etc/passwd")).build();
     let mut listening = client.peer.listen(filter).await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap();
     assert_eq!(ended.map_err(code).err(), Some(-32602));
@@ -59,8 +59,7 @@ async fn what_is_refused_does_not_end_the_rest() {
     let fixture = Fixture::new();
     let path = fixture.write("a", "");
     let client = fixture.client(Era::Stateless, Declares::Nothing).await;
-    let filter =
-        SubscriptionFilter::builder().resource_subscriptions([uri(&path), "file:///etc/passwd".into()]).build();
+    let filter = SubscriptionFilter::builder().resource_subscriptions([uri(&path), elsewhere("etc/passwd")]).build();
     let mut listening = client.peer.listen(filter).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     std::fs::write(&path, "1").unwrap();

@@ -1,6 +1,6 @@
 //! Files as resources, as a client sees them: over a transport in memory, on real files, in both eras.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod client;
 mod complete;
@@ -11,3 +11,6 @@ mod listen;
 mod read;
 mod sessions;
 mod subscribe;
+#[path = "../../../../tests/tree.rs"]
+#[allow(dead_code)] // The guard's own tests use the rest.
+mod tree;

@@ -1,7 +1,6 @@
 //! A client, and a server of a directory for it, over a transport in memory.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,6 +17,8 @@ use rmcp::service::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::tree::{link, links_are_seen, uri};
 
 /// A client with roots, or without, that keeps the progress it is told.
 #[derive(Clone, Default)]
@@ -53,10 +54,11 @@ impl ClientHandler for Client {
 
 /// A client of a server of a directory.
 pub(crate) struct Served {
-    pub(crate) directory: TempDir,
+    pub(crate) directory: PathBuf,
     /// What is not served, beside what is.
-    pub(crate) outside: TempDir,
+    pub(crate) outside: PathBuf,
     pub(crate) client: RunningService<RoleClient, Client>,
+    _keep: [TempDir; 2],
 }
 
 impl Served {
@@ -65,21 +67,22 @@ impl Served {
     }
 
     pub(crate) async fn to(client: Client, access: Access) -> Self {
-        let (directory, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        fs::write(outside.path().join("secret"), "secret").unwrap();
+        let keep = [(); 2].map(|()| tempfile::Builder::new().prefix("guard-").tempdir().unwrap());
+        let [directory, outside] = keep.each_ref().map(|keep| dunce::canonicalize(keep.path()).unwrap());
+        fs::write(outside.join("secret"), "secret").unwrap();
         if let Some(roots) = &client.roots {
-            roots.lock().unwrap().push(format!("file://{}", directory.path().display()));
+            roots.lock().unwrap().push(uri(&directory));
         }
-        let boundary = Boundary::builder().directory(directory.path(), access).build().unwrap();
+        let boundary = Boundary::builder().directory(&directory, access).build().unwrap();
         let guard = Guard::new(boundary);
         let (near, far) = tokio::io::duplex(1 << 16);
         let server = Server::new(guard.clone());
         tokio::spawn(async move { server.serve(guard.wrap(far)).await.unwrap().waiting().await });
-        Self { directory, outside, client: client.serve(near).await.unwrap() }
+        Self { directory, outside, client: client.serve(near).await.unwrap(), _keep: keep }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.directory.join(name)
     }
 
     pub(crate) fn put(&self, name: &str, content: impl AsRef<[u8]>) {
@@ -92,13 +95,25 @@ impl Served {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// A FIFO, a link that dangles, one that leads out to a file, and one out to a directory.
-    pub(crate) fn put_oddities(&self) {
+    /// A FIFO, a link that dangles, one that leads out to a file, and one out to a directory. Those that the system can not have are
+    /// returned: the FIFO on Windows; under Wine the links, too.
+    pub(crate) fn put_oddities(&self) -> Vec<&'static str> {
+        let mut missing = Vec::new();
+        #[cfg(unix)]
         rustix::fs::mknodat(rustix::fs::CWD, self.path("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
             .unwrap();
-        symlink("nowhere", self.path("dangling")).unwrap();
-        symlink(self.outside.path().join("secret"), self.path("out")).unwrap();
-        symlink(self.outside.path(), self.path("outdir")).unwrap();
+        if cfg!(windows) {
+            missing.push("fifo");
+        }
+        let out = self.outside.join("secret");
+        for (name, target) in [("dangling", "nowhere".as_ref()), ("out", out.as_ref()), ("outdir", &*self.outside)] {
+            if links_are_seen() {
+                link(target, &self.path(name)).unwrap();
+            } else {
+                missing.push(name);
+            }
+        }
+        missing
     }
 
     /// The text of a call that succeeds, which must be the structured content, too.

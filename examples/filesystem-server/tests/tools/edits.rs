@@ -1,7 +1,7 @@
 //! Editing files.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+#[cfg(unix)]
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use serde_json::json;
 
@@ -36,12 +36,14 @@ async fn an_edit_tells_its_diff_and_keeps_line_ends() {
     for (content, edits, expected) in cases {
         let edits: Vec<_> = edits.iter().map(|(old, new)| json!({"oldText": old, "newText": new})).collect();
         served.put("file", content);
+        #[cfg(unix)]
         fs::set_permissions(served.path("file"), fs::Permissions::from_mode(0o640)).unwrap();
         let dry = served.ok("edit_file", json!({"path": "file", "edits": edits, "dryRun": true})).await;
         assert_eq!(served.content("file"), content, "dry run of {edits:?}");
         let done = served.ok("edit_file", json!({"path": "file", "edits": edits})).await;
         assert_eq!(served.content("file"), expected, "{content:?} {edits:?}");
         assert_eq!(dry, done);
+        #[cfg(unix)]
         assert_eq!(fs::metadata(served.path("file")).unwrap().permissions().mode() & 0o777, 0o640);
     }
     served.put("file", "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
