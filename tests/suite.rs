@@ -14,17 +14,12 @@ mod invariants;
 mod operations;
 #[cfg(target_os = "linux")]
 mod races;
-#[cfg(unix)]
 mod reference;
-#[cfg(unix)]
 mod roots;
-#[cfg(unix)]
 mod schedules;
 #[cfg(target_os = "linux")]
 mod scope;
-#[cfg(unix)]
 mod seeds;
-#[cfg(unix)]
 mod session;
 #[cfg(windows)]
 mod system;
