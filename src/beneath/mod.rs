@@ -31,6 +31,9 @@ use crate::policy::Rule;
 #[derive(Debug)]
 pub(crate) struct Handle {
     dir: Dir,
+    /// The final path that it had when that was asked for.
+    #[cfg(windows)]
+    place: std::sync::OnceLock<String>,
 }
 
 /// What a file is opened for. None of them truncates.
@@ -64,18 +67,26 @@ pub(crate) struct Cursor {
 }
 
 impl Handle {
+    fn new(dir: Dir) -> Self {
+        Self {
+            dir,
+            #[cfg(windows)]
+            place: std::sync::OnceLock::new(),
+        }
+    }
+
     /// Opens a directory by a path from outside, following links. For configuration only, and for the file system's root.
     pub(crate) fn ambient(path: &Path) -> io::Result<Self> {
-        Ok(Self { dir: Dir::open_ambient_dir(path, ambient_authority())? })
+        Ok(Self::new(Dir::open_ambient_dir(path, ambient_authority())?))
     }
 
     /// The directory at `path`; the empty path is this one.
     pub(crate) fn dir(&self, path: &Path, mounts: Rule) -> Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
-            return Ok(Self { dir: Dir::from_std_file(opened.map_err(on_the_way)?) });
+            return Ok(Self::new(Dir::from_std_file(opened.map_err(on_the_way)?)));
         }
-        let mut dir = Self { dir: self.dir.try_clone()? };
+        let mut dir = Self::new(self.dir.try_clone()?);
         for name in path {
             dir = dir.child(name, mounts)?;
         }
@@ -89,9 +100,9 @@ impl Handle {
             error if error.kind() == ErrorKind::NotADirectory && self.is_link(name) => ErrorKind::Changed.into(),
             error => error,
         });
-        let child = Self { dir: opened? };
+        let child = Self::new(opened?);
         #[cfg(windows)]
-        kernel::stands(&self.dir, name, &child.dir.as_filelike_view::<File>())?;
+        let _ = child.place.set(kernel::stands(self, name, &child.dir)?);
         if mounts == Rule::Refuse && child.mount()? != self.mount()? {
             return Err(ErrorKind::MountCrossing.into());
         }
@@ -103,9 +114,16 @@ impl Handle {
     }
 
     /// What one name in this directory is, not followed.
+    #[cfg(not(windows))]
     pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
         // Not by cap-std, whose times panic when they are very old.
         kernel::describe(&self.dir, name)
+    }
+
+    /// The same.
+    #[cfg(windows)]
+    pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
+        kernel::describe(self, name)
     }
 
     /// What the name at `path` is, not followed.
@@ -169,6 +187,7 @@ impl Handle {
             Ok(Look::Other(metadata)) if metadata.is_dir() => {
                 dir.child(name, mounts).and_then(|child| Ok(Look::Other(child.metadata()?)))
             }
+            #[cfg(not(windows))]
             Ok(Look::Other(_)) if mounts == Rule::Refuse && kernel::mount_of(&dir.dir, name)? != dir.mount()? => {
                 Err(ErrorKind::MountCrossing.into())
             }
@@ -180,7 +199,7 @@ impl Handle {
 
     #[cfg(windows)]
     fn look_here(&self, name: &OsStr) -> Result<Look> {
-        kernel::look_here(&self.dir, name)
+        kernel::look_here(self, name)
     }
 
     #[cfg(not(windows))]
@@ -221,7 +240,7 @@ impl Handle {
             file => file.map_err(on_the_way)?.into_std(),
         };
         #[cfg(windows)]
-        kernel::stands(&dir.dir, name, &file)?;
+        kernel::stands(&dir, name, &file)?;
         if mounts == Rule::Refuse && kernel::mount(&file)? != dir.mount()? {
             return Err(ErrorKind::MountCrossing.into());
         }
@@ -302,7 +321,7 @@ impl Handle {
 /// An open directory; of another file the questions are errors.
 impl From<File> for Handle {
     fn from(directory: File) -> Self {
-        Self { dir: Dir::from_std_file(directory) }
+        Self::new(Dir::from_std_file(directory))
     }
 }
 

@@ -27,8 +27,8 @@ pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
 }
 
 /// A name itself, opened for its metadata; what it says, if it is a link.
-pub(super) fn look_here(at: &Dir, name: &OsStr) -> Result<Look> {
-    let file = match itself(at, name) {
+pub(super) fn look_here(at: &Handle, name: &OsStr) -> Result<Look> {
+    let file = match itself(&at.dir, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Missing),
         file => file.map_err(super::on_the_way)?,
     };
@@ -41,11 +41,11 @@ pub(super) fn look_here(at: &Dir, name: &OsStr) -> Result<Look> {
 }
 
 /// What leads elsewhere without a word is a link whose text nobody can read.
-pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
-    let file = itself(at, name)?;
+pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
+    let file = itself(&at.dir, name)?;
     match stands(at, name, &file) {
         Err(_) => Ok(Metadata::unreadable_link()),
-        Ok(()) => Metadata::of_file(&file),
+        Ok(_) => Metadata::of_file(&file),
     }
 }
 
@@ -66,14 +66,21 @@ fn link_text(link: &File) -> Result<OsString> {
     windows::path(&text).map(OsString::from).map_err(|_| outside())
 }
 
-/// Refuses what is not in this directory by this name, in whatever case.
-pub(super) fn stands(at: &Dir, name: &OsStr, file: &File) -> Result<()> {
-    let (directory, place) = (final_path(at)?, final_path(file)?);
-    let rest = place
-        .strip_prefix(&directory)
-        .map(|rest| if directory.ends_with('\\') { Some(rest) } else { rest.strip_prefix('\\') });
-    match rest.flatten() {
-        Some(last) if key(OsStr::new(last)) == key(name) => Ok(()),
+/// Refuses what is not in this directory by this name, in whatever case. Comes out: its final path.
+pub(super) fn stands(at: &Handle, name: &OsStr, file: &impl AsFilelike) -> Result<String> {
+    let place = final_path(file)?;
+    let directory = match at.place.get() {
+        Some(directory) => directory,
+        None => {
+            let directory = final_path(&at.dir)?;
+            at.place.get_or_init(|| directory)
+        }
+    };
+    let rest = place.strip_prefix(directory.as_str());
+    // A volume's own path ends in one.
+    let last = rest.and_then(|rest| if directory.ends_with('\\') { Some(rest) } else { rest.strip_prefix('\\') });
+    match last {
+        Some(last) if key(OsStr::new(last)) == key(name) => Ok(place),
         _ => Err(Error::new(ErrorKind::OutsideRoots).detail(format!("its final path is {place:?}"))),
     }
 }
@@ -133,10 +140,6 @@ pub(super) fn entries(at: &Dir) -> io::Result<fs::ReadDir> {
 /// A volume mounted in a directory is a link of its own kind, so all that is reached without links is of one volume.
 pub(super) fn mount<F: AsFilelike>(at: &F) -> Result<Mount> {
     Ok((false, Metadata::of_file(&at.as_filelike_view::<File>())?.identity().device))
-}
-
-pub(super) fn mount_of(at: &Dir, name: &OsStr) -> Result<Mount> {
-    Ok((false, describe(at, name)?.identity().device))
 }
 
 /// There is no call in `std` that refuses an existing name in the same step.
