@@ -28,7 +28,7 @@ use crate::granted::{Candidate, Granted};
 use crate::location::Location;
 use crate::names::path_key;
 #[cfg(windows)]
-use crate::names::{components, is_absolute};
+use crate::names::{components, is_absolute, is_same};
 use crate::policy::{Access, Policy, Rule, Whose};
 use crate::resolve::{Intent, Place, resolve};
 use crate::roots::{Held, Questions, Root, Roots, Skipped, ToVerify, settled};
@@ -137,6 +137,13 @@ impl BoundaryBuilder {
         for directory in &mut self.directories {
             directory.path = std::path::absolute(&directory.path)
                 .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
+            // The system's own names for a user's directories are often short ones: `%TEMP%`.
+            #[cfg(windows)]
+            if Location::from_path(&directory.path).is_err_and(|error| error.kind() == ErrorKind::ShortName)
+                && let Ok(long) = std::fs::canonicalize(&directory.path)
+            {
+                directory.path = long;
+            }
         }
         let boundary = Boundary {
             shared: Arc::new(Shared {
@@ -289,7 +296,7 @@ impl Boundary {
     #[cfg(windows)]
     #[expect(clippy::unused_self, reason = "elsewhere it is kept")]
     fn top(&self, entries: &[Entry], whose: Whose) -> Roots {
-        volumes(entries, whose)
+        volumes(entries, whose, top_root)
     }
 
     /// An optional directory that is missing now must not come to lie in one of other access, or around one, when it is made.
@@ -301,6 +308,11 @@ impl Boundary {
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
             let top = &self.top(&[entry], Whose::Operator);
+            // Its volume is not there, either.
+            if top.spellings().begin(location.as_os_str()).is_none() {
+                planned.push((location.as_path().to_owned(), directory.access));
+                continue;
+            }
             let place = resolve(&mut Questions::new(top), top.spellings(), None, location.as_os_str(), Intent::NewTree);
             // What can not be told now could be anything later.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
@@ -450,31 +462,23 @@ impl Directory {
 }
 
 /// The volumes that the entries name, as far as they can be opened. A share that only a client names is not: to open it is to
-/// sign in at a host of the client's choice. The operator is trusted with links to other volumes.
+/// sign in at a host of the client's choice. Nor is what only a link names, which a tool could have made.
 #[cfg(windows)]
-fn volumes(entries: &[Entry], whose: Whose) -> Roots {
+fn volumes(entries: &[Entry], whose: Whose, open: impl Fn(&Path) -> Result<Root>) -> Roots {
     let mut seen = Tree::default();
     let mut volumes = Vec::new();
     for location in entries.iter().filter_map(|entry| entry.location.as_ref().ok()) {
-        let followed = (whose == Whose::Operator)
-            .then(|| std::fs::canonicalize(location.as_path()).ok())
-            .flatten()
-            .and_then(|path| Location::from_path(path).ok());
-        for location in [Some(location.clone()), followed].into_iter().flatten() {
-            let Some((name, _)) = components(location.as_os_str()).next().filter(|_| is_absolute(location.as_os_str()))
-            else {
-                continue;
-            };
-            let is_share = name.as_encoded_bytes().starts_with(b"\\\\");
-            let mut top_path = name.to_owned();
-            top_path.push("\\");
-            let top_path = Path::new(&top_path);
-            if (is_share && whose == Whose::Client) || seen.marks(top_path).next().is_some() {
-                continue;
-            }
-            seen.insert(top_path, volumes.len());
-            volumes.extend(top_root(top_path).ok());
+        let location = location.as_os_str();
+        let Some((name, _)) = components(location).next().filter(|_| is_absolute(location)) else { continue };
+        let is_share = name.as_encoded_bytes().starts_with(b"\\\\");
+        let mut top = name.to_owned();
+        top.push("\\");
+        let top = Path::new(&top);
+        if (is_share && whose == Whose::Client) || seen.marks(top).next().is_some() {
+            continue;
         }
+        seen.insert(top, volumes.len());
+        volumes.extend(open(top).ok());
     }
     Roots::new(volumes, Policy::default().mounts(Rule::Allow), Vec::new())
 }
@@ -488,9 +492,16 @@ fn top(path: &Path) -> Result<Roots> {
 fn top_root(path: &Path) -> Result<Root> {
     let handle = Handle::ambient(path).map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
     let identity = handle.metadata()?.identity();
+    let (canonical, given) = (path.to_owned(), Vec::new());
+    // A letter can stand for a directory of another volume, or for a share.
+    #[cfg(windows)]
+    let (canonical, given) = match handle.place() {
+        Some(place) if !is_same(&place, path) => (place, vec![path.to_owned()]),
+        _ => (canonical, given),
+    };
     Ok(Root {
-        canonical: path.to_owned(),
-        given: Vec::new(),
+        canonical,
+        given,
         name: None,
         access: Access::ReadWrite,
         leaf: None,
@@ -631,5 +642,37 @@ mod tests {
         let all = || resolve(&boundary, Path::new("/"), &[("", None)]);
         let first = all();
         assert!(is_shared(&first, &all()));
+    }
+}
+
+#[cfg(windows)]
+#[cfg(test)]
+mod windows_tests {
+    use std::cell::RefCell;
+    use std::path::Path;
+
+    use super::volumes;
+    use crate::error::ErrorKind;
+    use crate::location::Location;
+    use crate::policy::Whose;
+    use crate::search::Entry;
+
+    #[test]
+    fn a_share_is_gone_to_when_the_operator_names_it_and_each_volume_once() {
+        let texts = [r"C:\a", r"\\server\share\a", r"c:\b", r"\\SERVER\Share\b", r"Q:\none"];
+        let entry =
+            |text: &&str| Entry { text: (*text).to_owned(), location: Location::parse(text), name: None, access: None };
+        let entries: Vec<_> = texts.iter().map(entry).collect();
+        let asked = |whose| {
+            let asked = RefCell::new(Vec::new());
+            let open = |path: &Path| {
+                asked.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
+                Err(ErrorKind::NotFound.into())
+            };
+            assert!(volumes(&entries, whose, open).is_empty());
+            asked.into_inner()
+        };
+        assert_eq!(asked(Whose::Client), [r"C:\", r"Q:\"]);
+        assert_eq!(asked(Whose::Operator), [r"C:\", r"\\server\share\", r"Q:\"]);
     }
 }

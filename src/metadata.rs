@@ -174,7 +174,14 @@ impl Metadata {
         Ok(Self::from(&rustix::fs::fstat(file)?))
     }
 
+    /// It has that already.
+    #[cfg(windows)]
+    pub(crate) fn with_birth(&self, _: &File) -> Self {
+        self.clone()
+    }
+
     /// Adds the time of birth of the file that it was read from.
+    #[cfg(unix)]
     pub(crate) fn with_birth(&self, file: &File) -> Self {
         let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
         Self { created, identity: Identity { born: created, ..self.identity }, ..self.clone() }

@@ -374,7 +374,7 @@ impl Roots {
     /// [`OutsideRoots`](ErrorKind::OutsideRoots) if no root has that path.
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let base = self.roots().position(|root| root.spellings().any(|spelling| spelling == path));
+        let base = self.roots().position(|root| root.spellings().any(|spelling| is_same(spelling, path)));
         match base {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => Err(Error::new(ErrorKind::OutsideRoots).at("set base", path.as_os_str())),

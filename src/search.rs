@@ -83,6 +83,10 @@ impl<'a> Search<'a> {
         if !is_absolute(location) {
             return Err(ErrorKind::NotAbsolute.into());
         }
+        // On Windows its volume may not be there: a disk that is not plugged in.
+        if self.whose == Whose::Operator && around.spellings().begin(location).is_none() {
+            return Err(ErrorKind::NotFound.into());
+        }
         if self.names > LIST_NAMES || self.effort.is_spent() {
             return Err(ErrorKind::TooCostly.into());
         }

@@ -143,7 +143,7 @@ pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
 pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
     let target = PathBuf::from(target.to_str().unwrap().replace('/', "\\"));
     if !links_are_seen() {
-        return link_of_the_host(&target, at);
+        return link_of_the_host(&target, at, "ln -s -- \"$1\" \"$2\"");
     }
     let is_dir = fs::metadata(at.parent().unwrap().join(&target)).is_ok_and(|metadata| metadata.is_dir());
     let link = if is_dir { std::os::windows::fs::symlink_dir } else { std::os::windows::fs::symlink_file };
@@ -155,9 +155,15 @@ pub(crate) fn links_are_seen() -> bool {
     std::env::var_os("GUARD_TEST_WINE").is_none()
 }
 
+/// A link takes the place of what is held open; the host does not ask Wine.
+#[cfg(windows)]
+pub(crate) fn replace_by_link(target: &Path, at: &Path) {
+    link_of_the_host(target, at, "mv -- \"$2\" \"$2.was\" && ln -s -- \"$1\" \"$2\"").unwrap();
+}
+
 /// By a program of the host, which tells in a file when it is done: nobody can wait for it (Wine's `Z:` is the host's `/`).
 #[cfg(windows)]
-fn link_of_the_host(target: &Path, at: &Path) -> std::io::Result<()> {
+fn link_of_the_host(target: &Path, at: &Path, script: &str) -> std::io::Result<()> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     // Whatever removes a directory, through a link that it does not see, must not get at anything but what tests made.
@@ -171,8 +177,8 @@ fn link_of_the_host(target: &Path, at: &Path) -> std::io::Result<()> {
     let host = |path: &Path| path.to_str().unwrap().trim_start_matches("Z:").replace('\\', "/");
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let done = std::env::temp_dir().join(format!("link-{}-{number}", std::process::id()));
-    let script = "ln -s -- \"$1\" \"$2\"; echo $? >\"$3\"";
-    let arguments = ["-c", script, "sh", &host(target), &host(at), &host(&done)];
+    let script = format!("{script}; echo $? >\"$3\"");
+    let arguments = ["-c", &script, "sh", &host(target), &host(at), &host(&done)];
     let _ = std::process::Command::new(r"Z:\bin\sh").args(arguments).spawn()?;
     for _ in 0..1_000 {
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -15,6 +15,7 @@ mod kernel;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -241,6 +242,8 @@ impl Handle {
         };
         #[cfg(windows)]
         kernel::stands(&dir, name, &file)?;
+        #[cfg(windows)]
+        let file = kernel::behind_filter(&dir, name, file, want)?;
         if mounts == Rule::Refuse && kernel::mount(&file)? != dir.mount()? {
             return Err(ErrorKind::MountCrossing.into());
         }
@@ -265,7 +268,7 @@ impl Handle {
     /// Its entries, without `.` and `..`.
     pub(crate) fn entries(&self) -> io::Result<Entries> {
         #[cfg(windows)]
-        return kernel::entries(&self.dir);
+        return kernel::entries(self);
         #[cfg(not(windows))]
         self.dir.entries()
     }
@@ -273,7 +276,7 @@ impl Handle {
     /// Makes a directory of one name in this one.
     pub(crate) fn create_dir(&self, name: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
-        return kernel::create_dir(&self.dir, name);
+        return kernel::create_dir(self, name);
         #[cfg(not(windows))]
         self.dir.create_dir(name)
     }
@@ -281,7 +284,7 @@ impl Handle {
     /// Removes one name in this directory that is no directory; a link, whatever it points to.
     pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
-        return kernel::remove_file(&self.dir, name);
+        return kernel::remove_file(self, name);
         #[cfg(not(windows))]
         self.dir.remove_file(name)
     }
@@ -289,7 +292,7 @@ impl Handle {
     /// Removes an empty directory of one name in this one.
     pub(crate) fn remove_dir(&self, name: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
-        return kernel::remove_dir(&self.dir, name);
+        return kernel::remove_dir(self, name);
         #[cfg(not(windows))]
         self.dir.remove_dir(name)
     }
@@ -300,12 +303,14 @@ impl Handle {
             if let Some(renamed) = kernel::rename_new(&self.dir, from, &to_dir.dir, to) {
                 return renamed;
             }
-            if to_dir.describe(to).is_ok() {
-                return Err(io::ErrorKind::AlreadyExists.into());
+            match to_dir.describe(to) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+                Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
             }
         }
         #[cfg(windows)]
-        return kernel::rename(&self.dir, from, &to_dir.dir, to);
+        return kernel::rename(self, from, to_dir, to);
         #[cfg(not(windows))]
         self.dir.rename(from, &to_dir.dir, to)
     }
@@ -370,6 +375,14 @@ pub(crate) fn name_of(file: &File) -> Option<PathBuf> {
 pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((path.parent()?, path.file_name()?))
 }
+
+/// A name for a file that is there for a moment, seeded by the system's randomness, differently each time.
+pub(crate) fn temporary_name() -> OsString {
+    OsString::from(format!(".{:016x}.tmp", RandomState::new().hash_one(0)))
+}
+
+/// Of 2^64 names one is free at the first try, unless something is very wrong.
+pub(crate) const NAMES_TRIED: usize = 8;
 
 /// Errors of a walk that follows no link.
 fn on_the_way(error: io::Error) -> Error {

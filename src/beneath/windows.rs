@@ -3,17 +3,23 @@
 //! A directory is held open without `FILE_SHARE_DELETE`, so it is not renamed or removed meanwhile, and what is opened in it is opened by
 //! one name relative to its handle (`RootDirectory` of `OBJECT_ATTRIBUTES`, NtCreateFile). A link or junction is opened itself
 //! (`FILE_FLAG_OPEN_REPARSE_POINT`). Then the final path of each handle must be its directory's and that name
-//! (GetFinalPathNameByHandle): what the system has led elsewhere all the same is refused, before a byte of it is read or written. To
-//! rename, make and remove there are only paths: the held directory's final one, in its verbatim form, and the name.
+//! (GetFinalPathNameByHandle): what the system has led elsewhere all the same is refused, before a byte of it is read or written.
+//!
+//! To make, rename and remove there are only calls by path: the held directory's final one, in its verbatim form, and the name. To be held
+//! does not keep an empty directory from being made a junction in place, which asks for the right to write attributes alone
+//! (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37). So it is [pinned](pin) for that call. A list of names, which is by path, too, is only
+//! believed for names that the handle knows.
 
 use std::fs;
+use std::path::Component;
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use cap_std::io_lifetimes::AsFilelike;
 
 use super::{
-    Dir, Error, ErrorKind, File, FileType, Handle, Look, Metadata, Mount, OsStr, OsString, PathBuf, Result, io,
+    Dir, Error, ErrorKind, File, FileType, Handle, Look, Metadata, Mount, NAMES_TRIED, OsStr, OsString, Path, PathBuf,
+    Result, Want, io, temporary_name,
 };
 use crate::names::{key, windows};
 
@@ -69,12 +75,11 @@ fn link_text(link: &File) -> Result<OsString> {
 /// Refuses what is not in this directory by this name, in whatever case. Comes out: its final path.
 pub(super) fn stands(at: &Handle, name: &OsStr, file: &impl AsFilelike) -> Result<String> {
     let place = final_path(file)?;
-    let directory = match at.place.get() {
-        Some(directory) => directory,
-        None => {
-            let directory = final_path(&at.dir)?;
-            at.place.get_or_init(|| directory)
-        }
+    let directory = if let Some(directory) = at.place.get() {
+        directory
+    } else {
+        let directory = final_path(&at.dir)?;
+        at.place.get_or_init(|| directory)
     };
     let rest = place.strip_prefix(directory.as_str());
     // A volume's own path ends in one.
@@ -91,20 +96,73 @@ fn final_path(file: &impl AsFilelike) -> Result<String> {
     path.into_os_string().into_string().map_err(|_| ErrorKind::NotUtf8.into())
 }
 
-fn in_dir(at: &Dir, name: &OsStr) -> io::Result<PathBuf> {
-    let directory = final_path(at).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
-    let mut path = PathBuf::from(directory);
-    path.push(name);
-    Ok(path)
+/// The path of one name in a directory; the empty name is the directory. A file system that is not Windows' own can have names that are
+/// paths, and those replace what they are joined to.
+fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
+    let mut names = Path::new(name).components();
+    match (names.next(), names.next()) {
+        (None, _) => {}
+        (Some(Component::Normal(normal)), None) if normal == name => {}
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    }
+    let directory = final_path(&at.dir).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+    Ok(Path::new(&directory).join(name))
 }
 
-pub(super) fn create_dir(at: &Dir, name: &OsStr) -> io::Result<()> {
+/// A file in the directory that is gone when it is closed: what has an entry is made no junction, and it is verified to be none yet.
+fn pin(at: &Handle) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).follow(FollowSymlinks::No);
+    options.access_mode(DELETE).share_mode(0).custom_flags(FILE_FLAG_DELETE_ON_CLOSE);
+    let mut pinned = Err(io::ErrorKind::AlreadyExists.into());
+    for _ in 0..NAMES_TRIED {
+        let name = temporary_name();
+        pinned = at.dir.open_with(&name, &options).map(cap_std::fs::File::into_std);
+        match &pinned {
+            Ok(pin) => {
+                stands(at, &name, pin).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+                break;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(_) => break,
+        }
+    }
+    if is_reparse_point(&at.dir.as_filelike_view::<File>())? {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    pinned
+}
+
+fn is_reparse_point(file: &File) -> io::Result<bool> {
+    use std::os::windows::fs::MetadataExt as _;
+    Ok(file.metadata()?.file_attributes() & FILE_ATTRIBUTE_REPARSE_POINT != 0)
+}
+
+/// The file as its filter shows it, where it is kept elsewhere or in another form: a placeholder of a cloud, a deduplicated one. Opened as
+/// itself it may be nothing but a stub. The first handle keeps its directory from being made a junction; it has to be the same file.
+pub(super) fn behind_filter(at: &Handle, name: &OsStr, file: File, want: Want) -> Result<File> {
+    if !is_reparse_point(&file)? {
+        return Ok(file);
+    }
+    let mut options = fs::OpenOptions::new();
+    options.read(want.read).write(want.write).append(want.append);
+    let shown = options.open(in_dir(at, name)?).map_err(super::on_the_way)?;
+    stands(at, name, &shown)?;
+    if !Metadata::of_file(&shown)?.identity().same(Metadata::of_file(&file)?.identity()) {
+        return Err(ErrorKind::Changed.into());
+    }
+    Ok(shown)
+}
+
+pub(super) fn create_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
+    let _pin = pin(at)?;
     fs::create_dir(in_dir(at, name)?)
 }
 
 /// Of a link to a directory, or a junction, the link.
-pub(super) fn remove_file(at: &Dir, name: &OsStr) -> io::Result<()> {
+pub(super) fn remove_file(at: &Handle, name: &OsStr) -> io::Result<()> {
     use std::os::windows::fs::FileTypeExt as _;
+    let _pin = pin(at)?;
     let path = in_dir(at, name)?;
     match fs::symlink_metadata(&path)?.file_type() {
         t if t.is_symlink_dir() => fs::remove_dir(path),
@@ -113,13 +171,15 @@ pub(super) fn remove_file(at: &Dir, name: &OsStr) -> io::Result<()> {
     }
 }
 
-pub(super) fn remove_dir(at: &Dir, name: &OsStr) -> io::Result<()> {
+pub(super) fn remove_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
+    let _pin = pin(at)?;
     let path = in_dir(at, name)?;
     // It would remove a link, too.
     if fs::symlink_metadata(&path)?.is_dir() { fs::remove_dir(path) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
-pub(super) fn rename(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> io::Result<()> {
+pub(super) fn rename(from_dir: &Handle, from: &OsStr, to_dir: &Handle, to: &OsStr) -> io::Result<()> {
+    let _pins = (pin(from_dir)?, pin(to_dir)?);
     let to = in_dir(to_dir, to)?;
     match fs::rename(in_dir(from_dir, from)?, &to) {
         // What it says of a directory in the way.
@@ -133,7 +193,7 @@ pub(super) fn rename(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> 
     }
 }
 
-pub(super) fn entries(at: &Dir) -> io::Result<fs::ReadDir> {
+pub(super) fn entries(at: &Handle) -> io::Result<fs::ReadDir> {
     fs::read_dir(in_dir(at, OsStr::new(""))?)
 }
 
@@ -148,6 +208,11 @@ pub(super) fn rename_new(_: &Dir, _: &OsStr, _: &Dir, _: &OsStr) -> Option<io::R
 }
 
 impl Handle {
+    /// Where it is, in the form in which people write it; none where the system does not tell.
+    pub(crate) fn place(&self) -> Option<PathBuf> {
+        Some(windows::path(&final_path(&self.dir).ok()?).ok()?.into())
+    }
+
     /// As [`Handle::open`], in one name: a directory says so.
     pub(super) fn is_dir_here(&self, name: &OsStr) -> bool {
         self.describe(name).is_ok_and(|metadata| metadata.is_dir())
@@ -158,5 +223,8 @@ impl Handle {
 const FILE_READ_ATTRIBUTES: u32 = 0x80;
 const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
 const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
+const FILE_FLAG_DELETE_ON_CLOSE: u32 = 0x0400_0000;
+const FILE_ATTRIBUTE_REPARSE_POINT: u32 = 0x400;
+const DELETE: u32 = 0x0001_0000;
 const ERROR_STOPPED_ON_SYMLINK: i32 = 681;
 const ERROR_CANT_ACCESS_FILE: i32 = 1920;

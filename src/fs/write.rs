@@ -2,12 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use super::open::{NEW_FILE, allow};
-use crate::beneath::{Cursor, Handle, Look, Want, split};
+use crate::beneath::{Cursor, Handle, Look, NAMES_TRIED, Want, split, temporary_name};
 use crate::check::CheckedPath;
 use crate::error::{Error, ErrorKind, Result};
 use crate::resolve::Found;
@@ -103,8 +102,7 @@ impl<'a> Temporary<'a> {
     fn new(directory: &'a Handle, mode: u32) -> Result<Self> {
         let want = Want { read: false, write: true, append: false, create_new: Some(mode) };
         for _ in 0..NAMES_TRIED {
-            // Seeded by the system's randomness, differently each time.
-            let name = OsString::from(format!(".{:016x}.tmp", RandomState::new().hash_one(0)));
+            let name = temporary_name();
             match directory.open(Path::new(&name), want, crate::policy::Rule::Allow) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 file => return Ok(Self { directory, name, file: file?, kept: false }),
@@ -137,9 +135,6 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 
 /// Until it gets the mode of the file that it replaces, nobody else reads the new content.
 const PRIVATE_FILE: u32 = 0o600;
-
-/// Of 2^64 names one is free at the first try, unless something is very wrong.
-const NAMES_TRIED: usize = 8;
 
 #[cfg(test)]
 mod tests {

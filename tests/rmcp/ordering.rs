@@ -19,7 +19,7 @@ use crate::http::Http;
 use crate::raw::{Raw, call, list, list_changed, told};
 use crate::server::{Tree, path_of, refusal};
 
-const ROUNDS: usize = 2_000;
+const ROUNDS: usize = if cfg!(windows) { 500 } else { 2_000 };
 
 /// Rounds of a change and a call in what was withdrawn: how many were decided by the old list.
 async fn stale_rounds(tree: &Tree, raw: &mut Raw) -> usize {
@@ -58,6 +58,11 @@ async fn on_a_pipe_no_call_is_decided_by_the_list_from_before() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn over_http_no_call_after_the_notification_was_accepted_is_either() {
+    #[cfg(windows)]
+    if !crate::tree::links_are_seen() {
+        let test = "ordering::over_http_no_call_after_the_notification_was_accepted_is_either";
+        return crate::tree::not_shown(test, "so many rounds that the control fails take too long");
+    }
     let tree = Tree::new();
     let guarded = Http::serve(&tree.guard()).await;
     let guard = tree.guard();
