@@ -57,7 +57,7 @@ struct Shared {
     directories: Vec<Directory>,
     bare_paths: bool,
     policy: Policy,
-    /// `/`, which everything is resolved beneath that no operator directory is around. On Windows each list has its [`volumes`].
+    /// `/`, which everything is resolved beneath that no operator directory is around. On Windows each list has its `volumes`.
     #[cfg(not(windows))]
     top: Roots,
     /// The operator directories as they were last resolved. Always from their spellings, never from the last result.

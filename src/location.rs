@@ -163,23 +163,23 @@ fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
     Ok(Cow::Owned(crate::names::windows::path(text)?.into()))
 }
 
-#[cfg(windows)]
+/// The path of a `file:` URI, decoded.
 fn uri_path(text: &str) -> Result<OsString> {
     if text.len() > URI_BYTES {
         return Err(ErrorKind::TooLong.into());
     }
+    read_uri(text)
+}
+
+#[cfg(windows)]
+fn read_uri(text: &str) -> Result<OsString> {
     Ok(crate::names::windows::uri(text)?.into())
 }
 
-/// The path of a `file:` URI, decoded.
-///
 /// Everything that a URL parser would repair is refused by name first; then the `url` crate reads the same text, and what it
 /// makes of it must be the same path.
 #[cfg(not(windows))]
-fn uri_path(text: &str) -> Result<OsString> {
-    if text.len() > URI_BYTES {
-        return Err(ErrorKind::TooLong.into());
-    }
+fn read_uri(text: &str) -> Result<OsString> {
     let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
     if !scheme.eq_ignore_ascii_case("file") {
         return Err(ErrorKind::ForeignScheme.into());

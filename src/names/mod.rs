@@ -1,6 +1,6 @@
 //! The names in a path, as the system that it is for reads its text.
 //!
-//! Goes in: text that is a path of this system; on Windows, in the normal form of [`windows::path`]. Comes out: whether it is absolute, its
+//! Goes in: text that is a path of this system; on Windows, in the normal form of `windows::path`. Comes out: whether it is absolute, its
 //! names, and which names are one. No I/O is done here, and on Linux no other module is used, so that what proves a module of names in
 //! `tests/invariants` can take this file as it is.
 //!
@@ -8,7 +8,7 @@
 //! | --- | --- | --- | --- |
 //! | names end at | `/` | `/` | `\`, `/` |
 //! | an absolute path begins with | `/` | `/` | its volume, `C:\` or `\\server\share\`, which is its first name |
-//! | two names are one | if their bytes are the same | also by case folding and normal form ([`apple::key`]) | also by upper case ([`windows::key`]) |
+//! | two names are one | if their bytes are the same | also by case folding and normal form (`apple::key`) | also by upper case (`windows::key`) |
 //!
 //! That two names are one is asked of the names above a root and of its own only: beneath it the file system says what a name is. So
 //! where a file system tells such names apart, a request by the other one is taken for the root's, and never leads out of it.

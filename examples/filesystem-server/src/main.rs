@@ -63,5 +63,5 @@ async fn terminated() {
 /// Elsewhere nobody is asked to end but at a terminal.
 #[cfg(not(unix))]
 async fn terminated() {
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

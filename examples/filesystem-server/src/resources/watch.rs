@@ -184,13 +184,13 @@ fn call(held: &File, _: &Path, number: u64) -> PathBuf {
 
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
-fn hold(_: &CheckedPath, _: &Path) -> Option<()> {
-    Some(())
+fn hold(_: &CheckedPath, place: &Path) -> Option<PathBuf> {
+    Some(place.to_owned())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn call(_: &(), place: &Path, _: u64) -> PathBuf {
-    place.to_owned()
+fn call(held: &Path, _: &Path, _: u64) -> PathBuf {
+    held.to_owned()
 }
 
 /// A panic elsewhere leaves what is locked as good as it was.
