@@ -88,7 +88,8 @@ struct Directory {
 
 impl BoundaryBuilder {
     /// Adds an operator directory (or a single file), which must exist when the boundary is built. A relative path is relative to
-    /// the process directory at that time; links are followed, as the operator is trusted.
+    /// the process directory at that time; links are followed, as the operator is trusted. On Windows short names (`PROGRA~1`) are expanded
+    /// then, and a link or junction to another volume leads there only if some operator directory names that volume.
     pub fn directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
         self.directories.push(Directory { path: path.into(), access, optional: false });
         self

@@ -50,7 +50,8 @@ pub(super) fn look_here(at: &Handle, name: &OsStr) -> Result<Look> {
 pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
     let file = itself(&at.dir, name)?;
     match stands(at, name, &file) {
-        Err(_) => Ok(Metadata::unreadable_link()),
+        Err(error) if error.kind() == ErrorKind::OutsideRoots => Ok(Metadata::unreadable_link()),
+        Err(error) => Err(io::Error::other(error)),
         Ok(_) => Metadata::of_file(&file),
     }
 }

@@ -222,6 +222,8 @@ fn uri_path(rest: &str) -> Result<String, ErrorKind> {
         None => ("", rest),
         Some(rest) => rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, "")),
     };
+    // As the URL Standard's host parser decodes it; no other escape is one of a server.
+    let host = &*host.replace("%24", "$");
     let is_local = host.is_empty() || host.eq_ignore_ascii_case("localhost");
     if !is_local && !is_server(host) {
         return Err(ErrorKind::ForeignHost);
@@ -294,7 +296,8 @@ fn is_server(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let is_number = last.starts_with(|c: char| c.is_ascii_digit())
         && (last.bytes().all(|b| b.is_ascii_digit()) || last.get(..2).is_some_and(|x| x.eq_ignore_ascii_case("0x")));
-    host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+    // `wsl$` is where Windows has its Linux.
+    host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._$".contains(&b))
         && (!is_number || host.parse::<Ipv4Addr>().is_ok())
 }
 

@@ -255,6 +255,7 @@ fn uri_by_the_rules(text: &str) -> Result<String, ErrorKind> {
         Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
         None => ("", &text[5..]),
     };
+    let host = host.split("%24").collect::<Vec<_>>().join("$");
     let local = ["", "localhost"].contains(&host.to_ascii_lowercase().as_str());
     let escapes = path.split('%').skip(1).map(|escape| escape.get(..2).filter(|hex| is_hex(hex)).unwrap_or_default());
     let bad_escape = escapes.into_iter().find_map(|hex| match hex.to_ascii_lowercase().as_str() {
@@ -264,7 +265,7 @@ fn uri_by_the_rules(text: &str) -> Result<String, ErrorKind> {
         _ => None,
     });
     first_broken(&[
-        (!local && !is_host(host), ErrorKind::ForeignHost),
+        (!local && !is_host(&host), ErrorKind::ForeignHost),
         (!path.starts_with('/'), ErrorKind::NotAbsolute),
         (bad_escape.is_some(), bad_escape.unwrap_or(ErrorKind::BadEscape)),
     ])?;
@@ -349,7 +350,7 @@ fn is_hex(text: &str) -> bool {
 
 /// Whether a URL parser leaves a host as it is: one whose last name is a number it takes for an address of four.
 fn is_host(host: &str) -> bool {
-    let plain = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    let plain = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._$".contains(c));
     let last = host.trim_end_matches('.').split('.').next_back().unwrap_or_default().to_ascii_lowercase();
     let number = last.starts_with("0x") || (!last.is_empty() && last.chars().all(|c| c.is_ascii_digit()));
     let address = host.split('.').filter(|part| part.parse::<u8>().is_ok_and(|byte| byte.to_string() == **part));
