@@ -130,6 +130,7 @@ compile_error!("mcp-roots-guard does not know the names of this system yet, and 
 
 mod error;
 mod events;
+mod escapes;
 mod names;
 mod location;
 mod wire;

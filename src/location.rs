@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
+#[cfg(not(windows))]
+use crate::escapes::decode;
 
 /// What a request names, as bytes; not yet looked up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -210,7 +212,7 @@ fn read_uri(text: &str) -> Result<OsString> {
     if !path.starts_with('/') {
         return Err(ErrorKind::NotAbsolute.into());
     }
-    let decoded = decode(path)?;
+    let decoded = remove_dots(&decode(path, b"/")?);
     // `file:////host/share` is how some write another host's share (RFC 8089, E.3.2), and `file:///.//host/share` comes to the same.
     if path.starts_with("//") || decoded.as_encoded_bytes().starts_with(b"//") {
         return Err(ErrorKind::ForeignHost.into());
@@ -227,15 +229,14 @@ fn read_uri(text: &str) -> Result<OsString> {
     }
 }
 
-/// Percent-decodes each segment once and removes dot segments (RFC 3986, 5.2.4; `%2e` is a dot, 6.2.2.3).
+/// Removes dot segments (RFC 3986, 5.2.4).
 #[cfg(not(windows))]
-fn decode(path: &str) -> Result<OsString> {
-    let mut kept: Vec<Vec<u8>> = Vec::new();
+fn remove_dots(path: &[u8]) -> OsString {
+    let mut kept: Vec<&[u8]> = Vec::new();
     let mut directory = false;
-    for segment in path.split('/').skip(1) {
-        let segment = decode_segment(segment)?;
-        directory = matches!(segment.as_slice(), b"." | b"..");
-        match segment.as_slice() {
+    for segment in path.split(|&byte| byte == b'/').skip(1) {
+        directory = matches!(segment, b"." | b"..");
+        match segment {
             b"." => {}
             b".." => drop(kept.pop()),
             _ => kept.push(segment),
@@ -243,36 +244,14 @@ fn decode(path: &str) -> Result<OsString> {
     }
     // A path that ended in a dot segment still names a directory.
     if directory {
-        kept.push(Vec::new());
+        kept.push(b"");
     }
     let mut bytes = Vec::with_capacity(path.len());
     for segment in kept {
         bytes.push(b'/');
         bytes.extend(segment);
     }
-    Ok(std::os::unix::ffi::OsStringExt::from_vec(bytes))
-}
-
-#[cfg(not(windows))]
-fn decode_segment(segment: &str) -> Result<Vec<u8>> {
-    let mut bytes = segment.bytes();
-    let mut decoded = Vec::with_capacity(segment.len());
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            decoded.push(byte);
-            continue;
-        }
-        let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
-        match (digit(), digit()) {
-            (Some(high), Some(low)) => match high * 16 + low {
-                0 => return Err(ErrorKind::Nul.into()),
-                b'/' => return Err(ErrorKind::EncodedSeparator.into()),
-                byte => decoded.push(byte),
-            },
-            _ => return Err(ErrorKind::BadEscape.into()),
-        }
-    }
-    Ok(decoded)
+    std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
 /// The longest path: PATH_MAX of Linux, with its closing NUL (`limits.h`; path_resolution(7)).

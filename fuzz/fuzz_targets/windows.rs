@@ -3,6 +3,8 @@
 //! What goes in and what is proven stands in the module.
 #![no_main]
 
+#[path = "../../tests/invariants/rfc3986.rs"]
+mod rfc3986;
 #[path = "../../tests/invariants/windows.rs"]
 mod windows;
 

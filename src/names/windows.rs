@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-use super::ErrorKind;
+use super::{ErrorKind, decode};
 
 /// The normal form of a path.
 ///
@@ -231,7 +231,7 @@ fn uri_path(rest: &str) -> Result<String, ErrorKind> {
     if !path.starts_with('/') {
         return Err(ErrorKind::NotAbsolute);
     }
-    let decoded = decode(path)?;
+    let decoded = String::from_utf8(decode(path, b"/\\")?).map_err(|_| ErrorKind::NotUtf8)?;
     // Where no name precedes, they remove nothing (RFC 3986, 5.2.4).
     let is_dots = |segment: &&str| matches!(*segment, "." | "..");
     let mut segments = decoded.split('/').skip(1).skip_while(is_dots).peekable();
@@ -266,28 +266,6 @@ fn uri_path(rest: &str) -> Result<String, ErrorKind> {
     }
     let end = if is_directory { r"\" } else { "" };
     Ok(format!(r"{top}\{}{end}", kept.join(r"\")))
-}
-
-/// Percent-decodes once. `%2e` is a dot (RFC 3986, 6.2.2.3).
-fn decode(path: &str) -> Result<String, ErrorKind> {
-    let mut bytes = path.bytes();
-    let mut decoded = Vec::with_capacity(path.len());
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            decoded.push(byte);
-            continue;
-        }
-        let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
-        match (digit(), digit()) {
-            (Some(high), Some(low)) => match high * 16 + low {
-                0 => return Err(ErrorKind::Nul),
-                b'/' | b'\\' => return Err(ErrorKind::EncodedSeparator),
-                byte => decoded.push(byte),
-            },
-            _ => return Err(ErrorKind::BadEscape),
-        }
-    }
-    String::from_utf8(decoded).map_err(|_| ErrorKind::NotUtf8)
 }
 
 /// Whether a URI's host can be a server, and is none that a URL parser would change: one that ends in a number is an address of IPv4 to it

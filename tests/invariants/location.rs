@@ -13,6 +13,8 @@ use std::path::Path;
 use mcp_roots_guard::{ErrorKind, Location, PATH_BYTES, Result, URI_BYTES};
 use url::Url;
 
+use super::rfc3986::{decode, is_hex, remove_dots};
+
 /// All of it.
 pub(crate) fn hold(bytes: &[u8]) {
     path(bytes);
@@ -98,39 +100,6 @@ fn by_the_rules(text: &str) -> Result<Vec<u8>, ErrorKind> {
         (decoded.len() >= PATH_BYTES, ErrorKind::TooLong),
     ];
     rules.into_iter().find(|(breaks, _)| *breaks).map_or(Ok(decoded), |(_, kind)| Err(kind))
-}
-
-/// RFC 3986, 5.2.4, word for word; its steps A and D are for paths without a slash.
-fn remove_dots(mut input: &str) -> String {
-    let mut output = String::new();
-    while !input.is_empty() {
-        if input.starts_with("/./") || input == "/." {
-            input = if input == "/." { "/" } else { &input[2..] };
-        } else if input.starts_with("/../") || input == "/.." {
-            input = if input == "/.." { "/" } else { &input[3..] };
-            output.truncate(output.rfind('/').unwrap_or(0));
-        } else {
-            let end = input.char_indices().skip(1).find(|(_, c)| *c == '/').map_or(input.len(), |(end, _)| end);
-            output.push_str(&input[..end]);
-            input = &input[end..];
-        }
-    }
-    output
-}
-
-fn decode(text: &str) -> Vec<u8> {
-    let mut pieces = text.split('%');
-    let mut decoded = pieces.next().unwrap_or_default().as_bytes().to_vec();
-    for piece in pieces {
-        let escape = piece.get(..2).filter(|hex| is_hex(hex));
-        decoded.extend(escape.map(|hex| u8::from_str_radix(hex, 16).unwrap()));
-        decoded.extend(&piece.as_bytes()[escape.map_or(0, str::len)..]);
-    }
-    decoded
-}
-
-fn is_hex(text: &str) -> bool {
-    text.chars().all(|c| c.is_ascii_hexdigit())
 }
 
 /// Whether a segment is `a:` or `a|`, of any letter.

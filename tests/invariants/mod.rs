@@ -10,6 +10,7 @@ pub(crate) mod model;
 pub(crate) mod kernel;
 #[cfg(target_os = "linux")]
 pub(crate) mod world;
+pub(crate) mod rfc3986;
 #[cfg(unix)]
 pub(crate) mod location;
 pub(crate) mod windows;

@@ -7,13 +7,18 @@
 
 use std::fmt::Write as _;
 
-use mcp_roots_guard::ErrorKind;
+use mcp_roots_guard::{self as error, ErrorKind};
 use url::{Host, Url};
 
-/// The crate's own file, which is pure: what it says is not public, nor built on every system.
+use super::rfc3986::{self, is_hex, remove_dots};
+use escapes::decode;
+
+/// The crate's own files, which are pure: what they say is not public, nor built on every system.
 #[path = "../../src/names/windows.rs"]
 #[allow(dead_code, unreachable_pub)]
 pub(crate) mod rules;
+#[path = "../../src/escapes.rs"]
+mod escapes;
 
 /// All of it.
 pub(crate) fn hold(bytes: &[u8]) {
@@ -110,7 +115,7 @@ fn name(text: &str) {
 /// A URI's segments as the `url` crate has them, percent-decoded, as a path of Windows.
 fn by_the_url_crate(url: &Url) -> String {
     let segments: Vec<_> =
-        url.path_segments().unwrap().map(|segment| String::from_utf8(decode(segment)).unwrap()).collect();
+        url.path_segments().unwrap().map(|segment| String::from_utf8(rfc3986::decode(segment)).unwrap()).collect();
     match url.host() {
         None => segments.join(r"\"),
         Some(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) => {
@@ -269,7 +274,7 @@ fn uri_by_the_rules(text: &str) -> Result<String, ErrorKind> {
         (!path.starts_with('/'), ErrorKind::NotAbsolute),
         (bad_escape.is_some(), bad_escape.unwrap_or(ErrorKind::BadEscape)),
     ])?;
-    let decoded = String::from_utf8(decode(path)).map_err(|_| ErrorKind::NotUtf8)?;
+    let decoded = String::from_utf8(rfc3986::decode(path)).map_err(|_| ErrorKind::NotUtf8)?;
     let mut path = decoded.as_str();
     while let Some(rest) = ["/..", "/."].iter().find_map(|dots| path.strip_prefix(dots))
         && (rest.is_empty() || rest.starts_with('/'))
@@ -313,39 +318,6 @@ fn from_drive_as_host(text: &str) -> Option<&str> {
     let path = text.get(7..).filter(|_| text[..7].eq_ignore_ascii_case("file://"))?;
     let drive = path.get(..2).filter(|drive| is_drive(drive))?;
     path[drive.len()..].starts_with(['\\', '/']).then_some(path)
-}
-
-/// RFC 3986, 5.2.4, word for word; its steps A and D are for paths without a slash.
-fn remove_dots(mut input: &str) -> String {
-    let mut output = String::new();
-    while !input.is_empty() {
-        if input.starts_with("/./") || input == "/." {
-            input = if input == "/." { "/" } else { &input[2..] };
-        } else if input.starts_with("/../") || input == "/.." {
-            input = if input == "/.." { "/" } else { &input[3..] };
-            output.truncate(output.rfind('/').unwrap_or(0));
-        } else {
-            let end = input.char_indices().skip(1).find(|(_, c)| *c == '/').map_or(input.len(), |(end, _)| end);
-            output.push_str(&input[..end]);
-            input = &input[end..];
-        }
-    }
-    output
-}
-
-fn decode(text: &str) -> Vec<u8> {
-    let mut pieces = text.split('%');
-    let mut decoded = pieces.next().unwrap_or_default().as_bytes().to_vec();
-    for piece in pieces {
-        let escape = piece.get(..2).filter(|hex| is_hex(hex));
-        decoded.extend(escape.map(|hex| u8::from_str_radix(hex, 16).unwrap()));
-        decoded.extend(&piece.as_bytes()[escape.map_or(0, str::len)..]);
-    }
-    decoded
-}
-
-fn is_hex(text: &str) -> bool {
-    text.chars().all(|c| c.is_ascii_hexdigit())
 }
 
 /// Whether a URL parser leaves a host as it is: one whose last name is a number it takes for an address of four.

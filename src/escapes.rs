@@ -1,0 +1,28 @@
+//! The escapes of a URI's path.
+//!
+//! Goes in: the path of a URI as its text is. Comes out: its bytes, each `%XX` decoded once (RFC 3986, 2.1). What is true after: no NUL was
+//! escaped, and no separator, so that the pieces between separators are those of the text.
+
+use super::error::ErrorKind;
+
+/// Decodes once. `%2e` is a dot (RFC 3986, 6.2.2.3).
+pub(crate) fn decode(path: &str, separators: &[u8]) -> Result<Vec<u8>, ErrorKind> {
+    let mut bytes = path.bytes();
+    let mut decoded = Vec::with_capacity(path.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
+        match (digit(), digit()) {
+            (Some(high), Some(low)) => match high * 16 + low {
+                0 => return Err(ErrorKind::Nul),
+                byte if separators.contains(&byte) => return Err(ErrorKind::EncodedSeparator),
+                byte => decoded.push(byte),
+            },
+            _ => return Err(ErrorKind::BadEscape),
+        }
+    }
+    Ok(decoded)
+}
