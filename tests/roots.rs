@@ -1,6 +1,7 @@
 //! Root lists, operator directories, and what keeps a list from being widened by what a tool wrote.
 
 use std::fs;
+use std::path::{Component, PathBuf};
 use std::thread::sleep;
 
 use mcp_roots_guard::{
@@ -308,6 +309,9 @@ fn relative_requests_start_at_the_first_root_or_the_one_that_is_named() {
     assert_eq!(roots.with_base(tree.path("b")).unwrap().read("f", 9).unwrap(), b"B");
     assert_eq!(roots.with_base(tree.path(l)).unwrap().read("f", 9).unwrap(), b"B");
     assert_eq!(kind(roots.with_base(tree.path("c"))), Some(ErrorKind::OutsideRoots));
+    // No root has a relative path, whatever its names.
+    let relative: PathBuf = tree.path("b").components().filter(|name| matches!(name, Component::Normal(_))).collect();
+    assert_eq!(kind(roots.with_base(relative)), Some(ErrorKind::OutsideRoots));
 }
 
 /// Entries of a client's list, from the tree's top; the roots they give; the entries that give none.

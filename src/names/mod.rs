@@ -28,12 +28,13 @@ pub(crate) mod windows;
 
 pub(crate) use system::{below, components, ends_as_directory, is_absolute, key};
 
-/// Whether two absolute paths have the same names.
+/// Whether two paths have the same names, and both are absolute or both are not.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
-    one == other || path_key(one) == path_key(other)
+    let absolute = |path: &Path| is_absolute(path.as_os_str());
+    one == other || (absolute(one) == absolute(other) && path_key(one) == path_key(other))
 }
 
-/// What two absolute paths of the same names have in common.
+/// What two absolute paths of the same names have in common. A relative one of these names has it, too.
 pub(crate) fn path_key(path: &Path) -> PathBuf {
     components(path.as_os_str()).map(|(name, _)| key(name)).collect()
 }
