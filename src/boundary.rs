@@ -17,24 +17,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::beneath::Handle;
-use crate::due::Turns;
 use crate::error::{Error, ErrorKind, Result};
 use crate::granted::{Candidate, Granted};
 use crate::location::Location;
 use crate::names::path_key;
-#[cfg(windows)]
-use crate::names::{components, is_absolute, is_same};
 use crate::policy::{Access, Policy, Rule, Whose};
 use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Held, Questions, Root, Roots, Skipped, ToVerify, settled};
+use crate::roots::{Questions, Root, Roots, Skipped, ToVerify, settled};
 use crate::search::{Effort, Entry, Search};
 use crate::shared::SharedRoots;
 use crate::spellings::Tree;
+use crate::top;
 use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
 
 /// What a server may ever serve, and the memory of what it granted. Built once, shared by all clients.
@@ -152,7 +149,7 @@ impl BoundaryBuilder {
                 bare_paths: self.bare_paths,
                 policy: self.policy,
                 #[cfg(not(windows))]
-                top: top(Path::new("/"))?,
+                top: top::of_system()?,
                 operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
                 generation: AtomicU64::new(0),
                 granted: Mutex::default(),
@@ -297,7 +294,7 @@ impl Boundary {
     #[cfg(windows)]
     #[expect(clippy::unused_self, reason = "elsewhere it is kept")]
     fn top(&self, entries: &[Entry], whose: Whose) -> Roots {
-        volumes(entries, whose, top_root)
+        top::of_volumes(entries, whose, top::root)
     }
 
     /// An optional directory that is missing now must not come to lie in one of other access, or around one, when it is made.
@@ -462,58 +459,6 @@ impl Directory {
     }
 }
 
-/// The volumes that the entries name, as far as they can be opened. A share that only a client names is not: to open it is to
-/// sign in at a host of the client's choice. Nor is what only a link names, which a tool could have made.
-#[cfg(windows)]
-fn volumes(entries: &[Entry], whose: Whose, open: impl Fn(&Path) -> Result<Root>) -> Roots {
-    let mut seen = Tree::default();
-    let mut volumes = Vec::new();
-    for location in entries.iter().filter_map(|entry| entry.location.as_ref().ok()) {
-        let location = location.as_os_str();
-        let Some((name, _)) = components(location).next().filter(|_| is_absolute(location)) else { continue };
-        let is_share = name.as_encoded_bytes().starts_with(b"\\\\");
-        let mut top = name.to_owned();
-        top.push("\\");
-        let top = Path::new(&top);
-        if (is_share && whose == Whose::Client) || seen.marks(top).next().is_some() {
-            continue;
-        }
-        seen.insert(top, volumes.len());
-        volumes.extend(open(top).ok());
-    }
-    Roots::new(volumes, Policy::default().mounts(Rule::Allow), Vec::new())
-}
-
-/// The file system's own root. Mounts are no matter on the way to a root.
-#[cfg(not(windows))]
-fn top(path: &Path) -> Result<Roots> {
-    Ok(Roots::new(vec![top_root(path)?], Policy::default().mounts(Rule::Allow), Vec::new()))
-}
-
-fn top_root(path: &Path) -> Result<Root> {
-    let handle = Handle::ambient(path).map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
-    let identity = handle.metadata()?.identity();
-    let (canonical, given) = (path.to_owned(), Vec::new());
-    // A letter can stand for a directory of another volume, or for a share.
-    #[cfg(windows)]
-    let (canonical, given) = match handle.place() {
-        Some(place) if !is_same(&place, path) => (place, vec![path.to_owned()]),
-        _ => (canonical, given),
-    };
-    Ok(Root {
-        canonical,
-        given,
-        name: None,
-        access: Access::ReadWrite,
-        leaf: None,
-        held: Held::Top(Arc::new(handle)),
-        identity,
-        gone: AtomicBool::new(false),
-        one_is_gone: Arc::default(),
-        given_verified: Turns::new(),
-    })
-}
-
 /// A lock is held for a look or a swap, never for I/O; what a panicking holder left is whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -643,37 +588,5 @@ mod tests {
         let all = || resolve(&boundary, Path::new("/"), &[("", None)]);
         let first = all();
         assert!(is_shared(&first, &all()));
-    }
-}
-
-#[cfg(windows)]
-#[cfg(test)]
-mod windows_tests {
-    use std::cell::RefCell;
-    use std::path::Path;
-
-    use super::volumes;
-    use crate::error::ErrorKind;
-    use crate::location::Location;
-    use crate::policy::Whose;
-    use crate::search::Entry;
-
-    #[test]
-    fn a_share_is_gone_to_when_the_operator_names_it_and_each_volume_once() {
-        let texts = [r"C:\a", r"\\server\share\a", r"c:\b", r"\\SERVER\Share\b", r"Q:\none"];
-        let entry =
-            |text: &&str| Entry { text: (*text).to_owned(), location: Location::parse(text), name: None, access: None };
-        let entries: Vec<_> = texts.iter().map(entry).collect();
-        let asked = |whose| {
-            let asked = RefCell::new(Vec::new());
-            let open = |path: &Path| {
-                asked.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
-                Err(ErrorKind::NotFound.into())
-            };
-            assert!(volumes(&entries, whose, open).is_empty());
-            asked.into_inner()
-        };
-        assert_eq!(asked(Whose::Client), [r"C:\", r"Q:\"]);
-        assert_eq!(asked(Whose::Operator), [r"C:\", r"\\server\share\", r"Q:\"]);
     }
 }

@@ -145,6 +145,7 @@ mod roots;
 mod granted;
 mod shared;
 mod search;
+mod top;
 mod boundary;
 mod check;
 mod fs;

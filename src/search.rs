@@ -94,8 +94,8 @@ impl<'a> Search<'a> {
             root.access = entry.access.unwrap_or(root.access);
             root.name.clone_from(&entry.name);
             if walked <= GIVEN_NAMES {
-                let given = given(Path::new(location), &root.canonical);
-                root.given.extend(given.filter(|given| !aliases(&root.canonical).contains(given)));
+                let given = given(Path::new(location), &root.canonical).filter(|given| !root.given.contains(given));
+                root.given.extend(given);
             }
             root
         };

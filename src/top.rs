@@ -1,0 +1,107 @@
+//! What a root list is resolved beneath where no operator directory is around.
+//!
+//! Goes in: nothing, or on Windows the entries of a list and whose they are. Comes out: [`Roots`] that are the whole of the file system, or those
+//! volumes of it that the entries name. What is true after: no share was gone to but one that the operator names, and none of these
+//! roots is ever in force.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::beneath::Handle;
+use crate::due::Turns;
+use crate::error::{Error, Result};
+#[cfg(windows)]
+use crate::names::{components, is_absolute, is_same};
+#[cfg(windows)]
+use crate::policy::Whose;
+use crate::policy::{Access, Policy, Rule};
+use crate::roots::{Held, Root, Roots};
+#[cfg(windows)]
+use crate::search::Entry;
+#[cfg(windows)]
+use crate::spellings::Tree;
+
+/// The volumes that the entries name, as far as they can be opened. A share that only a client names is not: to open it is to
+/// sign in at a host of the client's choice. Nor is what only a link names, which a tool could have made.
+#[cfg(windows)]
+pub(crate) fn of_volumes(entries: &[Entry], whose: Whose, open: impl Fn(&Path) -> Result<Root>) -> Roots {
+    let mut seen = Tree::default();
+    let mut volumes = Vec::new();
+    for location in entries.iter().filter_map(|entry| entry.location.as_ref().ok()) {
+        let location = location.as_os_str();
+        let Some((name, _)) = components(location).next().filter(|_| is_absolute(location)) else { continue };
+        let is_share = name.as_encoded_bytes().starts_with(b"\\\\");
+        let mut top = name.to_owned();
+        top.push("\\");
+        let top = Path::new(&top);
+        if (is_share && whose == Whose::Client) || seen.marks(top).next().is_some() {
+            continue;
+        }
+        seen.insert(top, volumes.len());
+        volumes.extend(open(top).ok());
+    }
+    Roots::new(volumes, Policy::default().mounts(Rule::Allow), Vec::new())
+}
+
+/// The file system's own root. Mounts are no matter on the way to a root.
+#[cfg(not(windows))]
+pub(crate) fn of_system() -> Result<Roots> {
+    Ok(Roots::new(vec![root(Path::new("/"))?], Policy::default().mounts(Rule::Allow), Vec::new()))
+}
+
+pub(crate) fn root(path: &Path) -> Result<Root> {
+    let handle = Handle::ambient(path).map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
+    let identity = handle.metadata()?.identity();
+    let (canonical, given) = (path.to_owned(), Vec::new());
+    // A letter can stand for a directory of another volume, or for a share.
+    #[cfg(windows)]
+    let (canonical, given) = match handle.place() {
+        Some(place) if !is_same(&place, path) => (place, vec![path.to_owned()]),
+        _ => (canonical, given),
+    };
+    Ok(Root {
+        canonical,
+        given,
+        name: None,
+        access: Access::ReadWrite,
+        leaf: None,
+        held: Held::Top(Arc::new(handle)),
+        identity,
+        gone: AtomicBool::new(false),
+        one_is_gone: Arc::default(),
+        given_verified: Turns::new(),
+    })
+}
+
+#[cfg(windows)]
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::path::Path;
+
+    use super::of_volumes;
+    use crate::error::ErrorKind;
+    use crate::location::Location;
+    use crate::policy::Whose;
+    use crate::search::Entry;
+
+    #[test]
+    fn a_share_is_gone_to_when_the_operator_names_it_and_each_volume_once() {
+        let texts = [r"C:\a", r"\\server\share\a", r"c:\b", r"\\SERVER\Share\b", r"Q:\none"];
+        let entry =
+            |text: &&str| Entry { text: (*text).to_owned(), location: Location::parse(text), name: None, access: None };
+        let entries: Vec<_> = texts.iter().map(entry).collect();
+        let asked = |whose| {
+            let asked = RefCell::new(Vec::new());
+            let open = |path: &Path| {
+                asked.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
+                Err(ErrorKind::NotFound.into())
+            };
+            assert!(of_volumes(&entries, whose, open).is_empty());
+            asked.into_inner()
+        };
+        assert_eq!(asked(Whose::Client), [r"C:\", r"Q:\"]);
+        assert_eq!(asked(Whose::Operator), [r"C:\", r"\\server\share\", r"Q:\"]);
+    }
+}
