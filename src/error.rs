@@ -16,6 +16,20 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// `Display` reads `OPERATION "REQUEST": WHY`; the request is quoted escaped and shortened, and the same for every reason that
 /// must not be told apart.
+///
+/// ```
+/// # use mcp_roots_guard::{ErrorKind, Roots};
+/// # let work = tempfile::tempdir().unwrap();
+/// let roots = Roots::from_dirs([work.path()])?;
+/// let refused = roots.read("../secret.txt", 1 << 20).unwrap_err();
+/// assert_eq!(refused.to_string(), r#"read "../secret.txt": not inside the allowed directories"#);
+/// match refused.kind() {
+///     ErrorKind::NotFound => { /* make it, say */ }
+///     ErrorKind::OutsideRoots => { /* whether or not it is there */ }
+///     _ => {}
+/// }
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
 #[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Inner>);

@@ -160,6 +160,8 @@ mod session;
 mod rpc;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
+#[cfg(any(doc, doctest))]
+pub mod recipes;
 
 pub use boundary::{Boundary, BoundaryBuilder};
 pub use check::CheckedPath;

@@ -30,6 +30,25 @@ use crate::names::{components, ends_as_directory, is_absolute};
 use crate::spellings::{Above, Node, RootIs, Spellings, TOP};
 
 /// What a path is checked for.
+///
+/// ```
+/// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
+/// use mcp_roots_guard::{ErrorKind, Intent, Roots};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// # std::fs::create_dir(work.path().join("docs")).unwrap();
+/// # std::os::unix::fs::symlink("docs/new.txt", work.path().join("link")).unwrap();
+/// // There is a directory `docs`, and a link to `docs/new.txt`, which is missing.
+/// let roots = Roots::from_dirs([work.path()])?;
+/// assert_eq!(roots.check("link", Intent::Existing).unwrap_err().kind(), ErrorKind::NotFound);
+/// assert!(roots.check("link", Intent::New)?.relative().ends_with("docs/new.txt"));
+/// assert!(roots.check("link", Intent::Entry)?.relative().ends_with("link"));
+/// assert_eq!(roots.check("a/b/c", Intent::New).unwrap_err().kind(), ErrorKind::NotFound);
+/// assert!(!roots.check("a/b/c", Intent::NewTree)?.exists());
+/// # Ok(())
+/// # }
+/// # #[cfg(not(unix))] fn main() {}
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Intent {
     /// To use what is there, links followed.

@@ -32,6 +32,19 @@ impl Roots {
     /// Those of [`Roots::check`] for both ends, naming the end that was refused; [`ReadOnly`](ErrorKind::ReadOnly) and
     /// [`RootItself`](ErrorKind::RootItself) for both ends; [`AlreadyExists`](ErrorKind::AlreadyExists) unless told to replace;
     /// [`CrossDevice`](ErrorKind::CrossDevice); what the operating system says.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Replace, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// roots.write("draft.txt", "new")?;
+    /// roots.write("final.txt", "old")?;
+    /// let kept = roots.rename("draft.txt", "final.txt", Replace::Never);
+    /// assert_eq!(kept.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    /// roots.rename("draft.txt", "final.txt", Replace::Existing)?;
+    /// assert_eq!(roots.read("final.txt", 9)?, b"new");
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
     pub fn rename<F, T>(&self, from: F, to: T, replace: Replace) -> Result<()>
     where
         F: TryInto<Location>,

@@ -131,6 +131,29 @@ impl WalkEntry {
 /// It holds the directory where it began open, and one more while it lists that. Each directory is reached from the first by a path in
 /// which no link is followed, so what is yielded was beneath the first when it was listed. A directory that vanishes or is replaced
 /// before it is entered is passed over.
+///
+/// ```
+/// use mcp_roots_guard::{FileType, Roots, WalkOptions};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// # for path in ["src/a.rs", "target/b.rs"] {
+/// #     std::fs::create_dir(work.path().join(path).parent().unwrap()).unwrap();
+/// #     std::fs::write(work.path().join(path), "").unwrap();
+/// # }
+/// let roots = Roots::from_dirs([work.path()])?;
+/// let mut walk = roots.walk(".", WalkOptions::new().max_depth(8))?;
+/// let mut sources = Vec::new();
+/// while let Some(entry) = walk.next() {
+///     let Ok(entry) = entry else { continue }; // a directory that can not be read; the walk goes on
+///     if entry.path().ends_with("target") {
+///         walk.skip_current_dir();
+///     } else if entry.metadata().file_type() == FileType::File {
+///         sources.push(entry.path().to_owned());
+///     }
+/// }
+/// assert_eq!(sources, [std::path::Path::new("src").join("a.rs")]);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Walk {
     top: Handle,
