@@ -157,13 +157,7 @@ impl BoundaryBuilder {
             }),
         };
         let mut operator = boundary.resolve_operator();
-        let directories = &boundary.shared.directories;
-        let is_error = |skipped: &Skipped| match skipped.error.kind() {
-            ErrorKind::Duplicate => false,
-            ErrorKind::NotFound => !directories.get(skipped.index).is_some_and(|directory| directory.optional),
-            _ => true,
-        };
-        if let Some(bad) = operator.skipped.iter().position(is_error) {
+        if let Some(bad) = operator.skipped.iter().position(|skipped| boundary.demands(skipped)) {
             return Err(operator.skipped.swap_remove(bad).error);
         }
         boundary.no_conflict_to_come(&operator)?;
@@ -189,6 +183,17 @@ impl Boundary {
     #[must_use]
     pub fn has_operator_directories(&self) -> bool {
         !self.shared.directories.is_empty()
+    }
+
+    /// Whether an operator directory that grants nothing has to be there.
+    pub(crate) fn demands(&self, skipped: &Skipped) -> bool {
+        match skipped.error.kind() {
+            ErrorKind::Duplicate => false,
+            ErrorKind::NotFound => {
+                !self.shared.directories.get(skipped.index).is_some_and(|directory| directory.optional)
+            }
+            _ => true,
+        }
     }
 
     /// The operator directories alone, as roots in force.

@@ -167,6 +167,10 @@ kinds! {
     Cancelled = "cancelled", "the request was cancelled";
     /// Roots of a session were asked for outside a tokio runtime, or in one without a timer.
     NoRuntime = "no_runtime", "there is no runtime with a timer";
+    /// The process can not be confined here: another system than Linux, or a kernel without Landlock. Nothing is restricted.
+    ConfinementUnavailable = "confinement_unavailable", "process confinement is not available here";
+    /// The process has other threads, which this kernel can not confine, or how many it has can not be told. Nothing is restricted.
+    ThreadsRunning = "threads_running", "the process may have other threads; confine it before any thread or runtime is started";
 
     /// Neither a regular file nor a directory: FIFO, socket, device; or a link where the entry itself was asked for.
     SpecialFile = "special_file", "not a regular file";

@@ -79,7 +79,8 @@
 //! # What is not
 //!
 //! - Hard links to files outside are served, unless the [`Policy`] refuses files with several names.
-//! - Code that opens files without the guard, and whoever may do everything, are not stopped.
+//! - Code that opens files without the guard, and whoever may do everything, are not stopped; on Linux the feature `landlock` confines such
+//!   code to the operator directories.
 //! - A file system that hangs (NFS, FUSE) inside a root makes a call wait: run operations where waiting is allowed.
 //! - Opening a FIFO or a device for reading is refused at once, but it is open for that instant: a writer that waits for a reader
 //!   goes on, a driver sees an open.
@@ -121,6 +122,8 @@
 //! None is on by default.
 //!
 //! - `tracing`: events of what is asked, changed, skipped and refused, for the operator's log; they are listed in the README.
+//! - `landlock`: on Linux, `Guard::confine_process`: the whole process restricted to the operator directories by the kernel. Elsewhere it says
+//!   that it is not available.
 //! - `rmcp`: the adapter for rmcp 3, the official SDK; it needs rmcp's `server`.
 //! - `rmcp-http`: the same for its streamable HTTP; it needs rmcp's `transport-streamable-http-server`.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
@@ -155,6 +158,8 @@ mod kept;
 #[cfg(feature = "rmcp")]
 mod told;
 mod guard;
+#[cfg(feature = "landlock")]
+mod confine;
 mod flight;
 mod session;
 mod rpc;
@@ -165,6 +170,8 @@ pub mod recipes;
 
 pub use boundary::{Boundary, BoundaryBuilder};
 pub use check::CheckedPath;
+#[cfg(feature = "landlock")]
+pub use confine::{Confined, ConfinedPath, Confinement, Enforced, Extra, RUNTIME_FILES};
 pub use due::VERIFY_EVERY;
 pub use error::{Error, ErrorKind, Result};
 pub use events::SessionId;

@@ -323,6 +323,13 @@ impl Handle {
     }
 }
 
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+impl std::os::fd::AsFd for Handle {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
 /// An open directory; of another file the questions are errors.
 impl From<File> for Handle {
     fn from(directory: File) -> Self {
@@ -369,6 +376,12 @@ pub(crate) type Mount = (bool, u64);
 #[cfg(target_os = "linux")]
 pub(crate) fn name_of(file: &File) -> Option<PathBuf> {
     kernel::name_of(file)
+}
+
+/// Whether an open file is of a proc file system.
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+pub(crate) fn is_proc(file: &File) -> Result<bool> {
+    kernel::is_proc(file)
 }
 
 /// Splits off the last name.

@@ -166,6 +166,8 @@ fn answer(kind: ErrorKind) -> Answer {
         | K::NoSession
         | K::Cancelled
         | K::NoRuntime
+        | K::ConfinementUnavailable
+        | K::ThreadsRunning
         | K::AlreadyExists
         | K::DirectoryNotEmpty
         | K::TooLarge

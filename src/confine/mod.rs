@@ -1,0 +1,328 @@
+//! The whole process confined to the operator directories.
+//!
+//! Goes in: a [`Guard`] with operator directories, and what else the process needs. Comes out: a [`Confined`], the report of what the
+//! kernel enforces from then on. What is true after: no thread of the process opens, makes, removes, renames or runs a file that lies
+//! neither in an operator directory nor in an extra, whether it asks the guard or not; nor does any program that it starts. It can not be
+//! undone.
+//!
+//! This is Landlock (landlock(7), Linux 5.13): rules tied to directory objects, which the kernel asks for each path that it opens. The
+//! guard's own handles are what the rules are made from, so a path that is swapped meanwhile widens nothing. The guard itself goes on as
+//! before: its looks are `O_PATH` descriptors, `statx` and the text of links, which Landlock leaves alone, and the rest is beneath the
+//! directories.
+//!
+//! | | what is refused | what is enforced then |
+//! | --- | --- | --- |
+//! | no operator directory | [`NoDirectories`](ErrorKind::NoDirectories) | nothing |
+//! | another system, or a kernel without Landlock | [`ConfinementUnavailable`](ErrorKind::ConfinementUnavailable) | nothing |
+//! | other threads, and a kernel that confines the calling one only | [`ThreadsRunning`](ErrorKind::ThreadsRunning) | nothing |
+//! | an older Landlock that knows less | no refusal: [`Confined::not_enforced`] | the rest |
+
+#[cfg(target_os = "linux")]
+mod linux;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+#[cfg(not(target_os = "linux"))]
+use crate::error::ErrorKind;
+use crate::error::Result;
+use crate::guard::Guard;
+
+/// What a process may use besides the operator directories, on its way to [`Guard::confine_process`].
+///
+/// ```no_run
+/// use mcp_roots_guard::{Access, Boundary, Confinement, Extra, Guard};
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let guard = Guard::new(Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?);
+///     let extras = Confinement::new().runtime_files().extra("/var/cache/server", Extra::ReadWrite);
+///     eprintln!("{}", guard.confine_process(&extras)?); // first of all: no thread is there yet
+///     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async { /* serve */ });
+///     Ok(())
+/// }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Confinement {
+    extras: Vec<Named>,
+}
+
+/// What may be done with an extra.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Extra {
+    /// Reading and listing.
+    ReadOnly,
+    /// Also making, writing, renaming and removing; device nodes excepted.
+    ReadWrite,
+    /// Reading, listing and running its programs, with the libraries they load.
+    Execute,
+}
+
+#[derive(Clone, Debug)]
+struct Named {
+    path: PathBuf,
+    extra: Extra,
+    missing: Missing,
+}
+
+/// What it means that an extra is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is looked for elsewhere"))]
+enum Missing {
+    Refused,
+    Reported,
+    /// Each system has some of them.
+    Ignored,
+}
+
+impl Confinement {
+    /// The operator directories alone. That is enough for the guard, for a Rust program that is running, and for tokio.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file or directory, which must exist; links are followed, as the operator is trusted.
+    pub fn extra(mut self, path: impl Into<PathBuf>, extra: Extra) -> Self {
+        self.also(path.into(), extra, Missing::Refused);
+        self
+    }
+
+    /// As [`extra`](Self::extra), but it may be missing. Then it is reported ([`Confined::missing`]), and stays out of reach when it is
+    /// made later.
+    pub fn optional_extra(mut self, path: impl Into<PathBuf>, extra: Extra) -> Self {
+        self.also(path.into(), extra, Missing::Reported);
+        self
+    }
+
+    /// Adds what the system's libraries read for names of hosts, time zones and certificates, as far as it is there, read-only
+    /// ([`RUNTIME_FILES`]), and `/dev/null` to be written. No program, and nothing of `/proc`, which holds the process's own environment.
+    pub fn runtime_files(mut self) -> Self {
+        for path in RUNTIME_FILES {
+            self.also(path.into(), Extra::ReadOnly, Missing::Ignored);
+        }
+        self.also("/dev/null".into(), Extra::ReadWrite, Missing::Ignored);
+        self
+    }
+
+    fn also(&mut self, path: PathBuf, extra: Extra, missing: Missing) {
+        self.extras.push(Named { path, extra, missing });
+    }
+}
+
+/// What [`Confinement::runtime_files`] lets be read (resolv.conf(5), nsswitch.conf(5), tzset(3), and where distributions keep certificates).
+pub const RUNTIME_FILES: &[&str] = &[
+    "/dev/urandom",
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/pki/tls/certs",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/usr/share/ca-certificates",
+    "/usr/share/zoneinfo",
+];
+
+/// The report of what the kernel enforces: `Display` has it for the operator's log, a line for each path.
+#[derive(Clone, Debug)]
+pub struct Confined {
+    abi: u32,
+    enforced: Enforced,
+    threads: usize,
+    paths: Vec<ConfinedPath>,
+    missing: Vec<PathBuf>,
+}
+
+/// How much of what confinement means the kernel enforces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Enforced {
+    /// All that is asked of it.
+    Fully,
+    /// Not what [`Confined::not_enforced`] tells: the kernel is older.
+    Partly,
+}
+
+/// A path that can be used from then on, with what is beneath it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfinedPath {
+    path: PathBuf,
+    extra: Extra,
+    is_operators: bool,
+}
+
+impl ConfinedPath {
+    /// Where it was when the process was confined, all links followed.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What may be done there.
+    #[must_use]
+    pub fn extra(&self) -> Extra {
+        self.extra
+    }
+
+    /// Whether it is an operator directory, and no extra.
+    #[must_use]
+    pub fn is_operator_directory(&self) -> bool {
+        self.is_operators
+    }
+}
+
+impl Confined {
+    /// The version of Landlock that the kernel offers.
+    #[must_use]
+    pub fn abi(&self) -> u32 {
+        self.abi
+    }
+
+    /// How much is enforced.
+    #[must_use]
+    pub fn enforced(&self) -> Enforced {
+        self.enforced
+    }
+
+    /// What this kernel does not enforce, or enforces otherwise, as newer ones do not. What no kernel does stands at
+    /// [`Guard::confine_process`].
+    pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
+        let abi = self.abi;
+        SINCE.iter().filter(move |(since, _)| abi < *since).map(|(_, what)| *what)
+    }
+
+    /// How many threads the process had. All of them are confined, and each that they start.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// What can be used: the operator directories, then the extras.
+    #[must_use]
+    pub fn paths(&self) -> &[ConfinedPath] {
+        &self.paths
+    }
+
+    /// Optional operator directories and extras that were not there. When one is made later, it is out of reach all the same.
+    #[must_use]
+    pub fn missing(&self) -> &[PathBuf] {
+        &self.missing
+    }
+}
+
+/// The version of Landlock from which something is no longer as told here (landlock(7), "Landlock ABI versions").
+const SINCE: &[(u32, &str)] = &[
+    (2, "files can not be renamed or linked from one directory to another, not even inside"),
+    (3, "files outside that may be written can be truncated by their path"),
+    (5, "devices outside that are open, or can be opened, take any ioctl"),
+];
+
+impl fmt::Display for Confined {
+    #[expect(clippy::unnecessary_debug_formatting, reason = "a path is one line, whatever its name")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let enforced = match self.enforced {
+            Enforced::Fully => "fully",
+            Enforced::Partly => "partly",
+        };
+        let (abi, threads) = (self.abi, self.threads);
+        let word = if threads == 1 { "thread" } else { "threads" };
+        write!(f, "confined by Landlock, version {abi}, {enforced} enforced, {threads} {word}")?;
+        for what in self.not_enforced() {
+            write!(f, "\n  older kernel: {what}")?;
+        }
+        for confined in &self.paths {
+            let extra = match confined.extra {
+                Extra::ReadOnly => "read-only",
+                Extra::ReadWrite => "read-write",
+                Extra::Execute => "read and execute",
+            };
+            let whose = if confined.is_operators { "directory" } else { "extra" };
+            write!(f, "\n  {whose}, {extra}: {:?}", confined.path)?;
+        }
+        for path in &self.missing {
+            write!(f, "\n  missing, out of reach until a restart: {path:?}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Guard {
+    /// Restricts the whole process to the operator directories, by their access, and to the extras, so that code that forgets the
+    /// guard is stopped by the kernel. For good: neither this process nor a program that it starts can undo it. Each
+    /// further call narrows, up to 16 (landlock(7)).
+    ///
+    /// Call it first of all: after the guard is built, before any thread or runtime is there. From Linux 7.0 on the kernel confines all
+    /// threads at once; before, it confines the calling one and those it starts later, so where `/proc/self/task` holds more than one, or
+    /// can not be asked, this is refused and nothing is changed. A thread that was just joined can be there for an instant.
+    ///
+    /// It is a second line, and not a guard: Landlock knows paths, not clients. **It leaves alone**, whatever the kernel:
+    ///
+    /// - what is open already, and is passed on: descriptors, standard input and output, the working directory's name;
+    /// - whether something exists, its metadata and the text of links (`stat`, `readlink`), for all of the file system;
+    /// - changes of mode, owner, times and extended attributes, also outside, as far as the user may make them;
+    /// - the network, sockets by their path, and signals;
+    /// - hard links: a file inside can have a name outside, too.
+    ///
+    /// The rules are tied to objects, as they are now. A directory that is moved away stays in reach under its new name; one that
+    /// **replaces it, or comes back later, does not come into reach**: the guard resolves it again, and operations there
+    /// are refused ([`PermissionDenied`](ErrorKind::PermissionDenied)) until the process is started anew. So a deploy that replaces an operator directory needs a restart; one that replaces what is
+    /// in it does not. The same holds of a root that is a file, once another file has its name.
+    ///
+    /// Programs can not be started but from an extra ([`Extra::Execute`]), device nodes not be made, and devices that are opened later take no
+    /// ioctl. `no_new_privs` is set (prctl(2)): programs that are started gain no rights by set-user-ID.
+    ///
+    /// # Errors
+    ///
+    /// [`NoDirectories`](ErrorKind::NoDirectories) without operator directories: what clients list is not known yet.
+    /// [`ConfinementUnavailable`](ErrorKind::ConfinementUnavailable) where there is no Landlock: on other systems, on kernels before 5.13, on
+    /// those where it is not built in or not enabled (`lsm=`), and behind a filter that takes it away.
+    /// [`ThreadsRunning`](ErrorKind::ThreadsRunning). [`RootUnavailable`](ErrorKind::RootUnavailable) and the like for an operator
+    /// directory that is gone by now. [`AccessConflict`](ErrorKind::AccessConflict) for an extra that may be written and lies in a read-only
+    /// operator directory, or around one. By its kind, why an extra that is not optional can not be had. [`Io`](ErrorKind::Io) for what else the
+    /// kernel says, which may come after `no_new_privs` was set; nothing else is.
+    pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
+        #[cfg(target_os = "linux")]
+        return linux::confine(self.boundary(), confinement);
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = confinement;
+            Err(ErrorKind::ConfinementUnavailable.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(abi: u32, enforced: Enforced) -> Confined {
+        let path = |path: &str, extra, is_operators| ConfinedPath { path: path.into(), extra, is_operators };
+        let paths = vec![
+            path("/srv/a\nb", Extra::ReadWrite, true),
+            path("/srv/c", Extra::ReadOnly, true),
+            path("/usr", Extra::Execute, false),
+        ];
+        Confined { abi, enforced, threads: 1, paths, missing: vec!["/srv/none".into()] }
+    }
+
+    #[test]
+    fn the_report_tells_what_is_enforced_and_what_is_not() {
+        let told = [
+            "confined by Landlock, version 7, fully enforced, 1 thread",
+            r#"  directory, read-write: "/srv/a\nb""#,
+            r#"  directory, read-only: "/srv/c""#,
+            r#"  extra, read and execute: "/usr""#,
+            r#"  missing, out of reach until a restart: "/srv/none""#,
+        ];
+        assert_eq!(report(7, Enforced::Fully).to_string(), told.join("\n"));
+        let old = report(1, Enforced::Partly).to_string();
+        assert!(
+            old.starts_with("confined by Landlock, version 1, partly enforced, 1 thread\n  older kernel: "),
+            "{old}"
+        );
+        let gaps = |abi| report(abi, Enforced::Partly).not_enforced().count();
+        assert_eq!([1, 2, 3, 4, 5, 9].map(gaps), [3, 2, 1, 1, 0, 0]);
+    }
+}

@@ -1,0 +1,450 @@
+//! What confinement stops, what it leaves, and when it is refused.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind as Io, Write as _};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use mcp_roots_guard::{
+    Access, Answer, Boundary, Confined, Confinement, Enforced, ErrorKind as K, Extra, Guard, Intent, ListRootsResult,
+    Replace, RootsCapability, WalkOptions,
+};
+use nix::libc;
+use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
+
+use crate::Case;
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("what_forgets_the_guard_is_stopped", what_forgets_the_guard_is_stopped),
+    ("a_thread_that_was_there", a_thread_that_was_there),
+    ("threads_that_can_not_be_counted", threads_that_can_not_be_counted),
+    ("threads_and_programs_that_come_later", threads_and_programs_that_come_later),
+    ("no_program_is_run_unless_it_is_an_extra", no_program_is_run_unless_it_is_an_extra),
+    ("each_operation_of_the_guard_works", |top| each_operation_of_the_guard_works(top)),
+    ("each_operation_works_without_openat2", |top| {
+        block(libc::SYS_openat2, libc::ENOSYS);
+        each_operation_of_the_guard_works(top);
+    }),
+    ("sessions_of_a_runtime_built_afterwards", sessions_of_a_runtime_built_afterwards),
+    ("extras_are_what_they_are_said_to_be", extras_are_what_they_are_said_to_be),
+    ("an_extra_that_is_no_good_is_refused", an_extra_that_is_no_good_is_refused),
+    ("a_root_that_is_a_file_is_that_file", a_root_that_is_a_file_is_that_file),
+    ("a_directory_that_is_swapped_widens_nothing", a_directory_that_is_swapped_widens_nothing),
+    ("a_directory_that_is_replaced_needs_a_restart", a_directory_that_is_replaced_needs_a_restart),
+    ("each_call_narrows", each_call_narrows),
+    ("without_directories_there_is_nothing_to_confine_to", without_directories_there_is_nothing_to_confine_to),
+    ("a_kernel_without_landlock", |top| is_unavailable(top, libc::ENOSYS)),
+    ("a_kernel_that_does_not_enable_landlock", |top| is_unavailable(top, libc::EOPNOTSUPP)),
+    ("a_filter_that_forbids_landlock", |top| is_unavailable(top, libc::EPERM)),
+    ("a_kernel_that_refuses_the_last_step", a_kernel_that_refuses_the_last_step),
+];
+
+fn guard(top: &Path) -> Guard {
+    let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
+    Guard::new(boundary.directory(top.join("ro"), Access::ReadOnly).build().unwrap())
+}
+
+/// Confines this process, and says so; a kernel that can not is no reason to pass.
+fn confine(guard: &Guard, confinement: &Confinement) -> Confined {
+    let confined = guard.confine_process(confinement).unwrap_or_else(|error| {
+        panic!("{error}; {:?}; {:?}", error.operator_detail(), std::error::Error::source(&error));
+    });
+    println!("{confined}");
+    confined
+}
+
+fn denied<T>(done: io::Result<T>) -> bool {
+    matches!(done, Err(error) if error.kind() == Io::PermissionDenied)
+}
+
+fn outside_is_open(top: &Path) -> bool {
+    fs::read_to_string(top.join("out/secret")).is_ok_and(|secret| secret == "secret")
+        && fs::write(top.join("out/new"), "new").is_ok()
+}
+
+/// What a tool could do that forgets the guard.
+type Attempt = fn(&Path) -> io::Result<()>;
+
+fn what_forgets_the_guard_is_stopped(top: &Path) {
+    let (secret, dev) = (top.join("out/secret"), Path::new("/dev/null"));
+    symlink(&secret, top.join("rw/link")).unwrap();
+    symlink("../out", top.join("rw/up")).unwrap();
+    let open_before = File::open(&secret).unwrap();
+    assert!(outside_is_open(top));
+    fs::write(top.join("ro/g"), "before").unwrap();
+    let ioctl = || rustix::fs::ioctl_blksszget(File::open(dev).unwrap()).unwrap_err();
+    assert_eq!(ioctl(), rustix::io::Errno::NOTTY);
+
+    let confined = confine(&guard(top), &Confinement::new().extra(dev, Extra::ReadWrite));
+
+    assert_eq!((confined.threads(), confined.missing().len(), confined.paths().len()), (1, 0, 3));
+    assert_eq!(confined.enforced() == Enforced::Fully, confined.abi() >= 5);
+    assert_eq!(confined.enforced() == Enforced::Fully, confined.not_enforced().next().is_none());
+    let outside: [(&str, Attempt); 10] = [
+        ("read", |top| fs::read(top.join("out/secret")).map(drop)),
+        ("through ..", |top| fs::read(top.join("rw/../out/secret")).map(drop)),
+        ("through a link to a file", |top| fs::read(top.join("rw/link")).map(drop)),
+        ("through a link to a directory", |top| fs::read(top.join("rw/up/secret")).map(drop)),
+        ("by /proc", |top| {
+            fs::read(Path::new("/proc/self/root").join(top.join("out/secret").strip_prefix("/").unwrap())).map(drop)
+        }),
+        ("list", |top| fs::read_dir(top.join("out")).map(drop)),
+        ("overwrite", |top| fs::write(top.join("out/secret"), "")),
+        ("make", |top| fs::create_dir(top.join("out/made"))),
+        ("remove", |top| fs::remove_file(top.join("out/secret"))),
+        ("link in", |top| fs::hard_link(top.join("out/secret"), top.join("rw/hard"))),
+    ];
+    for (what, outside) in outside {
+        let done = outside(top);
+        // To link or rename out of what may not be reached is EXDEV where no right is lacking but that (landlock(7), `REFER`).
+        let crosses = what == "link in" && matches!(&done, Err(error) if error.kind() == Io::CrossesDevices);
+        assert!(crosses || denied(done), "{what}");
+    }
+    for moved in [fs::rename(&secret, top.join("rw/taken")), fs::rename(top.join("rw/f"), top.join("out/f"))] {
+        assert!(moved.is_err_and(|error| [Io::PermissionDenied, Io::CrossesDevices].contains(&error.kind())));
+    }
+    // Inside, by access.
+    assert_eq!(fs::read_to_string(top.join("ro/f")).unwrap(), "read");
+    assert_eq!(fs::read_dir(top.join("ro")).unwrap().count(), 3);
+    let cut = || OpenOptions::new().write(true).truncate(true).open(top.join("ro/f")).map(drop);
+    assert!(denied(fs::write(top.join("ro/f"), "")) && denied(cut()) && denied(fs::write(top.join("ro/new"), "")));
+    assert!(denied(fs::create_dir(top.join("ro/d"))) && denied(fs::remove_dir(top.join("ro/sub"))));
+    assert!(denied(fs::rename(top.join("ro/g"), top.join("ro/h"))));
+    fs::write(top.join("rw/f"), "cut").unwrap();
+    fs::rename(top.join("rw/f"), top.join("rw/a/g")).unwrap_or_else(|_| assert_eq!(confined.abi(), 1));
+    fs::create_dir_all(top.join("rw/x/y")).unwrap();
+    fs::remove_dir_all(top.join("rw/x")).unwrap();
+    if confined.abi() >= 5 {
+        assert_eq!(ioctl(), rustix::io::Errno::ACCESS);
+    }
+    // As the documentation says: what is open stays open, what is there is told.
+    assert_eq!(io::read_to_string(open_before).unwrap(), "secret");
+    assert_eq!(fs::metadata(&secret).unwrap().len(), 6);
+    assert!(nix::sys::prctl::get_no_new_privs().unwrap());
+}
+
+fn a_thread_that_was_there(top: &Path) {
+    let (ask, asked) = channel::<()>();
+    let (tell, told) = channel();
+    let secret = top.join("out/secret");
+    let older = thread::spawn(move || {
+        for () in asked {
+            tell.send(fs::read(&secret).map_err(|error| error.kind())).unwrap();
+        }
+    });
+    let read_there = || {
+        ask.send(()).unwrap();
+        told.recv().unwrap()
+    };
+    assert!(read_there().is_ok() && outside_is_open(top));
+    let guard = guard(top);
+    match guard.confine_process(&Confinement::new()) {
+        Ok(confined) => {
+            println!("this kernel confines all threads at once: {confined}");
+            assert!(confined.abi() >= 8 && confined.threads() == 2);
+            assert_eq!(read_there(), Err(Io::PermissionDenied));
+            assert!(denied(fs::read(top.join("out/secret"))));
+            return;
+        }
+        Err(refused) => assert_eq!(refused.kind(), K::ThreadsRunning, "{refused}"),
+    }
+    // Nothing is enforced by halves.
+    assert!(read_there().is_ok() && outside_is_open(top) && !nix::sys::prctl::get_no_new_privs().unwrap());
+    drop(ask);
+    older.join().unwrap();
+    // It may be listed for an instant after it was joined.
+    while fs::read_dir("/proc/self/task").unwrap().count() > 1 {
+        thread::yield_now();
+    }
+    let confined = confine(&guard, &Confinement::new());
+    println!(
+        "this kernel confines one thread, version {}: with two it was refused, and nothing enforced",
+        confined.abi()
+    );
+    assert!(confined.abi() < 8 && denied(fs::read(top.join("out/secret"))));
+}
+
+fn threads_that_can_not_be_counted(top: &Path) {
+    let guard = guard(top);
+    block(libc::SYS_fstatfs, libc::ENOSYS);
+    let refused = guard.confine_process(&Confinement::new()).unwrap_err();
+    assert_eq!(refused.kind(), K::ThreadsRunning);
+    assert!(outside_is_open(top));
+}
+
+fn threads_and_programs_that_come_later(top: &Path) {
+    let secret = top.join("out/secret");
+    let programs = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store"];
+    let extras = programs
+        .iter()
+        .fold(Confinement::new().runtime_files(), |extras, path| extras.optional_extra(path, Extra::Execute));
+    let cat = |path: &Path| Command::new("/bin/cat").arg(path).output().unwrap();
+    assert_eq!(cat(&secret).stdout, b"secret");
+    confine(&guard(top), &extras);
+    let (inside, outside) = (cat(&top.join("rw/f")), cat(&secret));
+    assert!(inside.status.success() && inside.stdout == b"inside");
+    assert!(!outside.status.success() && outside.stdout.is_empty());
+    println!("{}", String::from_utf8_lossy(&outside.stderr).trim());
+    thread::spawn(move || assert!(denied(fs::read(secret)))).join().unwrap();
+}
+
+fn no_program_is_run_unless_it_is_an_extra(top: &Path) {
+    fs::copy("/bin/cat", top.join("rw/cat")).unwrap();
+    let run = |program: &Path| Command::new(program).arg(top.join("rw/f")).output();
+    assert!(run(&top.join("rw/cat")).unwrap().status.success());
+    confine(&guard(top), &Confinement::new());
+    assert!(denied(run(Path::new("/bin/cat"))) && denied(run(&top.join("rw/cat"))));
+}
+
+fn each_operation_of_the_guard_works(top: &Path) {
+    symlink("a/deep", top.join("rw/in")).unwrap();
+    symlink(top.join("rw/f"), top.join("rw/absolute")).unwrap();
+    symlink("../out/secret", top.join("rw/link")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, top.join("rw/fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let guard = guard(top);
+    let confined = confine(&guard, &Confinement::new());
+    let roots = guard.boundary().operator_roots();
+
+    assert_eq!(roots.read_to_string("f", 99).unwrap(), "inside");
+    assert_eq!(roots.read_to_string("absolute", 99).unwrap(), "inside");
+    assert_eq!(roots.read_to_string(top.join("ro/f"), 99).unwrap(), "read");
+    roots.create_dir_all("a/deep/er").unwrap();
+    roots.create_dir("b/made").unwrap();
+    roots.write("in/new", "new").unwrap();
+    roots.write("in/new", "replaced").unwrap();
+    assert_eq!(fs::read_to_string(top.join("rw/a/deep/new")).unwrap(), "replaced");
+    let checked = roots.check("in/other", Intent::New).unwrap();
+    let options = mcp_roots_guard::OpenOptions::new;
+    drop(checked.open_with(options().write(true).create_new(true)).unwrap());
+    drop(roots.open_with("in/other", options().append(true)).unwrap());
+    drop(roots.open_with("in/new", options().write(true).truncate(true)).unwrap());
+    assert_eq!(roots.metadata("in/new").unwrap().size(), 0);
+    roots.rename("in/new", "in/renamed", Replace::Never).unwrap();
+    roots.rename("fifo", "queue", Replace::Never).unwrap();
+    roots.rename("absolute", "link to it", Replace::Never).unwrap();
+    if confined.abi() >= 2 {
+        roots.rename("in/renamed", "b/made/moved", Replace::Never).unwrap();
+        roots.rename("a/deep/er", "b/er", Replace::Existing).unwrap();
+        roots.rename("link to it", "b/link to it", Replace::Existing).unwrap();
+    }
+    let entries = roots.read_dir("b").unwrap().collect::<Result<Vec<_>, _>>().unwrap().len();
+    let walked = roots.walk("", WalkOptions::new()).map_or_else(|_| roots.walk(".", WalkOptions::new()), Ok).unwrap();
+    let walked = walked.collect::<Result<Vec<_>, _>>().unwrap().len();
+    println!("{entries} entries, {walked} walked");
+    assert!(entries >= 1 && walked > entries);
+    assert_eq!(roots.symlink_metadata("in").unwrap().file_type(), mcp_roots_guard::FileType::Link);
+    roots.remove_file("in/other").unwrap();
+    roots.remove_dir("sub").unwrap();
+    roots.remove_dir_all("b").unwrap();
+    let refused = |done: mcp_roots_guard::Result<()>| done.map_err(|error| error.kind()).unwrap_err();
+    assert_eq!(refused(roots.read("link", 9).map(drop)), K::OutsideRoots);
+    assert_eq!(refused(roots.read("../out/secret", 9).map(drop)), K::OutsideRoots);
+    assert_eq!(refused(roots.read("none", 9).map(drop)), K::NotFound);
+    assert_eq!(refused(roots.open("queue").map(drop)), K::SpecialFile);
+    assert_eq!(refused(roots.write(top.join("ro/f"), "")), K::ReadOnly);
+
+    // Lists narrow, and names are verified, from `/` on.
+    let uri = |path: &str| format!("file://{}", top.join(path).display());
+    let list = ListRootsResult::from_uris([uri("rw/a"), uri("rw/in"), uri("out"), uri("ro/sub")]);
+    let narrowed = guard.boundary().resolve(&list).unwrap();
+    let paths: Vec<_> = narrowed.roots().map(|root| root.path().strip_prefix(top).unwrap().to_owned()).collect();
+    assert_eq!(paths, ["rw/a", "rw/a/deep", "ro/sub"].map(Path::new));
+    narrowed.write("kept", "kept").unwrap();
+    thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
+    assert!(narrowed.verify() && roots.verify());
+    fs::rename(top.join("rw/a"), top.join("rw/was")).unwrap();
+    fs::create_dir(top.join("rw/a")).unwrap();
+    thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
+    assert!(!narrowed.verify() && roots.verify());
+    guard.boundary().resolve(&list).unwrap().write("again", "again").unwrap();
+    assert!(denied(fs::read(top.join("out/secret"))));
+}
+
+fn sessions_of_a_runtime_built_afterwards(top: &Path) {
+    let guard = guard(top);
+    assert_eq!(confine(&guard, &Confinement::new()).threads(), 1);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let list = ListRootsResult::from_uris([format!("file://{}", top.join("rw/sub").display())]);
+    let secret = top.join("out/secret");
+    runtime.block_on(async move {
+        let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+        let roots =
+            session.roots(move |_: Option<String>| std::future::ready(Answer::List(list.clone()))).await.unwrap();
+        let work = move || {
+            roots.write("f", "by a session").unwrap();
+            roots.read_to_string("f", 99).unwrap()
+        };
+        assert_eq!(tokio::task::spawn_blocking(work).await.unwrap(), "by a session");
+        assert!(tokio::task::spawn_blocking(move || denied(fs::read(secret))).await.unwrap());
+    });
+}
+
+fn extras_are_what_they_are_said_to_be(top: &Path) {
+    symlink("extra", top.join("link")).unwrap();
+    let extras =
+        Confinement::new().extra(top.join("link"), Extra::ReadOnly).extra(top.join("scratch"), Extra::ReadWrite);
+    let confined = confine(&guard(top), &extras.runtime_files().optional_extra(top.join("none"), Extra::ReadOnly));
+    let extras: Vec<_> = confined.paths().iter().filter(|path| !path.is_operator_directory()).collect();
+    assert_eq!((extras[0].path(), extras[0].extra()), (&*top.join("extra"), Extra::ReadOnly));
+    assert_eq!((extras[1].path(), extras[1].extra()), (&*top.join("scratch"), Extra::ReadWrite));
+    assert_eq!(confined.missing(), [top.join("none")]);
+    assert_eq!(fs::read_to_string(top.join("extra/f")).unwrap(), "extra");
+    assert!(denied(fs::write(top.join("extra/f"), "")));
+    fs::write(top.join("scratch/f"), "scratch").unwrap();
+    fs::write("/dev/null", "nothing").unwrap();
+    File::open("/dev/urandom").unwrap();
+    assert!(denied(fs::read("/etc/passwd")) && denied(fs::read("/proc/self/environ")));
+    // What is made later is no extra.
+    assert!(denied(fs::create_dir(top.join("none"))));
+}
+
+fn an_extra_that_is_no_good_is_refused(top: &Path) {
+    let guard = guard(top);
+    let extra = |path: &Path, extra| Confinement::new().extra(path, extra);
+    for (path, access, expected) in [
+        ("none", Extra::ReadOnly, K::NotFound),
+        ("rw/f/g", Extra::ReadOnly, K::NotADirectory),
+        ("", Extra::ReadWrite, K::AccessConflict),
+        ("ro", Extra::ReadWrite, K::AccessConflict),
+        ("ro/sub", Extra::ReadWrite, K::AccessConflict),
+    ] {
+        let path = top.join(path);
+        let refused = guard.confine_process(&extra(&path, access)).unwrap_err();
+        assert_eq!(refused.kind(), expected, "{}", path.display());
+        assert!(refused.to_string().starts_with("confine "), "{refused}");
+    }
+    // Optional is what is missing, and nothing else.
+    let refused = guard.confine_process(&Confinement::new().optional_extra(top.join("rw/f/g"), Extra::ReadOnly));
+    assert_eq!(refused.unwrap_err().kind(), K::NotADirectory);
+    assert!(outside_is_open(top));
+    let around = extra(top, Extra::ReadOnly).extra(top.join("rw/a"), Extra::ReadWrite);
+    confine(&guard, &around);
+    assert!(denied(fs::write(top.join("ro/f"), "")));
+}
+
+fn a_root_that_is_a_file_is_that_file(top: &Path) {
+    let boundary = Boundary::builder().directory(top.join("single/one"), Access::ReadWrite);
+    let guard = Guard::new(boundary.directory(top.join("out/secret"), Access::ReadOnly).build().unwrap());
+    confine(&guard, &Confinement::new());
+    let roots = guard.boundary().operator_roots();
+    for content in ["longer than it was", "short"] {
+        let options = mcp_roots_guard::OpenOptions::new().write(true).truncate(true);
+        roots.open_with(top.join("single/one"), options).unwrap().write_all(content.as_bytes()).unwrap();
+    }
+    assert_eq!(roots.write(top.join("single/one"), "").unwrap_err().kind(), K::RootItself);
+    assert_eq!(roots.read_to_string(top.join("single/one"), 99).unwrap(), "short");
+    assert_eq!(roots.read_to_string(top.join("out/secret"), 99).unwrap(), "secret");
+    assert_eq!(roots.read(top.join("single/other"), 99).unwrap_err().kind(), K::OutsideRoots);
+    assert!(denied(fs::read(top.join("single/other"))) && denied(fs::write(top.join("single/new"), "")));
+    assert!(denied(fs::read_dir(top.join("single"))) && denied(fs::write(top.join("out/secret"), "")));
+}
+
+fn a_directory_that_is_swapped_widens_nothing(top: &Path) {
+    let guard = guard(top);
+    fs::rename(top.join("rw"), top.join("moved")).unwrap();
+    symlink("out", top.join("rw")).unwrap();
+    let refused = guard.confine_process(&Confinement::new()).unwrap_err();
+    println!("{refused}");
+    assert!(outside_is_open(top));
+    fs::remove_file(top.join("rw")).unwrap();
+    fs::rename(top.join("moved"), top.join("rw")).unwrap();
+    thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
+    confine(&guard, &Confinement::new());
+    assert!(denied(fs::read(top.join("out/secret"))));
+}
+
+fn a_directory_that_is_replaced_needs_a_restart(top: &Path) {
+    let boundary = Boundary::builder().directory(top.join("rw/a"), Access::ReadWrite);
+    let boundary = boundary.optional_directory(top.join("scratch/later"), Access::ReadWrite).build().unwrap();
+    let guard = Guard::new(boundary);
+    // Somebody else deploys, when told to.
+    let deploys =
+        "read go; mv rw/a rw/was; mkdir rw/a scratch/later; echo new >rw/a/f; echo new >scratch/later/f; echo done";
+    let mut deploy = Command::new("/bin/sh");
+    deploy.args(["-c", deploys]).current_dir(top).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut deploy = deploy.spawn().unwrap();
+    let confined = confine(&guard, &Confinement::new());
+    assert_eq!(confined.missing(), [top.join("scratch/later")]);
+    guard.boundary().operator_roots().write(top.join("rw/a/f"), "old").unwrap();
+    deploy.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert_eq!(io::read_to_string(deploy.stdout.take().unwrap()).unwrap(), "done\n");
+    thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
+    let roots = guard.boundary().operator_roots();
+    assert_eq!(roots.roots().count(), 2);
+    for path in ["rw/a/f", "scratch/later/f"] {
+        assert_eq!(roots.read(top.join(path), 99).unwrap_err().kind(), K::PermissionDenied, "{path}");
+        assert!(denied(fs::read(top.join(path))), "{path}");
+    }
+    // The object stays in reach under its new name, of what does not ask the guard.
+    assert_eq!(fs::read_to_string(top.join("rw/was/f")).unwrap(), "old");
+    assert_eq!(roots.read(top.join("rw/was/f"), 99).unwrap_err().kind(), K::OutsideRoots);
+    deploy.wait().unwrap();
+}
+
+fn each_call_narrows(top: &Path) {
+    let guard = guard(top);
+    let inner = Guard::new(Boundary::builder().directory(top.join("rw/a"), Access::ReadOnly).build().unwrap());
+    confine(&guard, &Confinement::new());
+    assert!(fs::write(top.join("rw/a/f"), "f").is_ok() && denied(fs::read(top.join("out/secret"))));
+    confine(&inner, &Confinement::new().extra(top.join("rw/b"), Extra::ReadWrite));
+    assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::write(top.join("rw/a/f"), "")));
+    assert!(denied(fs::read(top.join("rw/f"))) && fs::write(top.join("rw/b/f"), "").is_ok());
+    // No layer gives what an earlier one took.
+    confine(&inner, &Confinement::new().extra(top.join("out"), Extra::ReadWrite));
+    assert!(denied(fs::read(top.join("out/secret"))));
+    // Threads are counted from within, too; and there are only so many layers.
+    let (stop, stopped) = channel::<()>();
+    let other = thread::spawn(move || stopped.recv());
+    match inner.confine_process(&Confinement::new()) {
+        Ok(confined) => assert!(confined.abi() >= 8 && confined.threads() == 2),
+        Err(refused) => assert_eq!(refused.kind(), K::ThreadsRunning, "{refused}"),
+    }
+    drop(stop);
+    other.join().unwrap().unwrap_err();
+    let more = (0..1_000).map(|_| inner.confine_process(&Confinement::new())).filter_map(Result::err);
+    let full = more.map(|error| error.kind()).find(|kind| *kind != K::ThreadsRunning);
+    assert_eq!(full, Some(K::Io));
+    assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::read(top.join("rw/f"))));
+}
+
+fn without_directories_there_is_nothing_to_confine_to(top: &Path) {
+    let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+    let refused = guard.confine_process(&Confinement::new().extra(top.join("rw"), Extra::ReadWrite)).unwrap_err();
+    println!("{refused}: {:?}", refused.operator_detail());
+    assert_eq!(refused.kind(), K::NoDirectories);
+    assert!(outside_is_open(top));
+}
+
+fn is_unavailable(top: &Path, errno: i32) {
+    block(LANDLOCK_CREATE_RULESET, errno);
+    let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
+    println!("{refused}: {:?}", refused.operator_detail());
+    assert_eq!(refused.kind(), K::ConfinementUnavailable);
+    assert_eq!(refused.to_string(), "process confinement is not available here");
+    assert!(outside_is_open(top));
+}
+
+fn a_kernel_that_refuses_the_last_step(top: &Path) {
+    block(LANDLOCK_RESTRICT_SELF, libc::E2BIG);
+    let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
+    println!("{refused}: {:?}", refused.operator_detail());
+    assert_eq!(refused.kind(), K::Io);
+    assert!(outside_is_open(top));
+}
+
+/// These have one number on every architecture.
+const LANDLOCK_CREATE_RULESET: i64 = 444;
+const LANDLOCK_RESTRICT_SELF: i64 = 446;
+
+/// From here on the call fails in this thread, and in what it starts.
+fn block(call: i64, errno: i32) {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+    let error = SeccompAction::Errno(errno.try_into().unwrap());
+    let filter = SeccompFilter::new(BTreeMap::from([(call, Vec::new())]), SeccompAction::Allow, error, arch).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}

@@ -1,0 +1,88 @@
+//! The process confined: each case in a child of this program, which begins with one thread, as a program of libtest never does.
+//!
+//! `cargo test --features landlock --test confine [WORD]...` runs those whose names hold a word, and shows what each says.
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+#[cfg(target_os = "linux")]
+mod cases;
+#[path = "../tree.rs"]
+#[allow(dead_code)] // The suite uses the rest.
+mod tree;
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use tree::Tree;
+
+/// What runs in the child, in the tree of [`TREE`].
+type Case = fn(&Path);
+
+#[cfg(target_os = "linux")]
+use cases::CASES;
+
+/// Where there is no Landlock by nature.
+#[cfg(not(target_os = "linux"))]
+const CASES: &[(&str, Case)] = &[("elsewhere_it_is_not_available", |top| {
+    use mcp_roots_guard::{Access, Boundary, Confinement, ErrorKind, Guard};
+    let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
+    let refused = Guard::new(boundary).confine_process(&Confinement::new()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConfinementUnavailable);
+    assert_eq!(refused.to_string(), "process confinement is not available here");
+    assert_eq!(std::fs::read_to_string(top.join("out/secret")).unwrap(), "secret");
+})];
+
+/// Operator directories `rw` and `ro`; all else is outside unless a case says otherwise.
+const TREE: &str =
+    "file rw/f = inside; dir rw/a; dir rw/b; dir rw/sub; file ro/f = read; dir ro/sub; file out/secret = secret
+    dir out/dir; file extra/f = extra; dir scratch; file single/one = one; file single/other = other";
+
+/// Set in the child: which case, and where its tree is.
+const CASE: &str = "GUARD_TEST_CONFINED";
+const TOP: &str = "GUARD_TEST_TOP";
+
+fn main() -> ExitCode {
+    if let (Ok(name), Some(top)) = (std::env::var(CASE), std::env::var_os(TOP)) {
+        let (_, case) = CASES.iter().find(|(case, _)| *case == name).expect("a case of that name");
+        case(Path::new(&top));
+        println!("{DONE}");
+        return ExitCode::SUCCESS;
+    }
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let words: Vec<_> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(*word));
+    let wanted: Vec<_> = CASES.iter().map(|(name, _)| *name).filter(|name| is_wanted(name)).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        for name in wanted {
+            println!("{name}: test");
+        }
+        return ExitCode::SUCCESS;
+    }
+    let failed = wanted.iter().filter(|name| !passes(name)).count();
+    let (passed, left_out) = (wanted.len() - failed, CASES.len() - wanted.len());
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {left_out} filtered out"
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What a child says last. One that ends early has not passed.
+const DONE: &str = "all of the case was run";
+
+fn passes(name: &str) -> bool {
+    let tree = Tree::new(TREE);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.env(CASE, name).env(TOP, tree.path("")).stdin(Stdio::null());
+    let child = child.output().unwrap();
+    let (said, complained) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+    let passed = child.status.success() && said.ends_with(&format!("{DONE}\n"));
+    println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+    for line in said.lines().filter(|line| *line != DONE) {
+        println!("    {line}");
+    }
+    if !passed {
+        println!("---- {name} stdout ----\n{}\n{complained}", child.status);
+    }
+    passed
+}
