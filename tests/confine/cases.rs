@@ -232,7 +232,7 @@ fn each_operation_of_the_guard_works(top: &Path) {
         roots.rename("link to it", "b/link to it", Replace::Existing).unwrap();
     }
     let entries = roots.read_dir("b").unwrap().collect::<Result<Vec<_>, _>>().unwrap().len();
-    let walked = roots.walk("", WalkOptions::new()).map_or_else(|_| roots.walk(".", WalkOptions::new()), Ok).unwrap();
+    let walked = roots.walk(".", WalkOptions::new()).unwrap();
     let walked = walked.collect::<Result<Vec<_>, _>>().unwrap().len();
     println!("{entries} entries, {walked} walked");
     assert!(entries >= 1 && walked > entries);

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use filesystem_server::options::Options;
 use filesystem_server::server::{self, Server};
+use mcp_roots_guard::{Confinement, Guard};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let log = tracing_subscriber::EnvFilter::from_default_env();
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
-    match serve(Options::parse()).await {
+    match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("filesystem-server: {error}");
@@ -21,8 +21,16 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
+/// Confined before the runtime has threads, some of which would not be.
+fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let guard = options.guard()?;
+    if options.confine {
+        eprintln!("filesystem-server: {}", guard.confine_process(&Confinement::new())?);
+    }
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(options, guard))
+}
+
+async fn serve(options: &Options, guard: Guard) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(address) = options.http {
         let listener = TcpListener::bind(address).await?;
         eprintln!("filesystem-server: http://{}/mcp", listener.local_addr()?);

@@ -17,6 +17,10 @@ pub struct Options {
     /// Serves them read-only.
     #[arg(long)]
     pub read_only: bool,
+    /// Has the kernel confine this process to the directories, too (Landlock; Linux 5.13 and later), or does not start. A directory that is
+    /// replaced then takes a restart.
+    #[arg(long)]
+    pub confine: bool,
     /// Speaks streamable HTTP on this loopback address, instead of stdio. Whoever may connect to it is served.
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub http: Option<SocketAddr>,

@@ -1,0 +1,149 @@
+//! The server with `--confine`, as a process of its own, spoken to over stdio.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+
+use serde_json::{Value, json};
+
+struct Server {
+    process: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    asked: u64,
+}
+
+/// It ends with its test, whatever comes of that.
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn start(arguments: &[&str]) -> Child {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_filesystem-server"));
+    server.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Whether it ends well, having nobody to serve, and what it says on standard error until then.
+fn run(arguments: &[&str]) -> (bool, String) {
+    let mut server = start(arguments);
+    drop(server.stdin.take());
+    let ended = server.wait_with_output().unwrap();
+    (ended.status.success(), String::from_utf8(ended.stderr).unwrap())
+}
+
+impl Server {
+    fn new(arguments: &[&str]) -> Self {
+        let mut process = start(arguments);
+        let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        let mut server = Self { process, input, output: BufReader::new(output).lines(), asked: 0 };
+        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } });
+        server.ask("initialize", &hello);
+        server.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        server
+    }
+
+    fn send(&mut self, message: &Value) {
+        writeln!(self.input, "{message}").unwrap();
+    }
+
+    fn next(&mut self) -> Value {
+        serde_json::from_str(&self.output.next().expect("the server goes on").unwrap()).unwrap()
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.asked += 1;
+        self.send(&json!({ "jsonrpc": "2.0", "id": self.asked, "method": method, "params": params }));
+        loop {
+            let message = self.next();
+            if message["id"] == self.asked {
+                return message["result"].clone();
+            }
+        }
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> String {
+        let result = self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }));
+        result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{tool}: {result}")).to_owned()
+    }
+
+    fn read(&mut self, path: &Path) -> String {
+        self.call("read_text_file", &json!({ "path": path }))
+    }
+}
+
+/// Somebody replaces the directory, and the guard has time to see it.
+fn replace(directory: &Path) {
+    fs::rename(directory, directory.with_extension("was")).unwrap();
+    fs::create_dir(directory).unwrap();
+    fs::write(directory.join("f"), "new").unwrap();
+    thread::sleep(3 * mcp_roots_guard::VERIFY_EVERY);
+}
+
+#[test]
+fn it_serves_as_before_and_the_kernel_stops_what_is_outside() {
+    let keep = tempfile::Builder::new().prefix("guard-").tempdir().unwrap();
+    let top = dunce::canonicalize(keep.path()).unwrap();
+    let (directory, file) = (top.join("d"), top.join("d/f"));
+    let named = directory.to_str().unwrap();
+    fs::create_dir(&directory).unwrap();
+    fs::write(&file, "old").unwrap();
+    fs::write(top.join("secret"), "secret").unwrap();
+
+    let (success, said) = run(&["--confine", named]);
+    if said.contains("not available here") {
+        // No success, and nothing served.
+        assert!(!success && said == "filesystem-server: process confinement is not available here\n", "{said}");
+        println!("process confinement is not available here: {said}");
+        return;
+    }
+    let report = said.find("filesystem-server: confined by Landlock, version ").map(|at| &said[at..]);
+    let report = report.unwrap_or_else(|| panic!("no report: {said}"));
+    print!("{report}");
+    assert!(
+        report.contains(", 1 thread\n") && report.contains(&format!("directory, read-write: {named:?}")),
+        "{report}"
+    );
+
+    let mut server = Server::new(&["--confine", named]);
+    assert_eq!(server.read(&file), "old");
+    assert!(server.read(&top.join("secret")).contains("not inside the allowed directories"));
+    server.call("write_file", &json!({ "path": directory.join("made"), "content": "made" }));
+    server.call("create_directory", &json!({ "path": directory.join("sub") }));
+    server.call("move_file", &json!({ "source": directory.join("made"), "destination": directory.join("sub/moved") }));
+    assert_eq!(fs::read_to_string(directory.join("sub/moved")).unwrap(), "made");
+    assert!(server.call("directory_tree", &json!({ "path": directory })).contains("moved"));
+    // A subscription is told, so the watcher or the sweep can look.
+    let uri = format!("file://{}", file.display());
+    server.ask("resources/subscribe", &json!({ "uri": uri }));
+    fs::write(&file, "changed").unwrap();
+    while server.next()["method"] != "notifications/resources/updated" {}
+    // Each thread of the runtime was made by one that was confined.
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.process.id())).unwrap();
+    let statuses: Vec<_> = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap()).collect();
+    assert!(statuses.len() > 1 && statuses.iter().all(|status| status.contains("NoNewPrivs:\t1")));
+
+    // The guard resolves a directory that was replaced, and serves it; the kernel knows the old one alone. That is how confinement is seen
+    // from outside.
+    let mut free = Server::new(&[named]);
+    assert_eq!([server.read(&file), free.read(&file)], ["changed", "changed"]);
+    replace(&directory);
+    assert_eq!(free.read(&file), "new");
+    let denied = server.read(&file);
+    assert!(denied.contains("permission denied"), "{denied}");
+    // One that is started anew serves it.
+    assert_eq!(Server::new(&["--confine", named]).read(&file), "new");
+}
+
+#[test]
+fn without_directories_it_does_not_start() {
+    let (success, said) = run(&["--confine"]);
+    assert!(!success);
+    assert!(said.starts_with("filesystem-server: ") && !said.contains("confined by"), "{said}");
+}
