@@ -189,11 +189,19 @@ impl Boundary {
     pub(crate) fn demands(&self, skipped: &Skipped) -> bool {
         match skipped.error.kind() {
             ErrorKind::Duplicate => false,
-            ErrorKind::NotFound => {
-                !self.shared.directories.get(skipped.index).is_some_and(|directory| directory.optional)
-            }
+            ErrorKind::NotFound => !self.directory(skipped).is_some_and(|directory| directory.optional),
             _ => true,
         }
+    }
+
+    fn directory(&self, skipped: &Skipped) -> Option<&Directory> {
+        self.shared.directories.get(skipped.index)
+    }
+
+    /// The path and the access that the operator gave to a directory which is skipped.
+    #[cfg(all(target_os = "linux", feature = "landlock"))]
+    pub(crate) fn configured(&self, skipped: &Skipped) -> Option<(&Path, Access)> {
+        self.directory(skipped).map(|directory| (&*directory.path, directory.access))
     }
 
     /// The operator directories alone, as roots in force.

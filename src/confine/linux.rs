@@ -18,7 +18,7 @@ use crate::boundary::Boundary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{FileType, Metadata};
 use crate::policy::Access;
-use crate::roots::{Root, Roots};
+use crate::roots::Root;
 
 /// Everything before the last call changes nothing, so that a refusal leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
@@ -26,23 +26,25 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         return Err(Error::new(ErrorKind::NoDirectories).detail("there is nothing to confine the process to"));
     }
     let threads = threads()?;
-    let mut rules = Rules { ruleset: ruleset()?, paths: Vec::new(), missing: Vec::new() };
+    let mut rules = Rules { ruleset: ruleset()?, read_only: Vec::new(), paths: Vec::new(), missing: Vec::new() };
     let roots = boundary.operator_roots();
     for skipped in roots.skipped() {
+        let Some((path, access)) = boundary.configured(skipped) else { continue };
         if boundary.demands(skipped) {
-            return Err(Error::new(skipped.error().kind()).at("confine", skipped.entry().as_ref()));
+            return Err(Error::new(skipped.error().kind()).at("confine", path.as_os_str()));
         }
         if skipped.error().kind() == ErrorKind::NotFound {
-            rules.missing.push(skipped.entry().into());
+            rules.read_only.extend(Some(planned(path)).filter(|_| access == Access::ReadOnly));
+            rules.missing.push(path.to_owned());
         }
     }
     for root in roots.roots() {
         rules = rules.with_root(root).map_err(|error| error.at("confine", root.path().as_os_str()))?;
     }
     for named in &confinement.extras {
-        rules = rules.with_extra(named, &roots).map_err(|error| error.at("confine", named.path.as_os_str()))?;
+        rules = rules.with_extra(named).map_err(|error| error.at("confine", named.path.as_os_str()))?;
     }
-    let Rules { ruleset, paths, missing } = rules;
+    let Rules { ruleset, paths, missing, .. } = rules;
     let status = restrict(ruleset, threads)?;
     let abi = match status.landlock {
         LandlockStatus::Available { effective_abi, kernel_abi } => kernel_abi.unwrap_or(effective_abi as i32),
@@ -61,6 +63,8 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
 /// What is to be enforced, and its report.
 struct Rules {
     ruleset: RulesetCreated,
+    /// The operator directories that nothing may lend more access, also those that are missing.
+    read_only: Vec<PathBuf>,
     paths: Vec<ConfinedPath>,
     missing: Vec<PathBuf>,
 }
@@ -71,6 +75,7 @@ impl Rules {
         if !root.verify_all() {
             return Err(ErrorKind::RootUnavailable.into());
         }
+        self.read_only.extend(Some(root.path().to_owned()).filter(|_| root.access() == Access::ReadOnly));
         let extra = match root.access() {
             Access::ReadOnly => Extra::ReadOnly,
             Access::ReadWrite => Extra::ReadWrite,
@@ -91,7 +96,7 @@ impl Rules {
         Ok(self)
     }
 
-    fn with_extra(mut self, named: &Named, roots: &Roots) -> Result<Self> {
+    fn with_extra(mut self, named: &Named) -> Result<Self> {
         let file = match open(CWD, &named.path, OFlags::empty()) {
             Err(error) if named.missing != Missing::Refused && error.kind() == ErrorKind::NotFound => {
                 if named.missing == Missing::Reported {
@@ -104,16 +109,20 @@ impl Rules {
         // Removed just now.
         let path = name_of(&file).ok_or(ErrorKind::NotFound)?;
         // Rules add up: one around a read-only directory would lend it its own.
-        let lends = |root: &Root| {
-            root.access() == Access::ReadOnly && (root.path().starts_with(&path) || path.starts_with(root.path()))
-        };
-        if named.extra == Extra::ReadWrite && roots.roots().any(lends) {
+        let lends = |read_only: &PathBuf| read_only.starts_with(&path) || path.starts_with(read_only);
+        if named.extra == Extra::ReadWrite && self.read_only.iter().any(lends) {
             return Err(ErrorKind::AccessConflict.into());
         }
         self.ruleset = add(self.ruleset, &file, named.extra)?;
         self.paths.push(ConfinedPath { path, extra: named.extra, is_operators: false });
         Ok(self)
     }
+}
+
+/// Where a directory would be made that is missing.
+fn planned(path: &Path) -> PathBuf {
+    let there = |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(there).unwrap_or_else(|| path.to_owned())
 }
 
 /// A ruleset that denies all that it has no rule for: every right of the first version, which the kernel must have, and of the

@@ -114,6 +114,11 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
     assert!(denied(fs::write(top.join("ro/f"), "")) && denied(cut()) && denied(fs::write(top.join("ro/new"), "")));
     assert!(denied(fs::create_dir(top.join("ro/d"))) && denied(fs::remove_dir(top.join("ro/sub"))));
     assert!(denied(fs::rename(top.join("ro/g"), top.join("ro/h"))));
+    if confined.abi() >= 3 {
+        // By its path, and so without opening it: truncate(2).
+        assert_eq!(nix::unistd::truncate(&top.join("ro/f"), 0), Err(nix::errno::Errno::EACCES));
+        assert_eq!(nix::unistd::truncate(&secret, 0), Err(nix::errno::Errno::EACCES));
+    }
     fs::write(top.join("rw/f"), "cut").unwrap();
     fs::rename(top.join("rw/f"), top.join("rw/a/g")).unwrap_or_else(|_| assert_eq!(confined.abi(), 1));
     fs::create_dir_all(top.join("rw/x/y")).unwrap();
@@ -317,6 +322,14 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
         assert_eq!(refused.kind(), expected, "{}", path.display());
         assert!(refused.to_string().starts_with("confine "), "{refused}");
     }
+    // Also what is yet to come, by whatever way it is named.
+    symlink("scratch", top.join("by link")).unwrap();
+    let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
+    let boundary = boundary.optional_directory(top.join("by link/later/ro"), Access::ReadOnly).build().unwrap();
+    for path in ["", "scratch"] {
+        let refused = Guard::new(boundary.clone()).confine_process(&extra(&top.join(path), Extra::ReadWrite));
+        assert_eq!(refused.unwrap_err().kind(), K::AccessConflict, "{path}");
+    }
     // Optional is what is missing, and nothing else.
     let refused = guard.confine_process(&Confinement::new().optional_extra(top.join("rw/f/g"), Extra::ReadOnly));
     assert_eq!(refused.unwrap_err().kind(), K::NotADirectory);
@@ -349,8 +362,15 @@ fn a_directory_that_is_swapped_widens_nothing(top: &Path) {
     symlink("out", top.join("rw")).unwrap();
     let refused = guard.confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}");
+    assert_eq!(refused.kind(), K::RootUnavailable);
     assert!(outside_is_open(top));
+    // Gone, and looked for again.
     fs::remove_file(top.join("rw")).unwrap();
+    thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
+    let refused = guard.confine_process(&Confinement::new()).unwrap_err();
+    println!("{refused}");
+    assert_eq!(refused.kind(), K::NotFound);
+    assert!(outside_is_open(top));
     fs::rename(top.join("moved"), top.join("rw")).unwrap();
     thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
     confine(&guard, &Confinement::new());
