@@ -12,9 +12,9 @@
 //!
 //! | | what is refused | what is enforced then |
 //! | --- | --- | --- |
-//! | no operator directory | [`NoDirectories`](ErrorKind::NoDirectories) | nothing |
-//! | another system, or a kernel without Landlock | [`ConfinementUnavailable`](ErrorKind::ConfinementUnavailable) | nothing |
-//! | other threads, and a kernel that confines the calling one only | [`ThreadsRunning`](ErrorKind::ThreadsRunning) | nothing |
+//! | no operator directory | [`NoDirectories`](crate::ErrorKind::NoDirectories) | nothing |
+//! | another system, or a kernel without Landlock | [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) | nothing |
+//! | other threads, and a kernel that confines the calling one only | [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning) | nothing |
 //! | an older Landlock that knows less | no refusal: [`Confined::not_enforced`] | the rest |
 
 #[cfg(target_os = "linux")]
@@ -59,6 +59,7 @@ pub enum Extra {
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is looked for elsewhere"))]
 struct Named {
     path: PathBuf,
     extra: Extra,
@@ -67,7 +68,6 @@ struct Named {
 
 /// What it means that an extra is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is looked for elsewhere"))]
 enum Missing {
     Refused,
     Reported,
@@ -205,7 +205,8 @@ impl Confined {
         &self.paths
     }
 
-    /// Optional operator directories and extras that were not there. When one is made later, it is out of reach all the same.
+    /// Optional operator directories and extras that were not there. One that is made later is out of reach,
+    /// unless it lies in one of [`paths`](Self::paths).
     #[must_use]
     pub fn missing(&self) -> &[PathBuf] {
         &self.missing
@@ -216,7 +217,7 @@ impl Confined {
 const SINCE: &[(u32, &str)] = &[
     (2, "files can not be renamed or linked from one directory to another, not even inside"),
     (3, "files outside that may be written can be truncated by their path"),
-    (5, "devices outside that are open, or can be opened, take any ioctl"),
+    (5, "devices that can be opened take any ioctl"),
 ];
 
 impl fmt::Display for Confined {
@@ -250,8 +251,8 @@ impl fmt::Display for Confined {
 
 impl Guard {
     /// Restricts the whole process to the operator directories, by their access, and to the extras, so that code that forgets the
-    /// guard is stopped by the kernel. For good: neither this process nor a program that it starts can undo it. Each
-    /// further call narrows, up to 16 (landlock(7)).
+    /// guard is stopped by the kernel. For good: neither this process nor a program that it starts can undo it. Each further call
+    /// narrows, up to 16 (landlock(7)).
     ///
     /// Call it first of all: after the guard is built, before any thread or runtime is there. From Linux 7.0 on the kernel confines all
     /// threads at once; before, it confines the calling one and those it starts later, so where `/proc/self/task` holds more than one, or
@@ -259,29 +260,30 @@ impl Guard {
     ///
     /// It is a second line, and not a guard: Landlock knows paths, not clients. **It leaves alone**, whatever the kernel:
     ///
-    /// - what is open already, and is passed on: descriptors, standard input and output, the working directory's name;
+    /// - what is open already: descriptors, standard input and output;
     /// - whether something exists, its metadata and the text of links (`stat`, `readlink`), for all of the file system;
     /// - changes of mode, owner, times and extended attributes, also outside, as far as the user may make them;
     /// - the network, sockets by their path, and signals;
     /// - hard links: a file inside can have a name outside, too.
     ///
-    /// The rules are tied to objects, as they are now. A directory that is moved away stays in reach under its new name; one that
-    /// **replaces it, or comes back later, does not come into reach**: the guard resolves it again, and operations there
-    /// are refused ([`PermissionDenied`](ErrorKind::PermissionDenied)) until the process is started anew. So a deploy that replaces an operator directory needs a restart; one that replaces what is
-    /// in it does not. The same holds of a root that is a file, once another file has its name.
+    /// The rules are tied to objects, as they are now. A directory that is moved away stays in reach under its new name; one that **replaces
+    /// it, or comes back later, does not come into reach**: the guard resolves it again, and operations there are refused
+    /// ([`PermissionDenied`](crate::ErrorKind::PermissionDenied)) until the process is started anew. So a deploy that replaces an operator
+    /// directory needs a restart; one that replaces what is in it does not. The same holds of a root that is a file, once another file has
+    /// its name.
     ///
-    /// Programs can not be started but from an extra ([`Extra::Execute`]), device nodes not be made, and devices that are opened later take no
-    /// ioctl. `no_new_privs` is set (prctl(2)): programs that are started gain no rights by set-user-ID.
+    /// Programs can not be started but from an extra ([`Extra::Execute`]), device nodes can not be made, and a device that is opened later
+    /// takes none of its own ioctls. `no_new_privs` is set (prctl(2)): programs that are started gain no rights by set-user-ID.
     ///
     /// # Errors
     ///
-    /// [`NoDirectories`](ErrorKind::NoDirectories) without operator directories: what clients list is not known yet.
-    /// [`ConfinementUnavailable`](ErrorKind::ConfinementUnavailable) where there is no Landlock: on other systems, on kernels before 5.13, on
-    /// those where it is not built in or not enabled (`lsm=`), and behind a filter that takes it away.
-    /// [`ThreadsRunning`](ErrorKind::ThreadsRunning). [`RootUnavailable`](ErrorKind::RootUnavailable) and the like for an operator
-    /// directory that is gone by now. [`AccessConflict`](ErrorKind::AccessConflict) for an extra that may be written and lies in a read-only
-    /// operator directory, or around one. By its kind, why an extra that is not optional can not be had. [`Io`](ErrorKind::Io) for what else the
-    /// kernel says, which may come after `no_new_privs` was set; nothing else is.
+    /// [`NoDirectories`](crate::ErrorKind::NoDirectories) without operator directories: what clients list is not known yet.
+    /// [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) where there is no Landlock: on other systems, on kernels before
+    /// 5.13, on those where it is not built in or not enabled (`lsm=`), and behind a filter that takes it away.
+    /// [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning). [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and the like for an
+    /// operator directory that is gone by now. [`AccessConflict`](crate::ErrorKind::AccessConflict) for an extra that may be written and lies
+    /// in a read-only operator directory, or around one. By its kind, why an extra that is not optional can not be had.
+    /// [`Io`](crate::ErrorKind::Io) for what else the kernel says; `no_new_privs` may be set then, and nothing else is.
     pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
         #[cfg(target_os = "linux")]
         return linux::confine(self.boundary(), confinement);
