@@ -13,6 +13,8 @@ mod calls;
 mod invariants;
 mod operations;
 #[cfg(target_os = "linux")]
+mod peers;
+#[cfg(target_os = "linux")]
 mod races;
 mod reference;
 mod roots;

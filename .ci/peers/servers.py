@@ -1,0 +1,321 @@
+"""What a file server over stdio does in each row of servers.txt.
+
+servers.py COMMAND...: a command for each column. Each row has a tree and a server process of its own. Nothing of an SDK is used, so that
+messages can be sent in an order, and left unanswered, as no client of one would."""
+
+import ctypes
+import json
+import multiprocessing
+import os
+import pathlib
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+# A call that took so long gets no answer: ours answers all but one row in milliseconds, and that one in the 5 s that it gives a client.
+PATIENCE = 2.0
+FETCH_LIMIT = 5.0
+# What the reference does with a list, once it has it, is done by then.
+SETTLED = 0.5
+RACE_SECONDS = 10
+INSIDE, OUTSIDE = "inside", "outside, and secret"
+
+
+class Server:
+    """A process and its only client. `roots` is what the client lists, an error that it answers with, or NO_ANSWER; None: it has none."""
+
+    def __init__(self, command, tree, roots=None, delay=0.0):
+        self.tree, self.roots, self.delay = tree, roots, delay
+        self.process = subprocess.Popen(
+            [*command.split(), tree / "op"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tree
+        )
+        self.answers, self.waiting, self.last, self.lock = {}, {}, 0, threading.Lock()
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+        capabilities = {} if roots is None else {"roots": {"listChanged": True}}
+        client = {"name": "peers", "version": "1"}
+        began = self.wait(self.ask("initialize", protocolVersion="2025-11-25", capabilities=capabilities, clientInfo=client), 20)
+        self.info = began["result"]["serverInfo"]
+        self.tell("notifications/initialized")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+
+    def send(self, **message):
+        with self.lock:
+            self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def ask(self, method, **params):
+        self.last += 1
+        self.waiting[self.last] = queue.Queue()
+        self.send(id=self.last, method=method, params=params)
+        return self.last
+
+    def tell(self, method):
+        self.send(method=method)
+
+    def wait(self, number, seconds=PATIENCE):
+        try:
+            return self.waiting[number].get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def read(self):
+        for line in self.process.stdout:
+            message = json.loads(line)
+            if message.get("method") == "roots/list":
+                threading.Timer(self.delay, self.answer, [message["id"]]).start()
+            elif message.get("method") is None:
+                self.waiting[message["id"]].put(message)
+
+    def answer(self, number):
+        roots = self.roots
+        try:
+            if roots is ERROR:
+                self.send(id=number, error={"code": -32603, "message": "not now"})
+            elif roots is not NO_ANSWER:
+                self.send(id=number, result={"roots": [{"uri": uri(self.tree, root)} for root in roots]})
+        except (BrokenPipeError, ValueError):
+            pass  # the server has gone before the answer
+
+    def call(self, tool, **arguments):
+        return self.ask("tools/call", name=tool, arguments=arguments)
+
+    def open(self, path):
+        return self.call("read_text_file", path=str(path))
+
+    def refusal(self, path):
+        answer = self.wait(self.open(path))
+        assert answer["result"]["isError"], answer
+        return answer["result"]["content"][0]["text"]
+
+    def settle(self):
+        """The list, if there is one, is in force. The reference asks for it when it likes."""
+        assert self.wait(self.call("list_allowed_directories"), FETCH_LIMIT + PATIENCE)
+        time.sleep(SETTLED)
+        return self
+
+
+ERROR, NO_ANSWER = "an error", "no answer"
+
+
+def uri(tree, root):
+    return root if root.startswith("file:") else (tree / root).as_uri()
+
+
+def said(answer):
+    """What came of a call, in the words of servers.txt."""
+    if answer is None:
+        return "no answer"
+    result = answer.get("result", {"isError": True})
+    if result.get("isError"):
+        return "refused"
+    text = result["content"][0]["text"].strip()
+    return {INSIDE: "reads", OUTSIDE: "reads outside"}.get(text, text)
+
+
+ROWS = {}
+
+
+def row(name):
+    return lambda function: ROWS.setdefault(name, function)
+
+
+@row("a link out")
+def link_out(start, tree):
+    (tree / "op/a/l").symlink_to("../../secret")
+    with start() as server:
+        return said(server.wait(server.open(tree / "op/a/l")))
+
+
+@row("a `file:` URI as a path")
+def file_uri(start, tree):
+    with start() as server:
+        return said(server.wait(server.open((tree / "op/a/f").as_uri())))
+
+
+@row("a link is swapped in for the file while it is read")
+def swapped(start, tree):
+    (tree / "op/a/other").symlink_to(tree / "secret")
+    swapper = multiprocessing.Process(target=exchange, args=(tree / "op/a/f", tree / "op/a/other"), daemon=True)
+    with start() as server:
+        swapper.start()
+        counts, end = {}, time.monotonic() + RACE_SECONDS
+        while time.monotonic() < end:
+            came = said(server.wait(server.open(tree / "op/a/f")))
+            counts[came] = counts.get(came, 0) + 1
+        swapper.kill()
+        swapper.join()
+    print(f"     {sum(counts.values())} reads: {counts}")
+    assert counts.get("reads") and counts.get("refused"), "nothing was raced"
+    return "reads outside" if "reads outside" in counts else "never outside"
+
+
+def exchange(one, other):
+    libc, here, both = ctypes.CDLL(None, use_errno=True), -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    one, other = os.fsencode(one), os.fsencode(other)
+    while libc.renameat2(here, one, here, other, both) == 0:
+        pass
+
+
+@row("a new file through a link to nothing outside")
+def dangling(start, tree):
+    (tree / "op/a/l").symlink_to("../../new")
+    with start() as server:
+        answer = server.wait(server.call("write_file", path=str(tree / "op/a/l"), content=OUTSIDE))
+    if (tree / "new").exists():
+        return "writes outside"
+    return "refused" if answer["result"].get("isError") else "writes inside"
+
+
+@row("an overwrite, for who reads the file meanwhile")
+def overwrite(start, tree):
+    with start() as server, open(tree / "op/a/f", encoding="utf-8") as held:
+        assert not server.wait(server.call("write_file", path=str(tree / "op/a/f"), content="new"))["result"].get("isError")
+        assert (tree / "op/a/f").read_text() == "new"
+        return "replaced whole" if held.read() == INSIDE else "cut, then filled"
+
+
+@row("a FIFO without a writer")
+def fifo(start, tree):
+    os.mkfifo(tree / "op/a/p")
+    with start() as server:
+        return said(server.wait(server.open(tree / "op/a/p")))
+
+
+@row("any other file, after four of such reads")
+def fifos(start, tree):
+    os.mkfifo(tree / "op/a/p")
+    with start() as server:
+        for _ in range(4):
+            server.open(tree / "op/a/p")
+        time.sleep(SETTLED)
+        return said(server.wait(server.open(tree / "op/a/f")))
+
+
+@row("a link out: what it is refused with, if nothing is there")
+def oracle(start, tree):
+    (tree / "op/a/l").symlink_to("../../secret")
+    with start() as server:
+        there = server.refusal(tree / "op/a/l")
+        (tree / "secret").unlink()
+        return "the same" if there == server.refusal(tree / "op/a/l") else "another"
+
+
+@row("what the refusal of a link out tells")
+def tells(start, tree):
+    (tree / "op/a/l").symlink_to("../../secret")
+    with start() as server:
+        text = server.refusal(tree / "op/a/l").replace(str(tree / "op/a/l"), "")
+        return "where it leads" if str(tree / "secret") in text else "paths" if str(tree) in text else "only the request"
+
+
+@row("a client without roots")
+def no_capability(start, tree):
+    with start() as server:
+        return said(server.wait(server.open(tree / "op/a/f")))
+
+
+@row("roots that narrow: what is beside them")
+def narrow(start, tree):
+    with start(["op/a"]) as server:
+        server.settle()
+        return said(server.wait(server.open(tree / "op/b/f")))
+
+
+@row("a root list that is wider than the operator's directory")
+def wider(start, tree):
+    with start(["file:///"]) as server:
+        server.settle()
+        return said(server.wait(server.open(tree / "secret")))
+
+
+@row("an empty list of roots")
+def empty(start, tree):
+    with start([]) as server:
+        server.settle()
+        return said(server.wait(server.open(tree / "op/a/f")))
+
+
+@row("`roots/list` answered with an error")
+def error(start, tree):
+    with start(ERROR) as server:
+        server.settle()
+        return said(server.wait(server.open(tree / "op/a/f")))
+
+
+@row("what is beside the roots, before the client has told them")
+def early(start, tree):
+    with start(["op/a"], 1.0) as server:
+        return said(server.wait(server.open(tree / "op/b/f")))
+
+
+@row("a root that was withdrawn, right behind `list_changed`")
+def withdrawn(start, tree):
+    with start(["op/a", "op/b"]) as server:
+        server.settle()
+        assert said(server.wait(server.open(tree / "op/a/f"))) == "reads"
+        server.roots = ["op/b"]
+        server.tell("notifications/roots/list_changed")
+        return said(server.wait(server.open(tree / "op/a/f")))
+
+
+@row("the same, of a client that does not say what is left")
+def unsaid(start, tree):
+    with start(["op/a", "op/b"]) as server:
+        server.settle()
+        server.roots = NO_ANSWER
+        server.tell("notifications/roots/list_changed")
+        time.sleep(SETTLED)
+        return said(server.wait(server.open(tree / "op/a/f"), FETCH_LIMIT + PATIENCE))
+
+
+@row("the same, when the new list is empty")
+def emptied(start, tree):
+    with start(["op/a", "op/b"]) as server:
+        server.settle()
+        server.roots = []
+        server.tell("notifications/roots/list_changed")
+        time.sleep(SETTLED)
+        return said(server.wait(server.open(tree / "op/a/f")))
+
+
+def run(name, command):
+    with tempfile.TemporaryDirectory(prefix="peers-") as directory:
+        tree = pathlib.Path(directory).resolve()
+        for inside in ("op/a", "op/b"):
+            (tree / inside).mkdir(parents=True)
+            (tree / inside / "f").write_text(INSIDE)
+        (tree / "secret").write_text(OUTSIDE)
+        return ROWS[name](lambda roots=None, delay=0.0: Server(command, tree, roots, delay), tree)
+
+
+def main():
+    commands = sys.argv[1:]
+    data = (pathlib.Path(__file__).parent / "servers.txt").read_text().splitlines()
+    table = [[cell.strip() for cell in line.split("|")] for line in data if not line.startswith("#")]
+    said_of = {name: cells for name, *cells in table}
+    differ = 0
+    for name in ROWS:
+        for column, command in enumerate(commands):
+            expected = said_of.get(name, ["nothing"] * len(commands))[column]
+            seen = run(name, command)
+            is_so = seen == expected.removesuffix(" (documented)")
+            differ += not is_so
+            print(f"{'ok  ' if is_so else 'FAIL'} {name} | {pathlib.Path(command).name}: {seen}" + ("" if is_so else f"; servers.txt says: {expected}"), flush=True)
+    unknown = said_of.keys() - ROWS.keys()
+    print(f"peers: {len(ROWS)} rows of {len(commands)} servers, {differ} differ", *(f"; not run: {name}" for name in unknown))
+    sys.exit(bool(differ or unknown))
+
+
+if __name__ == "__main__":
+    main()

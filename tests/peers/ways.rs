@@ -1,0 +1,245 @@
+//! The ways, each used as its own documentation tells for files that others may change, given a path as it came.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use mcp_roots_guard::{Access, Boundary, Intent, Policy, Roots, Rule};
+use path_jail::JailError;
+use path_jail::guard::{FdJail, OpenOptions as JailOptions};
+use strict_path::{PathBoundary, StrictPathError, VirtualRoot};
+
+/// What a caller is told; of the recipe over `std`, whose refusals say what its author likes, nothing.
+pub(super) struct Failure {
+    pub(super) text: String,
+    pub(super) is_missing: bool,
+}
+
+pub(super) type Done<T> = Result<T, Failure>;
+
+/// What a check gave, to be used once.
+pub(super) type Use<'a> = Box<dyn FnOnce() -> Done<Vec<u8>> + 'a>;
+
+/// A value that was made of one root. What a way has no call for is `None`.
+pub(super) trait Way {
+    fn read(&self, request: &str) -> Done<Vec<u8>>;
+    fn write(&self, request: &str, content: &str) -> Done<()>;
+
+    /// A check, and what its documentation tells to read by then.
+    fn check(&self, _request: &str) -> Option<Done<Use<'_>>> {
+        None
+    }
+
+    fn read_unless_hard_linked(&self, _request: &str) -> Option<Done<Vec<u8>>> {
+        None
+    }
+
+    fn read_virtual(&self, request: &str) -> Done<Vec<u8>> {
+        self.read(request)
+    }
+
+    /// Makes a link, relative to its own directory.
+    fn link(&self, _target: &str, _at: &str) -> Option<Done<()>> {
+        None
+    }
+
+    /// Whether what is opened says of itself that no race could have led it out.
+    fn attests(&self, _request: &str) -> Option<bool> {
+        None
+    }
+
+    /// Whether the root is still what was named.
+    fn is_current(&self) -> Option<bool> {
+        None
+    }
+}
+
+/// Their columns, in order.
+pub(super) const WAYS: [&str; 5] = ["guard", "std", "cap-std", "path_jail", "strict-path"];
+
+pub(super) fn way(name: &str, root: &Path) -> Done<Box<dyn Way>> {
+    Ok(match name {
+        "guard" => Box::new(Guard { roots: Roots::from_dirs([root])?, root: root.to_owned() }),
+        "std" => Box::new(Recipe { root: root.canonicalize()? }),
+        "cap-std" => Box::new(Dir::open_ambient_dir(root, ambient_authority())?),
+        "path_jail" => Box::new(FdJail::new(root)?),
+        "strict-path" => Box::new(Strict { boundary: PathBoundary::try_new(root)?, root: root.to_owned() }),
+        _ => panic!("{name}: unknown"),
+    })
+}
+
+struct Guard {
+    roots: Roots,
+    root: PathBuf,
+}
+
+impl Way for Guard {
+    fn read(&self, request: &str) -> Done<Vec<u8>> {
+        Ok(self.roots.read(request, LIMIT)?)
+    }
+
+    fn write(&self, request: &str, content: &str) -> Done<()> {
+        Ok(self.roots.write(request, content)?)
+    }
+
+    fn check(&self, request: &str) -> Option<Done<Use<'_>>> {
+        let checked = self.roots.check(request, Intent::Existing);
+        Some(checked.map(|checked| Box::new(move || Ok(checked.read(LIMIT)?)) as Use<'_>).map_err(Into::into))
+    }
+
+    fn read_unless_hard_linked(&self, request: &str) -> Option<Done<Vec<u8>>> {
+        let boundary = Boundary::builder().directory(&self.root, Access::ReadWrite);
+        let boundary = boundary.policy(Policy::default().hard_links(Rule::Refuse)).build().unwrap();
+        Some(boundary.operator_roots().read(request, LIMIT).map_err(Into::into))
+    }
+
+    fn is_current(&self) -> Option<bool> {
+        Some(self.roots.verify())
+    }
+}
+
+/// The usual recipe: the canonical path, or of what is missing its parent's, has to begin with the root's, and is opened by name.
+struct Recipe {
+    root: PathBuf,
+}
+
+impl Recipe {
+    fn canonical(&self, request: &str) -> Done<PathBuf> {
+        let path = self.root.join(request);
+        let path = match path.canonicalize() {
+            Err(error) if error.kind() == ErrorKind::NotFound => match (path.parent(), path.file_name()) {
+                (Some(parent), Some(name)) => parent.canonicalize()?.join(name),
+                _ => return Err(error.into()),
+            },
+            path => path?,
+        };
+        if path.starts_with(&self.root) { Ok(path) } else { Err(Failure { text: String::new(), is_missing: false }) }
+    }
+}
+
+impl Way for Recipe {
+    fn read(&self, request: &str) -> Done<Vec<u8>> {
+        Ok(fs::read(self.canonical(request)?)?)
+    }
+
+    fn write(&self, request: &str, content: &str) -> Done<()> {
+        Ok(fs::write(self.canonical(request)?, content)?)
+    }
+
+    fn check(&self, request: &str) -> Option<Done<Use<'_>>> {
+        Some(self.canonical(request).map(|path| Box::new(move || Ok(fs::read(path)?)) as Use<'_>))
+    }
+
+    fn link(&self, target: &str, at: &str) -> Option<Done<()>> {
+        Some(self.canonical(at).and_then(|at| Ok(symlink(target, at)?)))
+    }
+}
+
+/// cap-std.
+impl Way for Dir {
+    fn read(&self, request: &str) -> Done<Vec<u8>> {
+        Ok(Dir::read(self, request)?)
+    }
+
+    fn write(&self, request: &str, content: &str) -> Done<()> {
+        Ok(Dir::write(self, request, content)?)
+    }
+
+    fn link(&self, target: &str, at: &str) -> Option<Done<()>> {
+        Some(self.symlink(target, at).map_err(Into::into))
+    }
+}
+
+/// path_jail, by the layer and the options that it names for trees which others can change.
+impl Way for FdJail {
+    fn read(&self, request: &str) -> Done<Vec<u8>> {
+        let options = JailOptions::new().read(true).require_regular_file(true);
+        Ok(all_of(self.open(request, options)?.into_file())?)
+    }
+
+    fn write(&self, request: &str, content: &str) -> Done<()> {
+        let options = JailOptions::new().write(true).create(true).truncate(true).require_regular_file(true);
+        Ok(self.open(request, options)?.into_file().write_all(content.as_bytes())?)
+    }
+
+    fn read_unless_hard_linked(&self, request: &str) -> Option<Done<Vec<u8>>> {
+        let options = JailOptions::new().read(true).require_regular_file(true).reject_hard_links(true);
+        let opened = self.open(request, options);
+        Some(opened.map_err(Into::into).and_then(|opened| Ok(all_of(opened.into_file())?)))
+    }
+
+    fn attests(&self, request: &str) -> Option<bool> {
+        let opened = self.open(request, JailOptions::new().read(true)).ok()?;
+        Some(opened.attestation().toctou_safe)
+    }
+
+    fn is_current(&self) -> Option<bool> {
+        Some(self.check_path("f").is_ok())
+    }
+}
+
+struct Strict {
+    boundary: PathBoundary,
+    root: PathBuf,
+}
+
+impl Way for Strict {
+    fn read(&self, request: &str) -> Done<Vec<u8>> {
+        Ok(self.boundary.strict_join(request)?.read()?)
+    }
+
+    fn write(&self, request: &str, content: &str) -> Done<()> {
+        Ok(self.boundary.strict_join(request)?.write(content)?)
+    }
+
+    fn check(&self, request: &str) -> Option<Done<Use<'_>>> {
+        let path = self.boundary.strict_join(request);
+        Some(path.map(|path| Box::new(move || Ok(path.read()?)) as Use<'_>).map_err(Into::into))
+    }
+
+    fn read_virtual(&self, request: &str) -> Done<Vec<u8>> {
+        let root: VirtualRoot = VirtualRoot::try_new(&self.root)?;
+        Ok(root.virtual_join(request)?.read()?)
+    }
+
+    fn link(&self, target: &str, at: &str) -> Option<Done<()>> {
+        let target = self.boundary.strict_join(target).map_err(Failure::from);
+        Some(target.and_then(|target| Ok(target.strict_symlink(at)?)))
+    }
+}
+
+pub(super) fn all_of(mut file: File) -> std::io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).map(|_| content)
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self { text: error.to_string(), is_missing: error.kind() == ErrorKind::NotFound }
+    }
+}
+
+impl From<mcp_roots_guard::Error> for Failure {
+    fn from(error: mcp_roots_guard::Error) -> Self {
+        Self { text: error.to_string(), is_missing: error.kind() == mcp_roots_guard::ErrorKind::NotFound }
+    }
+}
+
+impl From<JailError> for Failure {
+    fn from(error: JailError) -> Self {
+        let is_missing = matches!(&error, JailError::Io(error) if error.kind() == ErrorKind::NotFound);
+        Self { text: error.to_string(), is_missing }
+    }
+}
+
+impl From<StrictPathError> for Failure {
+    fn from(error: StrictPathError) -> Self {
+        Self { text: error.to_string(), is_missing: false }
+    }
+}
+
+/// No file here is larger.
+pub(super) const LIMIT: u64 = 1 << 10;
