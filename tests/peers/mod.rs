@@ -4,7 +4,7 @@
 //! better or worse, fails the test, so that what the README says of it is what was run. Its tables are compared with the data, and its
 //! versions with the lock files.
 //!
-//! `refused` is any error but that nothing is there. `no such call` is a fact of an interface and not run.
+//! `refused` is any error but that nothing is there. `no such call` is what an interface does not have, and is not run.
 
 mod ways;
 
@@ -209,7 +209,7 @@ fn rows() -> Vec<Row> {
     rows.collect()
 }
 
-/// Behind what a way is seen to do, that its documentation says so: such is not its job.
+/// Behind what a way is seen to do: that its own documentation says so.
 const SAID: &str = " (documented)";
 
 #[test]
@@ -285,8 +285,11 @@ fn the_readme_names_the_versions_that_were_run() {
     assert_eq!(readme("tests/data/peers.txt").0[1..], ways.collect::<Vec<_>>());
     let lock: serde_json::Value = serde_json::from_str(include_str!("../../.ci/peers/package-lock.json")).unwrap();
     let reference = &lock["packages"]["node_modules/@modelcontextprotocol/server-filesystem"]["version"];
-    let server = format!("reference server {}", reference.as_str().unwrap());
-    assert_eq!(readme(".ci/peers/servers.txt").0[1..], ["`examples/filesystem-server`", &server]);
+    let reference = format!("reference server {}", reference.as_str().unwrap());
+    let (_, rust_server) = include_str!("../../.ci/peers/run").split_once("rust_server=").unwrap();
+    let rust_server = rust_server.lines().next().unwrap().replace('@', " ");
+    let servers = ["`examples/filesystem-server`".to_owned(), reference, rust_server];
+    assert_eq!(readme(".ci/peers/servers.txt").0[1..], servers);
 }
 
 /// The heads and the rows of the table that is marked with where it is from; what is strong there is plain here.
