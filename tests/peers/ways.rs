@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use mcp_roots_guard::{Access, Boundary, Intent, Policy, Roots, Rule};
+use mcp_roots_guard::{Access, Boundary, Intent, Policy, Roots, Rule, VERIFY_EVERY};
 use path_jail::JailError;
 use path_jail::guard::{FdJail, OpenOptions as JailOptions};
 use strict_path::{PathBoundary, StrictPathError, VirtualRoot};
@@ -96,8 +97,12 @@ impl Way for Guard {
         Some(boundary.operator_roots().read(request, LIMIT).map_err(Into::into))
     }
 
+    /// That was just verified, and is again after a rest.
     fn is_current(&self) -> Option<bool> {
-        Some(self.roots.verify())
+        Some((0..20).all(|_| {
+            thread::sleep(VERIFY_EVERY);
+            self.roots.verify()
+        }))
     }
 }
 
