@@ -200,7 +200,7 @@ impl Boundary {
 
     /// The path and the access that the operator gave to a directory which is skipped.
     #[cfg(all(target_os = "linux", feature = "landlock"))]
-    pub(crate) fn configured(&self, skipped: &Skipped) -> Option<(&Path, Access)> {
+    pub(crate) fn configured(&self, skipped: &Skipped) -> Option<(&std::path::Path, Access)> {
         self.directory(skipped).map(|directory| (&*directory.path, directory.access))
     }
 
