@@ -60,6 +60,8 @@
 //! A server of the official SDK does not write that: with the feature `rmcp` it wraps its transport once, and asks the guard in each
 //! tool, in every revision of the protocol. See the module `rmcp`.
 //!
+//! The module [`recipes`] has what a server author writes, for each kind of server.
+//!
 //! # What is guaranteed
 //!
 //! - A request is allowed if and only if what it really named, all links followed, was in a root **when it was checked**, by the names
