@@ -81,7 +81,8 @@ impl Confinement {
         Self::default()
     }
 
-    /// Adds a file or directory, which must exist; links are followed, as the operator is trusted.
+    /// Adds a file or directory, which must exist; links are followed, as the operator is trusted. A temporary directory is one, too:
+    /// better the server's own than all of `/tmp`, where other programs keep theirs.
     pub fn extra(mut self, path: impl Into<PathBuf>, extra: Extra) -> Self {
         self.also(path.into(), extra, Missing::Refused);
         self

@@ -48,11 +48,21 @@ fn main() -> ExitCode {
         println!("{DONE}");
         return ExitCode::SUCCESS;
     }
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let words: Vec<_> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
-    let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(*word));
-    let wanted: Vec<_> = CASES.iter().map(|(name, _)| *name).filter(|name| is_wanted(name)).collect();
-    if arguments.iter().any(|argument| argument == "--list") {
+    let (mut words, mut skipped, mut lists) = (Vec::new(), Vec::new(), false);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--skip" => skipped.extend(arguments.next()),
+            "--list" => lists = true,
+            // What else libtest takes has no meaning here.
+            flag if flag.starts_with('-') => {}
+            _ => words.push(argument),
+        }
+    }
+    let holds = |words: &[String], name: &str| words.iter().any(|word| name.contains(word.as_str()));
+    let is_wanted = |name: &&str| (words.is_empty() || holds(&words, name)) && !holds(&skipped, name);
+    let wanted: Vec<_> = CASES.iter().map(|(name, _)| *name).filter(is_wanted).collect();
+    if lists {
         for name in wanted {
             println!("{name}: test");
         }
