@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         match argument.as_str() {
             "--skip" => skipped.extend(arguments.next()),
             "--list" => lists = true,
+            "--test-threads" | "--color" | "--format" => drop(arguments.next()),
             // What else libtest takes has no meaning here.
             flag if flag.starts_with('-') => {}
             _ => words.push(argument),
