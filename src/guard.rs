@@ -33,6 +33,7 @@ use crate::told::{TIME_TO_LIVE_KEYED, Told};
 /// | declared roots and does not tell, or an error | a refusal | the operator directories |
 /// | declared no roots | by [`WithoutClientRoots`] | the operator directories |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ClientRoots {
     /// They narrow the operator directories; where there are none
     /// ([`client_roots_only`](crate::BoundaryBuilder::client_roots_only)), they are all there is.
@@ -43,6 +44,7 @@ pub enum ClientRoots {
 
 /// What is in force for a client that did not declare the roots capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum WithoutClientRoots {
     /// Nothing: each request is refused with [`RootsUnsupported`](ErrorKind::RootsUnsupported).
     Deny,

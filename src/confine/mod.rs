@@ -49,6 +49,7 @@ pub struct Confinement {
 
 /// What may be done with an extra.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Extra {
     /// Reading and listing.
     ReadOnly,
