@@ -43,6 +43,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         directories.iter().fold(Boundary::builder(), |boundary, path| boundary.directory(path, Access::ReadOnly));
     let guard = Guard::new(boundary.build()?);
     let server = Server { guard: guard.clone() };
-    server.serve(guard.wrap(rmcp::transport::stdio())).await?.waiting().await?;
+    server.serve(guard.wrap(rmcp::transport::stdio()).one_client()).await?.waiting().await?;
     Ok(())
 }

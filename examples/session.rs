@@ -58,7 +58,14 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
             (Some("initialize"), None) => {
                 let declared: ClientCapabilities = serde_json::from_value(message["params"]["capabilities"].clone())?;
                 session = Some(guard.session(declared.roots)?);
-                peer.answer(&message, &json!({"serverInfo": {"name": "session example"}}));
+                peer.answer(
+                    &message,
+                    &json!({
+                        "protocolVersion": "2025-11-25",
+                        "capabilities": {"tools": {}},
+                        "serverInfo": {"name": "session example", "version": "1"},
+                    }),
+                );
             }
             // Marked here, before the next message is read, so that no call that comes after it sees the old roots.
             (Some(RootsListChanged::METHOD), Some(session)) => session.list_changed(),

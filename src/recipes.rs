@@ -115,9 +115,14 @@
 //! use mcp_roots_guard::{Access, Boundary, Guard, WithoutClientRoots};
 //! use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 //! use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-//! # #[derive(Clone)]
-//! # struct Server { guard: Guard }
+//!
+//! #[derive(Clone)]
+//! struct Server {
+//!     guard: Guard,
+//! }
 //! # impl rmcp::ServerHandler for Server {}
+//!
+//! // As before: `#[tool_router(server_handler)] impl Server`.
 //!
 //! /// In the layer that authenticates: `principal` is whom it verified.
 //! fn keyed<B>(mut request: http::Request<B>, principal: &str) -> http::Request<B> {
@@ -137,6 +142,20 @@
 //! # let _ = keyed(http::Request::new(()), "alice");
 //! # Ok(())
 //! # }
+//! ```
+//!
+//! It is a service of tower's kind: with axum it is `Router::new().route_service("/mcp", service)`, and `keyed` is called in a
+//! `middleware::from_fn` of the layer that authenticates. `examples/filesystem-server` is such a server, whole. For browsers set
+//! `with_allowed_origins`, and listen on loopback unless somebody authenticates. The dependencies:
+//!
+//! ```toml
+//! [dependencies]
+//! axum = "0.8"
+//! http = "1"
+//! mcp-roots-guard = { version = "0.1", features = ["rmcp-http"] }
+//! rmcp = { version = "3.9", features = ["transport-streamable-http-server"] }
+//! serde = { version = "1", features = ["derive"] }
+//! tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 //! ```
 //!
 //! Users who may not share directories need a guard each: operator directories are what *any* client of a guard may come to.
@@ -173,7 +192,8 @@
 //!     }
 //!     match params["inputResponses"].get("roots") {
 //!         Some(answer) => {
-//!             let list = ListRootsResult::deserialize(answer).map_err(|_| Error::from(ErrorKind::RootsFailed))?;
+//!             let list: ListRootsResult =
+//!                 serde_json::from_value(answer.clone()).map_err(|_| Error::from(ErrorKind::RootsFailed))?;
 //!             session.roots_told(list).await.map(Asked::Roots)
 //!         }
 //!         None => Ok(Asked::Question(json!({
@@ -182,7 +202,6 @@
 //!         }))),
 //!     }
 //! }
-//! # use serde::Deserialize as _;
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(work.path().join("a")).unwrap();
 //! # let uri = if cfg!(windows) { "file:///" } else { "file://" }.to_owned() + &work.path().join("a").to_str().unwrap().replace('\\', "/");

@@ -21,7 +21,8 @@ use crate::rpc::Revision;
 use crate::runtime::spawn_blocking;
 use crate::wire::ErrorBody;
 
-/// Why a handler's work failed: a refusal of the guard, the handler's own words, or an error of the protocol. Each converts with `?`.
+/// Why a handler's work failed. A refusal of the guard ([`Error`]), what the system said ([`std::io::Error`]) and an error of the
+/// protocol (rmcp's `ErrorData`) convert with `?`; the handler's own words are given by [`new`](Self::new).
 #[derive(Debug)]
 pub struct HandlerError(Why);
 

@@ -16,7 +16,7 @@ fn its_blocks_are_parts_of_the_examples() {
     let sources = sources.map(plain);
     let readme = include_str!("../../README.md");
     let blocks: Vec<_> = readme.split("```rs\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert_eq!(blocks.len(), 4);
+    assert_eq!(blocks.len(), 3);
     for block in blocks {
         assert!(sources.iter().any(|source| source.contains(plain(block).trim())), "{block}");
     }
