@@ -4,6 +4,8 @@
 //! after: no entry stands by a link in a directory that was ever granted, or that the same list grants; a tool could have written it.
 
 use std::collections::HashSet;
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+use std::path::PathBuf;
 
 use crate::metadata::Identity;
 use crate::policy::Whose;
@@ -55,6 +57,23 @@ impl Places {
 
     fn len(&self) -> usize {
         self.identities.len() + self.paths.len()
+    }
+}
+
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+impl Granted {
+    /// As if these directories had been granted, and no others.
+    pub(crate) fn only(directories: impl IntoIterator<Item = (PathBuf, Identity)>) -> Self {
+        let mut places = Places::default();
+        for (path, identity) in directories {
+            places.paths.insert(&path, 0);
+            places.identities.insert(identity);
+        }
+        Self(places)
+    }
+
+    pub(crate) fn hold_link_of(&self, around: &Roots, trail: &Trail) -> bool {
+        self.0.hold_link_of(around, trail)
     }
 }
 

@@ -14,7 +14,7 @@
 //! let list = ListRootsResult::from_uris([format!("file://{projects}/site"), "file:///etc".into()]);
 //! let roots = boundary.resolve(&list)?;
 //! for skipped in roots.skipped() {
-//!     eprintln!("{}: {}", skipped.entry(), skipped.error());
+//!     eprintln!("{:?}: {}", skipped.entry(), skipped.error());
 //! }
 //!
 //! // For each request of a tool: checked and done in one step, or checked first.
@@ -173,7 +173,7 @@ pub mod recipes;
 pub use boundary::{Boundary, BoundaryBuilder};
 pub use check::CheckedPath;
 #[cfg(feature = "landlock")]
-pub use confine::{Confined, ConfinedPath, Confinement, Enforced, Extra, RUNTIME_FILES};
+pub use confine::{Confined, ConfinedPath, Confinement, Enforced, RUNTIME_FILES, Reach};
 pub use due::VERIFY_EVERY;
 pub use error::{Error, ErrorKind, Result};
 pub use events::SessionId;

@@ -6,6 +6,7 @@
 //! - [Stateless requests (2026-07-28)](#stateless-requests-2026-07-28)
 //! - [A server that only reads](#a-server-that-only-reads)
 //! - [Watching and subscriptions](#watching-and-subscriptions)
+//! - [Confine the process](#confine-the-process)
 //! - [What to log](#what-to-log)
 //! - [Give a file to another library](#give-a-file-to-another-library)
 //! - [Try to break your own server](#try-to-break-your-own-server)
@@ -126,6 +127,7 @@
 //!
 //! /// In the layer that authenticates: `principal` is whom it verified.
 //! fn keyed<B>(mut request: http::Request<B>, principal: &str) -> http::Request<B> {
+//!     // Where a user runs several programs, name the program, too: equal keys share roots.
 //!     request.extensions_mut().insert(ClientKey::principal(principal));
 //!     request
 //! }
@@ -295,6 +297,12 @@
 //! A walk or a search within one request asks `roots.proceed()?` between its steps (feature `rmcp`): it ends when the client cancels, or
 //! withdraws its roots.
 //!
+//! # Confine the process
+//!
+//! Feature `landlock`, on Linux: the kernel then stops a tool that forgets the guard. It has to come before any thread, and so before the
+//! runtime: a plain `fn main` builds the guard, confines, and builds the runtime itself, in place of `#[tokio::main]`. The documentation of
+//! `Confinement` has that `main`, and that of `Guard::confine_process` what is left open; log the report that it returns.
+//!
 //! # What to log
 //!
 //! A refusal's text is for whoever asked, and tells nothing. Why it was refused is for your log alone: never put
@@ -309,7 +317,7 @@
 //! let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
 //! let roots = boundary.resolve(&ListRootsResult::from_uris(["file:///elsewhere", "/no/uri"]))?;
 //! for skipped in roots.skipped() {
-//!     eprintln!("entry {} grants nothing: {}: {}", skipped.index(), skipped.entry(), skipped.error());
+//!     eprintln!("entry {} grants nothing: {:?}: {}", skipped.index(), skipped.entry(), skipped.error()); // escaped: it is the client's
 //! }
 //! # assert_eq!(roots.skipped().len(), 2);
 //! if let Err(error) = roots.read("notes.txt", 1 << 20) {

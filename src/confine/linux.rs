@@ -10,15 +10,15 @@ use landlock::{
     RestrictSelfAttr as _, RestrictionStatus, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _,
     RulesetError, RulesetStatus, make_bitflags,
 };
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::{Confined, ConfinedPath, Confinement, Enforced, Extra, Missing, Named, SINCE};
+use super::{Confined, ConfinedPath, Confinement, Enforced, Missing, Named, Reach, SINCE};
 use crate::beneath::{is_proc, name_of};
 use crate::boundary::Boundary;
 use crate::error::{Error, ErrorKind, Result};
-use crate::metadata::{FileType, Metadata};
+use crate::metadata::{FileType, Identity, Metadata};
 use crate::policy::Access;
-use crate::roots::Root;
+use crate::roots::{Root, Trail};
 
 /// Everything before the last call changes nothing, so that a refusal leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
@@ -26,7 +26,8 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         return Err(Error::new(ErrorKind::NoDirectories).detail("there is nothing to confine the process to"));
     }
     let threads = threads()?;
-    let mut rules = Rules { ruleset: ruleset()?, read_only: Vec::new(), paths: Vec::new(), missing: Vec::new() };
+    let mut rules = Rules { ruleset: ruleset()?, read_only: Vec::new(), objects: Vec::new(), paths: Vec::new() };
+    let mut missing = Vec::new();
     let roots = boundary.operator_roots();
     for skipped in roots.skipped() {
         let Some((path, access)) = boundary.configured(skipped) else { continue };
@@ -35,29 +36,74 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         }
         if skipped.error().kind() == ErrorKind::NotFound {
             rules.read_only.extend(Some(planned(path)).filter(|_| access == Access::ReadOnly));
-            rules.missing.push(path.to_owned());
+            missing.push(path.to_owned());
         }
     }
     for root in roots.roots() {
         rules = rules.with_root(root).map_err(|error| error.at("confine", root.path().as_os_str()))?;
     }
+    let mut found = Vec::new();
     for named in &confinement.extras {
-        rules = rules.with_extra(named).map_err(|error| error.at("confine", named.path.as_os_str()))?;
+        match find(boundary, named) {
+            Ok(extra) => found.push(extra),
+            Err(error) if named.missing != Missing::Refused && error.kind() == ErrorKind::NotFound => {
+                missing.extend(Some(named.path.clone()).filter(|_| named.missing == Missing::Reported));
+            }
+            Err(error) => return Err(error.at("confine", named.path.as_os_str())),
+        }
     }
-    let Rules { ruleset, paths, missing, .. } = rules;
+    // What may be written may hold a link that a tool made, also one of an earlier run.
+    let writable = found.iter().filter(|extra| extra.named.reach == Reach::ReadWrite);
+    let written: Vec<_> = writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
+    for extra in found {
+        if boundary.leads_by_planted_link(&roots, &written, &extra.trail) {
+            return Err(Error::new(ErrorKind::ThroughLink).at("confine", extra.named.path.as_os_str()));
+        }
+        let named = extra.named;
+        rules = rules.with_extra(extra).map_err(|error| error.at("confine", named.path.as_os_str()))?;
+    }
+    let Rules { ruleset, paths, .. } = rules;
     let status = restrict(ruleset, threads)?;
     let abi = match status.landlock {
         LandlockStatus::Available { effective_abi, kernel_abi } => kernel_abi.unwrap_or(effective_abi as i32),
         LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
     };
     let abi = u32::try_from(abi).unwrap_or(0);
-    let is_full = status.ruleset == RulesetStatus::FullyEnforced && SINCE.iter().all(|(since, _)| abi >= *since);
     // It was asked for as a requirement; that it came to nothing is not reported as anything else.
-    if abi == 0 || status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {
+    if abi == 0 || status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs || !is_enforced(&paths) {
         return Err(ErrorKind::ConfinementUnavailable.into());
     }
+    // Later versions ask for more than this does.
+    let is_full = SINCE.iter().all(|(since, _)| abi >= *since);
     let enforced = if is_full { Enforced::Fully } else { Enforced::Partly };
     Ok(Confined { abi, enforced, threads, paths, missing })
+}
+
+/// Whether the kernel now refuses something that it has to: a filter can answer for it, and do nothing.
+fn is_enforced(paths: &[ConfinedPath]) -> bool {
+    let top = openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    paths.iter().any(|confined| confined.path == Path::new("/")) || top.is_err()
+}
+
+/// An extra that is there.
+struct Found<'a> {
+    named: &'a Named,
+    /// All links followed.
+    path: PathBuf,
+    file: File,
+    metadata: Metadata,
+    trail: Trail,
+}
+
+/// What an extra names, and by which links.
+fn find<'a>(boundary: &Boundary, named: &'a Named) -> Result<Found<'a>> {
+    let (path, trail) = boundary.place_of(&std::path::absolute(&named.path)?)?;
+    let file = open(CWD, &path, OFlags::NOFOLLOW)?;
+    // A directory on the way became a link just now.
+    if name_of(&file).as_ref() != Some(&path) {
+        return Err(ErrorKind::Changed.into());
+    }
+    Ok(Found { named, path, metadata: Metadata::of_file(&file)?, file, trail })
 }
 
 /// What is to be enforced, and its report.
@@ -65,8 +111,9 @@ struct Rules {
     ruleset: RulesetCreated,
     /// The operator directories that nothing may lend more access, also those that are missing.
     read_only: Vec<PathBuf>,
+    /// Those, as objects, which can have other names: by bind mounts.
+    objects: Vec<Identity>,
     paths: Vec<ConfinedPath>,
-    missing: Vec<PathBuf>,
 }
 
 impl Rules {
@@ -75,46 +122,37 @@ impl Rules {
         if !root.verify_all() {
             return Err(ErrorKind::RootUnavailable.into());
         }
-        self.read_only.extend(Some(root.path().to_owned()).filter(|_| root.access() == Access::ReadOnly));
-        let extra = match root.access() {
-            Access::ReadOnly => Extra::ReadOnly,
-            Access::ReadWrite => Extra::ReadWrite,
+        let reach = match root.access() {
+            Access::ReadOnly => Reach::ReadOnly,
+            Access::ReadWrite => Reach::ReadWrite,
         };
         let handle = root.handle()?;
-        match &root.leaf {
-            None => self.ruleset = add(self.ruleset, &*handle, extra)?,
-            // The file alone: it is written in place.
-            Some(leaf) => {
-                let file = open(&*handle, Path::new(leaf), OFlags::NOFOLLOW)?;
-                if Metadata::of_file(&file)?.file_type() != FileType::File {
-                    return Err(ErrorKind::RootUnavailable.into());
-                }
-                self.ruleset = add(self.ruleset, &file, extra)?;
-            }
+        // Of a single file the file alone: it is written in place.
+        let file = open(&*handle, root.leaf.as_deref().map_or(Path::new("."), Path::new), OFlags::NOFOLLOW)?;
+        let metadata = Metadata::of_file(&file)?;
+        let expected = if root.is_file() { FileType::File } else { FileType::Directory };
+        if metadata.file_type() != expected {
+            return Err(ErrorKind::RootUnavailable.into());
         }
-        self.paths.push(ConfinedPath { path: root.path().to_owned(), extra, is_operators: true });
+        if reach == Reach::ReadOnly {
+            self.read_only.push(root.path().to_owned());
+            self.objects.push(metadata.identity());
+        }
+        self.ruleset = add(self.ruleset, &file, &metadata, reach)?;
+        self.paths.push(ConfinedPath { path: root.path().to_owned(), reach, is_operators: true });
         Ok(self)
     }
 
-    fn with_extra(mut self, named: &Named) -> Result<Self> {
-        let file = match open(CWD, &named.path, OFlags::empty()) {
-            Err(error) if named.missing != Missing::Refused && error.kind() == ErrorKind::NotFound => {
-                if named.missing == Missing::Reported {
-                    self.missing.push(named.path.clone());
-                }
-                return Ok(self);
-            }
-            opened => opened?,
-        };
-        // Removed just now.
-        let path = name_of(&file).ok_or(ErrorKind::NotFound)?;
+    fn with_extra(mut self, extra: Found) -> Result<Self> {
+        let Found { named, path, file, metadata, .. } = extra;
         // Rules add up: one around a read-only directory would lend it its own.
         let lends = |read_only: &PathBuf| read_only.starts_with(&path) || path.starts_with(read_only);
-        if named.extra == Extra::ReadWrite && self.read_only.iter().any(lends) {
+        let is_other_name = self.objects.contains(&metadata.identity());
+        if named.reach == Reach::ReadWrite && (is_other_name || self.read_only.iter().any(lends)) {
             return Err(ErrorKind::AccessConflict.into());
         }
-        self.ruleset = add(self.ruleset, &file, named.extra)?;
-        self.paths.push(ConfinedPath { path, extra: named.extra, is_operators: false });
+        self.ruleset = add(self.ruleset, &file, &metadata, named.reach)?;
+        self.paths.push(ConfinedPath { path, reach: named.reach, is_operators: false });
         Ok(self)
     }
 }
@@ -139,21 +177,20 @@ fn ruleset() -> Result<RulesetCreated> {
 /// The last version that adds a right over files, as opposed to sockets.
 const KNOWN: ABI = ABI::V5;
 
-fn add<F: AsFd>(ruleset: RulesetCreated, object: F, extra: Extra) -> Result<RulesetCreated> {
-    let stat = fstat(&object).map_err(io::Error::from)?;
-    let is_directory = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
+fn add(ruleset: RulesetCreated, object: &File, metadata: &Metadata, reach: Reach) -> Result<RulesetCreated> {
     // The kernel takes no rule that gives a file what only a directory has (EINVAL, landlock_add_rule(2)).
-    let rights = if is_directory { rights(extra) } else { rights(extra) & AccessFs::from_file(KNOWN) };
+    let is_directory = metadata.file_type() == FileType::Directory;
+    let rights = if is_directory { rights(reach) } else { rights(reach) & AccessFs::from_file(KNOWN) };
     ruleset.add_rule(PathBeneath::new(object, rights)).map_err(told)
 }
 
 /// To rename a link, a FIFO or a socket is to make one (landlock(7)), and the guard renames what is there. Device nodes it does not.
-fn rights(extra: Extra) -> BitFlags<AccessFs> {
+fn rights(reach: Reach) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
-    match extra {
-        Extra::ReadOnly => read,
-        Extra::Execute => read | AccessFs::Execute,
-        Extra::ReadWrite => {
+    match reach {
+        Reach::ReadOnly => read,
+        Reach::Execute => read | AccessFs::Execute,
+        Reach::ReadWrite => {
             let make = make_bitflags!(AccessFs::{MakeReg | MakeDir | MakeSym | MakeFifo | MakeSock});
             read | make | make_bitflags!(AccessFs::{WriteFile | Truncate | RemoveFile | RemoveDir | Refer})
         }

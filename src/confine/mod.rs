@@ -31,11 +31,11 @@ use crate::guard::Guard;
 /// What a process may use besides the operator directories, on its way to [`Guard::confine_process`].
 ///
 /// ```no_run
-/// use mcp_roots_guard::{Access, Boundary, Confinement, Extra, Guard};
+/// use mcp_roots_guard::{Access, Boundary, Confinement, Reach, Guard};
 ///
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     let guard = Guard::new(Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?);
-///     let extras = Confinement::new().runtime_files().extra("/var/cache/server", Extra::ReadWrite);
+///     let extras = Confinement::new().runtime_files().extra("/var/cache/server", Reach::ReadWrite);
 ///     eprintln!("{}", guard.confine_process(&extras)?); // first of all: no thread is there yet
 ///     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async { /* serve */ });
 ///     Ok(())
@@ -47,15 +47,16 @@ pub struct Confinement {
     extras: Vec<Named>,
 }
 
-/// What may be done with an extra.
+/// What may be done with a path, and with what is beneath it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Extra {
+pub enum Reach {
     /// Reading and listing.
     ReadOnly,
     /// Also making, writing, renaming and removing; device nodes excepted.
     ReadWrite,
-    /// Reading, listing and running its programs, with the libraries they load.
+    /// Reading, listing and running its programs, with the libraries they load. If it is around what may be written, or in it, what is written there can
+    /// be run; and nothing is renamed into it from where that can not (`CrossDevice`).
     Execute,
 }
 
@@ -63,7 +64,7 @@ pub enum Extra {
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is looked for elsewhere"))]
 struct Named {
     path: PathBuf,
-    extra: Extra,
+    reach: Reach,
     missing: Missing,
 }
 
@@ -82,54 +83,63 @@ impl Confinement {
         Self::default()
     }
 
-    /// Adds a file or directory, which must exist; links are followed, as the operator is trusted. A temporary directory is one, too:
-    /// better the server's own than all of `/tmp`, where other programs keep theirs.
-    pub fn extra(mut self, path: impl Into<PathBuf>, extra: Extra) -> Self {
-        self.also(path.into(), extra, Missing::Refused);
+    /// Adds a file or directory, which must exist. Links are followed, as the operator is trusted, but none that lies in an operator
+    /// directory, or in an extra that may be written: a tool could have made it. A temporary directory is an extra, too: better the server's own than all of `/tmp`, where other programs keep theirs.
+    pub fn extra(mut self, path: impl Into<PathBuf>, reach: Reach) -> Self {
+        self.also(path.into(), reach, Missing::Refused);
         self
     }
 
     /// As [`extra`](Self::extra), but it may be missing. Then it is reported ([`Confined::missing`]), and stays out of reach when it is
     /// made later.
-    pub fn optional_extra(mut self, path: impl Into<PathBuf>, extra: Extra) -> Self {
-        self.also(path.into(), extra, Missing::Reported);
+    pub fn optional_extra(mut self, path: impl Into<PathBuf>, reach: Reach) -> Self {
+        self.also(path.into(), reach, Missing::Reported);
         self
     }
 
     /// Adds what the system's libraries read for names of hosts, time zones and certificates, as far as it is there, read-only
     /// ([`RUNTIME_FILES`]), and `/dev/null` to be written. No program, and nothing of `/proc`, which holds the process's own environment.
+    /// With glibc from 2.34 on names of hosts need nothing more. A file that is replaced, as `resolv.conf` is by some programs when the network changes,
+    /// is out of reach until a restart; where that matters, name its directory.
     pub fn runtime_files(mut self) -> Self {
         for path in RUNTIME_FILES {
-            self.also(path.into(), Extra::ReadOnly, Missing::Ignored);
+            self.also(path.into(), Reach::ReadOnly, Missing::Ignored);
         }
-        self.also("/dev/null".into(), Extra::ReadWrite, Missing::Ignored);
+        self.also("/dev/null".into(), Reach::ReadWrite, Missing::Ignored);
         self
     }
 
-    fn also(&mut self, path: PathBuf, extra: Extra, missing: Missing) {
-        self.extras.push(Named { path, extra, missing });
+    fn also(&mut self, path: PathBuf, reach: Reach, missing: Missing) {
+        self.extras.push(Named { path, reach, missing });
     }
 }
 
 /// What [`Confinement::runtime_files`] lets be read (resolv.conf(5), nsswitch.conf(5), tzset(3), and where distributions keep certificates).
 pub const RUNTIME_FILES: &[&str] = &[
     "/dev/urandom",
+    "/etc/ca-certificates",
     "/etc/gai.conf",
     "/etc/host.conf",
     "/etc/hosts",
     "/etc/localtime",
     "/etc/nsswitch.conf",
+    "/etc/pki/ca-trust/extracted",
     "/etc/pki/tls/certs",
     "/etc/resolv.conf",
     "/etc/services",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
+    "/usr/local/share/ca-certificates",
     "/usr/share/ca-certificates",
     "/usr/share/zoneinfo",
+    "/var/lib/ca-certificates",
 ];
 
 /// The report of what the kernel enforces: `Display` has it for the operator's log, a line for each path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it tells what is not enforced"]
 pub struct Confined {
     abi: u32,
     enforced: Enforced,
@@ -140,6 +150,7 @@ pub struct Confined {
 
 /// How much of what confinement means the kernel enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Enforced {
     /// All that is asked of it.
     Fully,
@@ -147,11 +158,11 @@ pub enum Enforced {
     Partly,
 }
 
-/// A path that can be used from then on, with what is beneath it.
+/// A path that this confinement lets be used, with what is beneath it. An earlier one, or one around this process, may not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfinedPath {
     path: PathBuf,
-    extra: Extra,
+    reach: Reach,
     is_operators: bool,
 }
 
@@ -164,8 +175,8 @@ impl ConfinedPath {
 
     /// What may be done there.
     #[must_use]
-    pub fn extra(&self) -> Extra {
-        self.extra
+    pub fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// Whether it is an operator directory, and no extra.
@@ -236,13 +247,13 @@ impl fmt::Display for Confined {
             write!(f, "\n  older kernel: {what}")?;
         }
         for confined in &self.paths {
-            let extra = match confined.extra {
-                Extra::ReadOnly => "read-only",
-                Extra::ReadWrite => "read-write",
-                Extra::Execute => "read and execute",
+            let reach = match confined.reach {
+                Reach::ReadOnly => "read-only",
+                Reach::ReadWrite => "read-write",
+                Reach::Execute => "read and execute",
             };
             let whose = if confined.is_operators { "directory" } else { "extra" };
-            write!(f, "\n  {whose}, {extra}: {:?}", confined.path)?;
+            write!(f, "\n  {whose}, {reach}: {:?}", confined.path)?;
         }
         for path in &self.missing {
             write!(f, "\n  missing, out of reach until a restart: {path:?}")?;
@@ -263,10 +274,12 @@ impl Guard {
     /// It is a second line, and not a guard: Landlock knows paths, not clients. **It leaves alone**, whatever the kernel:
     ///
     /// - what is open already: descriptors, standard input and output;
-    /// - whether something exists, its metadata and the text of links (`stat`, `readlink`), for all of the file system;
+    /// - whether something exists, its metadata, its extended attributes and the text of links (`stat`, `getxattr`, `readlink`), for all
+    ///   of the file system; and names of what changes in a directory that is watched (`inotify`);
     /// - changes of mode, owner, times and extended attributes, also outside, as far as the user may make them;
-    /// - the network, sockets by their path, and signals;
-    /// - hard links: a file inside can have a name outside, too.
+    /// - the network, signals, and sockets by their path: a service behind one (a session bus, a container's daemon) does what it is asked, unconfined;
+    /// - other names of the same object, by bind mounts and hard links: what lies in a read-only directory can be written where such a name lies
+    ///   in what may be written, and a file inside can have a name outside, too.
     ///
     /// The rules are tied to objects, as they are now. A directory that is moved away stays in reach under its new name; one that **replaces
     /// it, or comes back later, does not come into reach**: the guard resolves it again, and operations there are refused
@@ -274,8 +287,8 @@ impl Guard {
     /// directory needs a restart; one that replaces what is in it does not. The same holds of a root that is a file, once another file has
     /// its name.
     ///
-    /// Programs can not be started but from an extra ([`Extra::Execute`]), device nodes can not be made, and a device that is opened later
-    /// takes none of its own ioctls. `no_new_privs` is set (prctl(2)): programs that are started gain no rights by set-user-ID.
+    /// No file is run as a program but one of an extra ([`Reach::Execute`]); a program that is in memory only (memfd_create(2)) can be, and
+    /// is confined, too. Device nodes can not be made, and a device that is opened later takes none of its own ioctls. `no_new_privs` is set (prctl(2)): programs that are started gain no rights by set-user-ID.
     ///
     /// # Errors
     ///
@@ -284,7 +297,8 @@ impl Guard {
     /// 5.13, on those where it is not built in or not enabled (`lsm=`), and behind a filter that takes it away.
     /// [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning). [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and the like for an
     /// operator directory that is gone by now. [`AccessConflict`](crate::ErrorKind::AccessConflict) for an extra that may be written and lies
-    /// in a read-only operator directory, or around one. By its kind, why an extra that is not optional can not be had.
+    /// in a read-only operator directory, or around one, or is one by another name. [`ThroughLink`](crate::ErrorKind::ThroughLink) for an
+    /// extra that is named through a link in an operator directory, or in an extra that may be written. By its kind, why an extra that is not optional can not be had.
     /// [`Io`](crate::ErrorKind::Io) for what else the kernel says; `no_new_privs` may be set then, and nothing else is.
     pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
         #[cfg(target_os = "linux")]
@@ -302,11 +316,11 @@ mod tests {
     use super::*;
 
     fn report(abi: u32, enforced: Enforced) -> Confined {
-        let path = |path: &str, extra, is_operators| ConfinedPath { path: path.into(), extra, is_operators };
+        let path = |path: &str, reach, is_operators| ConfinedPath { path: path.into(), reach, is_operators };
         let paths = vec![
-            path("/srv/a\nb", Extra::ReadWrite, true),
-            path("/srv/c", Extra::ReadOnly, true),
-            path("/usr", Extra::Execute, false),
+            path("/srv/a\nb", Reach::ReadWrite, true),
+            path("/srv/c", Reach::ReadOnly, true),
+            path("/usr", Reach::Execute, false),
         ];
         Confined { abi, enforced, threads: 1, paths, missing: vec!["/srv/none".into()] }
     }

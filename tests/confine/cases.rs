@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Answer, Boundary, Confined, Confinement, Enforced, ErrorKind as K, Extra, Guard, Intent, ListRootsResult,
+    Access, Answer, Boundary, Confined, Confinement, Enforced, ErrorKind as K, Guard, Intent, ListRootsResult, Reach,
     Replace, RootsCapability, WalkOptions,
 };
 use nix::libc;
@@ -32,6 +32,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("sessions_of_a_runtime_built_afterwards", sessions_of_a_runtime_built_afterwards),
     ("extras_are_what_they_are_said_to_be", extras_are_what_they_are_said_to_be),
     ("an_extra_that_is_no_good_is_refused", an_extra_that_is_no_good_is_refused),
+    ("a_link_that_a_tool_could_have_made_names_no_extra", a_link_that_a_tool_could_have_made_names_no_extra),
+    ("a_read_only_directory_by_another_name_is_no_extra", a_read_only_directory_by_another_name_is_no_extra),
     ("a_root_that_is_a_file_is_that_file", a_root_that_is_a_file_is_that_file),
     ("a_directory_that_is_swapped_widens_nothing", a_directory_that_is_swapped_widens_nothing),
     ("a_directory_that_is_replaced_needs_a_restart", a_directory_that_is_replaced_needs_a_restart),
@@ -41,6 +43,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("a_kernel_that_does_not_enable_landlock", |top| is_unavailable(top, libc::EOPNOTSUPP)),
     ("a_filter_that_forbids_landlock", |top| is_unavailable(top, libc::EPERM)),
     ("a_kernel_that_refuses_the_last_step", a_kernel_that_refuses_the_last_step),
+    ("a_filter_that_answers_for_the_kernel", a_filter_that_answers_for_the_kernel),
 ];
 
 fn guard(top: &Path) -> Guard {
@@ -79,7 +82,7 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
     let ioctl = || rustix::fs::ioctl_blksszget(File::open(dev).unwrap()).unwrap_err();
     assert_eq!(ioctl(), rustix::io::Errno::NOTTY);
 
-    let confined = confine(&guard(top), &Confinement::new().extra(dev, Extra::ReadWrite));
+    let confined = confine(&guard(top), &Confinement::new().extra(dev, Reach::ReadWrite));
 
     assert_eq!((confined.threads(), confined.missing().len(), confined.paths().len()), (1, 0, 3));
     assert_eq!(confined.enforced() == Enforced::Fully, confined.abi() >= 5);
@@ -186,11 +189,11 @@ fn threads_and_programs_that_come_later(top: &Path) {
     let programs = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store"];
     let extras = programs
         .iter()
-        .fold(Confinement::new().runtime_files(), |extras, path| extras.optional_extra(path, Extra::Execute));
+        .fold(Confinement::new().runtime_files(), |extras, path| extras.optional_extra(path, Reach::Execute));
     let cat = |path: &Path| Command::new("/bin/cat").arg(path).output().unwrap();
     assert_eq!(cat(&secret).stdout, b"secret");
     fs::copy("/bin/cat", top.join("rw/cat")).unwrap();
-    confine(&guard(top), &extras);
+    let _ = confine(&guard(top), &extras);
     let (inside, outside) = (cat(&top.join("rw/f")), cat(&secret));
     assert!(inside.status.success() && inside.stdout == b"inside");
     assert!(!outside.status.success() && outside.stdout.is_empty());
@@ -204,7 +207,7 @@ fn no_program_is_run_unless_it_is_an_extra(top: &Path) {
     fs::copy("/bin/cat", top.join("rw/cat")).unwrap();
     let run = |program: &Path| Command::new(program).arg(top.join("rw/f")).output();
     assert!(run(&top.join("rw/cat")).unwrap().status.success());
-    confine(&guard(top), &Confinement::new());
+    let _ = confine(&guard(top), &Confinement::new());
     assert!(denied(run(Path::new("/bin/cat"))) && denied(run(&top.join("rw/cat"))));
 }
 
@@ -294,11 +297,11 @@ fn sessions_of_a_runtime_built_afterwards(top: &Path) {
 fn extras_are_what_they_are_said_to_be(top: &Path) {
     symlink("extra", top.join("link")).unwrap();
     let extras =
-        Confinement::new().extra(top.join("link"), Extra::ReadOnly).extra(top.join("scratch"), Extra::ReadWrite);
-    let confined = confine(&guard(top), &extras.runtime_files().optional_extra(top.join("none"), Extra::ReadOnly));
+        Confinement::new().extra(top.join("link"), Reach::ReadOnly).extra(top.join("scratch"), Reach::ReadWrite);
+    let confined = confine(&guard(top), &extras.runtime_files().optional_extra(top.join("none"), Reach::ReadOnly));
     let extras: Vec<_> = confined.paths().iter().filter(|path| !path.is_operator_directory()).collect();
-    assert_eq!((extras[0].path(), extras[0].extra()), (&*top.join("extra"), Extra::ReadOnly));
-    assert_eq!((extras[1].path(), extras[1].extra()), (&*top.join("scratch"), Extra::ReadWrite));
+    assert_eq!((extras[0].path(), extras[0].reach()), (&*top.join("extra"), Reach::ReadOnly));
+    assert_eq!((extras[1].path(), extras[1].reach()), (&*top.join("scratch"), Reach::ReadWrite));
     assert_eq!(confined.missing(), [top.join("none")]);
     assert_eq!(fs::read_to_string(top.join("extra/f")).unwrap(), "extra");
     assert!(denied(fs::write(top.join("extra/f"), "")));
@@ -314,11 +317,11 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
     let guard = guard(top);
     let extra = |path: &Path, extra| Confinement::new().extra(path, extra);
     for (path, access, expected) in [
-        ("none", Extra::ReadOnly, K::NotFound),
-        ("rw/f/g", Extra::ReadOnly, K::NotADirectory),
-        ("", Extra::ReadWrite, K::AccessConflict),
-        ("ro", Extra::ReadWrite, K::AccessConflict),
-        ("ro/sub", Extra::ReadWrite, K::AccessConflict),
+        ("none", Reach::ReadOnly, K::NotFound),
+        ("rw/f/g", Reach::ReadOnly, K::NotADirectory),
+        ("", Reach::ReadWrite, K::AccessConflict),
+        ("ro", Reach::ReadWrite, K::AccessConflict),
+        ("ro/sub", Reach::ReadWrite, K::AccessConflict),
     ] {
         let path = top.join(path);
         let refused = guard.confine_process(&extra(&path, access)).unwrap_err();
@@ -330,22 +333,69 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     let boundary = boundary.optional_directory(top.join("by link/later/ro"), Access::ReadOnly).build().unwrap();
     for path in ["", "scratch"] {
-        let refused = Guard::new(boundary.clone()).confine_process(&extra(&top.join(path), Extra::ReadWrite));
+        let refused = Guard::new(boundary.clone()).confine_process(&extra(&top.join(path), Reach::ReadWrite));
         assert_eq!(refused.unwrap_err().kind(), K::AccessConflict, "{path}");
     }
     // Optional is what is missing, and nothing else.
-    let refused = guard.confine_process(&Confinement::new().optional_extra(top.join("rw/f/g"), Extra::ReadOnly));
+    let refused = guard.confine_process(&Confinement::new().optional_extra(top.join("rw/f/g"), Reach::ReadOnly));
     assert_eq!(refused.unwrap_err().kind(), K::NotADirectory);
     assert!(outside_is_open(top));
-    let around = extra(top, Extra::ReadOnly).extra(top.join("rw/a"), Extra::ReadWrite);
-    confine(&guard, &around);
+    let around = extra(top, Reach::ReadOnly).extra(top.join("rw/a"), Reach::ReadWrite);
+    let _ = confine(&guard, &around);
     assert!(denied(fs::write(top.join("ro/f"), "")));
+}
+
+fn a_link_that_a_tool_could_have_made_names_no_extra(top: &Path) {
+    fs::create_dir(top.join("extra/sub")).unwrap();
+    for link in ["rw/cache", "ro/cache", "extra/sub/cache", "operators"] {
+        symlink(top.join("out"), top.join(link)).unwrap();
+    }
+    symlink("rw/cache", top.join("twice")).unwrap();
+    let guard = guard(top);
+    // The last is in an extra that may be written, named sooner or later.
+    for link in ["rw/cache", "rw/cache/dir", "twice", "ro/cache", "extra/sub/cache"] {
+        let link = top.join(link);
+        let (before, after) = (Confinement::new().extra(top.join("extra"), Reach::ReadWrite), Confinement::new());
+        for extras in [
+            before.extra(&link, Reach::ReadWrite),
+            after.optional_extra(&link, Reach::ReadOnly).extra(top.join("extra"), Reach::ReadWrite),
+        ] {
+            let refused = guard.confine_process(&extras).unwrap_err();
+            assert_eq!(refused.kind(), K::ThroughLink, "{}", link.display());
+        }
+    }
+    assert!(outside_is_open(top));
+    // The operator's own is followed, and so is one in an extra that is only read.
+    let extras = Confinement::new().extra(top.join("extra"), Reach::ReadOnly);
+    let extras =
+        extras.extra(top.join("operators"), Reach::ReadOnly).extra(top.join("extra/sub/cache"), Reach::ReadOnly);
+    let confined = confine(&guard, &extras);
+    assert_eq!(confined.paths().last().map(mcp_roots_guard::ConfinedPath::path), Some(&*top.join("out")));
+}
+
+/// By a bind mount, where this user may make one in a namespace of its own.
+fn a_read_only_directory_by_another_name_is_no_extra(top: &Path) {
+    use nix::mount::{MsFlags, mount};
+    use nix::sched::{CloneFlags, unshare};
+    let none = None::<&str>;
+    let bound = unshare(CloneFlags::CLONE_NEWNS)
+        .or_else(|_| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS))
+        .and_then(|()| mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none))
+        .and_then(|()| mount(Some(&top.join("ro")), &top.join("scratch"), none, MsFlags::MS_BIND, none));
+    if let Err(error) = bound {
+        println!("not shown: no mount can be made here: {error}");
+        return;
+    }
+    let extras = Confinement::new().extra(top.join("scratch"), Reach::ReadWrite);
+    assert_eq!(guard(top).confine_process(&extras).unwrap_err().kind(), K::AccessConflict);
+    let _ = confine(&guard(top), &Confinement::new().extra(top.join("scratch"), Reach::ReadOnly));
+    assert!(denied(fs::write(top.join("scratch/f"), "")));
 }
 
 fn a_root_that_is_a_file_is_that_file(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("single/one"), Access::ReadWrite);
     let guard = Guard::new(boundary.directory(top.join("out/secret"), Access::ReadOnly).build().unwrap());
-    confine(&guard, &Confinement::new());
+    let _ = confine(&guard, &Confinement::new());
     let roots = guard.boundary().operator_roots();
     for content in ["longer than it was", "short"] {
         let options = mcp_roots_guard::OpenOptions::new().write(true).truncate(true);
@@ -376,7 +426,7 @@ fn a_directory_that_is_swapped_widens_nothing(top: &Path) {
     assert!(outside_is_open(top));
     fs::rename(top.join("moved"), top.join("rw")).unwrap();
     thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
-    confine(&guard, &Confinement::new());
+    let _ = confine(&guard, &Confinement::new());
     assert!(denied(fs::read(top.join("out/secret"))));
 }
 
@@ -411,13 +461,13 @@ fn a_directory_that_is_replaced_needs_a_restart(top: &Path) {
 fn each_call_narrows(top: &Path) {
     let guard = guard(top);
     let inner = Guard::new(Boundary::builder().directory(top.join("rw/a"), Access::ReadOnly).build().unwrap());
-    confine(&guard, &Confinement::new());
+    let _ = confine(&guard, &Confinement::new());
     assert!(fs::write(top.join("rw/a/f"), "f").is_ok() && denied(fs::read(top.join("out/secret"))));
-    confine(&inner, &Confinement::new().extra(top.join("rw/b"), Extra::ReadWrite));
+    let _ = confine(&inner, &Confinement::new().extra(top.join("rw/b"), Reach::ReadWrite));
     assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::write(top.join("rw/a/f"), "")));
     assert!(denied(fs::read(top.join("rw/f"))) && fs::write(top.join("rw/b/f"), "").is_ok());
     // No layer gives what an earlier one took.
-    confine(&inner, &Confinement::new().extra(top.join("out"), Extra::ReadWrite));
+    let _ = confine(&inner, &Confinement::new().extra(top.join("out"), Reach::ReadWrite));
     assert!(denied(fs::read(top.join("out/secret"))));
     // Threads are counted from within, too; and there are only so many layers.
     let (stop, stopped) = channel::<()>();
@@ -436,7 +486,7 @@ fn each_call_narrows(top: &Path) {
 
 fn without_directories_there_is_nothing_to_confine_to(top: &Path) {
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let refused = guard.confine_process(&Confinement::new().extra(top.join("rw"), Extra::ReadWrite)).unwrap_err();
+    let refused = guard.confine_process(&Confinement::new().extra(top.join("rw"), Reach::ReadWrite)).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
     assert_eq!(refused.kind(), K::NoDirectories);
     assert!(outside_is_open(top));
@@ -456,6 +506,14 @@ fn a_kernel_that_refuses_the_last_step(top: &Path) {
     let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
     assert_eq!(refused.kind(), K::Io);
+    assert!(outside_is_open(top));
+}
+
+/// A success that is none is no report of one.
+fn a_filter_that_answers_for_the_kernel(top: &Path) {
+    block(LANDLOCK_RESTRICT_SELF, 0);
+    let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
+    assert_eq!(refused.kind(), K::ConfinementUnavailable);
     assert!(outside_is_open(top));
 }
 
