@@ -251,9 +251,10 @@
 //!
 //! # Watching and subscriptions
 //!
-//! What outlives its request must not outlive its root. Keep the [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath), not the
-//! snapshot; before each notice ask [`still_allows`](crate::Session::still_allows), and be woken by [`changes`](crate::Session::changes). With rmcp the session of a
-//! request is [`Guard::session_of`](crate::Guard#method.session_of). `examples/filesystem-server` has subscriptions, whole.
+//! What outlives its request must not outlive its root. Keep the [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath),
+//! not the snapshot; before each notice ask [`still_allows`](crate::Session::still_allows), and be woken by
+//! [`changes`](crate::Session::changes). With rmcp the session of a request is [`Guard::session_of`](crate::Guard#method.session_of).
+//! `examples/filesystem-server` has subscriptions, whole.
 //!
 //! ```
 //! use mcp_roots_guard::{CheckedPath, ErrorKind, Session};
@@ -306,9 +307,10 @@
 //! # What to log
 //!
 //! A refusal's text is for whoever asked, and tells nothing. Why it was refused is for your log alone: never put
-//! [`operator_detail`](crate::Error::operator_detail), [`Roots::skipped`](crate::Roots::skipped) or a [`Root`](crate::Root) into an answer. With the feature `tracing` and a
-//! subscriber, each is an event of the target `mcp_roots_guard` already, and bears the session's number: `info` for refusals, `warn` for
-//! lists that could not be had and entries that grant nothing. Log to standard error: on stdio, standard output is the protocol's.
+//! [`operator_detail`](crate::Error::operator_detail), [`Roots::skipped`](crate::Roots::skipped) or a [`Root`](crate::Root) into an answer.
+//! With the feature `tracing` and a subscriber, each is an event of the target `mcp_roots_guard` already, and bears the session's number:
+//! `info` for refusals, `warn` for lists that could not be had and entries that grant nothing. Log to standard error: on stdio, standard
+//! output is the protocol's.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ListRootsResult};
@@ -329,7 +331,8 @@
 //! # Give a file to another library
 //!
 //! Give it the open file, never the path: a path can be something else by the time that it is opened. What is opened here was verified.
-//! [`to_unguarded_path`](crate::CheckedPath::to_unguarded_path) is for what can take nothing but a name (another program), and whoever uses it bears the race.
+//! [`to_unguarded_path`](crate::CheckedPath::to_unguarded_path) is for what can take nothing but a name (another program), and whoever uses
+//! it bears the race.
 //!
 //! ```
 //! use std::io::{BufRead as _, BufReader};

@@ -55,8 +55,8 @@ pub enum Reach {
     ReadOnly,
     /// Also making, writing, renaming and removing; device nodes excepted.
     ReadWrite,
-    /// Reading, listing and running its programs, with the libraries they load. If it is around what may be written, or in it, what is written there can
-    /// be run; and nothing is renamed into it from where that can not (`CrossDevice`).
+    /// Reading, listing and running its programs, with the libraries they load. If it is around what may be written, or in it,
+    /// what is written there can be run; and nothing is renamed into it from where that can not (`CrossDevice`).
     Execute,
 }
 
@@ -83,8 +83,9 @@ impl Confinement {
         Self::default()
     }
 
-    /// Adds a file or directory, which must exist. Links are followed, as the operator is trusted, but none that lies in an operator
-    /// directory, or in an extra that may be written: a tool could have made it. A temporary directory is an extra, too: better the server's own than all of `/tmp`, where other programs keep theirs.
+    /// Adds a file or directory, which must exist. Links are followed, as the operator is trusted, but none that lies in an
+    /// operator directory, or in an extra that may be written: a tool could have made it. A temporary directory is an extra, too:
+    /// better the server's own than all of `/tmp`, where other programs keep theirs.
     pub fn extra(mut self, path: impl Into<PathBuf>, reach: Reach) -> Self {
         self.also(path.into(), reach, Missing::Refused);
         self
@@ -98,9 +99,9 @@ impl Confinement {
     }
 
     /// Adds what the system's libraries read for names of hosts, time zones and certificates, as far as it is there, read-only
-    /// ([`RUNTIME_FILES`]), and `/dev/null` to be written. No program, and nothing of `/proc`, which holds the process's own environment.
-    /// With glibc from 2.34 on names of hosts need nothing more. A file that is replaced, as `resolv.conf` is by some programs when the network changes,
-    /// is out of reach until a restart; where that matters, name its directory.
+    /// ([`RUNTIME_FILES`]), and `/dev/null` to be written. No program, and nothing of `/proc`, which holds the process's own
+    /// environment. With glibc from 2.34 on names of hosts need nothing more. A file that is replaced, as `resolv.conf` is by
+    /// some programs when the network changes, is out of reach until a restart; where that matters, name its directory.
     pub fn runtime_files(mut self) -> Self {
         for path in RUNTIME_FILES {
             self.also(path.into(), Reach::ReadOnly, Missing::Ignored);
@@ -274,12 +275,13 @@ impl Guard {
     /// It is a second line, and not a guard: Landlock knows paths, not clients. **It leaves alone**, whatever the kernel:
     ///
     /// - what is open already: descriptors, standard input and output;
-    /// - whether something exists, its metadata, its extended attributes and the text of links (`stat`, `getxattr`, `readlink`), for all
-    ///   of the file system; and names of what changes in a directory that is watched (`inotify`);
+    /// - whether something exists, its metadata, its extended attributes and the text of links (`stat`, `getxattr`, `readlink`),
+    ///   for all of the file system; and names of what changes in a directory that is watched (`inotify`);
     /// - changes of mode, owner, times and extended attributes, also outside, as far as the user may make them;
-    /// - the network, signals, and sockets by their path: a service behind one (a session bus, a container's daemon) does what it is asked, unconfined;
-    /// - other names of the same object, by bind mounts and hard links: what lies in a read-only directory can be written where such a name lies
-    ///   in what may be written, and a file inside can have a name outside, too.
+    /// - the network, signals, and sockets by their path: a service behind one (a session bus, a container's daemon) does what it
+    ///   is asked, unconfined;
+    /// - other names of the same object, by bind mounts and hard links: what lies in a read-only directory can be written where
+    ///   such a name lies in what may be written, and a file inside can have a name outside, too.
     ///
     /// The rules are tied to objects, as they are now. A directory that is moved away stays in reach under its new name; one that **replaces
     /// it, or comes back later, does not come into reach**: the guard resolves it again, and operations there are refused
@@ -287,19 +289,21 @@ impl Guard {
     /// directory needs a restart; one that replaces what is in it does not. The same holds of a root that is a file, once another file has
     /// its name.
     ///
-    /// No file is run as a program but one of an extra ([`Reach::Execute`]); a program that is in memory only (memfd_create(2)) can be, and
-    /// is confined, too. Device nodes can not be made, and a device that is opened later takes none of its own ioctls. `no_new_privs` is set (prctl(2)): programs that are started gain no rights by set-user-ID.
+    /// No file is run as a program but one of an extra ([`Reach::Execute`]); a program that is in memory only (memfd_create(2)) can
+    /// be, and is confined, too. Device nodes can not be made, and a device that is opened later takes none of its own ioctls.
+    /// `no_new_privs` is set (prctl(2)): programs that are started gain no rights by set-user-ID.
     ///
     /// # Errors
     ///
     /// [`NoDirectories`](crate::ErrorKind::NoDirectories) without operator directories: what clients list is not known yet.
-    /// [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) where there is no Landlock: on other systems, on kernels before
-    /// 5.13, on those where it is not built in or not enabled (`lsm=`), and behind a filter that takes it away.
-    /// [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning). [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and the like for an
-    /// operator directory that is gone by now. [`AccessConflict`](crate::ErrorKind::AccessConflict) for an extra that may be written and lies
-    /// in a read-only operator directory, or around one, or is one by another name. [`ThroughLink`](crate::ErrorKind::ThroughLink) for an
-    /// extra that is named through a link in an operator directory, or in an extra that may be written. By its kind, why an extra that is not optional can not be had.
-    /// [`Io`](crate::ErrorKind::Io) for what else the kernel says; `no_new_privs` may be set then, and nothing else is.
+    /// [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) where there is no Landlock: on other systems, on kernels
+    /// before 5.13, on those where it is not built in or not enabled (`lsm=`), and behind a filter that takes it away.
+    /// [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning). [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and the like for
+    /// an operator directory that is gone by now. [`AccessConflict`](crate::ErrorKind::AccessConflict) for an extra that may be
+    /// written and lies in a read-only operator directory, or around one, or is one by another name.
+    /// [`ThroughLink`](crate::ErrorKind::ThroughLink) for an extra that is named through a link in an operator directory, or in an
+    /// extra that may be written. By its kind, why an extra that is not optional can not be had. [`Io`](crate::ErrorKind::Io) for what
+    /// else the kernel says; `no_new_privs` may be set then, and nothing else is.
     pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
         #[cfg(target_os = "linux")]
         return linux::confine(self.boundary(), confinement);
