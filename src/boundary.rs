@@ -24,19 +24,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::granted::{Candidate, Granted};
 use crate::location::Location;
-#[cfg(all(target_os = "linux", feature = "landlock"))]
-use crate::metadata::Identity;
 use crate::names::path_key;
 use crate::policy::{Access, Policy, Rule, Whose};
 use crate::resolve::{Intent, Place, resolve};
-#[cfg(all(target_os = "linux", feature = "landlock"))]
-use crate::roots::Trail;
 use crate::roots::{Questions, Root, Roots, Skipped, ToVerify, settled};
 use crate::search::{Effort, Entry, Search};
 use crate::shared::SharedRoots;
 use crate::spellings::Tree;
 use crate::top;
 use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+use {crate::metadata::Identity, crate::roots::Trail, std::path::Path};
 
 /// What a server may ever serve, and the memory of what it granted. Built once, shared by all clients.
 ///
@@ -200,31 +198,6 @@ impl Boundary {
 
     fn directory(&self, skipped: &Skipped) -> Option<&Directory> {
         self.shared.directories.get(skipped.index)
-    }
-
-    /// The path and the access that the operator gave to a directory which is skipped.
-    #[cfg(all(target_os = "linux", feature = "landlock"))]
-    pub(crate) fn configured(&self, skipped: &Skipped) -> Option<(&std::path::Path, Access)> {
-        self.directory(skipped).map(|directory| (&*directory.path, directory.access))
-    }
-
-    /// Where an absolute path of the operator leads, and by which links.
-    #[cfg(all(target_os = "linux", feature = "landlock"))]
-    pub(crate) fn place_of(&self, path: &std::path::Path) -> Result<(PathBuf, Trail)> {
-        let top = &self.shared.top;
-        let mut questions = Questions::new(top);
-        let location = Location::from_path(path)?;
-        match resolve(&mut questions, top.spellings(), None, location.as_os_str(), Intent::Existing)? {
-            Place::Inside { root, path, .. } => Ok((top.root(root)?.path().join(path), questions.into_trail())),
-            Place::Above(_) => Err(ErrorKind::NotFound.into()),
-        }
-    }
-
-    /// Whether a link on the trail lies in a root, or in one of these directories: then a tool could have made it.
-    #[cfg(all(target_os = "linux", feature = "landlock"))]
-    pub(crate) fn leads_by_planted_link(&self, roots: &Roots, others: &[(PathBuf, Identity)], trail: &Trail) -> bool {
-        let roots = roots.roots().filter(|root| !root.is_file()).map(|root| (root.path().to_owned(), root.identity));
-        Granted::only(roots.chain(others.iter().cloned())).hold_link_of(&self.shared.top, trail)
     }
 
     /// The operator directories alone, as roots in force.
@@ -392,6 +365,32 @@ impl Boundary {
         granting.drop_conflicts();
         granting.skipped.sort_by_key(Skipped::index);
         granting
+    }
+}
+
+/// What confinement asks.
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+impl Boundary {
+    /// The path and the access that the operator gave to a directory which is skipped.
+    pub(crate) fn configured(&self, skipped: &Skipped) -> Option<(&Path, Access)> {
+        self.directory(skipped).map(|directory| (&*directory.path, directory.access))
+    }
+
+    /// Where an absolute path of the operator leads, and by which links.
+    pub(crate) fn place_of(&self, path: &Path) -> Result<(PathBuf, Trail)> {
+        let top = &self.shared.top;
+        let mut questions = Questions::new(top);
+        let location = Location::from_path(path)?;
+        match resolve(&mut questions, top.spellings(), None, location.as_os_str(), Intent::Existing)? {
+            Place::Inside { root, path, .. } => Ok((top.root(root)?.path().join(path), questions.into_trail())),
+            Place::Above(_) => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Whether a link on the trail lies in a root, or in one of these directories: then a tool could have made it.
+    pub(crate) fn leads_by_planted_link(&self, roots: &Roots, others: &[(PathBuf, Identity)], trail: &Trail) -> bool {
+        let roots = roots.roots().filter(|root| !root.is_file()).map(|root| (root.path().to_owned(), root.identity));
+        Granted::only(roots.chain(others.iter().cloned())).hold_link_of(&self.shared.top, trail)
     }
 }
 

@@ -114,6 +114,7 @@
 //! | durable after a write | content and name | the same | the same | the content |
 //! | a root in force can be moved or removed meanwhile | yes, noticed then | the same | the same | no, nor what is around it |
 //! | FIFOs, sockets, devices refused | yes | yes | yes | there are none but by name, and what a filter of the system shows as none |
+//! | confinement (feature `landlock`) | by Landlock, from 5.13 on | the same | an error: not available | the same |
 //! | run by the tests | yes | yes, behind a seccomp filter | type-checked here, run by CI on macOS | under Wine, and by CI on Windows |
 //!
 //! On Windows a share is gone to only if the operator names it. What Wine can not show (links, junctions, placeholders of a cloud,

@@ -15,6 +15,8 @@
 //! | no operator directory | [`NoDirectories`](crate::ErrorKind::NoDirectories) | nothing |
 //! | another system, or a kernel without Landlock | [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) | nothing |
 //! | other threads, and a kernel that confines the calling one only | [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning) | nothing |
+//! | an extra that may be written, and is in a read-only directory, around one, or one by another name | [`AccessConflict`](crate::ErrorKind::AccessConflict) | nothing |
+//! | an extra named through a link that a tool could have made | [`ThroughLink`](crate::ErrorKind::ThroughLink) | nothing |
 //! | an older Landlock that knows less | no refusal: [`Confined::not_enforced`] | the rest |
 
 #[cfg(target_os = "linux")]
@@ -297,7 +299,7 @@ impl Guard {
     ///
     /// [`NoDirectories`](crate::ErrorKind::NoDirectories) without operator directories: what clients list is not known yet.
     /// [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) where there is no Landlock: on other systems, on kernels
-    /// before 5.13, on those where it is not built in or not enabled (`lsm=`), and behind a filter that takes it away.
+    /// before 5.13, on those where it is not built in or not enabled (`lsm=`), and behind a filter that takes it away or answers for it.
     /// [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning). [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and the like for
     /// an operator directory that is gone by now. [`AccessConflict`](crate::ErrorKind::AccessConflict) for an extra that may be
     /// written and lies in a read-only operator directory, or around one, or is one by another name.
