@@ -21,20 +21,22 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::account::Account;
+use crate::budget::{Budget, Effort};
 use crate::error::{Error, ErrorKind, Result};
 use crate::granted::{Candidate, Granted};
 use crate::location::Location;
 use crate::names::path_key;
-use crate::policy::{Access, Policy, Rule, Whose};
+use crate::policy::{Access, Policy, Rule};
 use crate::resolve::{Intent, Place, resolve};
 use crate::roots::{Questions, Root, Roots, Skipped, ToVerify, settled};
-use crate::search::{Effort, Entry, Search};
+use crate::search::{Entry, Search};
 use crate::shared::SharedRoots;
 use crate::spellings::Tree;
 use crate::top;
 use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
 #[cfg(all(target_os = "linux", feature = "landlock"))]
-use {crate::metadata::Identity, crate::roots::Trail, std::path::Path};
+use {crate::metadata::Identity, crate::trail::Trail, std::path::Path};
 
 /// What a server may ever serve, and the memory of what it granted. Built once, shared by all clients.
 ///
@@ -139,10 +141,10 @@ impl BoundaryBuilder {
                 .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
             // The system's own names for a user's directories are often short ones: `%TEMP%`.
             #[cfg(windows)]
-            if Location::from_path(&directory.path).is_err_and(|error| error.kind() == ErrorKind::ShortName)
-                && let Ok(long) = std::fs::canonicalize(&directory.path)
-            {
-                directory.path = long;
+            if Location::from_path(&directory.path).is_err_and(|error| error.kind() == ErrorKind::ShortName) {
+                if let Ok(long) = std::fs::canonicalize(&directory.path) {
+                    directory.path = long;
+                }
             }
         }
         let boundary = Boundary {
@@ -260,19 +262,26 @@ impl Boundary {
     /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge) for a list of more than
     /// [`ROOT_LIST_BYTES`](crate::ROOT_LIST_BYTES) of text.
     pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
-        self.resolve_within(list, &Effort::default())
+        let _ = self.operator_roots();
+        self.resolve_within(list, &Account::Anonymous, &Effort::default())
     }
 
     /// As [`resolve`](Self::resolve), for a session, which keeps the list to resolve it again: within a time, or not at all.
-    pub(crate) fn resolve_to_keep(&self, list: &Arc<ListRootsResult>, effort: &Effort) -> Result<Roots> {
-        let roots = self.resolve_within(list, effort)?.listed_as(list);
+    /// The session has had the operator's roots verified.
+    pub(crate) fn resolve_to_keep(
+        &self,
+        list: &Arc<ListRootsResult>,
+        account: &Account,
+        effort: &Effort,
+    ) -> Result<Roots> {
+        let roots = self.resolve_within(list, account, effort)?.listed_as(list);
         if effort.is_spent() {
             return Err(Error::new(ErrorKind::RootsTimedOut).detail("resolving the list took too long"));
         }
         Ok(self.shared.kept.share(roots))
     }
 
-    fn resolve_within(&self, list: &ListRootsResult, effort: &Effort) -> Result<Roots> {
+    fn resolve_within(&self, list: &ListRootsResult, account: &Account, effort: &Effort) -> Result<Roots> {
         list.is_bounded()?;
         let parse = if self.shared.bare_paths { Location::parse } else { Location::from_uri };
         let entries = list.roots.iter().map(|root| Entry {
@@ -283,27 +292,27 @@ impl Boundary {
         });
         let entries: Vec<_> = entries.collect();
         let around =
-            if self.has_operator_directories() { self.operator_roots() } else { self.top(&entries, Whose::Client) };
-        let granting = self.grant(&around, Whose::Client, entries, effort);
-        Ok(granting.into_roots(self.shared.policy).of_generation(around.generation()))
+            if self.has_operator_directories() { self.last_operator_roots() } else { self.top(&entries, account) };
+        let granting = self.grant(&around, account, entries, effort);
+        Ok(granting.into_roots(self.shared.policy).of_generation(around.generation()).of_client())
     }
 
     fn resolve_operator(&self) -> Granting {
         let entries: Vec<_> = self.shared.directories.iter().map(Directory::entry).collect();
-        let top = self.top(&entries, Whose::Operator);
-        self.grant(&top, Whose::Operator, entries, &Effort::default())
+        let top = self.top(&entries, &Account::Operator);
+        self.grant(&top, &Account::Operator, entries, &Effort::default())
     }
 
     /// What the entries of a list are resolved beneath where no operator directory is around.
     #[cfg(not(windows))]
-    fn top(&self, _: &[Entry], _: Whose) -> Roots {
+    fn top(&self, _: &[Entry], _: &Account) -> Roots {
         self.shared.top.clone()
     }
 
     #[cfg(windows)]
     #[expect(clippy::unused_self, reason = "elsewhere it is kept")]
-    fn top(&self, entries: &[Entry], whose: Whose) -> Roots {
-        top::of_volumes(entries, whose, top::root)
+    fn top(&self, entries: &[Entry], account: &Account) -> Roots {
+        top::of_volumes(entries, account, top::root)
     }
 
     /// An optional directory that is missing now must not come to lie in one of other access, or around one, when it is made.
@@ -314,13 +323,15 @@ impl Boundary {
             let Some(directory) = self.shared.directories.get(skipped.index) else { continue };
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
-            let top = &self.top(&[entry], Whose::Operator);
+            let top = &self.top(&[entry], &Account::Operator);
             // Its volume is not there, either.
             if top.spellings().begin(location.as_os_str()).is_none() {
                 planned.push((location.as_path().to_owned(), directory.access));
                 continue;
             }
-            let place = resolve(&mut Questions::new(top), top.spellings(), None, location.as_os_str(), Intent::NewTree);
+            let mut budget = Budget::new();
+            let mut questions = Questions::new(top, &mut budget);
+            let place = resolve(&mut questions, top.spellings(), None, location.as_os_str(), Intent::NewTree);
             // What can not be told now could be anything later.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
                 Place::Inside { root, path, .. } => planned.push((top.root(root)?.path().join(path), directory.access)),
@@ -334,19 +345,24 @@ impl Boundary {
     }
 
     /// Resolves entries beneath `around`, judges them together with all that was granted before, and opens what stands.
-    fn grant(&self, around: &Roots, whose: Whose, entries: Vec<Entry>, effort: &Effort) -> Granting {
+    fn grant(&self, around: &Roots, account: &Account, entries: Vec<Entry>, effort: &Effort) -> Granting {
         let mut granting = Granting::default();
         let mut found = Vec::new();
         let mut seen = HashSet::new();
-        let mut search = Search::new(around, whose, effort);
+        let mut search = Search::new(around, account, effort);
         for (index, entry) in entries.into_iter().enumerate() {
             // The same text once more; of the operator's, the access may differ.
-            let location = entry.location.as_ref().ok().filter(|_| whose == Whose::Client);
+            let location = entry.location.as_ref().ok().filter(|_| *account != Account::Operator);
             if location.is_some_and(|location| !seen.insert(location.clone())) {
                 granting.skip(index, &entry.text, ErrorKind::Duplicate.into());
                 continue;
             }
-            match settled(|| search.find(&entry)) {
+            let mut budget = effort.entry();
+            match settled(|| search.find(&entry, &mut budget)) {
+                // An ancestor of no allowed directory.
+                Ok(candidates) if candidates.is_empty() => {
+                    granting.skip(index, &entry.text, ErrorKind::OutsideRoots.into());
+                }
                 Ok(candidates) => {
                     found.extend(candidates.into_iter().map(|candidate| (index, entry.text.clone(), candidate)));
                 }
@@ -354,12 +370,11 @@ impl Boundary {
             }
         }
         let candidates: Vec<&Candidate> = found.iter().map(|(.., candidate)| candidate).collect();
-        let stands = lock(&self.shared.granted).judge(around, whose, &candidates);
-        for ((index, entry, candidate), stands) in found.into_iter().zip(stands) {
-            if stands {
-                granting.add(index, entry, candidate.root);
-            } else {
-                granting.skip(index, &entry, ErrorKind::ThroughLink.into());
+        let judged = lock(&self.shared.granted).judge(around, account, &candidates);
+        for ((index, entry, candidate), judged) in found.into_iter().zip(judged) {
+            match judged {
+                Ok(()) => granting.add(index, entry, candidate.root),
+                Err(error) => granting.skip(index, &entry, error),
             }
         }
         granting.drop_conflicts();
@@ -379,7 +394,8 @@ impl Boundary {
     /// Where an absolute path of the operator leads, and by which links.
     pub(crate) fn place_of(&self, path: &Path) -> Result<(PathBuf, Trail)> {
         let top = &self.shared.top;
-        let mut questions = Questions::new(top);
+        let mut budget = Budget::new();
+        let mut questions = Questions::new(top, &mut budget);
         let location = Location::from_path(path)?;
         match resolve(&mut questions, top.spellings(), None, location.as_os_str(), Intent::Existing)? {
             Place::Inside { root, path, .. } => Ok((top.root(root)?.path().join(path), questions.into_trail())),
@@ -388,9 +404,9 @@ impl Boundary {
     }
 
     /// Whether a link on the trail lies in a root, or in one of these directories: then a tool could have made it.
-    pub(crate) fn leads_by_planted_link(&self, roots: &Roots, others: &[(PathBuf, Identity)], trail: &Trail) -> bool {
+    pub(crate) fn leads_by_planted_link(roots: &Roots, others: &[(PathBuf, Identity)], trail: &Trail) -> bool {
         let roots = roots.roots().filter(|root| !root.is_file()).map(|root| (root.path().to_owned(), root.identity));
-        Granted::only(roots.chain(others.iter().cloned())).hold_link_of(&self.shared.top, trail)
+        Granted::only(roots.chain(others.iter().cloned())).are_on(trail)
     }
 }
 
@@ -547,9 +563,12 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
 
-    use crate::search::Effort;
-    use crate::{Access, Boundary, ListRootsResult, Roots};
+    use crate::account::Account;
+    use crate::budget::Effort;
+    use crate::{Access, Boundary, ErrorKind, ListRootsResult, Roots};
 
     fn resolve(boundary: &Boundary, top: &Path, names: &[(&str, Option<&str>)]) -> Roots {
         let uris = names.iter().map(|(path, _)| format!("file://{}", top.join(path).display()));
@@ -557,7 +576,7 @@ mod tests {
         for (entry, (_, name)) in list.roots.iter_mut().zip(names) {
             entry.name = name.map(Into::into);
         }
-        boundary.resolve_to_keep(&Arc::new(list), &Effort::default()).expect("a list")
+        boundary.resolve_to_keep(&Arc::new(list), &Account::Anonymous, &Effort::default()).expect("a list")
     }
 
     fn is_shared(one: &Roots, two: &Roots) -> bool {
@@ -623,5 +642,38 @@ mod tests {
         let all = || resolve(&boundary, Path::new("/"), &[("", None)]);
         let first = all();
         assert!(is_shared(&first, &all()));
+    }
+
+    /// One entry through symlinks whose texts cost the whole budget.
+    #[test]
+    fn a_resolution_that_nobody_waits_for_ends_in_the_middle_of_an_entry() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        fs::create_dir(top.join("x")).unwrap();
+        for link in 0..39 {
+            symlink(format!("{}l{}", "x/../".repeat(800), link + 1), top.join(format!("l{link}"))).unwrap();
+        }
+        let boundary = Boundary::builder().directory(&top, Access::ReadOnly).build().unwrap();
+        let list = Arc::new(ListRootsResult::from_uris([format!("file://{}/l0", top.display())]));
+        let resolve = |effort: &Effort| boundary.resolve_to_keep(&list, &Account::Anonymous, effort);
+        let whole = Instant::now();
+        let skipped = resolve(&Effort::default()).unwrap().skipped()[0].error().kind();
+        let whole = whole.elapsed();
+        assert_eq!(skipped, ErrorKind::TooCostly);
+        let ended_after = |_| {
+            let given_up = Arc::new(AtomicBool::new(false));
+            let effort = Effort::new(None, given_up.clone());
+            std::thread::scope(|scope| {
+                let resolution = scope.spawn(|| (resolve(&effort).is_err(), Instant::now()));
+                std::thread::sleep(whole / 4);
+                let gave_up = Instant::now();
+                given_up.store(true, Ordering::Relaxed);
+                let (stopped, ended) = resolution.join().unwrap();
+                stopped.then(|| ended.saturating_duration_since(gave_up))
+            })
+        };
+        // The quickest of many, as other processes get in between.
+        let quickest = (0..50).filter_map(ended_after).min().expect("one was given up in the middle");
+        assert!(quickest < Duration::from_millis(5), "{quickest:?} of {whole:?}");
     }
 }

@@ -44,7 +44,7 @@ impl Turns {
     #[cfg(shuttle)]
     #[expect(clippy::unused_self, reason = "the real one needs it")]
     pub(crate) fn is_due(&self) -> bool {
-        shuttle::current::context_switches().is_multiple_of(2)
+        shuttle::current::context_switches() % 2 == 0
     }
 
     #[cfg(not(shuttle))]
@@ -60,7 +60,7 @@ impl Turns {
     #[cfg(shuttle)]
     #[expect(clippy::unused_self, reason = "the real one needs it")]
     fn take_for(&self, _: Duration) -> Due {
-        if shuttle::current::context_switches().is_multiple_of(2) { Due::Yes } else { Due::No }
+        if shuttle::current::context_switches() % 2 == 0 { Due::Yes } else { Due::No }
     }
 
     /// It was done since `start`. The longer that took, the longer it is not due.
@@ -108,4 +108,4 @@ pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 const SHARE: u32 = 20;
 
 /// After so long a turn is taken for lost, and nothing rests for longer, whatever it took.
-const LONGEST: Duration = Duration::from_mins(1);
+const LONGEST: Duration = Duration::from_secs(60);

@@ -1,21 +1,23 @@
-//! What a refusal says, and to whom.
+//! Errors: what went wrong, in words for whoever has to act.
 //!
-//! Goes in: what an operation met. Comes out: an [`Error`] with an [`ErrorKind`]. What is true after: the text of an error
-//! (`Display`, `Debug`, and every `source`) holds nothing but the request it answers and the kind, so it can be handed to a model;
-//! a link's target or another root is told by [`Error::operator_detail`] alone.
+//! An [`Error`] has an [`ErrorKind`], and a text for the model or the person who sent the request.
+//! The text (`Display`, `Debug` and every `source`) contains only the request, words of this crate,
+//! the number of a limit, and the message of an operating system error. So it can be passed to a
+//! model. What only the operator may see, such as the target of a symlink or another root, is in
+//! [`Error::operator_detail`].
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 
-/// The result of everything here that can be refused.
+/// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A refusal or a failure. Its text is safe to show to whoever asked.
+/// A refusal or a failure. Its text is safe to show to whoever sent the request.
 ///
-/// `Display` reads `OPERATION "REQUEST": WHY`; the request is quoted escaped and shortened, and the same for every reason that
-/// must not be told apart.
+/// `Display` gives `OPERATION "REQUEST": REASON`. The request is quoted as it was sent, escaped and
+/// shortened. The text is the same for all reasons that must not be distinguishable.
 ///
 /// ```
 /// # use mcp_roots_guard::{ErrorKind, Roots};
@@ -24,8 +26,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let refused = roots.read("../secret.txt", 1 << 20).unwrap_err();
 /// assert_eq!(refused.to_string(), r#"read "../secret.txt": not inside the allowed directories"#);
 /// match refused.kind() {
-///     ErrorKind::NotFound => { /* make it, say */ }
-///     ErrorKind::OutsideRoots => { /* whether or not it is there */ }
+///     ErrorKind::NotFound => { /* offer to create it */ }
+///     ErrorKind::OutsideRoots => { /* whether or not it exists */ }
 ///     _ => {}
 /// }
 /// # Ok::<(), mcp_roots_guard::Error>(())
@@ -35,13 +37,21 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Error(Box<Inner>);
 
 #[derive(thiserror::Error)]
-#[error("{}{}", prefix(.operation, .request.as_deref()), .kind.text())]
 struct Inner {
     kind: ErrorKind,
     operation: &'static str,
+    /// Quoted.
     request: Option<String>,
+    /// The destination of a rename, quoted.
+    destination: Option<String>,
+    /// Which end of a rename failed, if it was not the source.
+    end: Option<&'static str>,
+    /// The reason. Static, so that nothing but the limit can get into it.
+    text: &'static str,
+    /// Replaces `{}` in the text.
+    limit: Option<u64>,
     operator_detail: Option<String>,
-    /// The number of the root that the resolver stood in.
+    /// The number of the root that the resolver was in.
     root: Option<usize>,
     #[source]
     cause: Option<io::Error>,
@@ -55,7 +65,7 @@ macro_rules! kinds {
         pub enum ErrorKind { $($(#[$doc])* $kind,)* }
 
         impl ErrorKind {
-            /// Every kind, in the order of the way of a request.
+            /// Every kind, in the order in which a request can meet them.
             pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
 
             /// The kind's name in snake case, as logs and the `check` example print it.
@@ -71,141 +81,162 @@ macro_rules! kinds {
     };
 }
 
+// A text names a limit where it is a constant. Where the caller chose it, see `Error::over`.
 kinds! {
-    /// The request has no text.
+    /// The request is an empty text.
     Empty = "empty", "the path is empty";
-    /// A NUL byte, plain or as `%00`.
-    Nul = "nul", "the path has a NUL byte";
-    /// The text, a name in it or the path it resolves to is longer than [`PATH_BYTES`](crate::PATH_BYTES),
-    /// [`NAME_BYTES`](crate::NAME_BYTES) or the resolver's number of steps.
-    TooLong = "too_long", "the path is too long";
+    /// The text contains a NUL byte, plain or as `%00`.
+    Nul = "nul", "the path contains a NUL byte";
+    /// The text or the path that it resolves to is longer than [`PATH_BYTES`](crate::PATH_BYTES), a
+    /// name in it is longer than [`NAME_BYTES`](crate::NAME_BYTES), a URI is longer than
+    /// [`URI_BYTES`](crate::URI_BYTES), or resolving it takes too many steps.
+    TooLong = "too_long", "the path is longer than 4095 bytes, or a name in it is longer than 255 bytes";
     /// A URI with another scheme than `file:`.
     ForeignScheme = "foreign_scheme", "only file: URIs and paths are served";
     /// A `file:` URI that names another host (RFC 8089), or has four slashes.
-    ForeignHost = "foreign_host", "the URI names another host";
+    ForeignHost = "foreign_host", "the URI names another host; write file:/// and then the path";
     /// A `file:` URI with a query.
     Query = "query", "the URI has a query; write ? as %3F";
     /// A `file:` URI with a fragment.
     Fragment = "fragment", "the URI has a fragment; write # as %23";
-    /// A `%` that two hexadecimal digits do not follow (RFC 3986, 2.1).
+    /// A `%` that is not followed by two hexadecimal digits (RFC 3986, 2.1).
     BadEscape = "bad_escape", "the URI has a broken percent escape; write % as %25";
-    /// A path separator hidden in a percent escape.
-    EncodedSeparator = "encoded_separator", "the URI has an encoded path separator";
-    /// A character that a URL parser would drop or change: tab, newline, backslash, surrounding space, a drive's `|`.
-    DroppedCharacter = "dropped_character", "the URI has a character that must be percent-encoded";
-    /// A URI without an absolute path, or a root or URI that was expected and is none.
+    /// A percent-encoded path separator.
+    EncodedSeparator = "encoded_separator", "the URI has a percent-encoded path separator; write it as it is";
+    /// A character that a URL parser would drop or change: a tab, a newline, a backslash, a
+    /// surrounding space, the `|` of a drive.
+    DroppedCharacter = "dropped_character", "the URI has a character that must be percent-encoded: a tab, newline, backslash, | or surrounding space";
+    /// A URI without an absolute path, or a text that is neither an absolute path nor a URI where a
+    /// root or a URI was expected.
     NotAbsolute = "not_absolute", "not an absolute path or file: URI";
-    /// On Windows, a path that depends on the process's current drive, or on a drive's current directory: `\x`, `C:x`.
+    /// On Windows, a path that depends on the process's current drive, or on a drive's current
+    /// directory: `\x`, `C:x`.
     DriveRelative = "drive_relative", "the path depends on the current drive or its directory; write it in full";
-    /// On Windows, a path to devices or past the names of drives: `\\.\`, `\\?\` of anything but a drive or a share, a volume's GUID.
-    DevicePath = "device_path", "the path names a device or a volume, not a file by its drive";
+    /// On Windows, a path that names a device, or a volume by something else than a drive letter:
+    /// `\\.\`, `\\?\` with anything but a drive or a share, a volume's GUID.
+    DevicePath = "device_path", "the path names a device or a volume; write it with a drive letter";
     /// On Windows, a name that a device has in every directory: `NUL`, `COM1`, `CON.txt`.
-    ReservedName = "reserved_name", "a name on the way is reserved for a device";
+    ReservedName = "reserved_name", "a name in the path is reserved for a device";
     /// On Windows, a name with a colon, which names a stream of a file: `a.txt:s`.
-    Stream = "stream", "a name on the way has a colon, which would name a stream";
+    Stream = "stream", "a name in the path has a colon, which would name a stream";
     /// On Windows, a name that ends in a dot or a space, which the system may drop.
-    TrailingDot = "trailing_dot", "a name on the way ends in a dot or a space";
+    TrailingDot = "trailing_dot", "a name in the path ends in a dot or a space, which the system may drop";
     /// On Windows, a name that could be the short alias of another (8.3): `PROGRA~1`.
-    ShortName = "short_name", "a name on the way looks like the short alias of another";
-    /// On Windows, a name with a character that no file's name has: a control character, or one of `< > " | ? *`.
-    InvalidName = "invalid_name", "a name on the way has a character that no name may have";
+    ShortName = "short_name", "a name in the path looks like the short alias of another; write the long name";
+    /// On Windows, a name with a character that no file name has: a control character, or one of
+    /// `< > " | ? *`.
+    InvalidName = "invalid_name", "a name in the path has a control character or one of < > \" | ? *";
 
     /// What the request really names is in no root. The same whether it exists or not.
     OutsideRoots = "outside_roots", "not inside the allowed directories";
-    /// A name on the way, or the last, does not exist.
+    /// A name in the path, or the last one, does not exist.
     NotFound = "not_found", "no such file or directory";
-    /// A name on the way, or one with a trailing slash, is no directory.
+    /// A name in the path, or one with a trailing slash, is not a directory.
     NotADirectory = "not_a_directory", "not a directory";
-    /// More than [`LINK_HOPS`](crate::LINK_HOPS) links on the way.
-    TooManyLinks = "too_many_links", "too many symbolic links on the way";
-    /// A root, or a directory that holds one, would be removed, renamed or replaced.
-    RootItself = "root_itself", "an allowed directory itself can not be removed, renamed or replaced";
-    /// The root is no longer what its name said when it was resolved. Resolve the root list again.
-    RootUnavailable = "root_unavailable", "the allowed directory is no longer where it was";
+    /// More than [`LINK_HOPS`](crate::LINK_HOPS) symlinks to follow.
+    TooManyLinks = "too_many_links", "more than 40 symbolic links to follow";
+    /// A root, or a directory that contains one, would be removed, renamed or replaced.
+    RootItself = "root_itself", "an allowed directory itself cannot be removed, renamed or replaced";
+    /// The root's path no longer leads to the directory that was resolved. Resolve the root list
+    /// again.
+    RootUnavailable = "root_unavailable", "the allowed directory was moved, removed or replaced";
     /// The root may only be read.
     ReadOnly = "read_only", "the directory is read-only";
 
     /// Another entry of the root list names the same directory.
     Duplicate = "duplicate", "another entry names the same directory";
-    /// The root's path runs through a symbolic link that lies inside a root that was granted.
-    ThroughLink = "through_link", "the path runs through a link inside a granted root";
-    /// An operator directory lies in another one that has other access.
-    AccessConflict = "access_conflict", "the directory lies in another one with other access";
-    /// An entry of a root list that is not what the protocol says.
+    /// The root's path goes through a symlink inside a root that was granted.
+    ThroughLink = "through_link", "the path goes through a symbolic link inside an allowed directory";
+    /// An allowed directory is inside another one that has other access.
+    AccessConflict = "access_conflict", "the directory is inside another one that has other access";
+    /// An entry of a root list that does not match the protocol's schema.
     Malformed = "malformed", "the entry is malformed";
-    /// No operator directory was configured, and the builder was not told that client roots are all there is.
+    /// No allowed directory was configured, and the builder was not told to serve client roots only.
     NoDirectories = "no_directories", "no directory is configured";
-    /// The entries before this one took so long to resolve that this one is not looked at.
-    TooCostly = "too_costly", "the root list takes too long to resolve";
+    /// Resolving the path takes more than [`LOOKUPS`](crate::LOOKUPS) look-ups; or an entry of a root list
+    /// comes after others that took too many, or would be one more directory than is remembered for a
+    /// client.
+    TooCostly = "too_costly", "the path takes too many look-ups to resolve";
     /// More than [`ROOT_LIST_ENTRIES`](crate::ROOT_LIST_ENTRIES) entries.
-    TooManyRoots = "too_many_roots", "the root list has too many entries";
+    TooManyRoots = "too_many_roots", "the root list has more than 10000 entries";
 
-    /// The client did not declare roots, and the server serves nothing without
-    /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)); or it has none to tell ([`Answer::Unsupported`](crate::Answer::Unsupported)).
-    RootsUnsupported = "roots_unsupported", "the client offers no roots";
-    /// The client answered `roots/list` with an error, or with something that is no root list.
-    RootsFailed = "roots_failed", "the client's roots could not be had";
+    /// The client did not declare roots, and the server serves nothing without them
+    /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)); or it has none to list
+    /// ([`Answer::Unsupported`](crate::Answer::Unsupported)).
+    RootsUnsupported = "roots_unsupported", "the client offers no roots, and this server requires them";
+    /// The client answered `roots/list` with an error, or with something that is not a root list.
+    RootsFailed = "roots_failed", "the client's roots could not be obtained";
     /// The client did not answer `roots/list` in time, or its list took too long to resolve.
-    RootsTimedOut = "roots_timed_out", "the client's roots were not told in time";
-    /// The client's roots changed each time they were asked for.
-    RootsChanging = "roots_changing", "the client's roots keep changing";
-    /// The client's roots changed, or were forgotten, and have not been asked for since.
-    RootsStale = "roots_stale", "the client's roots have to be asked for again";
-    /// A root list in more than [`ROOT_LIST_PAGES`](crate::ROOT_LIST_PAGES) pages.
-    TooManyPages = "too_many_pages", "the root list has too many pages";
+    RootsTimedOut = "roots_timed_out", "the client's roots could not be obtained in time";
+    /// The client's roots changed each time that they were requested.
+    RootsChanging = "roots_changing", "the client's roots keep changing; try again later";
+    /// The client's roots changed, or were forgotten, and have not been requested since.
+    RootsStale = "roots_stale", "the client's roots changed or expired; try again";
+    /// A root list of more than [`ROOT_LIST_PAGES`](crate::ROOT_LIST_PAGES) pages.
+    TooManyPages = "too_many_pages", "the root list has more than 100 pages";
     /// A root list whose `nextCursor` leads back to a page that was read.
     RepeatedCursor = "repeated_cursor", "the root list repeats a page";
-    /// What the server's author wrote to ask for the roots panicked.
-    SourcePanicked = "source_panicked", "asking for the client's roots broke down";
+    /// The server's own code that requests the roots panicked.
+    SourcePanicked = "source_panicked", "the server's request for the client's roots panicked";
     /// The session was closed.
     SessionClosed = "session_closed", "the session is closed";
     /// More than [`SESSIONS`](crate::SESSIONS) sessions at once.
-    TooManySessions = "too_many_sessions", "too many sessions at once";
-    /// The request belongs to no session of this guard: its transport is not wrapped, or it bears another client's key.
+    TooManySessions = "too_many_sessions", "the server has 100000 sessions and takes no more; try again later";
+    /// The request belongs to no session of this guard: its transport is not wrapped, or the request
+    /// has another client's key.
     NoSession = "no_session", "the request belongs to no known session";
+    /// Too many requests of the client wait already. Nothing was done.
+    QueueFull = "queue_full", "too many requests of this client are waiting; try again when some are answered";
+    /// The request would wait for operations that hang: another one of this client does not finish on
+    /// the same device, or all that may run do not; or the system gives no thread. Nothing was done.
+    Busy = "busy", "the server is too busy for this now; try again later";
     /// The request was cancelled, or its client is gone.
     Cancelled = "cancelled", "the request was cancelled";
-    /// Roots of a session were asked for outside a tokio runtime, or in one without a timer.
-    NoRuntime = "no_runtime", "there is no runtime with a timer";
-    /// The process can not be confined here: another system than Linux, or a kernel without Landlock. Nothing is restricted.
+    /// Roots of a session were requested outside a tokio runtime, or in one without a timer.
+    NoRuntime = "no_runtime", "no tokio runtime with a timer is running";
+    /// The process cannot be confined here: the system is not Linux, or its kernel has no Landlock.
+    /// Nothing is restricted.
     ConfinementUnavailable = "confinement_unavailable", "process confinement is not available here";
-    /// The process has other threads, which this kernel can not confine, or how many it has can not be told. Nothing is restricted.
+    /// The process has other threads, which this kernel cannot confine, or the number of threads is
+    /// unknown. Nothing is restricted.
     ThreadsRunning = "threads_running", "the process may have other threads; confine it before any thread or runtime is started";
 
-    /// Neither a regular file nor a directory: FIFO, socket, device; or a link where the entry itself was asked for.
+    /// Neither a regular file nor a directory: a FIFO, a socket or a device; or a symlink where the
+    /// entry itself was requested.
     SpecialFile = "special_file", "not a regular file";
-    /// The file has other names, and the policy refuses such.
+    /// The file has other names, and the policy refuses such files.
     HardLinked = "hard_linked", "the file has more than one hard link";
-    /// Another file system is mounted on the way, and the policy or the operation refuses that.
-    MountCrossing = "mount_crossing", "another file system is mounted there";
-    /// A directory where a file was asked for.
+    /// Another filesystem is mounted in the path, and the policy or the operation refuses that.
+    MountCrossing = "mount_crossing", "another filesystem is mounted there";
+    /// A directory where a file was requested.
     IsADirectory = "is_a_directory", "is a directory";
     /// The name exists already.
-    AlreadyExists = "already_exists", "exists already";
-    /// A directory that is not empty.
+    AlreadyExists = "already_exists", "already exists";
+    /// The directory is not empty.
     DirectoryNotEmpty = "directory_not_empty", "the directory is not empty";
     /// More bytes than the limit that the caller set.
     TooLarge = "too_large", "larger than the limit";
-    /// Content that is not UTF-8 where text was asked for.
+    /// Content that is not UTF-8 where text was requested.
     NotUtf8 = "not_utf8", "not UTF-8 text";
-    /// Directories nested deeper than the limit.
-    TooDeep = "too_deep", "nested too deeply";
+    /// Directories nested deeper than [`WALK_DEPTH`](crate::WALK_DEPTH).
+    TooDeep = "too_deep", "nested more than 128 directories deep";
     /// More entries than the limit.
     TooManyEntries = "too_many_entries", "too many entries";
-    /// A rename from one file system to another.
-    CrossDevice = "cross_device", "source and destination are on different file systems";
-    /// Another process kept changing the path while it was used. Asking again is safe.
-    Changed = "changed", "the path changed while it was used";
+    /// A rename from one filesystem to another.
+    CrossDevice = "cross_device", "source and destination are on different filesystems";
+    /// Another process kept changing the path while it was used. Trying again is safe.
+    Changed = "changed", "the path changed while it was used; try again";
     /// The operating system denies the access.
     PermissionDenied = "permission_denied", "permission denied";
-    /// A path that ends in `.` or `..` names no entry that could be removed or renamed (rmdir(2), rename(2)).
-    DotName = "dot_name", "ends in . or .., which is no entry of its own";
-    /// An entry is removed or renamed by a proof that was made for another [`Intent`](crate::Intent) than `Entry`, so that links
-    /// were followed.
+    /// A path that ends in `.` or `..` names no entry that could be removed or renamed (rmdir(2),
+    /// rename(2)).
+    DotName = "dot_name", "the path ends in . or ..; name the entry itself";
+    /// An entry is removed or renamed by a proof that was made for another
+    /// [`Intent`](crate::Intent) than `Entry`, so that symlinks were followed.
     WrongIntent = "wrong_intent", "was checked for another intent";
-    /// Open options that ask for nothing, or for things that exclude each other.
-    InvalidOptions = "invalid_options", "these open options do not go together";
-    /// Anything else that the operating system says; see `source`.
+    /// Open options that request nothing, or that exclude each other.
+    InvalidOptions = "invalid_options", "the open options are incompatible";
+    /// Any other error of the operating system; see `source`.
     Io = "io", "input or output failed";
 }
 
@@ -216,20 +247,76 @@ impl fmt::Display for ErrorKind {
 }
 
 impl Error {
-    /// Why.
+    /// The kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What only the operator may see: where a link led, which root was meant. For the server's log, never for an answer.
+    /// What only the operator may see: where a symlink led, which root was meant. For the server's
+    /// log, never for an answer.
     #[must_use]
     pub fn operator_detail(&self) -> Option<&str> {
         self.0.operator_detail.as_deref()
     }
 
     pub(crate) fn new(kind: ErrorKind) -> Self {
-        Self(Box::new(Inner { kind, operation: "", request: None, operator_detail: None, root: None, cause: None }))
+        Self(Box::new(Inner {
+            kind,
+            operation: "",
+            request: None,
+            destination: None,
+            end: None,
+            text: kind.text(),
+            limit: None,
+            operator_detail: None,
+            root: None,
+            cause: None,
+        }))
+    }
+
+    /// An error about a limit that the caller chose; `{}` in the text stands for it.
+    pub(crate) fn over(kind: ErrorKind, text: &'static str, limit: impl TryInto<u64>) -> Self {
+        let mut error = Self::new(kind).says(text);
+        error.0.limit = Some(limit.try_into().unwrap_or(u64::MAX));
+        error
+    }
+
+    /// Gives a reason that is more precise than the kind's.
+    pub(crate) fn says(mut self, text: &'static str) -> Self {
+        self.0.text = text;
+        self
+    }
+
+    /// Blames the destination of a rename.
+    pub(crate) fn of_destination(mut self) -> Self {
+        if self.kind() == ErrorKind::AlreadyExists {
+            return self.says("destination already exists");
+        }
+        self.0.end = Some("destination: ");
+        self
+    }
+
+    /// As [`at`](Self::at), for a rename, which has two requests.
+    pub(crate) fn between(mut self, operation: &'static str, from: &OsStr, to: &OsStr) -> Self {
+        if self.0.request.is_none() {
+            self.0.destination = Some(quoted(to));
+        }
+        self.at(operation, from)
+    }
+
+    /// Whether both have the same text and detail.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        self.kind() == other.kind()
+            && self.operator_detail() == other.operator_detail()
+            && self.to_string() == other.to_string()
+    }
+
+    /// Bytes of heap that it takes.
+    pub(crate) fn heap(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
+        let Inner { request, destination, operator_detail, .. } = &*self.0;
+        size_of::<Inner>() + text(request) + text(destination) + text(operator_detail)
     }
 
     /// Names the operation and the request, once: the innermost caller that knows them wins.
@@ -241,16 +328,12 @@ impl Error {
         self
     }
 
-    pub(crate) fn is_named(&self) -> bool {
-        self.0.request.is_some()
-    }
-
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.0.operator_detail = Some(detail.into());
         self
     }
 
-    /// Remembers the root that the resolver stood in, whose name may have to be verified.
+    /// Remembers the root that the resolver was in, whose path may have to be verified.
     pub(crate) fn in_root(mut self, root: usize) -> Self {
         self.0.root = Some(root);
         self
@@ -260,7 +343,7 @@ impl Error {
         self.0.root
     }
 
-    /// An error whose cause is the operating system's.
+    /// An error with an error of the operating system as its cause.
     pub(crate) fn io(kind: ErrorKind, cause: io::Error) -> Self {
         let mut error = Self::new(kind);
         error.0.cause = Some(cause);
@@ -274,7 +357,7 @@ impl From<ErrorKind> for Error {
     }
 }
 
-/// Each `errno` that has a kind of its own; the rest is [`ErrorKind::Io`].
+/// Most errors of the operating system have a kind of their own; the others are [`ErrorKind::Io`].
 impl From<io::Error> for Error {
     fn from(cause: io::Error) -> Self {
         let kind = match cause.kind() {
@@ -285,8 +368,8 @@ impl From<io::Error> for Error {
             io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
             io::ErrorKind::DirectoryNotEmpty => ErrorKind::DirectoryNotEmpty,
             io::ErrorKind::CrossesDevices => ErrorKind::CrossDevice,
-            io::ErrorKind::InvalidFilename => ErrorKind::TooLong,
             io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+            _ if is_name_too_long(&cause) => ErrorKind::TooLong,
             _ => ErrorKind::Io,
         };
         Self::io(kind, cause)
@@ -312,11 +395,42 @@ impl fmt::Debug for Inner {
     }
 }
 
-fn prefix(operation: &str, request: Option<&str>) -> String {
-    request.map_or_else(String::new, |request| format!("{operation} {request}: "))
+/// Whether the system rejected a name for its length. Rust 1.85 has no name for the `io::ErrorKind`
+/// of it, so the kind is taken from the system's own error.
+pub(crate) fn is_name_too_long(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let too_long = io::Error::from(rustix::io::Errno::NAMETOOLONG);
+    // ERROR_FILENAME_EXCED_RANGE
+    #[cfg(windows)]
+    let too_long = io::Error::from_raw_os_error(206);
+    error.kind() == too_long.kind()
 }
 
-/// Attacker text for a message: lossy, escaped, and no longer than [`QUOTED_CHARS`].
+impl fmt::Display for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(request) = &self.request {
+            write!(f, "{} {request}", self.operation)?;
+            if let Some(destination) = &self.destination {
+                write!(f, " to {destination}")?;
+            }
+            f.write_str(": ")?;
+        }
+        f.write_str(self.end.unwrap_or_default())?;
+        match (self.text.split_once("{}"), self.limit) {
+            (Some((before, after)), Some(limit)) => write!(f, "{before}{limit}{after}")?,
+            _ => f.write_str(self.text)?,
+        }
+        // The system's message for its number, and nothing that somebody added to it.
+        match self.cause.as_ref().and_then(io::Error::raw_os_error) {
+            Some(number) if self.text == ErrorKind::Io.text() => {
+                write!(f, ": {}", io::Error::from_raw_os_error(number))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Untrusted text for a message: lossy, escaped and at most [`QUOTED_CHARS`] long.
 pub(crate) fn quoted(text: &OsStr) -> String {
     let text = text.to_string_lossy();
     let mut shown: String = text.chars().take(QUOTED_CHARS).collect();
@@ -326,7 +440,7 @@ pub(crate) fn quoted(text: &OsStr) -> String {
     format!("{shown:?}")
 }
 
-/// Enough of a request to recognise it; a message is one line in a log or a model's context.
+/// Enough to recognise a request. A message is one line in a log or in a model's context.
 const QUOTED_CHARS: usize = 160;
 
 #[cfg(test)]
@@ -358,7 +472,19 @@ mod tests {
     fn a_long_request_is_shortened_and_the_first_caller_names_it() {
         let error =
             Error::new(ErrorKind::TooLong).at("check", OsStr::new(&"x".repeat(5000))).at("open", OsStr::new("y"));
-        assert_eq!(error.to_string(), format!("check \"{}…\": the path is too long", "x".repeat(QUOTED_CHARS)));
+        let expected = format!("check \"{}…\": {}", "x".repeat(QUOTED_CHARS), ErrorKind::TooLong.text());
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn an_error_of_the_operating_system_says_its_message_and_nothing_that_was_added() {
+        let text = |cause: io::Error| Error::from(cause).at("write", OsStr::new("f")).to_string();
+        let full = || io::Error::from_raw_os_error(28);
+        assert_eq!(text(full()), format!(r#"write "f": input or output failed: {}"#, full()));
+        let added = io::Error::other("/srv/secret");
+        assert_eq!(text(added), r#"write "f": input or output failed"#);
+        // A kind of its own has its own words.
+        assert_eq!(text(io::ErrorKind::PermissionDenied.into()), r#"write "f": permission denied"#);
     }
 
     #[test]

@@ -1,16 +1,24 @@
 //! The memory of what was granted, so that no list is widened by what a tool wrote.
 //!
-//! Goes in: the places that a list's entries lead to, each with the links on the way. Comes out: which of them stand. What is true
-//! after: no entry stands by a link in a directory that was ever granted, or that the same list grants; a tool could have written it.
+//! No entry of a list is granted through a symlink in a directory that was ever granted, or that the
+//! same list grants: a tool could have made that symlink. [`Granted`] remembers directories by identity
+//! and by canonical path, and either is a match: a rename changes the one, overlayfs can change the
+//! other. The path of what lies below a remembered path is not remembered again; its identity is, as it
+//! can be moved out of there.
+//!
+//! The memory is bounded. A client whose account is full gets no directory that would have to be
+//! remembered, and nobody else notices. When the whole memory is full, clients get no root through a
+//! symlink any more; the operator's directories always resolve.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 use std::path::PathBuf;
 
+use crate::account::Account;
+use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Identity;
-use crate::policy::Whose;
-use crate::roots::{Root, Roots, Trail};
-use crate::spellings::Tree;
+use crate::roots::{Root, Roots};
+use crate::trail::{OnTrail, PathHash, Trail, path_hashes};
 
 /// A place that an entry leads to, not yet granted.
 pub(crate) struct Candidate {
@@ -18,45 +26,56 @@ pub(crate) struct Candidate {
     pub(crate) trail: Trail,
 }
 
-/// The directories that were ever granted: a link in one of them may have been written by a tool.
+/// The directories that were ever granted.
 #[derive(Debug, Default)]
-pub(crate) struct Granted(Places);
+pub(crate) struct Granted {
+    places: Places,
+    /// How many of the remembered directories each account caused.
+    charged: HashMap<Account, usize>,
+}
 
-/// Directories, by canonical path and by identity; an ancestor that was renamed changes the one and not the other.
+/// Directories by canonical path and by identity.
 #[derive(Debug, Default)]
 struct Places {
-    paths: Tree,
+    paths: HashSet<PathHash>,
     identities: HashSet<Identity>,
 }
 
 impl Places {
-    /// Whether a link on the trail lies in one of these.
-    ///
-    /// An operator directory that was granted as a whole does not make each link in it suspicious: it bounds them. So what is
-    /// remembered at the place of one does not count, and what is remembered above or below it does.
-    fn hold_link_of(&self, around: &Roots, trail: &Trail) -> bool {
-        trail.iter().any(|link| {
-            let Ok(outer) = around.root(link.root) else { return true };
-            let directory = outer.path().join(&link.path);
-            let whole = if outer.is_top() { Vec::new() } else { around.spellings().depths(&directory) };
-            let above = outer.path().iter().count() - 1;
-            self.paths.marks(&directory).any(|(depth, _)| !whole.contains(&depth))
-                || link.identities.iter().enumerate().any(|(depth, identity)| {
-                    !whole.contains(&(above + depth))
-                        && identity.is_some_and(|identity| self.identities.contains(&identity))
-                })
-        })
+    /// Whether a directory on the trail is one of these.
+    fn are_on(&self, trail: &Trail) -> bool {
+        trail.iter().any(|directory| self.have(directory))
     }
 
-    fn insert(&mut self, root: &Root) {
-        if !root.is_file() {
-            self.identities.insert(root.identity);
-            self.paths.insert(root.path(), 0);
+    fn have(&self, directory: &OnTrail) -> bool {
+        self.paths.contains(&directory.path)
+            || directory.identity.is_some_and(|identity| self.identities.contains(&identity))
+    }
+
+    /// The path of a root, if neither it nor the path of a directory around it is one of these. The
+    /// operator's directories do not count as being around it: a trail leaves them out.
+    fn new_path(&self, around: &Roots, root: &Root) -> Option<PathHash> {
+        let operators = if around.is_top() { Vec::new() } else { around.spellings().depths(root.path()) };
+        let mut paths = path_hashes(root.path()).enumerate().peekable();
+        while let Some((depth, path)) = paths.next() {
+            let is_own = paths.peek().is_none();
+            if self.paths.contains(&path) && (is_own || !operators.contains(&depth)) {
+                return None;
+            }
+            if is_own {
+                return Some(path);
+            }
         }
+        None
+    }
+
+    fn insert(&mut self, path: Option<PathHash>, identity: Identity) {
+        self.paths.extend(path);
+        self.identities.insert(identity);
     }
 
     fn len(&self) -> usize {
-        self.identities.len() + self.paths.len()
+        self.identities.len().max(self.paths.len())
     }
 }
 
@@ -66,65 +85,171 @@ impl Granted {
     pub(crate) fn only(directories: impl IntoIterator<Item = (PathBuf, Identity)>) -> Self {
         let mut places = Places::default();
         for (path, identity) in directories {
-            places.paths.insert(&path, 0);
-            places.identities.insert(identity);
+            places.insert(Some(PathHash::of(&path)), identity);
         }
-        Self(places)
+        Self { places, ..Self::default() }
     }
 
-    pub(crate) fn hold_link_of(&self, around: &Roots, trail: &Trail) -> bool {
-        self.0.hold_link_of(around, trail)
+    pub(crate) fn are_on(&self, trail: &Trail) -> bool {
+        self.places.are_on(trail)
     }
 }
 
 impl Granted {
-    /// Which of a list's candidates stand, and remembers those. One that came through no link does; one through a link does unless
-    /// the link lies in what was ever granted, or in what the list itself would grant, whatever the order.
+    /// Which of a list's candidates are granted; remembers those.
     ///
-    /// A list that fills the memory costs the lists of clients, and not the operator's.
-    pub(crate) fn judge(&mut self, around: &Roots, whose: Whose, candidates: &[&Candidate]) -> Vec<bool> {
-        let room = if whose == Whose::Operator { 2 * GRANTED } else { GRANTED };
+    /// # Errors
+    ///
+    /// For a candidate: [`ThroughLink`](ErrorKind::ThroughLink) if a directory on its trail was ever
+    /// granted, or would be by the list itself, whatever the order; [`TooCostly`](ErrorKind::TooCostly)
+    /// if it would have to be remembered and the account is full.
+    pub(crate) fn judge(&mut self, around: &Roots, account: &Account, candidates: &[&Candidate]) -> Vec<Result<()>> {
         let mut linked = Places::default();
+        let mut judged: Vec<Result<()>> = Vec::with_capacity(candidates.len());
         for candidate in candidates {
             if candidate.trail.is_empty() {
-                self.remember(&candidate.root, room);
+                judged.push(self.remember(around, account, &candidate.root));
             } else {
-                linked.insert(&candidate.root);
+                if !candidate.root.is_file() {
+                    linked.insert(Some(PathHash::of(candidate.root.path())), candidate.root.identity);
+                }
+                judged.push(Ok(()));
             }
         }
-        let full = self.0.len() > room;
-        let stands = |candidate: &&Candidate| {
-            let suspicious = |places: &Places| places.hold_link_of(around, &candidate.trail);
-            candidate.trail.is_empty() || !(full || suspicious(&self.0) || suspicious(&linked))
-        };
-        let stands: Vec<bool> = candidates.iter().map(stands).collect();
-        for (candidate, _) in candidates.iter().zip(&stands).filter(|(_, stands)| **stands) {
-            self.remember(&candidate.root, room);
+        let is_full = *account != Account::Operator && self.places.len() >= GRANTED;
+        for (candidate, judged) in candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty()) {
+            if is_full || self.places.are_on(&candidate.trail) || linked.are_on(&candidate.trail) {
+                *judged = Err(ErrorKind::ThroughLink.into());
+            }
         }
-        stands
+        for (candidate, judged) in candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty()) {
+            if judged.is_ok() {
+                *judged = self.remember(around, account, &candidate.root);
+            }
+        }
+        judged
     }
 
-    fn remember(&mut self, root: &Root, limit: usize) {
-        if self.0.len() <= limit {
-            self.0.insert(root);
+    fn remember(&mut self, around: &Roots, account: &Account, root: &Root) -> Result<()> {
+        if root.is_file() {
+            return Ok(());
         }
+        let path = self.places.new_path(around, root);
+        if path.is_none() && self.places.identities.contains(&root.identity) {
+            return Ok(());
+        }
+        let is_operator = *account == Account::Operator;
+        // From now on nothing is granted to clients through a symlink, so nothing more needs to be known.
+        if self.places.len() >= if is_operator { 2 * GRANTED } else { GRANTED } {
+            return Ok(());
+        }
+        let limit = if is_operator {
+            usize::MAX
+        } else if *account == Account::Anonymous {
+            GRANTED / 2
+        } else {
+            GRANTED_EACH
+        };
+        let charged = self.charged.entry(account.clone()).or_default();
+        if *charged >= limit {
+            let detail = format!("the client was granted {limit} other directories before");
+            return Err(Error::new(ErrorKind::TooCostly).detail(detail));
+        }
+        *charged += 1;
+        self.places.insert(path, root.identity);
+        Ok(())
     }
 }
 
-/// The most names and identities remembered of directories that clients were granted, of some hundred bytes each: at two for each, room
-/// for a hundred thousand that lie side by side. When it is full, no client's root is granted through a link any more.
-const GRANTED: usize = 200_000;
+/// The most directories that are remembered for one client: twice the longest list. A client gets no
+/// directory besides these.
+const GRANTED_EACH: usize = 20_000;
+
+/// The most directories that are remembered for all clients, at some 60 bytes each: those of fifty
+/// clients that fill their accounts. Clients that cannot be told apart share an account of half of it.
+const GRANTED: usize = 1_000_000;
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::budget::Effort;
+    use crate::location::Location;
+    use crate::search::{Entry, Search};
+
+    /// Roots of directories `a`, `a/b` and `c` beneath an operator's directory, each without symlinks on
+    /// the way unless told so.
+    fn candidates(linked: &[&str]) -> (tempfile::TempDir, Roots, Vec<Candidate>) {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let names = ["a", "a/b", "c"];
+        for name in names {
+            std::fs::create_dir(top.join(name)).unwrap();
+        }
+        let around = Roots::from_dirs([&top]).unwrap();
+        let candidate = |name: &&str| {
+            let mut candidate = find(&around, &top.join(name));
+            if linked.contains(name) {
+                candidate.trail = vec![OnTrail { path: PathHash::of(&top.join("links")), identity: None }];
+            }
+            candidate
+        };
+        let candidates = names.iter().map(candidate).collect();
+        (directory, around, candidates)
+    }
+
+    fn find(around: &Roots, path: &Path) -> Candidate {
+        let location = Location::from_path(path);
+        let entry = Entry { text: String::new(), location, name: None, access: None };
+        let effort = Effort::default();
+        let found = Search::new(around, &Account::Anonymous, &effort).find(&entry, &mut effort.entry());
+        found.unwrap().remove(0)
+    }
+
+    fn judge(
+        granted: &mut Granted,
+        around: &Roots,
+        account: &Account,
+        candidates: &[Candidate],
+    ) -> Vec<Option<ErrorKind>> {
+        let judged = granted.judge(around, account, &candidates.iter().collect::<Vec<_>>());
+        judged.into_iter().map(|judged| judged.err().map(|error| error.kind())).collect()
+    }
+
+    fn filled(with: usize) -> Granted {
+        let mut granted = Granted::default();
+        granted.places.paths.extend((0..u64::try_from(with).unwrap()).map(PathHash));
+        granted
+    }
 
     #[test]
-    fn the_memory_has_a_bound() {
-        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let roots = Roots::from_dirs(directories.each_ref().map(tempfile::TempDir::path)).unwrap();
+    fn a_path_below_a_remembered_path_is_not_remembered_again() {
+        let (_keep, around, candidates) = candidates(&[]);
         let mut granted = Granted::default();
-        roots.roots().for_each(|root| granted.remember(root, 0));
-        assert_eq!(granted.0.identities.len(), 1, "the first that passes it is the last");
+        for _ in 0..2 {
+            assert_eq!(judge(&mut granted, &around, &Account::Anonymous, &candidates), [None; 3]);
+            let Places { paths, identities } = &granted.places;
+            assert_eq!((paths.len(), identities.len(), granted.charged[&Account::Anonymous]), (2, 3, 3));
+        }
+        // The operator's own directory is around them all, and does not count.
+        let own = find(&around, around.roots().next().unwrap().path());
+        let mut granted = Granted::default();
+        judge(&mut granted, &around, &Account::Operator, &[own]);
+        judge(&mut granted, &around, &Account::Anonymous, &candidates);
+        assert_eq!(granted.places.paths.len(), 3);
+    }
+
+    #[test]
+    fn when_the_whole_memory_is_full_clients_get_no_root_through_a_symlink() {
+        let (_keep, around, candidates) = candidates(&["c"]);
+        let mut granted = filled(GRANTED - 2);
+        assert_eq!(judge(&mut granted, &around, &Account::Anonymous, &candidates), [None; 3]);
+        let mut granted = filled(GRANTED);
+        let linked = [None, None, Some(ErrorKind::ThroughLink)];
+        assert_eq!(judge(&mut granted, &around, &Account::Anonymous, &candidates), linked);
+        assert_eq!(granted.places.len(), GRANTED);
+        assert_eq!(judge(&mut granted, &around, &Account::Operator, &candidates), [None; 3]);
+        assert_eq!(granted.places.len(), GRANTED + 2);
     }
 }

@@ -16,13 +16,16 @@ use moka::notification::RemovalCause;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
+use crate::account::Account;
 use crate::boundary::Boundary;
 use crate::error::{ErrorKind, Result};
 use crate::events::SessionId;
 use crate::kept::{KEPT_WEIGHT, Kept, weight};
-use crate::runtime::step;
+use crate::roots::Roots;
+use crate::runtime::{Instant, off_workers, step, until};
 #[cfg(feature = "rmcp")]
 use crate::told::{TIME_TO_LIVE_KEYED, Told};
+use crate::workers::Workers;
 
 /// What client roots are to a server.
 ///
@@ -88,9 +91,8 @@ struct Shared {
     /// What clients of the stateless era told, by who they are.
     #[cfg(feature = "rmcp")]
     told: Told,
-    /// Places for handlers' work.
-    #[cfg(feature = "rmcp")]
-    places: Arc<tokio::sync::Semaphore>,
+    /// The threads that wait for filesystems.
+    workers: Workers,
 }
 
 /// The operator's choices on their way to a [`Guard`].
@@ -158,11 +160,14 @@ impl GuardBuilder {
         self
     }
 
-    /// How much work of handlers is done at once, each on a thread of the runtime's for what blocks; more waits. At least one; fewer than
-    /// the runtime has such threads (`max_blocking_threads`), as roots are resolved on them, too. Default: [`WORK`].
+    /// How many places there are for handlers' work, each with a thread of the guard's; more work
+    /// waits. At least one. Default: [`WORK`].
+    ///
+    /// One client's work takes at most a quarter of them, rounded down, but at least one. The
+    /// runtime's own threads for blocking work (`max_blocking_threads`) are not used.
     #[cfg(feature = "rmcp")]
     pub fn work_at_once(mut self, work: usize) -> Self {
-        self.choices.work_at_once = work.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+        self.choices.work_at_once = work.clamp(1, MOST_WORK);
         self
     }
 
@@ -203,7 +208,10 @@ impl GuardBuilder {
         });
         let (kept, sessions) = (kept.build(), AtomicUsize::new(0));
         #[cfg(feature = "rmcp")]
-        let told = Told::new(choices.time_to_live_keyed);
+        let (told, places) = (Told::new(choices.time_to_live_keyed), choices.work_at_once);
+        // Work comes through the adapter.
+        #[cfg(not(feature = "rmcp"))]
+        let places = 1;
         let shared = Shared {
             boundary,
             choices,
@@ -211,8 +219,7 @@ impl GuardBuilder {
             sessions,
             #[cfg(feature = "rmcp")]
             told,
-            #[cfg(feature = "rmcp")]
-            places: Arc::new(tokio::sync::Semaphore::new(choices.work_at_once)),
+            workers: Workers::new(places),
         };
         Guard { shared: Arc::new(shared) }
     }
@@ -293,11 +300,25 @@ impl Guard {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Waits for a place to work in.
-    #[cfg(feature = "rmcp")]
-    pub(crate) async fn place(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
-        // None of a semaphore that is closed, which this one never is.
-        self.shared.places.clone().acquire_owned().await.ok()
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.shared.workers
+    }
+
+    /// The allowed directories, verified if that is due.
+    ///
+    /// If that takes long, the last ones are returned, as to everyone who asks meanwhile: an allowed
+    /// directory that hangs must not keep clients from the others. Until it answers, none of them is
+    /// verified or resolved again.
+    pub(crate) async fn operator_roots(&self, deadline: Instant) -> Result<Roots> {
+        let (standing, turn) = self.boundary().standing_operator_roots();
+        let Some(turn) = turn else { return Ok(standing) };
+        let boundary = self.boundary().clone();
+        let verify = off_workers(self.workers(), &Account::Operator, move || Ok(boundary.verify_operator_roots(turn)));
+        match until(deadline.min(Instant::now() + OPERATOR_LIMIT), verify).await? {
+            Some(Err(error)) if !matches!(error.kind(), ErrorKind::QueueFull | ErrorKind::Busy) => Err(error),
+            Some(Ok(verified)) => Ok(verified),
+            _ => Ok(standing),
+        }
     }
 
     #[cfg(feature = "rmcp")]
@@ -330,6 +351,7 @@ impl fmt::Debug for Guard {
             .field("choices", self.choices())
             .field("sessions", &self.sessions())
             .field("kept", &self.shared.kept.iter().count())
+            .field("kept_bytes", &self.shared.kept.weighted_size())
             .finish_non_exhaustive()
     }
 }
@@ -345,18 +367,30 @@ pub const SESSIONS: usize = 100_000;
 pub const FETCH_LIMIT: Duration = Duration::from_secs(5);
 
 /// The default for [`GuardBuilder::time_to_live`]: a lost notification is made good within the hour, and asking once an hour costs nothing.
-pub const TIME_TO_LIVE: Duration = Duration::from_hours(1);
+pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
 
 /// The default for [`GuardBuilder::time_to_idle`]: as long as somebody thinks about an answer.
-pub const TIME_TO_IDLE: Duration = Duration::from_mins(15);
+pub const TIME_TO_IDLE: Duration = Duration::from_secs(15 * 60);
 
-/// The default for [`GuardBuilder::work_at_once`]: half of the threads that tokio has for work that blocks, so that slow tools of one
-/// client do not keep those of others from having their roots resolved.
+/// The default for [`GuardBuilder::work_at_once`]: so many slow disks and networks are waited for at
+/// once, and threads that wait cost little.
 ///
-/// Work waits for a place until its request is cancelled. The places are for all clients, and cancelled work keeps its own until it
-/// looks: what takes long should be bounded. Work that waits for other work of the guard's waits for ever once all places are taken so.
+/// Work waits for a place until its request is cancelled; at most 1,024 requests of one client wait,
+/// and further ones are refused ([`QueueFull`](ErrorKind::QueueFull)). Clients that wait are served in
+/// turns. Work of a cancelled request that has begun keeps its place until it looks: what takes long
+/// should be bounded. Work that waits for other work of the same client waits for ever once all of
+/// the client's places are taken so.
 #[cfg(feature = "rmcp")]
 pub const WORK: usize = 256;
 
+/// The most for [`GuardBuilder::work_at_once`]: a process has some ten thousand threads at most
+/// (`kernel.threads-max`, `pids.max` of containers), and twice as many may run as there are places.
+#[cfg(feature = "rmcp")]
+const MOST_WORK: usize = 4096;
+
+/// How long a call waits for the allowed directories to be verified: ten times as long as a slow
+/// network filesystem takes.
+const OPERATOR_LIMIT: Duration = Duration::from_secs(1);
+
 /// The longest of the times above: the map takes no more than a thousand years, and clocks not much more.
-const LONGEST: Duration = Duration::from_hours(24 * 365);
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);

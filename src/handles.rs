@@ -5,12 +5,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
+use crate::account::Account;
 use crate::beneath::{Handle, Mount};
 use crate::metadata::Identity;
-use crate::policy::Whose;
 
 /// A directory that is held open for each root that is it, in whatever snapshot.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ static OPENED: LazyLock<Mutex<HashMap<Key, Weak<Opened>>>> = LazyLock::new(Mutex
 impl Opened {
     /// Holds a directory that was just opened by its canonical path, and is not needed if that object is held already: then it is
     /// closed. None when all permits are taken.
-    pub(crate) fn hold(fresh: Handle, directory: &Path, identity: Identity, whose: Whose) -> Option<Arc<Self>> {
+    pub(crate) fn hold(fresh: Handle, directory: &Path, identity: Identity, account: &Account) -> Option<Arc<Self>> {
         let key = Key { directory: directory.to_owned(), identity, mount: fresh.mount().ok() };
         let fresh = Arc::new(fresh);
         // No handle is closed under the lock: `fresh` outlives it, and a held one is handed out.
@@ -43,7 +42,7 @@ impl Opened {
         if let Some(held) = opened.get(&key).and_then(Weak::upgrade) {
             return Some(held);
         }
-        let held = Arc::new(Self { handle: fresh.clone(), _permit: Permit::take(whose)? });
+        let held = Arc::new(Self { handle: fresh.clone(), _permit: Permit::take(account)? });
         if opened.len() >= 2 * HANDLES {
             opened.retain(|_, held| held.strong_count() > 0);
         }
@@ -58,29 +57,65 @@ impl Opened {
 
 /// One of the [`HANDLES`] that this process holds open for roots.
 ///
-/// Clients take none of the last quarter, so some are left for the operator's directories, and one that a client holds already costs
-/// the operator none. A client that shares what the operator opened can keep that permit longer than the operator does, as its snapshot
-/// keeps the operator's that it was resolved beneath; the worst that comes of it is a directory that is opened on use.
+/// Clients take none of the last quarter, so some are left for the operator's directories. Of the rest
+/// a client takes one more only while it has fewer than twice as many as are left: the first takes two
+/// thirds of them at most, the next two thirds of what remains. So a client that lists many directories
+/// leaves some for others.
+///
+/// A directory is charged to whoever opened it first. The worst that comes of not getting a permit is a
+/// directory that is opened on use.
 #[derive(Debug)]
-struct Permit(());
+struct Permit(Account);
 
-static HELD: AtomicUsize = AtomicUsize::new(0);
+static HELD: LazyLock<Mutex<HashMap<Account, usize>>> = LazyLock::new(Mutex::default);
 
 impl Permit {
-    /// None when all are taken; some are left for the operator's directories.
-    fn take(whose: Whose) -> Option<Self> {
-        let limit = if whose == Whose::Operator { HANDLES } else { HANDLES / 4 * 3 };
-        let more = |held| (held < limit).then_some(held + 1);
-        HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(()))
+    /// `None` when all are taken that the account may have.
+    fn take(account: &Account) -> Option<Self> {
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = held.values().sum();
+        let own = held.get(account).copied().unwrap_or_default();
+        let is_left = match account {
+            Account::Operator => all < HANDLES,
+            _ => own < 2 * (HANDLES / 4 * 3).saturating_sub(all),
+        };
+        is_left.then(|| {
+            held.insert(account.clone(), own + 1);
+            Self(account.clone())
+        })
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        HELD.fetch_sub(1, Ordering::Relaxed);
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        match held.get_mut(&self.0) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(held.remove(&self.0)),
+        }
     }
 }
 
 /// Directories that one process holds open for roots; those of further roots are opened on use, and then verified. A quarter of the
 /// 1,024 descriptors that a process may commonly have (`RLIMIT_NOFILE`, getrlimit(2)). Equal ones count once.
 pub const HANDLES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+    use crate::events::SessionId;
+
+    /// Other tests of this process take some at the same time.
+    #[test]
+    fn one_client_leaves_some_for_the_next() {
+        let take = |number| {
+            let account = Account::Session(SessionId(NonZeroU64::new(u64::MAX - number).unwrap()));
+            std::iter::from_fn(|| Permit::take(&account)).collect::<Vec<_>>()
+        };
+        let clients: Vec<_> = (0..3).map(take).collect();
+        assert!(clients.iter().all(|permits| !permits.is_empty() && permits.len() <= HANDLES / 2));
+        assert!(Permit::take(&Account::Operator).is_some());
+    }
+}

@@ -1,11 +1,16 @@
-//! What is kept of clients' snapshots.
+//! The snapshots of clients' roots that a guard keeps, and how much memory each takes.
 //!
-//! Goes in: a snapshot, and until when it counts. Comes out: what it weighs. What is true after: what is kept by weight takes no more
-//! than [`KEPT_WEIGHT`].
+//! The maps of [`Kept`] hold at most [`KEPT_WEIGHT`] bytes.
 
-use crate::roots::{Root, Roots, Skipped};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::beneath::Handle;
+use crate::handles::Opened;
+use crate::roots::{Held, Root, Roots, Skipped, Snapshot};
 use crate::runtime::Instant;
-use crate::wire::RootEntry;
+use crate::wire::{ListRootsResult, RootEntry};
 
 /// A session's snapshot, while it is kept.
 #[derive(Clone, Debug)]
@@ -22,21 +27,58 @@ pub(crate) struct Kept {
     pub(crate) roots: Roots,
 }
 
-/// About how many KiB a snapshot takes, with so many bytes besides, if nobody shares it.
+/// Bytes of heap that a snapshot takes if nobody shares it, and the entry of the map that keeps it.
+///
+/// Derived from the sizes and capacities of what it consists of; `tests/footprint.rs` compares the
+/// result with an allocator's count.
 pub(crate) fn weight(roots: Option<&Roots>, besides: usize) -> u32 {
-    let entry = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len) + 100;
-    let listed = |roots: &Roots| roots.list().map_or(0, |list| list.roots.iter().map(entry).sum::<usize>());
-    let root = |root: &Root| 500 + root.spellings().map(|path| 4 * path.as_os_str().len()).sum::<usize>();
-    let skipped = |skipped: &Skipped| skipped.entry().len() + 300;
-    let bytes = |roots: &Roots| {
-        listed(roots) + roots.roots().map(root).sum::<usize>() + roots.skipped().iter().map(skipped).sum::<usize>()
-    };
-    let bytes = besides + roots.map_or(0, bytes);
-    u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX)
+    let bytes = MAP_ENTRY + besides + roots.map_or(0, heap);
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// How much is kept of sessions' snapshots, in KiB: room for those of [`SESSIONS`](crate::SESSIONS) with a few roots each, or of some fifty
-/// clients with the longest list. The least recently used is forgotten first, and asked for again. Each counts as if nobody shared it,
-/// since whoever shares it may be gone first; so clients that list a lot cost others a question. With the feature `rmcp`, as much again for what
-/// clients of the stateless era told.
-pub(crate) const KEPT_WEIGHT: u64 = 512 * 1024;
+fn heap(roots: &Roots) -> usize {
+    let skipped = |skipped: &Skipped| size_of::<Skipped>() + skipped.entry.capacity() + skipped.error.heap();
+    let text = |entry: &RootEntry| entry.uri.capacity() + entry.name.as_ref().map_or(0, String::capacity);
+    let entry = |entry: &RootEntry| size_of::<RootEntry>() + text(entry);
+    let list = |list: &ListRootsResult| {
+        let room = list.roots.capacity().saturating_sub(list.roots.len());
+        shared::<ListRootsResult>() + room * size_of::<RootEntry>() + list.roots.iter().map(entry).sum::<usize>()
+    };
+    shared::<Snapshot>()
+        + roots.roots().map(root_heap).sum::<usize>()
+        + roots.spellings().heap()
+        + roots.skipped().iter().map(skipped).sum::<usize>()
+        + roots.list().map_or(0, |shared| list(shared))
+}
+
+fn root_heap(root: &Root) -> usize {
+    let given = |path: &PathBuf| size_of::<PathBuf>() + path.capacity();
+    let held = match &root.held {
+        Held::Open(..) => shared::<Opened>() + shared::<Handle>(),
+        Held::Top(_) | Held::OnUse(_) => 0,
+    };
+    // A snapshot has a list of pointers to its roots.
+    size_of::<Arc<Root>>()
+        + shared::<Root>()
+        + root.canonical.capacity()
+        + root.given.iter().map(given).sum::<usize>()
+        + root.name.as_ref().map_or(0, String::capacity)
+        + root.leaf.as_ref().map_or(0, OsString::capacity)
+        + held
+}
+
+/// What an `Arc` allocates: the value, and two counters.
+const fn shared<T>() -> usize {
+    2 * size_of::<usize>() + size_of::<T>()
+}
+
+/// What the map takes for an entry besides the snapshot: key, value, two places in its queues and one
+/// in its table. Measured.
+const MAP_ENTRY: usize = 320;
+
+/// Bytes that are kept of sessions' snapshots: room for those of [`SESSIONS`](crate::SESSIONS) with a
+/// few roots each, or of some fifty clients with the longest list. The least recently used is
+/// forgotten first, and requested again. Each counts as if nobody shared it, because whoever shares it
+/// may be gone first; so clients that list a lot cost others a request. With the feature `rmcp`, as
+/// much again for what clients of the stateless era sent.
+pub(crate) const KEPT_WEIGHT: u64 = 512 << 20;

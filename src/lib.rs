@@ -76,14 +76,20 @@
 //! - A call of [`Session::roots`] that began after [`Session::list_changed`] returned is not decided by a list that was asked for before;
 //!   a list that is empty, late, malformed or failed grants nothing; and no session is decided by another's list.
 //! - A client that does not answer costs a call at most the guard's time limit.
-//! - A failed [`write`](Roots::write) leaves the old file whole; no input makes this crate panic, and each loop and input has a bound.
+//! - A failed [`write`](Roots::write) leaves the old file whole, and a write lets nobody but the
+//!   new file's owner read or write what they could not before (see there for macOS and Windows);
+//!   no input makes this crate panic, and each loop and input has a bound.
+//! - Resolving a request takes at most [`LOOKUPS`] look-ups, and at most 20 ms of CPU time in a
+//!   release build, whatever symlinks are on the way. A request that needs more is refused. This is
+//!   about the decision, not about reading what was found.
 //!
 //! # What is not
 //!
 //! - Hard links to files outside are served, unless the [`Policy`] refuses files with several names.
 //! - Code that opens files without the guard, and whoever may do everything, are not stopped; on Linux the feature `landlock` confines such
 //!   code to the operator directories.
-//! - A file system that hangs (NFS, FUSE) inside a root makes a call wait: run operations where waiting is allowed.
+//! - A filesystem that hangs (NFS, FUSE) inside a root makes a call wait: run operations where waiting is allowed. With the feature
+//!   `rmcp` they run on threads of the guard's, and one that hangs costs other clients at most some seconds.
 //! - Opening a FIFO or a device for reading is refused at once, but it is open for that instant: a writer that waits for a reader
 //!   goes on, a driver sees an open.
 //! - A request whose [`Roots`] were taken before the client's roots changed is decided by those, and what it opened stays open:
@@ -105,12 +111,13 @@
 //! | names that would be read as another | | | | refused by name: devices, streams, trailing dots and spaces, short aliases, `\\.\` and all of `\\?\` but drives and shares, paths relative to a drive |
 //! | names of roots compared | by bytes | by bytes | without case, in any normal form; `/tmp`, `/var` and `/etc` also stand for what they link to | by upper case |
 //! | names that are no Unicode | served | served | served | refused |
-//! | the time of birth tells an object from a later one with its number | where the file system has it | the same | the same | the number itself does |
+//! | a directory that is not held open is known by its numbers and | its time of birth, where the filesystem has one | the same | the same | its numbers alone |
 //! | mounts told | by the kernel | by mount id (5.8), else device number | by device number | a mounted volume is a link that leads out |
 //! | what may be searched, whose links may be followed (`protected_symlinks`) | the kernel's rules where it decides | as far as single names show | the same | each directory on the way must be readable |
 //! | paths beneath a root | up to 4,096 bytes | longer ones can be listed and removed | the same | the same |
 //! | rename without replacing | one step | one step | one step | it looks first, and another process may come between |
-//! | a replaced file keeps | its permission bits | the same | the same | nothing: it has the access list of its directory |
+//! | a replaced file keeps | permission bits, owner, group and POSIX access control list, as far as permitted | the same | permission bits, owner and group, as far as permitted; its access control list comes from its directory | nothing: its owner is the process, its access control list comes from its directory |
+//! | a file written in place keeps | everything | the same | the same | the same |
 //! | durable after a write | content and name | the same | the same | the content |
 //! | a root in force can be moved or removed meanwhile | yes, noticed then | the same | the same | no, nor what is around it |
 //! | FIFOs, sockets, devices refused | yes | yes | yes | there are none but by name, and what a filter of the system shows as none |
@@ -129,6 +136,8 @@
 //!   that it is not available.
 //! - `rmcp`: the adapter for rmcp 3, the official SDK; it needs rmcp's `server`.
 //! - `rmcp-http`: the same for its streamable HTTP; it needs rmcp's `transport-streamable-http-server`.
+//!
+//! The minimum Rust version is 1.85, and 1.88 with `rmcp` or `rmcp-http`.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 #[cfg(not(any(unix, windows)))]
@@ -141,12 +150,16 @@ mod names;
 mod location;
 mod wire;
 mod policy;
+mod account;
+mod workers;
 mod metadata;
 mod due;
+mod budget;
 mod beneath;
 mod spellings;
 mod resolve;
 mod handles;
+mod trail;
 mod roots;
 mod granted;
 mod shared;
@@ -172,6 +185,7 @@ pub mod rmcp;
 pub mod recipes;
 
 pub use boundary::{Boundary, BoundaryBuilder};
+pub use budget::LOOKUPS;
 pub use check::CheckedPath;
 #[cfg(feature = "landlock")]
 pub use confine::{Confined, ConfinedPath, Confinement, Enforced, RUNTIME_FILES, Reach};
@@ -179,7 +193,8 @@ pub use due::VERIFY_EVERY;
 pub use error::{Error, ErrorKind, Result};
 pub use events::SessionId;
 pub use fs::{
-    DirEntry, OpenFile, OpenOptions, ReadDir, Replace, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry, WalkOptions,
+    DirEntry, Existing, OpenFile, OpenOptions, ReadDir, Replace, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry,
+    WalkOptions, WriteOptions,
 };
 pub use guard::{
     ClientRoots, FETCH_LIMIT, Guard, GuardBuilder, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, WithoutClientRoots,

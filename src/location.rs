@@ -12,6 +12,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,10 +21,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::escapes::decode;
 
 /// What a request names, as bytes; not yet looked up.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// Two are equal if they name the same path, however that was written.
+#[derive(Clone, Debug)]
 pub struct Location {
     /// Shared, as a proof keeps its request.
     path: Arc<OsStr>,
+    /// The text as it was sent, for errors, where that is not the path.
+    sent: Option<Arc<str>>,
 }
 
 impl Location {
@@ -55,7 +60,7 @@ impl Location {
     /// ```
     pub fn parse(text: &str) -> Result<Self> {
         let parsed = if is_uri(text) {
-            uri_path(text).and_then(|path| Self::checked(&path))
+            uri_path(text).and_then(|path| Self::checked(&path)).map(|location| location.sent_as(text))
         } else {
             Self::checked(OsStr::new(text))
         };
@@ -88,7 +93,8 @@ impl Location {
             _ if is_uri(text) => uri_path(text),
             _ => Err(ErrorKind::NotAbsolute.into()),
         };
-        parsed.and_then(|path| Self::checked(&path)).map_err(|error| error.at("parse", OsStr::new(text)))
+        let checked = parsed.and_then(|path| Self::checked(&path));
+        checked.map(|location| location.sent_as(text)).map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
     /// The path that the request names, undecided: nothing says that it may be touched.
@@ -101,6 +107,16 @@ impl Location {
         &self.path
     }
 
+    /// The request as it was sent, for an error to quote.
+    pub(crate) fn sent(&self) -> &OsStr {
+        self.sent.as_deref().map_or(&self.path, OsStr::new)
+    }
+
+    fn sent_as(mut self, text: &str) -> Self {
+        self.sent = Some(text.into());
+        self
+    }
+
     fn checked(path: &OsStr) -> Result<Self> {
         let bytes = path.as_encoded_bytes();
         match bytes.len() {
@@ -108,8 +124,27 @@ impl Location {
             // The kernel counts the closing NUL into PATH_MAX.
             PATH_BYTES.. => Err(ErrorKind::TooLong.into()),
             _ if bytes.contains(&0) => Err(ErrorKind::Nul.into()),
-            _ => Ok(Self { path: (*normal(path)?).into() }),
+            _ => {
+                let kept = normal(path)?;
+                let is_other = cfg!(windows) && *kept != *path;
+                let sent = if is_other { path.to_str().map(Arc::from) } else { None };
+                Ok(Self { path: (*kept).into(), sent })
+            }
         }
+    }
+}
+
+impl PartialEq for Location {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for Location {}
+
+impl Hash for Location {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.path.hash(state);
     }
 }
 
@@ -168,7 +203,7 @@ fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
 /// The path of a `file:` URI, decoded.
 fn uri_path(text: &str) -> Result<OsString> {
     if text.len() > URI_BYTES {
-        return Err(ErrorKind::TooLong.into());
+        return Err(Error::over(ErrorKind::TooLong, "the URI is longer than {} bytes", URI_BYTES));
     }
     read_uri(text)
 }

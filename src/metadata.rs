@@ -60,12 +60,15 @@ pub struct Metadata {
     identity: Identity,
 }
 
-/// The same object, told from another that took its name, and from one that took its inode number.
+/// Which object it is: device and inode number.
+///
+/// While an object is held open, no other has its numbers. Those of an object that is not held can
+/// be reused, so a comparison with it also needs the time of birth. That time is no part of an
+/// identity: overlayfs changes it when a directory is first written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
     inode: u64,
-    born: Option<SystemTime>,
 }
 
 impl Metadata {
@@ -126,7 +129,7 @@ impl Metadata {
     /// Reads it from an open file: what the descriptor holds, whatever its name is now.
     #[cfg(unix)]
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
-        Ok(Self::from(&file.metadata()?))
+        Ok(Self::of_std(&file.metadata()?))
     }
 
     /// Reads it from an open file: what the handle holds, whatever its name is now.
@@ -149,15 +152,14 @@ impl Metadata {
             accessed: metadata.accessed().ok(),
             created: metadata.created().ok(),
             mode: None,
-            // A file's number has a part that counts its uses, and its time of birth can be set (BY_HANDLE_FILE_INFORMATION).
-            identity: Identity { device: by_handle.dev(), inode: by_handle.ino(), born: None },
+            identity: Identity { device: by_handle.dev(), inode: by_handle.ino() },
         })
     }
 
     /// A link that says nothing of itself.
     #[cfg(windows)]
     pub(crate) fn unreadable_link() -> Self {
-        let identity = Identity { device: 0, inode: 0, born: None };
+        let identity = Identity { device: 0, inode: 0 };
         let (modified, accessed, created, mode) = (None, None, None, None);
         Self { file_type: FileType::Link, len: 0, links: 1, modified, accessed, created, mode, identity }
     }
@@ -171,7 +173,7 @@ impl Metadata {
     /// The same but for the time of birth, by the cheaper fstat(2).
     #[cfg(unix)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
-        Ok(Self::from(&rustix::fs::fstat(file)?))
+        Ok(Self::of_stat(&rustix::fs::fstat(file)?))
     }
 
     /// It has that already.
@@ -184,7 +186,14 @@ impl Metadata {
     #[cfg(unix)]
     pub(crate) fn with_birth(&self, file: &File) -> Self {
         let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
-        Self { created, identity: Identity { born: created, ..self.identity }, ..self.clone() }
+        Self { created, ..self.clone() }
+    }
+
+    /// When it was created, as far as that tells it from another object of the same number. On Windows
+    /// anybody can set the time, and the number has a part that counts its uses
+    /// (BY_HANDLE_FILE_INFORMATION).
+    pub(crate) fn birth(&self) -> Option<SystemTime> {
+        self.created.filter(|_| !cfg!(windows))
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -192,18 +201,9 @@ impl Metadata {
     }
 }
 
-impl Identity {
-    /// Whether both are the same object. The time of birth, where both have one, tells an object from a later one that got its
-    /// inode number; one that is held open keeps its number for itself.
-    pub(crate) fn same(self, other: Self) -> bool {
-        let born = self.born.is_none() || other.born.is_none() || self.born == other.born;
-        (self.device, self.inode) == (other.device, other.inode) && born
-    }
-}
-
 #[cfg(unix)]
-impl From<&std::fs::Metadata> for Metadata {
-    fn from(metadata: &std::fs::Metadata) -> Self {
+impl Metadata {
+    fn of_std(metadata: &std::fs::Metadata) -> Self {
         let created = metadata.created().ok();
         Self {
             file_type: FileType::of_mode(metadata.mode()),
@@ -213,16 +213,16 @@ impl From<&std::fs::Metadata> for Metadata {
             accessed: metadata.accessed().ok(),
             created,
             mode: Some(metadata.mode() & 0o7777),
-            identity: Identity { device: metadata.dev(), inode: metadata.ino(), born: created },
+            identity: Identity { device: metadata.dev(), inode: metadata.ino() },
         }
     }
 }
 
-/// What stat(2) tells of a name; not when it was created.
 #[cfg(unix)]
 #[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)] // The fields' types differ between systems.
-impl From<&rustix::fs::Stat> for Metadata {
-    fn from(stat: &rustix::fs::Stat) -> Self {
+impl Metadata {
+    /// What stat(2) says about a name, which is not when it was created.
+    pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Self {
         let mode = u32::from(stat.st_mode);
         Self {
             file_type: FileType::of_mode(mode),
@@ -232,19 +232,15 @@ impl From<&rustix::fs::Stat> for Metadata {
             accessed: time(stat.st_atime.into(), u64::try_from(stat.st_atime_nsec).unwrap_or_default()),
             created: None,
             mode: Some(mode & 0o7777),
-            identity: Identity {
-                device: u64::try_from(stat.st_dev).unwrap_or_default(),
-                inode: stat.st_ino,
-                born: None,
-            },
+            identity: Identity { device: u64::try_from(stat.st_dev).unwrap_or_default(), inode: stat.st_ino },
         }
     }
 }
 
-/// What statx(2) tells of a name.
 #[cfg(target_os = "linux")]
-impl From<&rustix::fs::Statx> for Metadata {
-    fn from(stat: &rustix::fs::Statx) -> Self {
+impl Metadata {
+    /// What statx(2) says about a name.
+    pub(crate) fn of_statx(stat: &rustix::fs::Statx) -> Self {
         let at = |moment: rustix::fs::StatxTimestamp| time(moment.tv_sec, u64::from(moment.tv_nsec));
         let has_birth = stat.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0;
         let created = at(stat.stx_btime).filter(|_| has_birth);
@@ -260,7 +256,6 @@ impl From<&rustix::fs::Statx> for Metadata {
             identity: Identity {
                 device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
                 inode: stat.stx_ino,
-                born: created,
             },
         }
     }
@@ -293,19 +288,6 @@ fn time(seconds: i64, nanoseconds: u64) -> Option<SystemTime> {
 mod tests {
     use super::*;
     use std::time::{Duration, UNIX_EPOCH};
-
-    /// A file system may give a new directory the inode number of one that was removed.
-    #[test]
-    fn what_was_born_at_another_time_is_another() {
-        let born = |second: Option<u64>| {
-            let born = second.map(|second| UNIX_EPOCH + Duration::from_secs(second));
-            Identity { device: 1, inode: 2, born }
-        };
-        for (one, other, same) in [(Some(1), Some(1), true), (Some(1), Some(2), false), (Some(1), None, true)] {
-            assert_eq!(born(one).same(born(other)), same, "{one:?} {other:?}");
-        }
-        assert!(!born(None).same(Identity { inode: 3, ..born(None) }));
-    }
 
     #[test]
     fn the_time_of_birth_is_all_that_the_cheaper_call_does_not_tell() {

@@ -62,10 +62,3 @@ impl Policy {
         Self { mounts, ..self }
     }
 }
-
-/// Who wrote a root list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    Operator,
-    Client,
-}

@@ -9,22 +9,26 @@
 //! | still lead to the same object | | it serves |
 //! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY)) | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::beneath::{Cursor, Handle, Look};
+use crate::beneath::{Cursor, Handle, Look, count_separators};
+use crate::budget::Budget;
 use crate::due::{Due, Start, Turns};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
 use crate::handles::Opened;
 use crate::metadata::Identity;
 use crate::names::is_same;
-use crate::policy::{Access, Policy};
+use crate::policy::{Access, Policy, Rule};
 use crate::resolve::{Found, Intent, Names, Place, Seen, resolve};
 use crate::spellings::{GIVEN_NAMES, RootIs, Spellings};
+use crate::trail::{OnTrail, Trail, path_hashes};
 use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
 
 /// One entry of a root list, resolved: a directory, or a single file.
@@ -36,7 +40,9 @@ pub struct Root {
     /// A file root is its parent's handle and this name.
     pub(crate) leaf: Option<OsString>,
     pub(crate) held: Held,
+    /// Of the directory that is held, as of when it was resolved; and when that was created.
     pub(crate) identity: Identity,
+    pub(crate) born: Option<SystemTime>,
     pub(crate) gone: AtomicBool,
     /// Its snapshot's.
     pub(crate) one_is_gone: Arc<AtomicBool>,
@@ -153,8 +159,36 @@ impl Root {
         self.is_available()
     }
 
+    /// Whether both are the same directory object. A number can have been reused unless both directories
+    /// are held open, so the time of birth is compared as well where one is not.
+    pub(crate) fn is_same_object(&self, other: &Self) -> bool {
+        let both_held = self.is_held() && other.is_held();
+        self.identity == other.identity && (both_held || is_same_birth(self.born, other.born))
+    }
+
+    fn is_held(&self) -> bool {
+        !matches!(self.held, Held::OnUse(_))
+    }
+
+    /// Whether what its name leads to now is the directory that was resolved.
+    ///
+    /// A held directory is asked again, as its numbers can change (overlayfs, FUSE) and cannot be reused
+    /// by another. One that is opened on use must also have the same time of birth, which overlayfs
+    /// changes at the first write.
+    fn is(&self, named: &Handle) -> Result<bool> {
+        let held = match &self.held {
+            Held::Top(handle) => handle,
+            Held::Open(opened, _) => opened.handle(),
+            Held::OnUse(_) => {
+                let named = named.metadata()?;
+                return Ok(self.identity == named.identity() && is_same_birth(self.born, named.birth()));
+            }
+        };
+        Ok(held.identity()? == named.identity()?)
+    }
+
     fn says_the_same(&self, other: &Self) -> bool {
-        self.identity.same(other.identity)
+        self.is_same_object(other)
             && (&self.canonical, &self.given, &self.name, &self.leaf, self.access)
                 == (&other.canonical, &other.given, &other.name, &other.leaf, other.access)
     }
@@ -171,7 +205,9 @@ impl Root {
         let Some(around) = self.around() else { return Ok(()) };
         self.reach()?;
         for given in self.given.iter().filter(|_| with_given) {
-            let mut questions = Questions::new(around);
+            // It was resolved within a part of this when the list was.
+            let mut budget = Budget::new();
+            let mut questions = OneRequest(Questions::new(around, &mut budget));
             let place = resolve(&mut questions, around.spellings(), None, given.as_os_str(), Intent::Existing);
             let here = match place.map_err(no_longer)? {
                 Place::Inside { root, path, .. } => is_same(&around.root(root)?.canonical.join(path), &self.canonical),
@@ -197,21 +233,42 @@ impl Root {
         directory(&self.canonical, self.is_file())
     }
 
-    /// Opens the directory by its canonical path, through no link, and compares its identity.
-    fn reach(&self) -> Result<Handle> {
-        let around = self.around().ok_or(ErrorKind::RootUnavailable)?;
-        let places = around.roots().filter_map(|outer| {
+    /// The root around it that its directory is reached from, and the path from there.
+    fn outer(&self) -> Option<(&Self, &Path)> {
+        let places = self.around()?.roots().filter_map(|outer| {
             let holds = !outer.is_file() || outer.canonical == self.canonical;
             let path = self.directory().strip_prefix(outer.directory()).ok()?;
             holds.then_some((outer, path))
         });
         // The innermost: one further out may have a mount in between.
-        let place = places.min_by_key(|(_, path)| path.iter().count());
-        let Some((outer, path)) = place.filter(|(outer, _)| outer.verify()) else {
+        places.min_by_key(|(_, path)| path.iter().count())
+    }
+
+    /// Whether a directory is this root's, or one between it and the root around it, whatever its name is.
+    /// `seen` has the paths that were compared before.
+    pub(crate) fn is_at_or_below<'a>(&'a self, directory: Identity, seen: &mut HashSet<&'a Path>) -> Result<bool> {
+        if !self.is_file() && self.identity == directory {
+            return Ok(true);
+        }
+        let Some((outer, path)) = self.outer() else { return Ok(false) };
+        let handle = outer.handle()?;
+        let between = if self.is_file() { path } else { path.parent().unwrap_or(path) };
+        let new = self.directory().ancestors().zip(path.ancestors()).filter(|(_, path)| between.starts_with(path));
+        let mut new = new.take_while(|(canonical, path)| !path.as_os_str().is_empty() && seen.insert(canonical));
+        Ok(new.any(|(_, path)| {
+            let found = handle.dir(path, Rule::Allow).and_then(|found| found.identity());
+            found.is_ok_and(|found| found == directory)
+        }))
+    }
+
+    /// Opens the directory by its canonical path, through no link, and compares its identity.
+    fn reach(&self) -> Result<Handle> {
+        let around = self.around().ok_or(ErrorKind::RootUnavailable)?;
+        let Some((outer, path)) = self.outer().filter(|(outer, _)| outer.verify()) else {
             return Err(ErrorKind::RootUnavailable.into());
         };
         let handle = outer.handle()?.dir(path, around.policy().mounts).map_err(no_longer)?;
-        if !handle.metadata()?.identity().same(self.identity) {
+        if !self.is(&handle)? {
             return Err(ErrorKind::RootUnavailable.into());
         }
         Ok(handle)
@@ -223,6 +280,11 @@ pub(crate) fn directory(canonical: &Path, is_file: bool) -> &Path {
     canonical.parent().filter(|_| is_file).unwrap_or(canonical)
 }
 
+/// Whether two times of birth are not known to differ. Some filesystems have none.
+fn is_same_birth(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
 /// What asking a root's name again can meet when it leads elsewhere or nowhere.
 fn no_longer(error: Error) -> Error {
     match error.kind() {
@@ -232,6 +294,7 @@ fn no_longer(error: Error) -> Error {
         | ErrorKind::TooManyLinks
         | ErrorKind::PermissionDenied
         | ErrorKind::MountCrossing
+        | ErrorKind::TooCostly
         | ErrorKind::Changed => ErrorKind::RootUnavailable.into(),
         _ => error,
     }
@@ -259,6 +322,8 @@ pub(crate) struct Snapshot {
     spellings: Spellings,
     policy: Policy,
     skipped: Vec<Skipped>,
+    /// Whether a client listed these.
+    is_listed: bool,
     /// The list that it was resolved from, where it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
     /// Which of the operator's roots these are, or were resolved beneath; counted by the boundary.
@@ -324,10 +389,7 @@ impl fmt::Debug for Roots {
 
 impl Skipped {
     fn says_the_same(&self, other: &Self) -> bool {
-        self.index == other.index
-            && self.entry == other.entry
-            && self.error.kind() == other.error.kind()
-            && self.error.operator_detail() == other.error.operator_detail()
+        self.index == other.index && self.entry == other.entry && self.error.says_the_same(&other.error)
     }
 
     /// The entry's number in its list, from 0.
@@ -377,7 +439,7 @@ impl Roots {
         let base = self.roots().position(|root| root.spellings().any(|spelling| is_same(spelling, path)));
         match base {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
-            None => Err(Error::new(ErrorKind::OutsideRoots).at("set base", path.as_os_str())),
+            None => Err(self.explained(ErrorKind::OutsideRoots.into()).at("set base", path.as_os_str())),
         }
     }
 
@@ -425,6 +487,27 @@ impl Roots {
             snapshot.generation = generation;
         }
         self
+    }
+
+    /// Before it is shared.
+    pub(crate) fn of_client(mut self) -> Self {
+        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
+            snapshot.is_listed = true;
+        }
+        self
+    }
+
+    /// Says why nothing is inside, where there is no root: the same for every request.
+    pub(crate) fn explained(&self, error: Error) -> Error {
+        if !self.is_empty() || error.kind() != ErrorKind::OutsideRoots {
+            return error;
+        }
+        error.says(match (self.snapshot.is_listed, self.skipped().is_empty()) {
+            (true, true) => "the client listed no directories",
+            (true, false) => "none of the directories that the client listed is allowed",
+            (false, true) => "the server has no directories configured",
+            (false, false) => "none of the server's directories is available",
+        })
     }
 
     /// Before it is shared.
@@ -493,13 +576,18 @@ impl Roots {
         roots.shrink_to_fit();
         skipped.shrink_to_fit();
         let verified = Turns::new();
-        let (list, generation) = (None, 0);
-        let snapshot = Snapshot { roots, spellings, policy, skipped, list, generation, gone, verified };
+        let (is_listed, list, generation) = (false, None, 0);
+        let snapshot = Snapshot { roots, spellings, policy, skipped, is_listed, list, generation, gone, verified };
         Self { snapshot: Arc::new(snapshot), base, session: None }
     }
 
     pub(crate) fn root(&self, number: usize) -> Result<&Root> {
         self.snapshot.roots.get(number).map(Arc::as_ref).ok_or_else(|| ErrorKind::OutsideRoots.into())
+    }
+
+    /// Whether these are the filesystem's own root, or on Windows its volumes.
+    pub(crate) fn is_top(&self) -> bool {
+        self.roots().all(Root::is_top)
     }
 
     pub(crate) fn only_root(&self) -> Option<&Root> {
@@ -526,108 +614,135 @@ impl Roots {
     }
 }
 
-/// Answers the resolver from the file system, beneath the roots' handles.
-pub(crate) struct Questions<'a> {
+/// Answers the resolver from the filesystem, beneath the roots' handles.
+pub(crate) struct Questions<'a, 'b> {
     roots: &'a Roots,
-    opened: Option<(usize, (Arc<Handle>, Cursor))>,
+    budget: &'a mut Budget<'b>,
+    opened: Option<(usize, Arc<Handle>, Cursor)>,
     trail: Trail,
-    /// Who the directories on the way down are, by depth; those above the last question's.
-    way: Vec<Option<Identity>>,
-    /// Names walked to answer.
-    pub(crate) names: usize,
+    /// The directories on the way down, by depth, to the one of the last question.
+    way: Vec<Passed>,
 }
 
-/// The directories whose links a walk came through, to judge whether a tool could have laid the way.
-pub(crate) type Trail = Vec<LinkDirectory>;
-
-/// A directory that holds a link.
-#[derive(Clone, Debug)]
-pub(crate) struct LinkDirectory {
-    pub(crate) root: usize,
-    pub(crate) path: PathBuf,
-    /// The root itself, and each directory on the way here, as far as they were passed.
-    pub(crate) identities: Vec<Option<Identity>>,
+/// A directory that the resolver passed.
+#[derive(Clone, Copy, Default)]
+struct Passed {
+    identity: Option<Identity>,
+    is_on_trail: bool,
 }
 
-impl<'a> Questions<'a> {
-    pub(crate) fn new(roots: &'a Roots) -> Self {
-        Self { roots, opened: None, trail: Trail::new(), way: Vec::new(), names: 0 }
+impl<'a, 'b> Questions<'a, 'b> {
+    pub(crate) fn new(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
+        Self { roots, budget, opened: None, trail: Trail::new(), way: Vec::new() }
     }
 
-    /// The root's directory, held for the next question.
-    fn open(&mut self, number: usize) -> Result<&mut (Arc<Handle>, Cursor)> {
-        if self.opened.as_ref().is_none_or(|(opened, _)| *opened != number) {
+    /// Opens the root's directory, and holds it for the next question.
+    fn open(&mut self, number: usize) -> Result<()> {
+        if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
             let handle = self.roots.root(number)?.handle()?;
             self.way.clear();
-            self.opened = Some((number, (handle, Cursor::default())));
+            self.opened = Some((number, handle, Cursor::default()));
         }
-        self.opened.as_mut().map(|(_, opened)| opened).ok_or_else(|| ErrorKind::RootUnavailable.into())
+        Ok(())
     }
 
     pub(crate) fn into_trail(self) -> Trail {
         self.trail
     }
 
-    fn passed(&mut self, number: usize, path: &Path, seen: &Look) {
-        let depth = path.iter().count();
+    fn ask(&mut self, number: usize, path: &Path) -> Result<Look> {
+        let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
+        self.open(number)?;
+        let Some((_, handle, cursor)) = &mut self.opened else { return Err(ErrorKind::RootUnavailable.into()) };
+        let seen = cursor.look(handle, &root.beneath_handle(path), mounts, self.budget)?;
+        // The one name that a file root is, as long as it is no directory.
+        match &seen {
+            Look::Other(metadata) if metadata.is_dir() && root.is_file() => Err(ErrorKind::RootUnavailable.into()),
+            _ => Ok(seen),
+        }
+    }
+
+    fn passed(&mut self, number: usize, path: &Path, seen: &Look) -> Result<()> {
+        let last = path.as_os_str().as_encoded_bytes();
+        let depth = if last.is_empty() { 0 } else { 1 + count_separators(last) };
         match seen {
             Look::Other(metadata) => {
-                self.way.resize(depth, None);
-                self.way.push(Some(metadata.identity()));
+                self.way.resize_with(depth, Passed::default);
+                self.way.push(Passed { identity: Some(metadata.identity()), is_on_trail: false });
             }
             Look::Link(..) => {
-                let directory = path.parent().unwrap_or(path);
-                if !self.trail.iter().any(|link| link.root == number && link.path == directory) {
-                    self.way.resize(depth, None);
-                    let identities = self.way.clone();
-                    self.trail.push(LinkDirectory { root: number, path: directory.to_owned(), identities });
-                }
+                self.way.resize_with(depth, Passed::default);
+                self.lay_trail(self.roots.root(number)?, path.parent().unwrap_or(path));
             }
             Look::Missing => {}
+        }
+        Ok(())
+    }
+
+    /// Adds a directory that holds a symlink to the trail, and what it lies in.
+    ///
+    /// Except for the operator's own directories: that one of them was granted as a whole does not make
+    /// each symlink in it suspicious. It bounds them.
+    fn lay_trail(&mut self, root: &Root, directory: &Path) {
+        if self.way.last().is_some_and(|last| last.is_on_trail) {
+            return;
+        }
+        let directory = root.canonical.join(directory);
+        let operators = if root.is_top() { Vec::new() } else { self.roots.spellings().depths(&directory) };
+        let above = root.canonical.iter().count().saturating_sub(1);
+        let is_first = self.way.first().is_none_or(|root| !root.is_on_trail);
+        for (depth, path) in path_hashes(&directory).enumerate() {
+            let passed = depth.checked_sub(above).and_then(|depth| self.way.get_mut(depth));
+            let is_new = match &passed {
+                Some(passed) => !passed.is_on_trail,
+                None => is_first,
+            };
+            let identity = passed.and_then(|passed| {
+                passed.is_on_trail = true;
+                passed.identity
+            });
+            if is_new && !operators.contains(&depth) {
+                self.trail.push(OnTrail { path, identity });
+            }
         }
     }
 }
 
-impl Names for Questions<'_> {
+impl Names for Questions<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
-        let root = self.roots.root(number)?;
-        let mounts = self.roots.policy().mounts;
-        self.names += path.iter().count();
-        let (handle, cursor) = self.open(number)?;
-        let seen = handle.look(&root.beneath_handle(path), mounts, cursor)?;
-        self.passed(number, path, &seen);
-        Ok(match seen {
-            Look::Missing => Seen::Missing,
-            Look::Link(text, _) => Seen::Link(text),
-            // The one name that a file root is, as long as it is no directory.
-            Look::Other(metadata) if metadata.is_dir() && root.is_file() => {
-                return Err(ErrorKind::RootUnavailable.into());
-            }
-            Look::Other(metadata) if metadata.is_dir() => Seen::Directory,
-            Look::Other(_) => Seen::Other,
-        })
+        let seen = self.ask(number, path)?;
+        self.passed(number, path, &seen)?;
+        Ok(seen.into())
     }
 }
 
-/// Answers for a request: of its way nothing is judged but where it leads, so that many names may be passed at once.
-struct OneRequest<'a>(Questions<'a>);
+impl From<Look> for Seen {
+    fn from(look: Look) -> Self {
+        match look {
+            Look::Missing => Self::Missing,
+            Look::Link(text, _) => Self::Link(text),
+            Look::Other(metadata) if metadata.is_dir() => Self::Directory,
+            Look::Other(_) => Self::Other,
+        }
+    }
+}
 
-impl Names for OneRequest<'_> {
+/// Answers for a request. Only where its way leads matters, so there is no trail, and many names may be
+/// passed at once.
+struct OneRequest<'a, 'b>(Questions<'a, 'b>);
+
+impl Names for OneRequest<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
-        self.0.look(number, path)
+        self.0.ask(number, path).map(Seen::from)
     }
 
     #[cfg(target_os = "linux")]
     fn look_ahead(&mut self, number: usize, path: &Path) -> Option<Seen> {
         let mounts = self.0.roots.policy().mounts;
         let path = self.0.roots.root(number).ok()?.beneath_handle(path);
-        let (handle, _) = self.0.open(number).ok()?;
-        Some(match handle.look_ahead(&path, mounts)?.ok()? {
-            Look::Missing => Seen::Missing,
-            Look::Link(text, _) => Seen::Link(text),
-            Look::Other(metadata) if metadata.is_dir() => Seen::Directory,
-            Look::Other(_) => Seen::Other,
-        })
+        self.0.open(number).ok()?;
+        let (_, handle, cursor) = self.0.opened.as_mut()?;
+        cursor.look_ahead(handle, &path, mounts, self.0.budget)?.ok().map(Seen::from)
     }
 }
 
@@ -635,28 +750,42 @@ impl Names for OneRequest<'_> {
 const _: () = assert!(GIVEN_NAMES == 10 * ROOT_LIST_ENTRIES);
 
 /// Resolves a request against a snapshot.
-pub(crate) fn resolve_in(roots: &Roots, request: &OsStr, intent: Intent) -> Result<(usize, PathBuf, Found)> {
-    match resolve(&mut OneRequest(Questions::new(roots)), roots.spellings(), roots.base(), request, intent)? {
+pub(crate) fn resolve_in(
+    roots: &Roots,
+    request: &OsStr,
+    intent: Intent,
+    budget: &mut Budget<'_>,
+) -> Result<(usize, PathBuf, Found)> {
+    match resolve(&mut OneRequest(Questions::new(roots, budget)), roots.spellings(), roots.base(), request, intent)? {
         Place::Inside { root, path, found } => Ok((root, path, found)),
         Place::Above(_) => Err(ErrorKind::OutsideRoots.into()),
     }
 }
 
-/// Does it again while another process keeps changing the path under it, a bounded number of times.
+/// Does it again while another process keeps changing the path under it, for a bounded number of times
+/// and a bounded time.
 pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let mut done = work();
+    let mut first: Option<Instant> = None;
     for _ in 0..CHANGES {
         match done {
-            Err(error) if error.kind() == ErrorKind::Changed => done = work(),
+            Err(error)
+                if error.kind() == ErrorKind::Changed
+                    && first.get_or_insert_with(Instant::now).elapsed() < CHANGES_FOR =>
+            {
+                done = work();
+            }
             done => return done,
         }
     }
     done
 }
 
-/// How often a path is tried again that changed while it was used. A change takes a system call, as a try does: losing against a
-/// process that does nothing else 16 times in a row is no accident.
+/// How often, and for how long, a path is tried again that changed while it was used. A change takes a
+/// system call, as a try does: losing against a process that does nothing else 16 times in a row is no
+/// accident. A try usually takes microseconds; one that takes 10 ms is not made 16 times.
 const CHANGES: usize = 16;
+const CHANGES_FOR: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
-//! What a session needs of the async runtime: a time limit, and threads where waiting is allowed.
+//! What a session needs of the async runtime: time limits, locks, notifications, and a way to the
+//! guard's threads.
 //!
-//! Goes in: a future and a deadline, or work that does I/O. Comes out: what it came to, or that it was too late. What is true after: a
-//! missing runtime or timer is a refusal, and so is a panic of what ran here.
+//! A missing runtime or timer is a refusal, and so is a panic of what ran here.
 //!
 //! Built with `--cfg shuttle`, the same code runs under the shuttle scheduler, which then owns locks, atomics and time. What it does not
 //! know, the map and the notifications, is one step each, begun by [`step`]: neither wakes or drops anything under its own locks that
@@ -13,16 +13,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
+use crate::account::Account;
 use crate::error::{Error, ErrorKind, Result};
+use crate::workers::Workers;
 
 #[cfg(not(shuttle))]
 mod tokio_time {
-    use super::{AssertUnwindSafe, Error, ErrorKind, Future, Poll, Result, broke_down, catch_unwind, pin};
+    use super::{
+        Account, AssertUnwindSafe, Error, ErrorKind, Future, Poll, Result, Workers, broke_down, catch_unwind, pin,
+    };
+    use crate::workers::For;
 
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use tokio::sync::Notify;
-    use tokio::task::JoinHandle;
     pub(crate) use tokio::time::Instant;
 
     /// Nothing: threads interleave as they like.
@@ -47,24 +51,44 @@ mod tokio_time {
         instant.into()
     }
 
-    /// Begins I/O where waiting is allowed.
-    pub(crate) fn spawn_blocking<T: Send + 'static>(
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<JoinHandle<T>> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
-        // It panics if it can have no thread.
-        let spawned = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(work)));
-        Ok(spawned.map_err(|_| ErrorKind::NoRuntime)?)
+    /// Resolves a list or verifies roots on a thread of the guard's, when it is the account's turn.
+    /// If this is dropped before, it never begins.
+    pub(crate) async fn off_workers<T: Send + 'static>(
+        workers: &Workers,
+        account: &Account,
+        job: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let done = match account {
+            _ if !is_paused() => workers.run(For::Roots, account.clone(), job).await?,
+            // A step of what a client's job does.
+            Account::Operator => catch_unwind(AssertUnwindSafe(job)),
+            _ => on_runtime(job).await?,
+        };
+        done.unwrap_or_else(|panic| Err(broke_down(ErrorKind::RootsFailed, &*panic)))
     }
 
-    /// Does I/O where waiting is allowed.
-    pub(crate) async fn off_workers<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-        let done = spawn_blocking(work)?.await;
-        done.unwrap_or_else(|error| match error.try_into_panic() {
-            Ok(panic) => Err(broke_down(ErrorKind::RootsFailed, &*panic)),
-            // The runtime is shutting down.
-            Err(_) => Err(ErrorKind::NoRuntime.into()),
-        })
+    /// Whether the runtime's clock stands still, as in tests (tokio's `test-util`).
+    ///
+    /// Such a clock jumps to the next deadline when nothing runs, and of what runs elsewhere it knows
+    /// only the runtime's own blocking threads.
+    fn is_paused() -> bool {
+        let (start, frozen) = (std::time::Instant::now(), Instant::now());
+        while start.elapsed().is_zero() {
+            std::hint::spin_loop();
+        }
+        Instant::now() == frozen
+    }
+
+    async fn on_runtime<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<std::thread::Result<T>> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
+        // It panics if it can have no thread.
+        let spawned = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(job)));
+        let done = spawned.map_err(|_| ErrorKind::NoRuntime)?.await;
+        // If it did not panic, the runtime is shutting down.
+        done.map_or_else(
+            |error| error.try_into_panic().map(Err).map_err(|_| ErrorKind::NoRuntime.into()),
+            |done| Ok(Ok(done)),
+        )
     }
 }
 
@@ -75,7 +99,7 @@ mod shuttle_time {
 
     use tokio::sync::futures::Notified;
 
-    use super::{Future, Result};
+    use super::{Account, Future, Result, Workers};
 
     pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use shuttle::sync::{Mutex, MutexGuard};
@@ -104,7 +128,7 @@ mod shuttle_time {
 
     /// Long after what is done until then.
     pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
-        std::time::Instant::now() + instant.0 + Duration::from_hours(1)
+        std::time::Instant::now() + instant.0 + Duration::from_secs(3600)
     }
 
     /// Another task may run before what follows.
@@ -137,7 +161,14 @@ mod shuttle_time {
     }
 
     /// Another task may run before the work and after it.
-    pub(crate) async fn off_workers<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    pub(crate) async fn off_workers<T: Send + 'static>(
+        _: &Workers,
+        account: &Account,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if *account == Account::Operator {
+            return work();
+        }
         shuttle::future::yield_now().await;
         let done = work();
         shuttle::future::yield_now().await;

@@ -7,12 +7,13 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
 use path_clean::PathClean as _;
 
-use crate::beneath::{Cursor, Look};
+use crate::account::Account;
+use crate::beneath::Look;
+use crate::budget::{Budget, Effort, NAMES_PER_LOOKUP};
 use crate::due::Turns;
 use crate::error::{ErrorKind, Result};
 use crate::granted::Candidate;
@@ -20,9 +21,10 @@ use crate::handles::Opened;
 use crate::location::Location;
 use crate::metadata::FileType;
 use crate::names::{components, ends_as_directory, is_absolute};
-use crate::policy::{Access, Whose};
+use crate::policy::Access;
 use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Held, Questions, Root, Roots, Trail, directory};
+use crate::roots::{Held, Questions, Root, Roots, directory};
+use crate::trail::Trail;
 
 /// One entry of a list, before it is resolved.
 pub(crate) struct Entry {
@@ -36,45 +38,34 @@ pub(crate) struct Entry {
 /// The search for the places of one list.
 pub(crate) struct Search<'a> {
     around: &'a Roots,
-    whose: Whose,
-    /// Names that were walked so far.
-    names: usize,
+    account: &'a Account,
+    /// Look-ups so far.
+    lookups: usize,
     effort: &'a Effort,
 }
 
-/// How long a list may be resolved: until a time, or until nobody waits for it any more.
-#[derive(Clone, Debug)]
-pub(crate) struct Effort {
-    until: Instant,
-    given_up: Arc<AtomicBool>,
-}
-
-impl Default for Effort {
-    fn default() -> Self {
-        Self::new(None, Arc::default())
-    }
-}
-
-impl Effort {
-    /// At most [`LIST_TIME`], and until `given_up` is set.
-    pub(crate) fn new(until: Option<Instant>, given_up: Arc<AtomicBool>) -> Self {
-        let longest = Instant::now() + LIST_TIME;
-        Self { until: until.map_or(longest, |until| until.min(longest)), given_up }
-    }
-
-    /// Whether it is over: what is left undone then is [`TooCostly`](ErrorKind::TooCostly).
-    pub(crate) fn is_spent(&self) -> bool {
-        self.given_up.load(Ordering::Relaxed) || Instant::now() >= self.until
-    }
-}
-
 impl<'a> Search<'a> {
-    pub(crate) fn new(around: &'a Roots, whose: Whose, effort: &'a Effort) -> Self {
-        Self { around, whose, names: 0, effort }
+    pub(crate) fn new(around: &'a Roots, account: &'a Account, effort: &'a Effort) -> Self {
+        Self { around, account, lookups: 0, effort }
     }
 
     /// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
-    pub(crate) fn find(&mut self, entry: &Entry) -> Result<Vec<Candidate>> {
+    ///
+    /// # Errors
+    ///
+    /// [`TooCostly`](ErrorKind::TooCostly) if the budget of the entry or of the list is spent, or nobody
+    /// waits any more.
+    pub(crate) fn find(&mut self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Vec<Candidate>> {
+        let before = budget.spent();
+        let found = self.find_within(entry, budget);
+        self.lookups += budget.spent() - before;
+        let found = found?;
+        self.lookups += ROOT_COST * found.len();
+        self.lookups += found.iter().map(|candidate| candidate.trail.len()).sum::<usize>() / TRAIL_PER_LOOKUP;
+        Ok(found)
+    }
+
+    fn find_within(&self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Vec<Candidate>> {
         let around = self.around;
         let location = match &entry.location {
             Ok(location) => location.as_os_str(),
@@ -84,40 +75,36 @@ impl<'a> Search<'a> {
             return Err(ErrorKind::NotAbsolute.into());
         }
         // On Windows its volume may not be there: a disk that is not plugged in.
-        if self.whose == Whose::Operator && around.spellings().begin(location).is_none() {
+        if *self.account == Account::Operator && around.spellings().begin(location).is_none() {
             return Err(ErrorKind::NotFound.into());
         }
-        if self.names > LIST_NAMES || self.effort.is_spent() {
+        if self.lookups > LIST_LOOKUPS || self.effort.is_spent() {
             return Err(ErrorKind::TooCostly.into());
         }
-        let as_listed = |mut root: Root, walked: usize| {
+        let before = budget.spent();
+        let as_listed = |mut root: Root, spent: usize| {
             root.access = entry.access.unwrap_or(root.access);
             root.name.clone_from(&entry.name);
-            if walked <= GIVEN_NAMES {
+            if spent - before <= GIVEN_LOOKUPS {
                 let given = given(Path::new(location), &root.canonical).filter(|given| !root.given.contains(given));
                 root.given.extend(given);
             }
             root
         };
-        if let Some(found) = self.find_plain(location) {
-            let names = components(location).count();
-            return Ok(vec![Candidate { root: as_listed(found?, names * names / 2), trail: Trail::new() }]);
+        if let Some(found) = self.find_plain(location, budget)? {
+            return Ok(vec![Candidate { root: as_listed(found, budget.spent()), trail: Trail::new() }]);
         }
-        let mut questions = Questions::new(around);
+        let mut questions = Questions::new(around, budget);
         let place = resolve(&mut questions, around.spellings(), None, location, Intent::Existing);
-        let walked = questions.names;
         let trail = questions.into_trail();
-        // What a trail keeps is memory until the list is judged.
-        self.names += walked + TRAIL_COST * trail.iter().map(|link| link.identities.len()).sum::<usize>();
         match place? {
             Place::Inside { root, path, .. } => {
-                let root = as_listed(self.open(around.root(root)?, &path)?, walked);
+                let root = as_listed(self.open(around.root(root)?, &path)?, budget.spent());
                 Ok(vec![Candidate { root, trail }])
             }
             // A link that a tool made can lead up, too.
             Place::Above(node) => {
                 let roots = around.spellings().beneath(node);
-                self.names += ROOT_COST * roots.len();
                 let name = if roots.len() == 1 { &entry.name } else { &None };
                 let copy = |number: usize| {
                     let outer = around.root(number)?;
@@ -131,21 +118,21 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What an entry of plain names leads to, if there is no link on the way: one question, however deep it is. None where it has to
-    /// be walked.
-    fn find_plain(&mut self, location: &OsStr) -> Option<Result<Root>> {
-        let (number, rest) = self.around.spellings().begin(location)?;
-        let outer = self.around.root(number).ok()?;
+    /// What an entry of plain names leads to, if there is no symlink on the way: one question, however
+    /// deep it is. `None` where it has to be walked.
+    fn find_plain(&self, location: &OsStr, budget: &mut Budget<'_>) -> Result<Option<Root>> {
+        let Some((number, rest)) = self.around.spellings().begin(location) else { return Ok(None) };
+        let outer = self.around.root(number)?;
         if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
-            return None;
+            return Ok(None);
         }
         let path: PathBuf = components(rest).map(|(name, _)| name).filter(|name| *name != ".").collect();
-        self.names += path.iter().count();
+        budget.spend(1 + path.iter().count() / NAMES_PER_LOOKUP)?;
         let ends_as_directory = ends_as_directory(rest) || components(rest).last().is_some_and(|(name, _)| name == ".");
         match self.open(outer, &path) {
-            Err(error) if error.kind() == ErrorKind::Changed => None,
-            Ok(root) if root.is_file() && ends_as_directory => Some(Err(ErrorKind::NotADirectory.into())),
-            found => Some(found),
+            Err(error) if error.kind() == ErrorKind::Changed => Ok(None),
+            Ok(root) if root.is_file() && ends_as_directory => Err(ErrorKind::NotADirectory.into()),
+            found => found.map(Some),
         }
     }
 
@@ -157,7 +144,7 @@ impl<'a> Search<'a> {
             Ok(directory) if outer.leaf.is_none() => (directory, None),
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 let (parent, leaf) = crate::beneath::split(&place).ok_or(ErrorKind::NotADirectory)?;
-                match handle.look(&place, mounts, &mut Cursor::default())? {
+                match handle.look(&place, mounts)? {
                     Look::Other(metadata) if metadata.file_type() == FileType::File => {}
                     Look::Other(_) => return Err(ErrorKind::SpecialFile.into()),
                     _ => return Err(ErrorKind::Changed.into()),
@@ -169,9 +156,10 @@ impl<'a> Search<'a> {
             Err(error) => return Err(error),
         };
         let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };
-        let identity = handle.metadata()?.identity();
+        let metadata = handle.metadata()?;
+        let (identity, born) = (metadata.identity(), metadata.birth());
         let around = self.around.clone();
-        let held = match Opened::hold(handle, directory(&canonical, leaf.is_some()), identity, self.whose) {
+        let held = match Opened::hold(handle, directory(&canonical, leaf.is_some()), identity, self.account) {
             Some(opened) => Held::Open(opened, around),
             None => Held::OnUse(around),
         };
@@ -185,6 +173,7 @@ impl<'a> Search<'a> {
             leaf,
             held,
             identity,
+            born,
             gone,
             one_is_gone: Arc::default(),
             given_verified,
@@ -217,40 +206,61 @@ fn aliases(_: &Path) -> Vec<PathBuf> {
     Vec::new()
 }
 
-/// A spelling that takes more names to walk than a path of 200 is not kept: it would be walked again to verify it.
-const GIVEN_NAMES: usize = 20_000;
+/// A spelling that took more look-ups to resolve is not kept: it would be walked again whenever it is
+/// verified.
+const GIVEN_LOOKUPS: usize = 256;
 
-/// The most names walked to resolve one list. Ten thousand entries of 20 plain names need a hundredth of it.
-const LIST_NAMES: usize = 20_000_000;
+/// The most look-ups to resolve one list: forty for each entry of the longest one. Together less than a
+/// second of CPU time.
+const LIST_LOOKUPS: usize = 400_000;
 
-/// The longest that a list is resolved, where a name costs more than a kernel's step; a hundred times what 10,000 entries need.
-const LIST_TIME: Duration = Duration::from_secs(30);
+/// Directories on a trail that cost as much as a look-up: memory of 32 bytes each, until the list is
+/// judged.
+const TRAIL_PER_LOOKUP: usize = 8;
 
-/// What a directory on the trail of links costs, in names: memory of some ten bytes each, kept until the list is judged.
-const TRAIL_COST: usize = 10;
-
-/// What it costs to open a root, in names.
-const ROOT_COST: usize = 50;
+/// What it costs to open a root, in look-ups.
+const ROOT_COST: usize = 4;
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
     use super::*;
 
+    /// A filesystem may give a new directory the inode number of one that was removed. While one is held
+    /// open, that cannot happen to it.
     #[test]
-    fn entries_are_looked_up_while_somebody_waits() {
+    fn a_number_that_is_used_again_is_another_directory_unless_it_is_held() {
         let directory = tempfile::tempdir().unwrap();
         let around = Roots::from_dirs([directory.path()]).unwrap();
-        let location = || Location::from_path(directory.path());
-        let entry = || Entry { text: String::new(), location: location(), name: None, access: None };
-        let given_up = Arc::new(AtomicBool::new(false));
-        let (waited_for, late) =
-            (Effort::new(None, given_up.clone()), Effort::new(Some(Instant::now()), Arc::default()));
-        let find = |effort: &Effort| {
-            let found = Search::new(&around, Whose::Client, effort).find(&entry());
-            found.map(|found| found.len()).map_err(|error| error.kind())
+        let effort = Effort::default();
+        let root = |born: Option<u64>, is_held: bool| {
+            let location = Location::from_path(directory.path());
+            let entry = Entry { text: String::new(), location, name: None, access: None };
+            let mut found =
+                Search::new(&around, &Account::Operator, &effort).find(&entry, &mut effort.entry()).unwrap();
+            let mut root = found.remove(0).root;
+            root.born = born.map(|second| SystemTime::UNIX_EPOCH + Duration::from_secs(second));
+            if !is_held {
+                root.held = Held::OnUse(around.clone());
+            }
+            root
         };
-        assert_eq!((find(&waited_for), find(&late)), (Ok(1), Err(ErrorKind::TooCostly)));
-        given_up.store(true, Ordering::Relaxed);
-        assert_eq!(find(&waited_for), Err(ErrorKind::TooCostly));
+        let rows = [
+            (Some(1), false, Some(1), false, true),
+            (Some(1), false, Some(2), false, false),
+            (Some(1), false, Some(2), true, false),
+            (Some(1), true, Some(2), true, true),
+            (Some(1), false, None, false, true),
+        ];
+        for (one, one_held, two, two_held, same) in rows {
+            let [one, two] = [root(one, one_held), root(two, two_held)];
+            assert_eq!(one.is_same_object(&two), same, "{:?} {one_held} {:?} {two_held}", one.born, two.born);
+        }
+        // One that is opened on use is not the one of its name if that was created at another time. On
+        // Windows the number itself tells.
+        assert!(root(None, false).verify());
+        assert_eq!(root(Some(1), false).verify(), cfg!(windows));
+        assert!(root(Some(1), true).verify());
     }
 }

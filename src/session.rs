@@ -22,6 +22,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::account::Account;
 use crate::check::CheckedPath;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
@@ -29,6 +30,8 @@ use crate::flight::{Client, Stay};
 use crate::guard::{ClientRoots, Guard, WithoutClientRoots};
 use crate::roots::Roots;
 use crate::source::RootsSource;
+#[cfg(feature = "rmcp")]
+use crate::told::ClientKey;
 use crate::wire::{ListRootsResult, RootsCapability};
 
 /// One client of a server. Cheap to clone; the last clone that is dropped closes it.
@@ -119,17 +122,31 @@ impl Guard {
     ///
     /// [`TooManySessions`](ErrorKind::TooManySessions).
     pub fn session(&self, capability: Option<RootsCapability>) -> Result<Session> {
-        Ok(self.begin(self.enter()?, capability, Stay::Session))
+        let id = self.enter()?;
+        Ok(self.begin(id, capability, Account::Session(id), Stay::Session))
+    }
+
+    /// The same for a client that bears a key, which is then charged for what the session uses.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn session_of_key(
+        &self,
+        capability: Option<RootsCapability>,
+        key: Option<&ClientKey>,
+    ) -> Result<Session> {
+        let id = self.enter()?;
+        let account = key.map_or(Account::Session(id), |key| key.account().clone());
+        Ok(self.begin(id, capability, account, Stay::Session))
     }
 
     /// The same for one request: it is not counted, and its end is nothing to tell.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn passing_session(&self, capability: Option<RootsCapability>) -> Session {
-        self.begin(Self::mint(), capability, Stay::Request)
+    pub(crate) fn passing_session(&self, capability: Option<RootsCapability>, key: Option<&ClientKey>) -> Session {
+        let account = key.map_or(Account::Anonymous, |key| key.account().clone());
+        self.begin(Self::mint(), capability, account, Stay::Request)
     }
 
-    fn begin(&self, id: SessionId, capability: Option<RootsCapability>, stay: Stay) -> Session {
-        let client = Client::new(id, self.clone(), capability, stay);
+    fn begin(&self, id: SessionId, capability: Option<RootsCapability>, account: Account, stay: Stay) -> Session {
+        let client = Client::new(id, self.clone(), capability, account, stay);
         Session { handle: Arc::new(Handle(Arc::new(client))) }
     }
 }
@@ -142,8 +159,8 @@ impl Session {
     /// [`fetch_limit`](crate::GuardBuilder::fetch_limit). After a failure the client is not asked again for a second, then two, and so on up to
     /// half a minute, unless it says that its roots changed; calls are refused meanwhile.
     ///
-    /// It must be awaited in a tokio runtime with time enabled; directories are resolved by the runtime's blocking threads. It can be
-    /// dropped at any await.
+    /// It must be awaited in a tokio runtime with time enabled. Directories are resolved on threads of
+    /// the guard's, one list of a client at a time. It can be dropped at any await.
     ///
     /// # Errors
     ///
@@ -163,6 +180,12 @@ impl Session {
             Ok((roots, epoch)) => Ok((roots.of(client.id), epoch)),
             Err(error) => Err(self.refused(error)),
         }
+    }
+
+    /// Who is charged for its work.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn account(&self) -> &Account {
+        &self.client().account
     }
 
     /// Whether the session is still in the epoch of a list, and open.

@@ -101,7 +101,8 @@ pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
             return Ok(Told { list, pages });
         };
         if next.len() > ROOT_LIST_BYTES / ROOT_LIST_PAGES {
-            return Err(Error::new(ErrorKind::TooLarge).detail("a cursor"));
+            let limit = ROOT_LIST_BYTES / ROOT_LIST_PAGES;
+            return Err(Error::over(ErrorKind::TooLarge, "a cursor of the root list is larger than {} bytes", limit));
         }
         if !cursors.insert(next.clone()) {
             return Err(ErrorKind::RepeatedCursor.into());

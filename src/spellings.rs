@@ -87,6 +87,12 @@ impl Spellings {
         self.roots.shrink_to_fit();
     }
 
+    /// Bytes of heap that they take.
+    #[allow(dead_code)] // A test compiles this file alone.
+    pub(crate) fn heap(&self) -> usize {
+        self.canonical.heap() + self.given.heap() + self.roots.capacity() * size_of::<(Node, RootIs)>()
+    }
+
     /// Whether a root is at this canonical path or beneath it.
     pub(crate) fn holds(&self, canonical: &Path) -> bool {
         self.canonical.find(canonical).is_some()
@@ -193,6 +199,16 @@ impl Branch {
     }
 }
 
+impl Children {
+    fn heap(&self) -> usize {
+        let Self::Many(children) = self else { return 0 };
+        // A table has a power of two of places, of which it fills seven eighths, and a byte for each.
+        let places = (children.capacity() * 8).div_ceil(7).next_power_of_two();
+        let names = children.keys().map(|name| name.len()).sum::<usize>();
+        size_of_val(&**children) + places * (size_of::<(Box<OsStr>, Node)>() + 1) + names
+    }
+}
+
 impl Tree {
     /// Marks a path, unless it is marked.
     pub(crate) fn insert(&mut self, path: &Path, root: usize) -> Node {
@@ -242,7 +258,13 @@ impl Tree {
         names.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
     }
 
+    fn heap(&self) -> usize {
+        let branch = |branch: &Branch| branch.name.len() + branch.children.heap();
+        self.0.capacity() * size_of::<Branch>() + self.0.iter().map(branch).sum::<usize>()
+    }
+
     /// How many names it has.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

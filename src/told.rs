@@ -5,7 +5,6 @@
 //! kept takes no more than [`KEPT_WEIGHT`].
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use moka::ops::compute::Op;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
+use crate::account::Account;
 use crate::kept::{KEPT_WEIGHT, weight};
 use crate::roots::Roots;
 use crate::runtime::Instant;
@@ -29,13 +29,7 @@ use crate::runtime::Instant;
 /// roots, so it must be another for each user, and for each of the programs that one user runs (an access token's client identifier tells
 /// them apart). It must not be anything that a client chooses, such as its `mcp-session-id`.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ClientKey(Key);
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Key {
-    Principal(Arc<str>),
-    Connection(u64),
-}
+pub struct ClientKey(Account);
 
 /// What clients of the stateless era told, by who they are.
 pub(crate) struct Told {
@@ -57,13 +51,13 @@ impl ClientKey {
     /// The key of an authenticated principal. An empty name is nobody's, and its key equals no other, itself made anew included.
     #[must_use]
     pub fn principal(name: &str) -> Self {
-        if name.is_empty() { Self::connection() } else { Self(Key::Principal(name.into())) }
+        if name.is_empty() { Self::connection() } else { Self(Account::Principal(name.into())) }
     }
 
     /// A key that nobody else has.
     pub(crate) fn connection() -> Self {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
-        Self(Key::Connection(CONNECTIONS.fetch_add(1, Ordering::Relaxed)))
+        Self(Account::Connection(CONNECTIONS.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// The key that a request bears: in its own extensions, or in those of its HTTP request.
@@ -76,10 +70,15 @@ impl ClientKey {
         extensions.get()
     }
 
+    /// Who is charged for what its requests use.
+    pub(crate) fn account(&self) -> &Account {
+        &self.0
+    }
+
     fn bytes(&self) -> usize {
         match &self.0 {
-            Key::Principal(name) => name.len(),
-            Key::Connection(_) => 0,
+            Account::Principal(name) => name.len(),
+            _ => 0,
         }
     }
 }
@@ -184,7 +183,7 @@ mod tests {
     fn what_is_kept_has_a_bound() {
         let list = ListRootsResult::from_uris((0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}")));
         let roots = Roots::from_list(&list).unwrap();
-        let told = Told::new(Duration::from_mins(1));
+        let told = Told::new(Duration::from_secs(60));
         for _ in 0..2 * KEPT_WEIGHT / u64::from(weight(Some(&roots), 0)) {
             let key = ClientKey::connection();
             told.begin(&key, 1);

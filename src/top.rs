@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+#[cfg(windows)]
+use crate::account::Account;
 use crate::beneath::Handle;
 use crate::due::Turns;
 use crate::error::{Error, Result};
 #[cfg(windows)]
 use crate::names::{components, is_absolute, is_same};
-#[cfg(windows)]
-use crate::policy::Whose;
 use crate::policy::{Access, Policy, Rule};
 use crate::roots::{Held, Root, Roots};
 #[cfg(windows)]
@@ -25,7 +25,7 @@ use crate::spellings::Tree;
 /// The volumes that the entries name, as far as they can be opened. A share that only a client names is not: to open it is to
 /// sign in at a host of the client's choice. Nor is what only a link names, which a tool could have made.
 #[cfg(windows)]
-pub(crate) fn of_volumes(entries: &[Entry], whose: Whose, open: impl Fn(&Path) -> Result<Root>) -> Roots {
+pub(crate) fn of_volumes(entries: &[Entry], account: &Account, open: impl Fn(&Path) -> Result<Root>) -> Roots {
     let mut seen = Tree::default();
     let mut volumes = Vec::new();
     for location in entries.iter().filter_map(|entry| entry.location.as_ref().ok()) {
@@ -35,7 +35,7 @@ pub(crate) fn of_volumes(entries: &[Entry], whose: Whose, open: impl Fn(&Path) -
         let mut top = name.to_owned();
         top.push("\\");
         let top = Path::new(&top);
-        if (is_share && whose == Whose::Client) || seen.marks(top).next().is_some() {
+        if (is_share && *account != Account::Operator) || seen.marks(top).next().is_some() {
             continue;
         }
         seen.insert(top, volumes.len());
@@ -52,7 +52,7 @@ pub(crate) fn of_system() -> Result<Roots> {
 
 pub(crate) fn root(path: &Path) -> Result<Root> {
     let handle = Handle::ambient(path).map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
-    let identity = handle.metadata()?.identity();
+    let metadata = handle.metadata()?;
     let (canonical, given) = (path.to_owned(), Vec::new());
     // A letter can stand for a directory of another volume, or for a share.
     #[cfg(windows)]
@@ -67,7 +67,8 @@ pub(crate) fn root(path: &Path) -> Result<Root> {
         access: Access::ReadWrite,
         leaf: None,
         held: Held::Top(Arc::new(handle)),
-        identity,
+        identity: metadata.identity(),
+        born: metadata.birth(),
         gone: AtomicBool::new(false),
         one_is_gone: Arc::default(),
         given_verified: Turns::new(),
@@ -81,9 +82,9 @@ mod tests {
     use std::path::Path;
 
     use super::of_volumes;
+    use crate::account::Account;
     use crate::error::ErrorKind;
     use crate::location::Location;
-    use crate::policy::Whose;
     use crate::search::Entry;
 
     #[test]
@@ -92,16 +93,16 @@ mod tests {
         let entry =
             |text: &&str| Entry { text: (*text).to_owned(), location: Location::parse(text), name: None, access: None };
         let entries: Vec<_> = texts.iter().map(entry).collect();
-        let asked = |whose| {
+        let asked = |account| {
             let asked = RefCell::new(Vec::new());
             let open = |path: &Path| {
                 asked.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
                 Err(ErrorKind::NotFound.into())
             };
-            assert!(of_volumes(&entries, whose, open).is_empty());
+            assert!(of_volumes(&entries, account, open).is_empty());
             asked.into_inner()
         };
-        assert_eq!(asked(Whose::Client), [r"C:\", r"Q:\"]);
-        assert_eq!(asked(Whose::Operator), [r"C:\", r"\\server\share\", r"Q:\"]);
+        assert_eq!(asked(&Account::Anonymous), [r"C:\", r"Q:\"]);
+        assert_eq!(asked(&Account::Operator), [r"C:\", r"\\server\share\", r"Q:\"]);
     }
 }

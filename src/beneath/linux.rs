@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStringExt as _;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2};
 use rustix::io::Errno;
@@ -61,10 +62,12 @@ fn call(
     resolve.set(ResolveFlags::NO_SYMLINKS, matches!(links, Links::Refuse));
     resolve.set(ResolveFlags::NO_XDEV, mounts == Rule::Refuse);
     let mode = mode.map_or(Mode::empty(), Mode::from_raw_mode);
+    let mut again: Option<Instant> = None;
     for _ in 0..AGAIN {
         match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve) {
             // A rename somewhere while the kernel passed `..` (openat2(2)).
-            Err(Errno::AGAIN) => {}
+            Err(Errno::AGAIN) if again.get_or_insert_with(Instant::now).elapsed() < AGAIN_FOR => {}
+            Err(Errno::AGAIN) => break,
             // ENOSYS: Linux before 5.6, or a filter. EPERM: a filter, as of container runtimes; where it is the file's own
             // answer, the walk through held descriptors gets it again.
             Err(Errno::NOSYS | Errno::PERM) => return None,
@@ -126,9 +129,9 @@ pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
     match rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted) {
         // Linux before 4.11, or a filter: as for `openat2`.
         Err(Errno::NOSYS | Errno::PERM) => {
-            Ok(Metadata::from(&rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?))
+            Ok(Metadata::of_stat(&rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?))
         }
-        stat => Ok(Metadata::from(&stat?)),
+        stat => Ok(Metadata::of_statx(&stat?)),
     }
 }
 
@@ -156,5 +159,8 @@ pub(super) fn rename_new(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr)
     }
 }
 
-/// A system that renames all the time makes `openat2` say EAGAIN all the time; then the walk answers, which never asks for `..`.
+/// How often, and for how long, a walk is repeated that the kernel gave up with EAGAIN because something
+/// was renamed meanwhile. After that the walk through held descriptors decides, which never asks for `..`.
+/// One walk through 40 long symlinks can take the kernel 10 ms, so a count alone is no bound.
 const AGAIN: usize = 32;
+const AGAIN_FOR: Duration = Duration::from_millis(2);

@@ -13,19 +13,24 @@
 #[cfg_attr(not(any(target_os = "linux", windows)), path = "other.rs")]
 mod kernel;
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, is_separator};
 
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use cap_std::io_lifetimes::AsFilelike as _;
 
+use crate::budget::{Budget, NAMES_PER_LOOKUP};
 use crate::error::{Error, ErrorKind, Result};
-use crate::metadata::{FileType, Metadata};
+#[cfg(target_os = "linux")]
+use crate::location::PATH_BYTES;
+use crate::metadata::{FileType, Identity, Metadata};
 use crate::policy::Rule;
 
 /// A directory held open. It follows the directory object, whatever its name becomes.
@@ -59,12 +64,14 @@ pub(crate) enum Look {
     Other(Metadata),
 }
 
-/// The directory that the last question stood in, so that walking down a name at a time opens each only once where there is no
-/// `openat2`; and how many names were walked again because the next question stood elsewhere.
+/// The way to the directory of the last look-up. It keeps the last few directories on it open, so that
+/// a look-up beside, above or below the last one does not walk from the top again.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
-    at: Option<(PathBuf, Handle)>,
-    again: usize,
+    /// The directory of the last look-up.
+    path: PathBuf,
+    /// Open directories on the way there, each with the length of its path; the deepest is last.
+    held: VecDeque<(usize, Handle)>,
 }
 
 impl Handle {
@@ -94,11 +101,30 @@ impl Handle {
         Ok(dir)
     }
 
+    /// The same, on a budget: by one call of the kernel, or one for each name. The first name is paid for
+    /// by the look-up that asks for the directory.
+    fn dir_within(&self, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Self> {
+        #[cfg(target_os = "linux")]
+        {
+            budget.spend(path.iter().count() / NAMES_PER_LOOKUP)?;
+            if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
+                return Ok(opened.map_err(on_the_way)?.into());
+            }
+        }
+        let mut names = path.iter();
+        let Some(first) = names.next() else { return Ok(Self::new(self.dir.try_clone()?)) };
+        names.try_fold(self.child(first, mounts)?, |directory, name| {
+            budget.spend(1)?;
+            directory.child(name, mounts)
+        })
+    }
+
     /// A directory in this one, on held descriptors.
     fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
         let opened = self.dir.open_dir_nofollow(name).map_err(|error| match on_the_way(error) {
-            // open(2) with O_DIRECTORY says ENOTDIR of a link, too; the way was plain when it was checked.
-            error if error.kind() == ErrorKind::NotADirectory && self.is_link(name) => ErrorKind::Changed.into(),
+            // open(2) with O_DIRECTORY says ENOTDIR for a symlink, too. Whatever is there by now, if it is
+            // not a file, the name was a symlink when it was opened.
+            error if error.kind() == ErrorKind::NotADirectory && !self.is_other(name) => ErrorKind::Changed.into(),
             error => error,
         });
         let child = Self::new(opened?);
@@ -110,8 +136,10 @@ impl Handle {
         Ok(child)
     }
 
-    fn is_link(&self, name: &OsStr) -> bool {
-        self.describe(name).is_ok_and(|metadata| metadata.file_type() == FileType::Link)
+    /// Whether a name is neither a directory nor a symlink.
+    fn is_other(&self, name: &OsStr) -> bool {
+        let file_type = self.describe(name).map(|metadata| metadata.file_type());
+        file_type.is_ok_and(|file_type| !matches!(file_type, FileType::Directory | FileType::Link))
     }
 
     /// What one name in this directory is, not followed.
@@ -128,74 +156,52 @@ impl Handle {
     }
 
     /// What the name at `path` is, not followed.
-    pub(crate) fn look(&self, path: &Path, mounts: Rule, cursor: &mut Cursor) -> Result<Look> {
+    pub(crate) fn look(&self, path: &Path, mounts: Rule) -> Result<Look> {
         #[cfg(target_os = "linux")]
-        if let Some(looked) = kernel::look(&self.dir, path, mounts) {
-            return match looked {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
-                Err(error) => Err(on_the_way(error)),
-                Ok(file) => {
-                    let metadata = Metadata::of_file(&file)?;
-                    match metadata.file_type() {
-                        FileType::Link => Ok(Look::Link(kernel::read_link(&file)?, metadata)),
-                        _ => Ok(Look::Other(metadata)),
-                    }
-                }
-            };
+        if let Some(looked) = self.look_at_once(path, mounts) {
+            return looked;
         }
-        self.look_by_names(path, mounts, cursor)
+        match split(path) {
+            Some((parent, name)) => self.dir(parent, mounts)?.look_in(name, mounts),
+            None => Ok(Look::Other(self.metadata()?)),
+        }
     }
 
-    /// As [`look`](Self::look), but that something is missing is only said of the last name: of its parent, all of whose names are
-    /// directories, it was asked. `None` where one call does not open that.
+    /// The same by one call of the kernel. `None` where there is no such call.
     #[cfg(target_os = "linux")]
-    pub(crate) fn look_ahead(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
-        let (parent, name) = split(path)?;
-        let parent = kernel::dir(&self.dir, parent, mounts)?.ok()?;
-        Some(Self::from(parent).look_in(name, mounts))
+    fn look_at_once(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
+        let looked = kernel::look(&self.dir, path, mounts)?;
+        let look = |file: File| {
+            let metadata = Metadata::of_file(&file)?;
+            match metadata.file_type() {
+                FileType::Link => Ok(Look::Link(kernel::read_link(&file)?, metadata)),
+                _ => Ok(Look::Other(metadata)),
+            }
+        };
+        Some(match looked {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
+            looked => looked.map_err(on_the_way).and_then(look),
+        })
     }
 
-    /// What one name in this directory is.
-    #[cfg(target_os = "linux")]
+    /// What one name in this directory is, not followed.
     pub(crate) fn look_in(&self, name: &OsStr, mounts: Rule) -> Result<Look> {
-        match mounts {
-            Rule::Allow => self.look_here(name),
-            // Only an open name tells its mount.
-            Rule::Refuse => self.look(Path::new(name), mounts, &mut Cursor::default()),
+        // Only an open name tells its mount in the same call.
+        #[cfg(target_os = "linux")]
+        if mounts == Rule::Refuse {
+            if let Some(looked) = self.look_at_once(Path::new(name), mounts) {
+                return looked;
+            }
         }
-    }
-
-    fn look_by_names(&self, path: &Path, mounts: Rule, cursor: &mut Cursor) -> Result<Look> {
-        let Some((parent, name)) = split(path) else { return Ok(Look::Other(self.metadata()?)) };
-        let dir = match cursor.at.take() {
-            Some((at, dir)) if at == parent => dir,
-            Some((at, dir)) if parent.parent() == Some(&at) => {
-                dir.child(parent.file_name().unwrap_or_default(), mounts)?
-            }
-            _ => {
-                cursor.again += parent.iter().count();
-                if cursor.again > NAMES_AGAIN {
-                    return Err(ErrorKind::TooLong.into());
-                }
-                match self.dir(parent, mounts) {
-                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Look::Missing),
-                    dir => dir?,
-                }
-            }
-        };
-        let looked = match dir.look_here(name) {
-            // Only an open descriptor tells the time of birth.
-            Ok(Look::Other(metadata)) if metadata.is_dir() => {
-                dir.child(name, mounts).and_then(|child| Ok(Look::Other(child.metadata()?)))
-            }
-            #[cfg(not(windows))]
-            Ok(Look::Other(_)) if mounts == Rule::Refuse && kernel::mount_of(&dir.dir, name)? != dir.mount()? => {
-                Err(ErrorKind::MountCrossing.into())
-            }
-            looked => looked,
-        };
-        cursor.at = Some((parent.to_owned(), dir));
-        looked
+        let looked = self.look_here(name)?;
+        #[cfg(not(windows))]
+        if mounts == Rule::Refuse
+            && matches!(looked, Look::Other(_))
+            && kernel::mount_of(&self.dir, name)? != self.mount()?
+        {
+            return Err(ErrorKind::MountCrossing.into());
+        }
+        Ok(looked)
     }
 
     #[cfg(windows)]
@@ -259,6 +265,11 @@ impl Handle {
 
     pub(crate) fn metadata(&self) -> Result<Metadata> {
         Ok(Metadata::of_file(&self.dir.as_filelike_view::<File>())?)
+    }
+
+    /// Which directory it is, now.
+    pub(crate) fn identity(&self) -> Result<Identity> {
+        Ok(Metadata::without_birth(&self.dir.as_filelike_view::<File>())?.identity())
     }
 
     pub(crate) fn mount(&self) -> Result<Mount> {
@@ -349,6 +360,110 @@ pub(crate) enum Follow {
     Read,
 }
 
+impl Cursor {
+    /// What the name at `path` beneath `top` is, not followed. `path` is plain names; the caller has seen
+    /// that all but the last are directories.
+    pub(crate) fn look(&mut self, top: &Handle, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Look> {
+        budget.spend(1)?;
+        // As the kernel would refuse the whole of it to operations: openat2(2), ENAMETOOLONG.
+        #[cfg(target_os = "linux")]
+        if path.as_os_str().len() >= PATH_BYTES && kernel::dir(&top.dir, Path::new(""), mounts).is_some() {
+            return Err(ErrorKind::TooLong.into());
+        }
+        let Some((parent, name)) = split(path) else { return Ok(Look::Other(top.metadata()?)) };
+        match self.reach(top, parent, mounts, budget) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Look::Missing),
+            directory => directory?.look_in(name, mounts),
+        }
+    }
+
+    /// The same where nobody has asked about the names before the last. `None` where they are not all
+    /// directories, or where it takes more than one call to tell.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn look_ahead(
+        &mut self,
+        top: &Handle,
+        path: &Path,
+        mounts: Rule,
+        budget: &mut Budget<'_>,
+    ) -> Option<Result<Look>> {
+        let (parent, name) = split(path)?;
+        let (length, from, rest) = self.nearest(top, parent);
+        if !rest.as_os_str().is_empty() {
+            if budget.spend(rest.iter().count() / NAMES_PER_LOOKUP).is_err() {
+                return Some(Err(ErrorKind::TooCostly.into()));
+            }
+            let opened = kernel::dir(&from.dir, &rest, mounts)?.ok()?;
+            self.hold(length, parent, Handle::from(opened));
+        }
+        let directory = self.held.back().map_or(top, |(_, directory)| directory);
+        Some(budget.spend(1).and_then(|()| directory.look_in(name, mounts)))
+    }
+
+    /// The directory at `path`, opened from the nearest one that is held.
+    fn reach<'a>(
+        &'a mut self,
+        top: &'a Handle,
+        path: &Path,
+        mounts: Rule,
+        budget: &mut Budget<'_>,
+    ) -> Result<&'a Handle> {
+        let (length, from, rest) = self.nearest(top, path);
+        if !rest.as_os_str().is_empty() {
+            let opened = from.dir_within(&rest, mounts, budget)?;
+            self.hold(length, path, opened);
+        }
+        Ok(self.held.back().map_or(top, |(_, directory)| directory))
+    }
+
+    /// Closes what is not on the way to `path`. The nearest directory that is held, the length of its
+    /// path, and the names from there.
+    fn nearest<'a, 'p>(&'a mut self, top: &'a Handle, path: &'p Path) -> (usize, &'a Handle, Cow<'p, Path>) {
+        let (last, next) = (self.path.as_os_str().as_encoded_bytes(), path.as_os_str().as_encoded_bytes());
+        let common = common_length(last, next);
+        let is_on_the_way =
+            |length: usize| length <= common && next.get(length).is_none_or(|byte| is_separator(char::from(*byte)));
+        while self.held.back().is_some_and(|(length, _)| !is_on_the_way(*length)) {
+            self.held.pop_back();
+        }
+        let (length, from) = self.held.back().map_or((0, top), |(length, directory)| (*length, directory));
+        if length == 0 {
+            return (length, from, Cow::Borrowed(path));
+        }
+        // As many names as separators: one precedes each.
+        let names = count_separators(next.get(length..).unwrap_or_default());
+        let names: Vec<&OsStr> = path.iter().rev().take(names).collect();
+        (length, from, Cow::Owned(names.into_iter().rev().collect()))
+    }
+
+    /// Keeps a directory open that was reached from the one whose path has this length.
+    fn hold(&mut self, from: usize, path: &Path, directory: Handle) {
+        debug_assert!(from < path.as_os_str().len(), "it lies below");
+        if self.held.len() == HELD {
+            self.held.pop_front();
+        }
+        self.held.push_back((path.as_os_str().len(), directory));
+        self.path.clear();
+        self.path.push(path);
+    }
+}
+
+/// How many separators a path has. A block's count fits a byte, so that the compiler can count many
+/// bytes at once.
+pub(crate) fn count_separators(path: &[u8]) -> usize {
+    let in_block = |block: &[u8]| block.iter().map(|byte| u8::from(is_separator(char::from(*byte)))).sum::<u8>();
+    path.chunks(usize::from(u8::MAX)).map(|block| usize::from(in_block(block))).sum()
+}
+
+/// How many bytes two paths have in common at their beginning.
+fn common_length(one: &[u8], other: &[u8]) -> usize {
+    const BLOCK: usize = 64;
+    let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK)).take_while(|(one, other)| one == other);
+    let equal = BLOCK * blocks.count();
+    let (one, other) = (one.iter().skip(equal), other.iter().skip(equal));
+    equal + one.zip(other).take_while(|(one, other)| one == other).count()
+}
+
 impl Want {
     fn options(self) -> OpenOptions {
         let mut options = OpenOptions::new();
@@ -389,9 +504,11 @@ pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((path.parent()?, path.file_name()?))
 }
 
-/// A name for a file that is there for a moment, seeded by the system's randomness, differently each time.
+/// A name for a file that is there for a moment, seeded by the system's randomness, differently
+/// each time. What an operator searches for after a process was killed
+/// ([`Roots::write`](crate::Roots::write)).
 pub(crate) fn temporary_name() -> OsString {
-    OsString::from(format!(".{:016x}.tmp", RandomState::new().hash_one(0)))
+    OsString::from(format!(".mcp-roots-guard-{:016x}.tmp", RandomState::new().hash_one(0)))
 }
 
 /// Of 2^64 names one is free at the first try, unless something is very wrong.
@@ -410,9 +527,10 @@ fn proc_link() -> Error {
     Error::new(ErrorKind::OutsideRoots).detail("a link of a proc file system")
 }
 
-/// The most names opened again for one request: 32 times the longest path, some tenths of a second. Only a request that climbs and
-/// descends in a very deep tree needs more.
-const NAMES_AGAIN: usize = 32 * crate::location::PATH_BYTES / 2;
+/// The most directories that a cursor keeps open. A symlink rarely climbs further, and one that does
+/// costs a walk from the top. Many resolutions can run at once, and a process may commonly have
+/// 1,024 descriptors.
+const HELD: usize = 8;
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -441,17 +559,28 @@ mod tests {
         assert_eq!((made("f"), made("g")), (Err(ErrorKind::AlreadyExists), Ok(())));
     }
 
-    /// Two places in turn, a hundred names apart: each time the way there is walked again.
+    /// A look-up beside the last costs one, however deep it is; further away it costs the way there.
     #[test]
-    fn the_names_that_are_walked_again_are_bounded() {
+    fn a_look_up_costs_the_way_from_what_is_held() {
         let directory = tempfile::tempdir().unwrap();
-        let deep = Path::new(&"d/".repeat(100)).join("none");
-        std::fs::create_dir_all(directory.path().join(deep.parent().unwrap())).unwrap();
+        let deep = PathBuf::from("d/".repeat(160));
+        std::fs::create_dir_all(directory.path().join(&deep)).unwrap();
         let handle = Handle::ambient(directory.path()).unwrap();
-        let mut cursor = Cursor::default();
-        let mut look = |path: &Path| handle.look_by_names(path, Rule::Allow, &mut cursor).map(drop);
-        let times = (0..NAMES_AGAIN).take_while(|_| look(&deep).and_then(|()| look(Path::new("d"))).is_ok()).count();
-        assert_eq!(times, NAMES_AGAIN / 100);
-        assert_eq!(look(&deep).unwrap_err().kind(), ErrorKind::TooLong);
+        let (mut cursor, mut budget) = (Cursor::default(), Budget::new());
+        let mut cost = |path: &Path| {
+            let before = budget.spent();
+            assert!(matches!(cursor.look(&handle, path, Rule::Allow, &mut budget), Ok(Look::Missing)));
+            assert!(cursor.held.len() <= HELD);
+            budget.spent() - before
+        };
+        let walked = |names: usize| 1 + names / NAMES_PER_LOOKUP;
+        assert_eq!(cost(&deep.join("none")), walked(160));
+        assert_eq!(cost(&deep.join("none")), 1);
+        assert_eq!(cost(&deep.parent().unwrap().join("none")), walked(159));
+        assert_eq!(cost(&deep.join("none")), walked(1));
+        let ancestors: Vec<_> = deep.ancestors().collect();
+        let names = |up: usize| ancestors[up].join("none");
+        assert_eq!((cost(&names(100)), cost(&names(101)), cost(&names(99))), (walked(60), walked(59), walked(2)));
+        assert_eq!(cost(Path::new("none")), 1);
     }
 }

@@ -17,17 +17,17 @@ pub(super) fn is_proc(_: &Dir) -> Result<bool> {
 }
 
 pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
-    Ok(Metadata::from(&rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?))
+    Ok(Metadata::of_stat(&rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
 pub(super) fn mount<F: std::os::fd::AsFd>(at: &F) -> Result<Mount> {
     let stat = rustix::fs::fstat(at).map_err(io::Error::from)?;
-    Ok((false, Metadata::from(&stat).identity().device))
+    Ok((false, Metadata::of_stat(&stat).identity().device))
 }
 
 pub(super) fn mount_of(at: &Dir, name: &OsStr) -> Result<Mount> {
     let stat = rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
-    Ok((false, Metadata::from(&stat).identity().device))
+    Ok((false, Metadata::of_stat(&stat).identity().device))
 }
 
 #[cfg(target_vendor = "apple")]

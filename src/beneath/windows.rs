@@ -149,7 +149,7 @@ pub(super) fn behind_filter(at: &Handle, name: &OsStr, file: File, want: Want) -
     options.read(want.read).write(want.write).append(want.append);
     let shown = options.open(in_dir(at, name)?).map_err(super::on_the_way)?;
     stands(at, name, &shown)?;
-    if !Metadata::of_file(&shown)?.identity().same(Metadata::of_file(&file)?.identity()) {
+    if Metadata::of_file(&shown)?.identity() != Metadata::of_file(&file)?.identity() {
         return Err(ErrorKind::Changed.into());
     }
     Ok(shown)

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::CheckedPath;
 use crate::beneath::{Follow, Handle, Look, name_of};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_name_too_long};
 use crate::location::Location;
 use crate::names::{below, components};
 use crate::resolve::{Found, Intent};
@@ -132,11 +132,6 @@ fn relative_to(root: &Path, name: &Path) -> Option<PathBuf> {
 /// The errors of the kernel's walk that the resolver would come to, too. Not `EXDEV`: the way may come back. Not `ELOOP`: a magic link
 /// is no loop. Not what is rare.
 fn kernel_decides(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound
-            | io::ErrorKind::NotADirectory
-            | io::ErrorKind::InvalidFilename
-            | io::ErrorKind::PermissionDenied
-    )
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied)
+        || is_name_too_long(error)
 }

@@ -11,19 +11,22 @@
 #[cfg(target_os = "linux")]
 mod kernel;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::beneath::Handle;
+use crate::beneath::{Handle, Look};
+use crate::budget::Budget;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
 use crate::location::Location;
 use crate::names::{below, components, is_absolute, is_same};
-use crate::policy::Access;
+use crate::policy::{Access, Rule};
 use crate::resolve::{Found, Intent};
 use crate::roots::{Root, Roots, file_uri, resolve_in, settled};
+use crate::workers::counted;
 
 #[cfg(target_os = "linux")]
 pub(crate) use kernel::Walked;
@@ -51,6 +54,7 @@ impl Roots {
     ///
     /// Those of [`Location::parse`]; [`OutsideRoots`](ErrorKind::OutsideRoots), whether or not anything is there;
     /// [`NotFound`](ErrorKind::NotFound), [`NotADirectory`](ErrorKind::NotADirectory), [`TooManyLinks`](ErrorKind::TooManyLinks),
+    /// [`TooCostly`](ErrorKind::TooCostly) if it takes more than [`LOOKUPS`](crate::LOOKUPS) look-ups,
     /// [`PermissionDenied`](ErrorKind::PermissionDenied) for what is inside; [`MountCrossing`](ErrorKind::MountCrossing) by policy;
     /// [`RootUnavailable`](ErrorKind::RootUnavailable); [`Changed`](ErrorKind::Changed).
     ///
@@ -68,7 +72,7 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("check", &request, || self.decide(&request, intent))
+        self.answer("check", &request, |budget| self.decide(&request, intent, budget))
     }
 
     /// Whether a proof that another snapshot gave would be given by this one, as far as names tell. To ask before each step of
@@ -88,14 +92,10 @@ impl Roots {
             let inner = self.spellings().at_or_around(&checked.canonical());
             inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
         });
-        let Some(root) = root else { return Err(ErrorKind::OutsideRoots.into()) };
+        let Some(root) = root else { return Err(self.explained(ErrorKind::OutsideRoots.into())) };
         let is_the_root = is_same(root.path(), proved.path());
         let stands = root.is_available()
-            && if is_the_root {
-                root.identity.same(proved.identity) && proved.verify_in_time()
-            } else {
-                proved.verify()
-            };
+            && if is_the_root { root.is_same_object(proved) && proved.verify_in_time() } else { proved.verify() };
         match (stands, proved.access(), root.access()) {
             (false, ..) => Err(ErrorKind::RootUnavailable.into()),
             (true, Access::ReadWrite, Access::ReadOnly) => Err(ErrorKind::ReadOnly.into()),
@@ -112,17 +112,18 @@ impl Roots {
         request.try_into().map_err(|error| self.refused(error.into()))
     }
 
-    fn refused(&self, error: Error) -> Error {
+    pub(crate) fn refused(&self, error: Error) -> Error {
+        let error = self.explained(error);
         events::refused(self.session(), &error);
         error
     }
 
-    pub(crate) fn decide(&self, request: &Location, intent: Intent) -> Result<CheckedPath> {
+    pub(crate) fn decide(&self, request: &Location, intent: Intent, budget: &mut Budget<'_>) -> Result<CheckedPath> {
         #[cfg(target_os = "linux")]
         if let Some(decided) = self.decide_by_kernel(request, intent) {
             return decided;
         }
-        let (root, relative, found) = resolve_in(self, request.as_os_str(), intent)?;
+        let (root, relative, found) = resolve_in(self, request.as_os_str(), intent, budget)?;
         let root = self.shared_root(root)?;
         if !root.is_available() {
             return Err(ErrorKind::RootUnavailable.into());
@@ -142,28 +143,41 @@ impl Roots {
         below.map(|below| (0, below)).or_else(|| self.spellings().begin(request))
     }
 
-    /// Runs the work of one request: again while the path changes under it; a failure names the operation and the request, and has
-    /// the names verified of the root where the request started and the one it came to, since a root that is no longer what it was
-    /// is the reason that counts.
+    /// Runs the work of one request, as [`verified`](Self::verified). A failure names the operation and
+    /// the request, and is reported to the operator.
     pub(crate) fn answer<T>(
         &self,
         operation: &'static str,
         request: &Location,
-        work: impl FnMut() -> Result<T>,
+        work: impl FnMut(&mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
-        settled(work).map_err(|error| {
-            let (started_in, came_to) = (self.start(request).map(|(number, _)| number), error.root());
-            let asked = [started_in, came_to.filter(|root| Some(*root) != started_in)];
-            let mut asked = asked.into_iter().flatten().filter_map(|number| self.root(number).ok());
-            let error = match error.kind() {
-                // Decided by names alone: no root was asked.
-                ErrorKind::OutsideRoots => error,
-                _ if asked.all(Root::verify) => error,
-                _ => ErrorKind::RootUnavailable.into(),
-            };
-            // What an inner step has named is told already.
-            if error.is_named() { error } else { self.refused(error.at(operation, request.as_os_str())) }
-        })
+        self.verified(request, work).map_err(|error| self.refused(error.at(operation, request.sent())))
+    }
+
+    /// Runs the work of one request, again while the path changes under it. A failure has the names
+    /// verified of the root where the request started and of the one it came to: a root that is no
+    /// longer what it was is the reason that counts.
+    pub(crate) fn verified<T>(
+        &self,
+        request: &Location,
+        mut work: impl FnMut(&mut Budget<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let device = || self.start(request).and_then(|(number, _)| Some(self.root(number).ok()?.identity.device));
+        let mut budget = Budget::new();
+        let answer = || {
+            settled(|| work(&mut budget)).map_err(|error| {
+                let (started_in, came_to) = (self.start(request).map(|(number, _)| number), error.root());
+                let asked = [started_in, came_to.filter(|root| Some(*root) != started_in)];
+                let mut asked = asked.into_iter().flatten().filter_map(|number| self.root(number).ok());
+                match error.kind() {
+                    // Decided by names alone: no root was asked.
+                    ErrorKind::OutsideRoots => error,
+                    _ if asked.all(Root::verify) => error,
+                    _ => ErrorKind::RootUnavailable.into(),
+                }
+            })
+        };
+        counted(device, answer)
     }
 }
 
@@ -224,13 +238,17 @@ impl CheckedPath {
     /// Runs the work of an operation by this proof: again while the path changes under it; a failure names the operation and the
     /// request. It depends on the proof's own root alone.
     pub(crate) fn perform<T>(&self, operation: &'static str, work: impl Fn() -> Result<T>) -> Result<T> {
-        settled(|| self.operate(&work))
-            .map_err(|error| self.roots.refused(error.at(operation, self.request.as_os_str())))
+        let device = || Some(self.root.identity.device);
+        counted(device, || settled(|| self.operate(&work)))
+            .map_err(|error| self.roots.refused(error.at(operation, self.request.sent())))
     }
 
     /// Runs an operation on the place itself; a failure has its root's names verified.
     pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        work().map_err(|error| if self.root.verify() { error } else { ErrorKind::RootUnavailable.into() })
+        let device = || Some(self.root.identity.device);
+        counted(device, || {
+            work().map_err(|error| if self.root.verify() { error } else { ErrorKind::RootUnavailable.into() })
+        })
     }
 
     /// The handle to operate beneath, and the path there.
@@ -254,6 +272,47 @@ impl CheckedPath {
             return Err(ErrorKind::RootItself.into());
         }
         Ok(())
+    }
+
+    /// Refuses the same for another name of such a directory or file: in a bind mount of it, or in another
+    /// case where the filesystem folds that. To be asked of a name in its open directory, right before it
+    /// is removed, renamed or replaced.
+    pub(crate) fn is_no_alias_of_root(&self, directory: &Handle, name: &OsStr) -> Result<()> {
+        match directory.look_in(name, Rule::Allow)? {
+            Look::Other(metadata) if metadata.is_dir() => {
+                let mut seen = HashSet::new();
+                for root in self.roots_and_around() {
+                    if root.is_at_or_below(metadata.identity(), &mut seen)? {
+                        return Err(ErrorKind::RootItself.into());
+                    }
+                }
+                Ok(())
+            }
+            Look::Other(_) => self.is_no_alias_of_file_root(directory, name),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`is_no_alias_of_root`](Self::is_no_alias_of_root), for what is no directory, or is not touched
+    /// if it is one.
+    pub(crate) fn is_no_alias_of_file_root(&self, directory: &Handle, name: &OsStr) -> Result<()> {
+        let mut files = self.roots_and_around().filter_map(|root| Some((root, root.leaf.as_ref()?))).peekable();
+        if files.peek().is_none() {
+            return Ok(());
+        }
+        let here = directory.identity()?;
+        let look = |name: &OsStr| directory.look_in(name, Rule::Allow);
+        let Look::Other(found) = look(name)? else { return Ok(()) };
+        let is_found =
+            |leaf: &OsStr| matches!(look(leaf), Ok(Look::Other(leaf)) if leaf.identity() == found.identity());
+        if files.any(|(root, leaf)| root.identity == here && is_found(leaf)) {
+            return Err(ErrorKind::RootItself.into());
+        }
+        Ok(())
+    }
+
+    fn roots_and_around(&self) -> impl Iterator<Item = &Root> {
+        self.roots.roots().chain(self.root.around().into_iter().flat_map(Roots::roots))
     }
 
     /// Whether the entry may be removed, renamed or replaced: it was checked as an entry, by its own name, and holds no root.

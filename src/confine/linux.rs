@@ -18,7 +18,8 @@ use crate::boundary::Boundary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{FileType, Identity, Metadata};
 use crate::policy::Access;
-use crate::roots::{Root, Trail};
+use crate::roots::Root;
+use crate::trail::Trail;
 
 /// Everything before the last call changes nothing, so that a refusal leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
@@ -56,7 +57,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let writable = found.iter().filter(|extra| extra.named.reach == Reach::ReadWrite);
     let written: Vec<_> = writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
     for extra in found {
-        if boundary.leads_by_planted_link(&roots, &written, &extra.trail) {
+        if Boundary::leads_by_planted_link(&roots, &written, &extra.trail) {
             return Err(Error::new(ErrorKind::ThroughLink).at("confine", extra.named.path.as_os_str()));
         }
         let named = extra.named;

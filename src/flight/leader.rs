@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{BACK_OFF, BACK_OFF_MOST, Client, Failure, Flight, Landing, late};
+use crate::budget::Effort;
 use crate::due::Start;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
 use crate::kept::Kept;
 use crate::roots::Roots;
 use crate::runtime::{Instant, off_workers, std_instant, unless, unpanicked, until};
-use crate::search::Effort;
 use crate::source::{RootsSource, Told, ask};
 use crate::wire::ListRootsResult;
 
@@ -120,12 +120,14 @@ impl Leader<'_> {
 impl Client {
     /// The roots of a list, and how long it should not be resolved again.
     pub(super) async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<(Roots, Duration)> {
-        let boundary = self.guard.boundary().clone();
+        // Not by the resolution: one of them may hang, and this client's list need not lie in it.
+        self.guard.operator_roots(deadline).await?;
+        let (boundary, account) = (self.guard.boundary().clone(), self.account.clone());
         let given_up = GiveUp::default();
         let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
-        let work = off_workers(move || {
+        let work = off_workers(self.guard.workers(), &self.account, move || {
             let began = Start::now();
-            let roots = boundary.resolve_to_keep(&list, &effort)?;
+            let roots = boundary.resolve_to_keep(&list, &account, &effort)?;
             Ok((roots, began.rest()))
         });
         until(deadline, work).await?.ok_or_else(late)?

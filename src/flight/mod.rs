@@ -21,6 +21,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use self::leader::Leader;
+use crate::account::Account;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::guard::{ClientRoots, Guard, WithoutClientRoots};
@@ -35,6 +36,8 @@ pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) guard: Guard,
     pub(crate) capability: Option<RootsCapability>,
+    /// Who is charged for its work.
+    pub(crate) account: Account,
     pub(crate) stay: Stay,
     /// The epoch that an answer must be asked in to count.
     epoch: AtomicU64,
@@ -114,11 +117,18 @@ enum Turn<'a> {
 }
 
 impl Client {
-    pub(crate) fn new(id: SessionId, guard: Guard, capability: Option<RootsCapability>, stay: Stay) -> Self {
+    pub(crate) fn new(
+        id: SessionId,
+        guard: Guard,
+        capability: Option<RootsCapability>,
+        account: Account,
+        stay: Stay,
+    ) -> Self {
         Self {
             id,
             guard,
             capability,
+            account,
             stay,
             epoch: AtomicU64::new(next_epoch()),
             state: Mutex::default(),
@@ -179,15 +189,9 @@ impl Client {
     }
 
     async fn roots_without(&self, without: WithoutClientRoots, deadline: Instant) -> Result<Roots> {
-        if without == WithoutClientRoots::Deny {
-            return Err(ErrorKind::RootsUnsupported.into());
-        }
-        let boundary = self.guard.boundary().clone();
-        match boundary.standing_operator_roots() {
-            (current, None) => Ok(current),
-            (_, Some(turn)) => until(deadline, off_workers(move || Ok(boundary.verify_operator_roots(turn))))
-                .await?
-                .ok_or_else(late)?,
+        match without {
+            WithoutClientRoots::Deny => Err(ErrorKind::RootsUnsupported.into()),
+            WithoutClientRoots::OperatorDirectories => self.guard.operator_roots(deadline).await,
         }
     }
 
@@ -252,14 +256,10 @@ impl Client {
 
     /// Whether a kept snapshot can be served as it is. Verifies its names, and those of the operator directories, when that is due.
     async fn stands(&self, kept: &Kept, now: Instant, deadline: Instant) -> Result<Stands> {
-        let boundary = self.guard.boundary();
         if let Some(turn) = kept.roots.turn_to_verify() {
-            let boundary = boundary.clone();
-            let verify = off_workers(move || {
-                // An operator directory may be back, which none of these roots would tell.
-                let _ = boundary.operator_roots();
-                Ok(turn.verify())
-            });
+            // An allowed directory may be back, which none of these roots would tell.
+            self.guard.operator_roots(deadline).await?;
+            let verify = off_workers(self.guard.workers(), &self.account, move || Ok(turn.verify()));
             until(deadline, verify).await?.ok_or_else(late)??;
         }
         Ok(self.judge(kept, now))

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::location::Location;
 use crate::policy::Rule;
 use crate::resolve::{Found, Intent};
-use crate::roots::Roots;
+use crate::roots::{Roots, settled};
 
 use super::list::WALK_DEPTH;
 
@@ -52,11 +52,12 @@ impl Roots {
         Error: From<F::Error> + From<T::Error>,
     {
         let (from, to) = (self.location(from)?, self.location(to)?);
-        self.answer("rename", &from, || {
-            let from = self.decide(&from, Intent::Entry)?;
-            let to = self.answer("rename to", &to, || self.decide(&to, Intent::Entry))?;
+        let renamed = self.verified(&from, |budget| {
+            let from = self.decide(&from, Intent::Entry, budget)?;
+            let to = self.verified(&to, |_| self.decide(&to, Intent::Entry, budget)).map_err(Error::of_destination)?;
             from.rename_now(&to, replace)
-        })
+        });
+        renamed.map_err(|error| self.refused(error.between("rename", from.sent(), to.sent())))
     }
 }
 
@@ -67,29 +68,58 @@ impl CheckedPath {
     ///
     /// As [`Roots::rename`].
     pub fn rename(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
-        self.perform("rename", || self.rename_now(to, replace))
+        let renamed = settled(|| self.operate(|| self.rename_now(to, replace)));
+        let named = |error: Error| error.between("rename", self.request().sent(), to.request().sent());
+        renamed.map_err(|error| self.roots().refused(named(error)))
     }
 
     fn rename_now(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
         self.may_take_away()?;
-        to.may_take_away().map_err(|error| error.at("rename to", to.request().as_os_str()))?;
+        to.may_take_away().map_err(Error::of_destination)?;
         let (from_directory, from_name) = self.operate(|| self.parent())?;
-        let (to_directory, to_name) =
-            to.operate(|| to.parent()).map_err(|error| error.at("rename to", to.request().as_os_str()))?;
+        let (to_directory, to_name) = to.operate(|| to.parent()).map_err(Error::of_destination)?;
+        self.is_no_alias_of_root(&from_directory, &from_name)?;
         let replace = replace == Replace::Existing;
-        let renamed = from_directory.rename(&from_name, &to_directory, &to_name, replace);
-        self.operate(|| to.operate(|| Ok(renamed?)))
+        if replace {
+            to.is_no_alias_of_root(&to_directory, &to_name).map_err(Error::of_destination)?;
+        }
+        let renamed =
+            from_directory.rename(&from_name, &to_directory, &to_name, replace).map_err(|error| self.blame(to, error));
+        let of_destination = |error: Error| match error.kind() {
+            ErrorKind::RootUnavailable => error.of_destination(),
+            _ => error,
+        };
+        self.operate(|| to.operate(|| renamed).map_err(of_destination))
+    }
+
+    /// Which end of a rename a failure is about (rename(2)). Both names are single, in directories that
+    /// are open.
+    fn blame(&self, to: &CheckedPath, error: io::Error) -> Error {
+        let is_invalid = error.kind() == io::ErrorKind::InvalidInput;
+        let error = Error::from(error);
+        match error.kind() {
+            ErrorKind::AlreadyExists
+            | ErrorKind::DirectoryNotEmpty
+            | ErrorKind::IsADirectory
+            | ErrorKind::NotADirectory => error.of_destination(),
+            ErrorKind::Io if is_invalid && to.canonical().starts_with(self.canonical()) => {
+                error.says("a directory cannot be moved into itself")
+            }
+            _ => error,
+        }
     }
 
     pub(super) fn remove_file_now(&self) -> Result<()> {
         self.may_take_away()?;
         let (directory, name) = self.parent()?;
+        self.is_no_alias_of_file_root(&directory, &name)?;
         Ok(directory.remove_file(&name)?)
     }
 
     pub(super) fn remove_dir_now(&self) -> Result<()> {
         self.may_take_away()?;
         let (directory, name) = self.parent()?;
+        self.is_no_alias_of_root(&directory, &name)?;
         Ok(directory.remove_dir(&name)?)
     }
 
@@ -99,47 +129,71 @@ impl CheckedPath {
             return Err(ErrorKind::NotADirectory.into());
         }
         let (directory, name) = self.parent()?;
+        self.is_no_alias_of_root(&directory, &name)?;
         // Also the directory itself may be where something is mounted.
         let top = directory.dir(Path::new(&name), Rule::Refuse)?;
-        empty(&top)?;
+        empty(&top, REMOVED_ENTRIES)?;
         // Windows removes none that is open.
         drop(top);
         Ok(directory.remove_dir(&name)?)
     }
 }
 
-/// Removes all that is in a directory, the deepest first. Each directory is reached from `top` anew by a path in which no link is
-/// followed and no mount crossed, so however deep it is, no more than two are open.
-fn empty(top: &Handle) -> Result<()> {
-    let mut budget = REMOVED_ENTRIES;
+/// Removes everything that is in a directory, the deepest first, a batch at a time. Each directory
+/// is reached from `top` again by a path in which no link is followed and no mount crossed, so
+/// however deep it is, no more than two are open.
+fn empty(top: &Handle, mut budget: usize) -> Result<()> {
     let mut path = PathBuf::new();
-    let mut todo = vec![clear(top, &path, &mut budget)?];
-    while let Some(directories) = todo.last_mut() {
-        if let Some(name) = directories.pop() {
-            if todo.len() >= WALK_DEPTH {
+    // The directories of the last batch that are still to be removed, at each depth.
+    let mut levels = vec![Vec::new()];
+    loop {
+        let mut not_empty = None;
+        if let Some(name) = levels.last_mut().and_then(Vec::pop) {
+            if levels.len() >= WALK_DEPTH {
                 return Err(ErrorKind::TooDeep.into());
             }
             path.push(name);
-            todo.push(clear(top, &path, &mut budget)?);
-            continue;
+            levels.push(Vec::new());
+        } else if let Some((parent, name)) = split(&path) {
+            match gone(top.dir(parent, Rule::Refuse)?.remove_dir(name)) {
+                // There are more than one batch has, or another process adds some.
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => not_empty = Some(error),
+                removed => {
+                    removed?;
+                    path.pop();
+                    levels.pop();
+                    continue;
+                }
+            }
         }
-        todo.pop();
-        if let Some((parent, name)) = split(&path) {
-            gone(top.dir(parent, Rule::Refuse)?.remove_dir(name))?;
-            path.pop();
+        let held: usize = levels.iter().map(Vec::len).sum();
+        let batch = (HELD_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
+        match (clear(top, &path, batch, &mut budget)?, not_empty) {
+            (Some(directories), _) => {
+                if let Some(last) = levels.last_mut() {
+                    *last = directories;
+                }
+            }
+            // What is in it can not be listed.
+            (None, Some(error)) => return Err(error.into()),
+            (None, None) if path.as_os_str().is_empty() => return Ok(()),
+            (None, None) => {}
         }
     }
-    Ok(())
 }
 
-/// Removes what is no directory from the one at `path`, and tells the directories that are left.
-fn clear(top: &Handle, path: &Path, budget: &mut usize) -> Result<Vec<OsString>> {
+/// Removes what is no directory from the one at `path`, among as many of its entries as a batch
+/// has, and tells the directories among them; `None` if there are no entries.
+fn clear(top: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<Option<Vec<OsString>>> {
     let directory = top.dir(path, Rule::Refuse)?;
-    let mut files = Vec::new();
-    let mut directories = Vec::new();
-    for entry in directory.entries()? {
+    let (mut files, mut directories, mut within) = (Vec::new(), Vec::new(), Ok(()));
+    for entry in directory.entries()?.take(batch) {
+        let Some(left) = budget.checked_sub(1) else {
+            within = Err(ErrorKind::TooManyEntries.into());
+            break;
+        };
+        *budget = left;
         let entry = entry?;
-        *budget = budget.checked_sub(1).ok_or(ErrorKind::TooManyEntries)?;
         let name = entry.file_name();
         let is_dir = match entry.file_type()? {
             t if t.is_dir() => true,
@@ -149,10 +203,12 @@ fn clear(top: &Handle, path: &Path, budget: &mut usize) -> Result<Vec<OsString>>
         };
         if is_dir { directories.push(name) } else { files.push(name) }
     }
+    let found = !files.is_empty() || !directories.is_empty();
+    // Not while it is listed, as a list may then leave entries out (readdir(3)).
     for name in files {
         gone(directory.remove_file(&name))?;
     }
-    Ok(directories)
+    within.map(|()| found.then_some(directories))
 }
 
 /// Someone else may have removed it.
@@ -163,5 +219,36 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The most entries one call removes: beyond that, another process is adding them, or it is no work for a tool call.
-const REMOVED_ENTRIES: usize = 1_000_000;
+/// The most entries one call removes: a minute or two of system calls, and more than ten times what
+/// any workspace has. It bounds what a process that adds entries meanwhile can make a call cost;
+/// another call goes on.
+const REMOVED_ENTRIES: usize = 10_000_000;
+
+/// About the most names that a removal holds, with 255 bytes each some 6 MB. A batch is half of
+/// what is left of them, so that directories in directories find room for theirs.
+const HELD_NAMES: usize = 20_000;
+
+/// The names that a directory is listed by where its parents hold nearly all: one call of
+/// getdents64(2) gives more.
+const LEAST_BATCH: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As when another process adds entries as fast as they are removed.
+    #[test]
+    fn a_removal_is_bounded_and_the_next_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let handle = Handle::ambient(directory.path()).unwrap();
+        let left = || std::fs::read_dir(directory.path()).unwrap().count();
+        for number in 0..25 {
+            std::fs::write(directory.path().join(number.to_string()), "").unwrap();
+        }
+        assert_eq!(empty(&handle, 10).unwrap_err().kind(), ErrorKind::TooManyEntries);
+        assert_eq!(left(), 15);
+        assert_eq!(empty(&handle, 10).unwrap_err().kind(), ErrorKind::TooManyEntries);
+        empty(&handle, 5).unwrap();
+        assert_eq!(left(), 0);
+    }
+}

@@ -3,12 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::beneath::{Entries, Handle};
 use crate::check::CheckedPath;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
 use crate::policy::Rule;
+use crate::workers::counted;
 
 /// An entry of a directory: its name, and what it is. A link is a link, not what it points to.
 #[derive(Clone, Debug)]
@@ -92,25 +94,33 @@ impl WalkOptions {
         Self { max_depth, ..self }
     }
 
-    /// So many entries are told, in no particular choice; if there are more, an error comes last.
+    /// The walk yields at most this many entries, of a larger directory any of them; if there are
+    /// more, an error comes last.
     pub fn max_entries(self, max_entries: usize) -> Self {
         Self { max_entries, ..self }
     }
 }
 
-/// An entry that a walk came to.
+/// An entry that a walk came to. Entries of one directory share its path.
 #[derive(Clone, Debug)]
 pub struct WalkEntry {
-    path: PathBuf,
+    directory: Arc<Path>,
+    name: OsString,
     depth: usize,
     metadata: Metadata,
 }
 
 impl WalkEntry {
-    /// The path from where the walk began.
+    /// The path from where the walk began. Each call builds it, as in [`std::fs::DirEntry::path`].
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(&self.name)
+    }
+
+    /// The last name of the path.
+    #[must_use]
+    pub fn name(&self) -> &OsStr {
+        &self.name
     }
 
     /// 1 for what is in the directory where the walk began.
@@ -128,9 +138,14 @@ impl WalkEntry {
 
 /// A walk through a directory tree.
 ///
-/// It holds the directory where it began open, and one more while it lists that. Each directory is reached from the first by a path in
-/// which no link is followed, so what is yielded was beneath the first when it was listed. A directory that vanishes or is replaced
-/// before it is entered is passed over.
+/// It holds the directory where it began open, and one more while it lists that one. Each directory
+/// is reached from the first by a path in which no link is followed, so what is yielded was beneath
+/// the first when it was listed. A directory that vanishes or is replaced before it is entered is
+/// passed over.
+///
+/// A directory is listed and sorted when the walk enters it. The walk holds what it has listed and
+/// not yielded yet: for each entry its name and about 160 bytes, at most [`WALK_BYTES`] in all, and
+/// the paths of the directories that it is in.
 ///
 /// ```
 /// use mcp_roots_guard::{FileType, Roots, WalkOptions};
@@ -148,7 +163,7 @@ impl WalkEntry {
 ///     if entry.path().ends_with("target") {
 ///         walk.skip_current_dir();
 ///     } else if entry.metadata().file_type() == FileType::File {
-///         sources.push(entry.path().to_owned());
+///         sources.push(entry.path());
 ///     }
 /// }
 /// assert_eq!(sources, [std::path::Path::new("src").join("a.rs")]);
@@ -159,14 +174,27 @@ pub struct Walk {
     top: Handle,
     request: OsString,
     mounts: Rule,
+    /// The device of the root.
+    device: u64,
     options: WalkOptions,
-    /// Entries to tell, the next one last.
-    todo: Vec<WalkEntry>,
-    /// The directory that was told last and is to be entered.
-    enter: Option<WalkEntry>,
-    told: usize,
-    /// There was more than may be told.
+    /// The directories that the walk is in, the innermost last.
+    levels: Vec<Level>,
+    /// The directory that was yielded last and is to be entered.
+    enter: Option<OsString>,
+    /// How many entries were listed.
+    listed: usize,
+    /// Bytes of the entries that were listed and not yielded yet.
+    held: usize,
+    /// There was more than may be listed.
     full: bool,
+}
+
+/// A directory that was listed.
+#[derive(Debug)]
+struct Level {
+    path: Arc<Path>,
+    /// The entries that were not yielded yet, the next one last.
+    entries: Vec<DirEntry>,
 }
 
 impl Walk {
@@ -175,26 +203,39 @@ impl Walk {
         self.enter = None;
     }
 
-    /// Adds what is in a directory to what is to be told, in the order of names.
-    fn list(&mut self, path: &Path, depth: usize) -> Result<()> {
+    /// Enters a directory: lists it, and sorts its entries by name.
+    fn list(&mut self, path: &Path) -> Result<()> {
+        let device = self.device;
+        counted(|| Some(device), || self.list_now(path))
+    }
+
+    fn list_now(&mut self, path: &Path) -> Result<()> {
         let directory = match self.top.dir(path, self.mounts) {
             // Gone, or another thing by now.
-            Err(error) if depth > 1 && is_replaced(error.kind()) => return Ok(()),
+            Err(error) if !self.levels.is_empty() && is_replaced(error.kind()) => return Ok(()),
             directory => directory?,
         };
-        let first = self.todo.len();
+        let (mut entries, mut listed) = (Vec::new(), Ok(()));
         for entry in ReadDir::new(directory, path.as_os_str())? {
-            let DirEntry { name, metadata } = entry?;
-            if self.todo.len().saturating_add(self.told) >= self.options.max_entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    listed = Err(error);
+                    break;
+                }
+            };
+            let held = self.held.saturating_add(weight(&entry));
+            if self.listed >= self.options.max_entries || held > WALK_BYTES {
                 self.full = true;
                 break;
             }
-            self.todo.push(WalkEntry { path: path.join(name), depth, metadata });
+            (self.listed, self.held) = (self.listed + 1, held);
+            entries.push(entry);
         }
-        if let Some(new) = self.todo.get_mut(first..) {
-            new.sort_unstable_by(|one, other| other.path.cmp(&one.path));
-        }
-        Ok(())
+        entries.shrink_to_fit();
+        entries.sort_unstable_by(|one, other| other.name.cmp(&one.name));
+        self.levels.push(Level { path: path.into(), entries });
+        listed
     }
 }
 
@@ -202,29 +243,46 @@ impl Iterator for Walk {
     type Item = Result<WalkEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(directory) = self.enter.take() {
-            let listed = match directory.depth {
+        if let Some(name) = self.enter.take() {
+            let path = self.levels.last().map_or_else(PathBuf::new, |level| level.path.join(name));
+            let entered = match self.levels.len() {
                 _ if self.full => Ok(()),
                 depth if depth >= self.options.max_depth => Ok(()),
                 depth if depth >= WALK_DEPTH => Err(ErrorKind::TooDeep.into()),
-                depth => self.list(&directory.path, depth + 1),
+                _ => self.list(&path),
             };
-            if let Err(error) = listed {
-                return Some(Err(error.at("walk", directory.path.as_os_str())));
+            if let Err(error) = entered {
+                return Some(Err(error.at("walk", path.as_os_str())));
             }
         }
-        let Some(entry) = self.todo.pop() else {
-            return std::mem::take(&mut self.full).then(|| {
-                let error = Error::new(ErrorKind::TooManyEntries);
-                Err(error.at("walk", &self.request))
-            });
-        };
-        self.told += 1;
-        if entry.metadata.is_dir() {
-            self.enter = Some(entry.clone());
+        while let Some(level) = self.levels.last_mut() {
+            let Some(entry) = level.entries.pop() else {
+                self.levels.pop();
+                continue;
+            };
+            self.held = self.held.saturating_sub(weight(&entry));
+            let DirEntry { name, metadata } = entry;
+            if metadata.is_dir() {
+                self.enter = Some(name.clone());
+            }
+            let directory = Arc::clone(&level.path);
+            return Some(Ok(WalkEntry { directory, name, depth: self.levels.len(), metadata }));
         }
-        Some(Ok(entry))
+        std::mem::take(&mut self.full).then(|| {
+            let limit = self.options.max_entries;
+            let error = match self.listed {
+                listed if listed >= limit => Error::over(ErrorKind::TooManyEntries, "more than {} entries", limit),
+                _ => ErrorKind::TooManyEntries.into(),
+            };
+            Err(error.at("walk", &self.request))
+        })
     }
+}
+
+/// What an entry takes of the heap: itself in its directory's list, and its name in an allocation
+/// of its own.
+fn weight(entry: &DirEntry) -> usize {
+    size_of::<DirEntry>().saturating_add(entry.name.len()).saturating_add(ALLOCATION)
 }
 
 fn is_replaced(kind: ErrorKind) -> bool {
@@ -233,15 +291,17 @@ fn is_replaced(kind: ErrorKind) -> bool {
 
 impl CheckedPath {
     pub(super) fn read_dir_now(&self) -> Result<ReadDir> {
-        ReadDir::new(self.directory()?, self.request().as_os_str())
+        ReadDir::new(self.directory()?, self.request().sent())
     }
 
     pub(super) fn walk_now(&self, options: WalkOptions) -> Result<Walk> {
         let (top, mounts) = (self.directory()?, self.roots().policy().mounts);
-        let request = self.request().as_os_str().to_owned();
-        let mut walk = Walk { top, request, mounts, options, todo: Vec::new(), enter: None, told: 0, full: false };
+        let request = self.request().sent().to_owned();
+        let device = self.root().identity.device;
+        let (levels, enter, listed, held, full) = (Vec::new(), None, 0, 0, false);
+        let mut walk = Walk { top, request, mounts, device, options, levels, enter, listed, held, full };
         if options.max_depth > 0 {
-            walk.list(Path::new(""), 1)?;
+            walk.list(Path::new(""))?;
         }
         Ok(walk)
     }
@@ -258,5 +318,15 @@ impl CheckedPath {
 /// The deepest directory that a walk enters, and a recursive removal: a chain of 128 is no workspace.
 pub const WALK_DEPTH: usize = 128;
 
-/// The most entries that a walk tells unless it is told otherwise; each costs some hundred bytes while it waits.
+/// The most entries that a walk yields unless the options say otherwise: more than a model can use,
+/// and a second of system calls.
 pub const WALK_ENTRIES: usize = 100_000;
+
+/// The most bytes of listed entries that a walk holds; a directory with more is listed in part, as
+/// with [`WALK_ENTRIES`]. That many entries with names of 255 bytes take 39 MiB, so on Linux only a
+/// walk with other [`WalkOptions`] comes to this bound.
+pub const WALK_BYTES: usize = 48 << 20;
+
+/// What an allocator adds to a small allocation: 8 bytes and up to 15 of alignment (glibc's
+/// malloc), so about 16.
+const ALLOCATION: usize = 16;

@@ -1,24 +1,30 @@
 //! Operations on what was checked, each beneath its root's own handle.
 //!
-//! Goes in: a [`CheckedPath`], or [`Roots`] and a request, which is then checked and used in one step. Comes out: files, entries,
-//! metadata. What is true after: nothing outside the roots was read or changed; whatever was opened was verified before any effect.
+//! Each is a method of [`CheckedPath`], and of [`Roots`], which checks a request and operates in one
+//! step. Nothing outside the roots is read or changed, and whatever is opened is verified before
+//! any effect.
 //!
 //! | operation | intent | in | follows a last link |
 //! | --- | --- | --- | --- |
 //! | open, read, read_to_string, metadata | [`Existing`](Intent::Existing) | `open` | yes, inside |
-//! | open for creating, write | [`New`](Intent::New) | `open`, `write` | yes, inside, also to a name that does not exist |
+//! | open for creating, write, write_with | [`New`](Intent::New) | `open`, `write` | yes, inside, also to a name that does not exist |
 //! | create_dir, create_dir_all | [`NewTree`](Intent::NewTree) | `write` | yes, inside |
 //! | read_dir, walk | [`Existing`](Intent::Existing) | `list` | yes, inside; links found are described, not followed |
 //! | symlink_metadata, rename, remove_file, remove_dir, remove_dir_all | [`Entry`](Intent::Entry) | `open`, `change` | no |
 
 mod open;
 mod list;
+#[cfg(unix)]
+mod acl;
+#[cfg(unix)]
+mod permissions;
 mod write;
 mod change;
 
 pub use change::Replace;
-pub use list::{DirEntry, ReadDir, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry, WalkOptions};
+pub use list::{DirEntry, ReadDir, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry, WalkOptions};
 pub use open::{OpenFile, OpenOptions};
+pub use write::{Existing, WriteOptions};
 
 use crate::check::CheckedPath;
 use crate::error::{Error, Result};
@@ -46,8 +52,8 @@ macro_rules! operations {
                     Error: From<L::Error>,
                 {
                     let request = self.location(request)?;
-                    self.answer($operation, &request, || {
-                        let checked = self.decide(&request, Intent::$intent)?;
+                    self.answer($operation, &request, |budget| {
+                        let checked = self.decide(&request, Intent::$intent, budget)?;
                         checked.operate(|| checked.$work($($argument),*))
                     })
                 }
@@ -66,18 +72,50 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Writes a whole file, all or nothing: into a new file of a random name beside it, which then takes its name. A reader sees the
-    /// old content or the new, and a failure leaves the old. The permission bits of a file that is replaced are kept; its owner, its
-    /// extended attributes and its other hard links are not (they keep the old content). It takes the right to write the directory,
-    /// and not the file (rename(2)). The content is synced to the device before it takes the name; the name is, too, where the file
-    /// system can do that.
+    /// Writes a whole file, all or nothing: into a new file beside it, which then takes its name. A
+    /// reader sees the old content or the new, and a failure leaves the old. This needs the right
+    /// to write the directory, not the file (rename(2)). The content is synced to the device before
+    /// it takes the name, and so is the name, where the file system can do that.
+    ///
+    /// A file that is replaced keeps its permission bits without set-user-ID and set-group-ID and,
+    /// as far as the process may set them, its owner, its group and, on Linux, its POSIX access
+    /// control list. Nobody can read or write the new content who could not read or write the old:
+    /// where the owner, the group or the list is lost, group and others only keep the bits that
+    /// every lost owner, group and entry had. The owner of the new file, who can always change its
+    /// mode, is the exception. The permissions are those that the file had when the write began.
+    /// Lists of other kinds (NFSv4, macOS, Windows) are not kept: the new file has what it inherits
+    /// from its directory.
+    ///
+    /// It does not keep extended attributes, the time of birth, or other hard links, which stay
+    /// links to the old content.
+    /// [`write_with`](Self::write_with) can write in place, which keeps everything. A new file has
+    /// the mode 0666 less the umask, or what its directory's default access control list says.
+    ///
+    /// A process that is killed during a write leaves the new file behind, as `.mcp-roots-guard-`
+    /// with 16 hexadecimal digits and `.tmp`. A file of such a name that is an hour old is in use
+    /// by no write and can be removed:
+    ///
+    /// ```sh
+    /// find DIRECTORY -name '.mcp-roots-guard-????????????????.tmp' -type f -mmin +60 -delete
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`RootItself`](crate::ErrorKind::RootItself) for a single-file root, which is written in place
-    /// by [`open_with`](Self::open_with); [`IsADirectory`](crate::ErrorKind::IsADirectory), [`SpecialFile`](crate::ErrorKind::SpecialFile),
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`RootItself`](crate::ErrorKind::RootItself) for a
+    /// single-file root, which can only be written [in place](crate::Existing::InPlace);
+    /// [`IsADirectory`](crate::ErrorKind::IsADirectory),
+    /// [`SpecialFile`](crate::ErrorKind::SpecialFile),
     /// [`HardLinked`](crate::ErrorKind::HardLinked); what the operating system says.
     New: fn write(content: impl AsRef<[u8]> + Copy) -> () => write_now, "write";
+
+    /// Writes a whole file as [`write`](Self::write) does, with a choice of what happens to a file
+    /// that exists.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write). A write in place that fails midway leaves part of the new
+    /// content.
+    New: fn write_with(content: impl AsRef<[u8]> + Copy, options: WriteOptions) -> () => write_with_now, "write";
 
     /// Makes a directory; its parent must exist.
     ///
@@ -102,8 +140,11 @@ operations! {
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory), and what the operating system says, also while it is listed.
     Existing: fn read_dir() -> ReadDir => read_dir_now, "list";
 
-    /// Walks a directory and all beneath it, each directory's entries in the order of their names, a directory before what is in it.
-    /// Links are described and not followed, so there are no loops and nothing outside.
+    /// Walks a directory and everything beneath it, each directory's entries in the order of their
+    /// names, a directory before what is in it. Links are described and not followed, so there are
+    /// no loops and nothing outside. The walk is bounded in depth
+    /// ([`WALK_DEPTH`]), entries ([`WALK_ENTRIES`], or what
+    /// the options say) and memory ([`WALK_BYTES`]).
     ///
     /// # Errors
     ///
@@ -140,11 +181,17 @@ operations! {
     /// link, [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty), [`NotFound`](crate::ErrorKind::NotFound).
     Entry: fn remove_dir() -> () => remove_dir_now, "remove";
 
-    /// Removes a directory and all in it; links in it are removed and not followed, and a mounted file system is never entered.
+    /// Removes a directory and everything in it, the deepest first; links in it are removed and not
+    /// followed, and a mounted file system is never entered. It removes in batches, so that its
+    /// memory does not grow with the number of entries (under 20 MB), and goes on until a directory
+    /// is empty, also while another process adds to it.
     ///
     /// # Errors
     ///
-    /// As [`remove_dir`](Self::remove_dir); [`MountCrossing`](crate::ErrorKind::MountCrossing), [`TooDeep`](crate::ErrorKind::TooDeep),
-    /// [`TooManyEntries`](crate::ErrorKind::TooManyEntries). What was removed before an error stays removed.
+    /// As [`remove_dir`](Self::remove_dir); [`MountCrossing`](crate::ErrorKind::MountCrossing),
+    /// [`TooDeep`](crate::ErrorKind::TooDeep) for a directory more than
+    /// [`WALK_DEPTH`] deep. What was removed before an error stays removed, and
+    /// so another call goes on where one ended with
+    /// [`TooManyEntries`](crate::ErrorKind::TooManyEntries), after ten million entries.
     Entry: fn remove_dir_all() -> () => remove_dir_all_now, "remove";
 }

@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 
 #[cfg(target_os = "linux")]
 use crate::beneath::Follow;
-use crate::beneath::{Cursor, Look, Want};
+use crate::beneath::{Look, Want};
+use crate::budget::Budget;
 use crate::check::CheckedPath;
 #[cfg(target_os = "linux")]
 use crate::check::Walked;
@@ -20,6 +21,7 @@ use crate::metadata::{FileType, Metadata};
 use crate::policy::{Policy, Rule};
 use crate::resolve::{Found, Intent};
 use crate::roots::Roots;
+use crate::workers::counted;
 
 /// How to open a file, as in `std`.
 ///
@@ -117,7 +119,7 @@ impl OpenFile {
     ///
     /// [`TooLarge`](ErrorKind::TooLarge); what the operating system says.
     pub fn read(self, limit: u64) -> Result<Vec<u8>> {
-        self.read_within(limit).map_err(|error| error.at("read", self.request.as_os_str()))
+        self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
     }
 
     /// As [`read`](Self::read), as text.
@@ -127,7 +129,7 @@ impl OpenFile {
     /// Besides, [`NotUtf8`](ErrorKind::NotUtf8).
     pub fn read_to_string(self, limit: u64) -> Result<String> {
         let content = self.read_within(limit).and_then(text);
-        content.map_err(|error| error.at("read", self.request.as_os_str()))
+        content.map_err(|error| error.at("read", self.request.sent()))
     }
 
     /// What it was when it was opened. When it was created is asked for now, once; that does not change.
@@ -143,8 +145,12 @@ impl OpenFile {
     }
 
     fn read_within(&self, limit: u64) -> Result<Vec<u8>> {
+        counted(|| Some(self.metadata.identity().device), || self.read_now(limit))
+    }
+
+    fn read_now(&self, limit: u64) -> Result<Vec<u8>> {
         if self.metadata.size() > limit && self.metadata.is_file() {
-            return Err(ErrorKind::TooLarge.into());
+            return Err(too_large(limit));
         }
         // A file may claim any size; beyond this much, memory is taken as content comes.
         let expected = usize::try_from(self.metadata.size().min(READ_AHEAD)).unwrap_or_default();
@@ -154,7 +160,7 @@ impl OpenFile {
         if u64::try_from(content.len()).is_ok_and(|len| len <= limit) {
             return Ok(content);
         }
-        Err(ErrorKind::TooLarge.into())
+        Err(too_large(limit))
     }
 }
 
@@ -171,7 +177,7 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("open", &request, || self.open_for_reading(&request))
+        self.answer("open", &request, |budget| self.open_for_reading(&request, budget))
     }
 
     /// Opens a file as the options say. Never blocks on a FIFO, socket or device, which are refused by policy.
@@ -186,13 +192,13 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("open", &request, || {
+        self.answer("open", &request, |budget| {
             options.validate()?;
             if options.writes() {
-                let checked = self.decide(&request, options.intent())?;
+                let checked = self.decide(&request, options.intent(), budget)?;
                 return checked.operate(|| checked.open_now(options));
             }
-            Ok(self.open_for_reading(&request)?.into_std())
+            Ok(self.open_for_reading(&request, budget)?.into_std())
         })
     }
 
@@ -207,7 +213,7 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("read", &request, || self.open_for_reading(&request)?.read_within(limit))
+        self.answer("read", &request, |budget| self.open_for_reading(&request, budget)?.read_within(limit))
     }
 
     /// As [`read`](Self::read), as text.
@@ -221,24 +227,22 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("read", &request, || self.open_for_reading(&request)?.read_within(limit).and_then(text))
+        self.answer("read", &request, |budget| {
+            self.open_for_reading(&request, budget)?.read_within(limit).and_then(text)
+        })
     }
 
-    fn open_for_reading(&self, request: &Location) -> Result<OpenFile> {
+    fn open_for_reading(&self, request: &Location, budget: &mut Budget<'_>) -> Result<OpenFile> {
         #[cfg(target_os = "linux")]
-        if let Some((number, rest)) = self.start(request)
-            && let Some(walked) = self.walk_by_kernel(number, rest, Follow::Read)
-        {
-            match walked {
-                Walked::There(file) => {
-                    let metadata = verify(&file, self.policy())?;
-                    return Ok(OpenFile { file, metadata, all_metadata: OnceLock::new(), request: request.clone() });
-                }
-                Walked::Refused(error) => return Err(error),
-                Walked::Undecided => {}
+        match self.start(request).and_then(|(number, rest)| self.walk_by_kernel(number, rest, Follow::Read)) {
+            Some(Walked::There(file)) => {
+                let metadata = verify(&file, self.policy())?;
+                return Ok(OpenFile { file, metadata, all_metadata: OnceLock::new(), request: request.clone() });
             }
+            Some(Walked::Refused(error)) => return Err(error),
+            Some(Walked::Undecided) | None => {}
         }
-        let checked = self.decide(request, Intent::Existing)?;
+        let checked = self.decide(request, Intent::Existing, budget)?;
         checked.operate(|| checked.open_for_reading())
     }
 }
@@ -280,9 +284,7 @@ impl CheckedPath {
     ///
     /// As [`Roots::read_to_string`].
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
-        self.roots().answer("read", self.request(), || {
-            self.operate(|| self.open_for_reading())?.read_within(limit).and_then(text)
-        })
+        self.perform("read", || self.open_for_reading()?.read_within(limit).and_then(text))
     }
 
     fn open_for_reading(&self) -> Result<OpenFile> {
@@ -290,7 +292,7 @@ impl CheckedPath {
         Ok(OpenFile { file, metadata, all_metadata: OnceLock::new(), request: self.request().clone() })
     }
 
-    fn open_existing(&self, want: Want) -> Result<(File, Metadata)> {
+    pub(super) fn open_existing(&self, want: Want) -> Result<(File, Metadata)> {
         if self.found() == Found::Link {
             return Err(ErrorKind::SpecialFile.into());
         }
@@ -309,7 +311,7 @@ impl CheckedPath {
         self.may_write()?;
         let policy = self.roots().policy();
         let (handle, place) = self.place()?;
-        match handle.look(&place, policy.mounts, &mut Cursor::default())? {
+        match handle.look(&place, policy.mounts)? {
             Look::Missing if options.intent() == Intent::New => {
                 want.create_new = Some(NEW_FILE);
                 match handle.open(&place, want, policy.mounts) {
@@ -337,7 +339,7 @@ impl CheckedPath {
 
     pub(super) fn metadata_now(&self) -> Result<Metadata> {
         let (handle, place) = self.place()?;
-        match handle.look(&place, self.roots().policy().mounts, &mut Cursor::default())? {
+        match handle.look(&place, self.roots().policy().mounts)? {
             Look::Missing => Err(ErrorKind::NotFound.into()),
             Look::Link(..) if self.found() != Found::Link => Err(ErrorKind::Changed.into()),
             Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
@@ -346,7 +348,7 @@ impl CheckedPath {
 }
 
 /// Verifies an open file before anything is done with it.
-fn verify(file: &File, policy: Policy) -> Result<Metadata> {
+pub(super) fn verify(file: &File, policy: Policy) -> Result<Metadata> {
     let metadata = Metadata::without_birth(file)?;
     allow(&metadata, policy)?;
     Ok(metadata)
@@ -363,6 +365,10 @@ pub(super) fn allow(metadata: &Metadata, policy: Policy) -> Result<()> {
         _ if policy.special_files == Rule::Refuse => Err(ErrorKind::SpecialFile.into()),
         _ => Ok(()),
     }
+}
+
+fn too_large(limit: u64) -> Error {
+    Error::over(ErrorKind::TooLarge, "larger than {} bytes", limit)
 }
 
 fn text(content: Vec<u8>) -> Result<String> {

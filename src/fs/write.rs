@@ -5,40 +5,142 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+#[cfg(unix)]
+use super::open::verify;
 use super::open::{NEW_FILE, allow};
-use crate::beneath::{Cursor, Handle, Look, NAMES_TRIED, Want, split, temporary_name};
+#[cfg(unix)]
+use super::permissions::{Carried, Permissions};
+use crate::beneath::{Handle, Look, NAMES_TRIED, Want, split, temporary_name};
 use crate::check::CheckedPath;
 use crate::error::{Error, ErrorKind, Result};
+#[cfg(unix)]
+use crate::metadata::Metadata;
+#[cfg(unix)]
+use crate::policy::Policy;
 use crate::resolve::Found;
+
+/// How [`write_with`](crate::Roots::write_with) writes a whole file.
+///
+/// ```
+/// # use mcp_roots_guard::{Existing, Roots, WriteOptions};
+/// # let directory = tempfile::tempdir().unwrap();
+/// let roots = Roots::from_dirs([directory.path()])?;
+/// let keep_the_owner = WriteOptions::new().existing(Existing::InPlaceIfOwnerChanges);
+/// roots.write_with("shared.txt", "content", keep_the_owner)?;
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct WriteOptions {
+    existing: Existing,
+}
+
+impl WriteOptions {
+    /// An existing file is replaced.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What to do with an existing file. A file that does not exist is always created complete, or
+    /// not at all.
+    pub fn existing(self, existing: Existing) -> Self {
+        Self { existing }
+    }
+}
+
+/// What a whole-file write does with a file that exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Existing {
+    /// A new file takes its place in one step: a reader sees the old content or the new, and a
+    /// failed write leaves the old. This needs the right to write the directory, not the file
+    /// (rename(2)). [`Roots::write`](crate::Roots::write) says what the new file keeps.
+    #[default]
+    Replace,
+    /// The file itself is opened, verified and overwritten. It keeps everything: owner, group,
+    /// access control list, extended attributes, birth time, hard links; not the set-user-ID and
+    /// set-group-ID bits. This needs the right to
+    /// write the file, not the directory, and is the only way to write a root that is a single
+    /// file.
+    ///
+    /// It is not atomic: a reader can see part of the new content, or the new content followed by
+    /// the rest of the old. A write that fails midway, on a full disk for instance, leaves the file
+    /// like that: the old content is lost as far as it was overwritten.
+    InPlace,
+    /// As [`Replace`](Self::Replace) if the new file can have the owner, the group and the access
+    /// control list of the old one, else as
+    /// [`InPlace`](Self::InPlace). On Windows, where the new file never gets the old access control
+    /// list, always in place.
+    InPlaceIfOwnerChanges,
+}
 
 impl CheckedPath {
     pub(super) fn write_now(&self, content: impl AsRef<[u8]>) -> Result<()> {
+        self.write_with_now(content, WriteOptions::new())
+    }
+
+    pub(super) fn write_with_now(&self, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
         self.may_write()?;
         let (directory, name) = self.parent()?;
         let policy = self.roots().policy();
-        let mode = match directory.look(Path::new(&name), policy.mounts, &mut Cursor::default())? {
+        let old = match directory.look_in(&name, policy.mounts)? {
             Look::Missing => None,
             Look::Link(..) if self.found() == Found::Link => return Err(ErrorKind::SpecialFile.into()),
             Look::Link(..) => return Err(ErrorKind::Changed.into()),
             Look::Other(metadata) => {
                 allow(&metadata, policy)?;
-                // A replaced file's set-user-ID bits are dropped, as writing to it would (chmod(2), write(2)).
-                metadata.mode().map(|mode| mode & 0o777)
+                Some(metadata)
             }
         };
+        let in_place = match options.existing {
+            Existing::Replace => false,
+            Existing::InPlace => true,
+            Existing::InPlaceIfOwnerChanges => cfg!(windows),
+        };
+        if in_place && old.is_some() {
+            return self.write_in_place(content.as_ref());
+        }
         // Last, as a directory is refused as such first.
         self.is_no_root()?;
-        let mut new = Temporary::new(&directory, if mode.is_some() { PRIVATE_FILE } else { NEW_FILE })?;
+        self.is_no_alias_of_file_root(&directory, &name)?;
+        let mut new = Temporary::new(&directory, if old.is_some() { PRIVATE_FILE } else { NEW_FILE })?;
+        #[cfg(unix)]
+        let carried = match &old {
+            Some(old) => Some(permissions(&directory, &name, old, policy)?.carry_to(&new.file)?),
+            None => None,
+        };
+        #[cfg(unix)]
+        if options.existing == Existing::InPlaceIfOwnerChanges && carried.is_some_and(|carried| !carried.whole) {
+            drop(new);
+            return self.write_in_place(content.as_ref());
+        }
         new.file.write_all(content.as_ref())?;
         #[cfg(unix)]
-        if let Some(mode) = mode {
+        if let Some(Carried { mode, .. }) = carried {
             set_mode(&new.file, mode)?;
         }
         new.file.sync_all()?;
-        new.rename(&name)?;
+        new.rename(&name, old.is_some())?;
         // The new content is in place; not every file system can sync a directory, and Windows has no call for it.
         #[cfg(not(windows))]
         let _ = directory.sync();
+        Ok(())
+    }
+
+    /// Overwrites before it cuts, so that a full disk can only fail where the new content is longer
+    /// than the old.
+    fn write_in_place(&self, content: &[u8]) -> Result<()> {
+        let (mut file, metadata) = self.open_existing(WRITE)?;
+        // As the kernel does for a write without privileges (write(2)).
+        #[cfg(unix)]
+        if let Some(mode) = metadata.mode().filter(|mode| mode & 0o6000 != 0) {
+            set_mode(&file, mode & 0o1777)?;
+        }
+        file.write_all(content)?;
+        if metadata.is_file() {
+            file.set_len(u64::try_from(content.len()).unwrap_or(u64::MAX))?;
+            file.sync_all()?;
+        }
         Ok(())
     }
 
@@ -100,7 +202,7 @@ struct Temporary<'a> {
 
 impl<'a> Temporary<'a> {
     fn new(directory: &'a Handle, mode: u32) -> Result<Self> {
-        let want = Want { read: false, write: true, append: false, create_new: Some(mode) };
+        let want = Want { create_new: Some(mode), ..WRITE };
         for _ in 0..NAMES_TRIED {
             let name = temporary_name();
             match directory.open(Path::new(&name), want, crate::policy::Rule::Allow) {
@@ -111,10 +213,15 @@ impl<'a> Temporary<'a> {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    fn rename(mut self, name: &OsStr) -> Result<()> {
-        let renamed = self.directory.rename(&self.name, self.directory, name, true);
+    /// Takes the name of the old file. If there was none and now there is one, its permissions are
+    /// not known.
+    fn rename(mut self, name: &OsStr, is_old: bool) -> Result<()> {
+        let renamed = self.directory.rename(&self.name, self.directory, name, is_old);
         self.kept = renamed.is_ok();
-        renamed.map_err(Error::from)
+        renamed.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists if !is_old => ErrorKind::Changed.into(),
+            _ => Error::from(error),
+        })
     }
 }
 
@@ -127,11 +234,43 @@ impl Drop for Temporary<'_> {
     }
 }
 
+/// The permissions of the file that is to be replaced. It is opened for that, and no special file
+/// is.
+#[cfg(unix)]
+fn permissions(directory: &Handle, name: &OsStr, old: &Metadata, policy: Policy) -> Result<Permissions> {
+    if old.is_file() {
+        for want in [Want::READ, WRITE] {
+            match directory.open(Path::new(name), want, policy.mounts) {
+                Ok(file) => {
+                    verify(&file, policy)?;
+                    return Ok(Permissions::of(&file)?);
+                }
+                // It was there just now.
+                Err(error) if error.kind() == ErrorKind::NotFound => return Err(ErrorKind::Changed.into()),
+                Err(error) if !is_denied(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(Permissions::unknown(old.mode().unwrap_or_default()))
+}
+
+/// Whether a file can not be opened though it could be replaced: besides permissions, somebody has
+/// a lease on it or runs it (open(2)).
+#[cfg(unix)]
+fn is_denied(error: &Error) -> bool {
+    use io::ErrorKind::{ExecutableFileBusy, PermissionDenied, WouldBlock};
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| matches!(cause.kind(), PermissionDenied | WouldBlock | ExecutableFileBusy))
+}
+
 #[cfg(unix)]
 fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(std::fs::Permissions::from_mode(mode))
 }
+
+const WRITE: Want = Want { read: false, write: true, append: false, create_new: None };
 
 /// Until it gets the mode of the file that it replaces, nobody else reads the new content.
 const PRIVATE_FILE: u32 = 0o600;
@@ -161,7 +300,11 @@ mod tests {
         assert_eq!(names(), 2);
         // As when the name has become a directory meanwhile.
         let new = Temporary::new(&handle, NEW_FILE).unwrap();
-        assert_eq!(new.rename(OsStr::new("taken")).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(new.rename(OsStr::new("taken"), true).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(names(), 2);
+        // As when a file was made meanwhile where there was none, whose permissions are not known.
+        let new = Temporary::new(&handle, NEW_FILE).unwrap();
+        assert_eq!(new.rename(OsStr::new("old"), false).unwrap_err().kind(), ErrorKind::Changed);
         assert_eq!(names(), 2);
         assert_eq!(std::fs::read(directory.path().join("old")).unwrap(), b"old");
     }

@@ -38,6 +38,11 @@
 //! # }
 //! ```
 //!
+//! Work and resolving run on threads that the guard owns, so that a filesystem that hangs occupies none of the runtime's. Each client,
+//! by its [`ClientKey`] or else its session, waits in a queue of its own; requests of the stateless era without a key share one. Queues are
+//! served in turns, and no client's work has more than a quarter of the places ([`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once)).
+//! Work that is running when the process ends is cut off: wait for the service to end first.
+//!
 //! | | until 2025-11-25 | 2026-07-28 |
 //! | --- | --- | --- |
 //! | what the client declared | in `initialize` | in each request |

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::answers::{Answers, add_question};
 use super::peer::PeerSource;
 use super::transport::{Connection, Received};
+use crate::account::Account;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::guard::{ClientRoots, Guard};
@@ -38,6 +39,10 @@ pub struct RequestRoots {
     responses: InputResponses,
     /// Whether the client told them in this request, and has to in the next.
     told: bool,
+    /// Who is charged for the request's work.
+    account: Account,
+    /// Whose earlier request told them, in the stateless era.
+    remembered: Option<(Guard, ClientKey)>,
 }
 
 /// What a request that needs roots comes to.
@@ -63,6 +68,26 @@ impl RequestRoots {
             Some((session, epoch)) => session.is_still(*epoch),
             None => Ok(()),
         }
+    }
+
+    /// Whether work may begin that has waited for a place: as [`proceed`](Self::proceed), and roots
+    /// that the client told in an earlier request are still those that it told last, in time.
+    pub(super) fn begin(&self) -> Result<()> {
+        self.proceed()?;
+        match &self.remembered {
+            Some((guard, key)) if !guard.told().of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) => {
+                Err(ErrorKind::RootsStale.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn session_id(&self) -> Option<SessionId> {
+        self.roots.session()
+    }
+
+    pub(super) fn account(&self) -> &Account {
+        &self.account
     }
 
     /// What the client answered to what the handler itself asked, by the handler's keys. As everything in a request, it may be made up.
@@ -138,17 +163,22 @@ impl Guard {
             Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
             session => Some(session.map_err(|error| refused(None, error))?),
         };
-        let asked = session.clone().unwrap_or_else(|| self.passing_session(None));
+        let asked = session.clone().unwrap_or_else(|| self.passing_session(None, ClientKey::of(&ctx.extensions)));
         let (roots, epoch) = asked.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
+        let account = asked.account().clone();
         let session = session.map(|session| (session, epoch));
-        Ok(RequestRoots { roots, session, cancelled, responses, told: false })
+        Ok(RequestRoots { roots, session, cancelled, responses, told: false, account, remembered: None })
     }
 
     async fn obtain_stateless(&self, ctx: &RequestContext<RoleServer>, mut answers: Answers) -> Result<Obtained> {
-        let session = self.passing_session(declared(ctx).map_err(|error| refused(None, error))?.roots);
+        let session = self.passing_session(
+            declared(ctx).map_err(|error| refused(None, error))?.roots,
+            ClientKey::of(&ctx.extensions),
+        );
         let told = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
         let known = ClientKey::of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
+        let mut remembered = None;
         let roots = match (told, answers.take_roots()) {
             (false, _) => session.roots(|_: Option<String>| std::future::ready(Answer::Unsupported)).await?,
             (true, Some(list)) => {
@@ -164,15 +194,20 @@ impl Guard {
                 roots
             }
             (true, None) => {
-                let remembered = self.remembered(known.map(|(key, _)| key)).await;
-                match remembered.map_err(|error| refused(Some(session.id()), error))? {
-                    Some(roots) => roots.of(session.id()),
+                let key = known.map(|(key, _)| key);
+                let roots = self.remembered(key).await;
+                match roots.map_err(|error| refused(Some(session.id()), error))? {
+                    Some(roots) => {
+                        remembered = key.map(|key| (self.clone(), key.clone()));
+                        roots.of(session.id())
+                    }
                     None => return Ok(Obtained::Ask(answers.question())),
                 }
             }
         };
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
-        Ok(Obtained::Roots(RequestRoots { roots, session: None, cancelled, responses, told }))
+        let account = session.account().clone();
+        Ok(Obtained::Roots(RequestRoots { roots, session: None, cancelled, responses, told, account, remembered }))
     }
 
     /// What a client told in an earlier request, if that counts now and its roots still are what their names say.
@@ -180,12 +215,12 @@ impl Guard {
         let told = || key.and_then(|key| self.told().of(key));
         let Some(roots) = told() else { return Ok(None) };
         if let Some(turn) = roots.turn_to_verify() {
-            let boundary = self.boundary().clone();
-            let verify = off_workers(move || {
-                let _ = boundary.operator_roots();
+            let deadline = Instant::now() + self.choices().fetch_limit;
+            self.operator_roots(deadline).await?;
+            let verify = off_workers(self.workers(), key.map_or(&Account::Anonymous, ClientKey::account), move || {
                 Ok(turn.verify())
             });
-            until(Instant::now() + self.choices().fetch_limit, verify).await?.ok_or(ErrorKind::RootsTimedOut)??;
+            until(deadline, verify).await?.ok_or(ErrorKind::RootsTimedOut)??;
         }
         // Verifying takes time, in which the client may have told another list.
         let still = told().is_some_and(|now| now.is_same_snapshot(&roots));
@@ -200,19 +235,22 @@ impl Guard {
     /// were too many when the client came.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let no_session = |why: &str| Error::new(ErrorKind::NoSession).detail(why);
-        let connection = extensions
-            .get::<Connection>()
-            .ok_or_else(|| no_session("no session began on this transport, or it is not wrapped"))?;
+        let connection = extensions.get::<Connection>().ok_or_else(|| no_session(NOT_WRAPPED))?;
         let session = connection.session.clone()?;
         if !session.guard().is_same(self) {
-            return Err(no_session("the transport is wrapped by another guard"));
+            return Err(no_session("the transport is wrapped by another guard: use one guard, and its clones"));
         }
         if connection.key.as_ref() != ClientKey::of(extensions) {
-            return Err(no_session("the session began with another client key"));
+            return Err(no_session("the session began with another client key, or without one"));
         }
         Ok(session)
     }
 }
+
+/// What an operator has forgotten, mostly.
+const NOT_WRAPPED: &str = "is the transport wrapped by this guard? On stdio, serve Guard::wrap(transport); over \
+                           streamable HTTP, pass the session manager through Guard::wrap_sessions. Or the client \
+                           did not begin with initialize";
 
 /// Whether a request is of the era without sessions. One of an unknown version is what rmcp takes it for.
 ///

@@ -125,7 +125,7 @@ impl<T> GuardedTransport<T> {
             return;
         }
         self.end();
-        let session = self.guard.session(capability).map_err(|error| error.kind());
+        let session = self.guard.session_of_key(capability, key.as_ref()).map_err(|error| error.kind());
         self.connection = Some(Connection { session, key });
     }
 

@@ -18,8 +18,8 @@ use super::request::{Obtained, RequestRoots, refused, revision, stateless};
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
 use crate::rpc::Revision;
-use crate::runtime::spawn_blocking;
 use crate::wire::ErrorBody;
+use crate::workers::For;
 
 /// Why a handler's work failed. A refusal of the guard ([`Error`]), what the system said ([`std::io::Error`]) and an error of the
 /// protocol (rmcp's `ErrorData`) convert with `?`; the handler's own words are given by [`new`](Self::new).
@@ -37,8 +37,13 @@ impl Guard {
     /// Does a tool's work with the roots in force, and gives what `call_tool` returns.
     ///
     /// `answers` is what the client sent along: the call's parameters, or what a tool of rmcp's macros extracts: `InputResponses`, and
-    /// `(InputResponses, RequestState)` for a tool that keeps a state. `work` runs on a thread where waiting is allowed, and waits for
-    /// one of [`WORK`](super::WORK) places before. It may return whatever rmcp takes for a tool's result: text, `Json`, a
+    /// `(InputResponses, RequestState)` for a tool that keeps a state. `work` runs on a thread of the guard's, and waits for one of
+    /// [`WORK`](super::WORK) places before, of which a client's work has at most a quarter. Clients that wait are served in turns; one with
+    /// 1,024 calls waiting is refused more ([`QueueFull`](ErrorKind::QueueFull)). If the client's roots change while it waits, it is refused
+    /// ([`RootsStale`](ErrorKind::RootsStale)) and does not begin. An operation on a device that keeps half of the places and has finished
+    /// nothing for two seconds is refused ([`Busy`](ErrorKind::Busy)).
+    ///
+    /// `work` It may return whatever rmcp takes for a tool's result: text, `Json`, a
     /// `CallToolResult`, or a question of its own (`InputRequiredResult`), which then holds the guard's too, so that the retry needs no
     /// further round.
     ///
@@ -177,26 +182,22 @@ impl Guard {
         Ok(response)
     }
 
-    /// Runs a handler's work off the async workers; unless the request is cancelled, to its end.
+    /// Runs a handler's work on a thread of the guard's; unless the request is cancelled, to its end.
     async fn run<T, W>(&self, roots: RequestRoots, work: W) -> Result<T, HandlerError>
     where
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let cancelled = roots.cancellation();
+        let (cancelled, account) = (roots.cancellation(), roots.account().clone());
+        let work = move || {
+            // It may write, and has waited: nobody may want it any more, and the roots may be others.
+            roots.begin().map_err(|error| refused(roots.session_id(), error))?;
+            work(roots)
+        };
         let done = async {
-            // Held by the work, which goes on where nobody waits for it any more.
-            let place = self.place().await;
-            spawn_blocking(move || {
-                let _place = place;
-                // Nobody waits for it any more, and it may write.
-                if roots.cancellation().is_cancelled() {
-                    return Err(Error::from(ErrorKind::Cancelled).into());
-                }
-                work(roots)
-            })?
-            .await
-            .map_err(|_| ErrorData::internal_error("the handler broke down", None))?
+            let done = self.workers().run(For::Work, account, work).await;
+            let done = done.map_err(|error| refused(None, error))?;
+            done.map_err(|_| ErrorData::internal_error("the handler panicked", None))?
         };
         cancelled.run_until_cancelled(done).await.unwrap_or_else(|| Err(Error::from(ErrorKind::Cancelled).into()))
     }

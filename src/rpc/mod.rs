@@ -45,7 +45,7 @@ impl Error {
     /// | kinds | until 2025-11-25 | 2026-07-28 |
     /// | --- | --- | --- |
     /// | the text is no good: `empty`, `nul`, `too_long`, `foreign_scheme`, `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`, `dropped_character`, `not_absolute`, `drive_relative`, `device_path`, `reserved_name`, `stream`, `trailing_dot`, `short_name`, `invalid_name`, `dot_name` | -32602 | -32602 |
-    /// | nothing is served there: `outside_roots`, `not_found`, `not_a_directory`, `too_many_links`, `root_unavailable`, `special_file`, `hard_linked`, `mount_crossing`, `is_a_directory`, `permission_denied` | -32002 of a resource, with `data.uri`; else -32602 | -32602, of a resource with `data.uri` |
+    /// | nothing is served there: `outside_roots`, `not_found`, `not_a_directory`, `too_many_links`, `too_costly`, `root_unavailable`, `special_file`, `hard_linked`, `mount_crossing`, `is_a_directory`, `permission_denied` | -32002 of a resource, with `data.uri`; else -32602 | -32602, of a resource with `data.uri` |
     /// | the client has no roots: `roots_unsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
     /// | everything else | -32603 | -32603 |
     ///
@@ -138,6 +138,7 @@ fn answer(kind: ErrorKind) -> Answer {
         | K::NotFound
         | K::NotADirectory
         | K::TooManyLinks
+        | K::TooCostly
         | K::RootUnavailable
         | K::SpecialFile
         | K::HardLinked
@@ -152,7 +153,6 @@ fn answer(kind: ErrorKind) -> Answer {
         | K::AccessConflict
         | K::Malformed
         | K::NoDirectories
-        | K::TooCostly
         | K::TooManyRoots
         | K::RootsFailed
         | K::RootsTimedOut
@@ -164,6 +164,8 @@ fn answer(kind: ErrorKind) -> Answer {
         | K::SessionClosed
         | K::TooManySessions
         | K::NoSession
+        | K::QueueFull
+        | K::Busy
         | K::Cancelled
         | K::NoRuntime
         | K::ConfinementUnavailable
@@ -183,7 +185,8 @@ fn answer(kind: ErrorKind) -> Answer {
 }
 
 fn shortened(uri: &str) -> String {
-    let (shown, rest) = uri.split_at(uri.floor_char_boundary(URI_BYTES));
+    let end = (0..=URI_BYTES.min(uri.len())).rfind(|&at| uri.is_char_boundary(at)).unwrap_or(0);
+    let (shown, rest) = uri.split_at(end);
     if rest.is_empty() { shown.to_owned() } else { format!("{shown}…") }
 }
 
@@ -246,9 +249,8 @@ mod tests {
         let outside = r#""message":"Resource not found","data":{"kind":"outside_roots","uri":"file:///etc/passwd"}"#;
         let parameter = r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
         let query = r#""message":"read \"a\\n\": the URI has a query; write ? as %3F","data":{"kind":"query"}"#;
-        let offers = r#""message":"read \"a\\n\": the client offers no roots","data":{"kind":"roots_unsupported""#;
-        let late =
-            r#""message":"read \"a\\n\": the client's roots were not told in time","data":{"kind":"roots_timed_out"}"#;
+        let offers = r#""message":"read \"a\\n\": the client offers no roots, and this server requires them","data":{"kind":"roots_unsupported""#;
+        let late = r#""message":"read \"a\\n\": the client's roots could not be obtained in time","data":{"kind":"roots_timed_out"}"#;
         for (kind, revision, resource, code, expected) in [
             (K::NotFound, old, Some(URI), -32002, not_found),
             (K::NotFound, new, Some(URI), -32602, not_found),

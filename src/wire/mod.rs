@@ -82,7 +82,11 @@ impl ListRootsResult {
         let text = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len);
         match self.roots.iter().map(text).sum::<usize>() {
             0..=ROOT_LIST_BYTES => Ok(()),
-            bytes => Err(Error::new(ErrorKind::TooLarge).detail(format!("{bytes} bytes of URIs and names"))),
+            bytes => {
+                let text = "the root list is larger than {} bytes";
+                let error = Error::over(ErrorKind::TooLarge, text, ROOT_LIST_BYTES);
+                Err(error.detail(format!("{bytes} bytes of URIs and names")))
+            }
         }
     }
 }

@@ -1,0 +1,107 @@
+//! What resolving one path may cost.
+//!
+//! A [`Budget`] counts look-ups, so that the CPU time of one request or one entry of a root list
+//! does not depend on what symlinks a tree contains. An [`Effort`] ends the resolution of a whole
+//! list: at a deadline, or when nobody waits for the result any more. Both are asked at every
+//! look-up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// What is left for resolving one request or one entry.
+#[derive(Debug)]
+pub(crate) struct Budget<'a> {
+    left: usize,
+    effort: Option<&'a Effort>,
+}
+
+impl Budget<'_> {
+    /// For one request of a tool: [`LOOKUPS`].
+    pub(crate) const fn new() -> Self {
+        Self { left: LOOKUPS, effort: None }
+    }
+
+    /// Takes a number of look-ups from what is left.
+    pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
+        if self.effort.is_some_and(Effort::is_spent) {
+            return Err(Error::new(ErrorKind::TooCostly).detail("the list took too long, or nobody waits for it"));
+        }
+        let left = self.left.checked_sub(lookups);
+        self.left = left.unwrap_or_default();
+        left.map(drop).ok_or_else(|| {
+            Error::over(ErrorKind::TooCostly, "the path takes more than {} look-ups to resolve", LOOKUPS)
+        })
+    }
+
+    /// The look-ups that were spent.
+    pub(crate) const fn spent(&self) -> usize {
+        LOOKUPS - self.left
+    }
+}
+
+/// How long a list may be resolved: until a time, or until nobody waits for it any more.
+#[derive(Clone, Debug)]
+pub(crate) struct Effort {
+    until: Instant,
+    given_up: Arc<AtomicBool>,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self::new(None, Arc::default())
+    }
+}
+
+impl Effort {
+    /// At most [`LIST_TIME`], and until `given_up` is set.
+    pub(crate) fn new(until: Option<Instant>, given_up: Arc<AtomicBool>) -> Self {
+        let longest = Instant::now() + LIST_TIME;
+        Self { until: until.map_or(longest, |until| until.min(longest)), given_up }
+    }
+
+    /// Whether it is over: what is left undone then is [`TooCostly`](ErrorKind::TooCostly).
+    pub(crate) fn is_spent(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed) || Instant::now() >= self.until
+    }
+
+    /// For one entry of the list.
+    pub(crate) const fn entry(&self) -> Budget<'_> {
+        Budget { left: LOOKUPS, effort: Some(self) }
+    }
+}
+
+/// The most look-ups for one request, or for one entry of a root list: one and a half times as many as
+/// the longest path has names ([`PATH_BYTES`](crate::PATH_BYTES)); each of the 40 symlinks of a chain
+/// ([`LINK_HOPS`](crate::LINK_HOPS)) can have 75 names. At two to three microseconds each, that is less
+/// than 10 ms. A request that needs more is refused with [`TooCostly`](crate::ErrorKind::TooCostly).
+pub const LOOKUPS: usize = 3072;
+
+/// Names that the kernel passes in one call for the price of one look-up.
+pub(crate) const NAMES_PER_LOOKUP: usize = 16;
+
+/// The longest that a list is resolved, on a filesystem whose look-ups are slow: a hundred times
+/// what 10,000 entries take on a local one.
+const LIST_TIME: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_ends_with_its_look_ups_or_with_its_list() {
+        let mut budget = Budget::new();
+        assert_eq!((budget.spend(LOOKUPS - 1).is_ok(), budget.spent()), (true, LOOKUPS - 1));
+        assert!(budget.spend(1).is_ok());
+        assert_eq!(budget.spend(1).unwrap_err().kind(), ErrorKind::TooCostly);
+        let given_up = Arc::new(AtomicBool::new(false));
+        let (waited_for, late) =
+            (Effort::new(None, given_up.clone()), Effort::new(Some(Instant::now()), Arc::default()));
+        let (mut waited_for, mut late) = (waited_for.entry(), late.entry());
+        assert_eq!((waited_for.spend(1).is_ok(), late.spend(1).is_ok()), (true, false));
+        given_up.store(true, Ordering::Relaxed);
+        assert_eq!(waited_for.spend(1).unwrap_err().kind(), ErrorKind::TooCostly);
+    }
+}

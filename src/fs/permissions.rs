@@ -1,0 +1,130 @@
+//! Carries owner, group, mode and access control list over to the file that replaces another.
+//!
+//! The rule is that nobody can read or write the new content who could not read or write the old:
+//! what cannot be carried over narrows the rest. The new file's owner is the exception, because an
+//! owner can always change the mode.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::fchown;
+
+use rustix::fs::Mode;
+
+use super::acl::{self, Acl};
+
+/// Who may use a file.
+#[derive(Debug)]
+pub(super) struct Permissions {
+    /// `st_mode`. With an access control list the group's bits are the mask of that list (acl(5)).
+    mode: u32,
+    /// `None` if the file could not be opened to ask.
+    known: Option<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// `None` if this user namespace has no number for the owner.
+    uid: Option<u32>,
+    gid: Option<u32>,
+    acl: Option<Acl>,
+}
+
+/// What a new file got from the old one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Carried {
+    /// The mode that the new file may have. Setting it puts the access control list into effect,
+    /// too.
+    pub(super) mode: u32,
+    /// Whether owner, group and access control list are those of the old file.
+    pub(super) whole: bool,
+}
+
+impl Permissions {
+    #[allow(clippy::useless_conversion)] // `st_mode` is u16 on macOS.
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(file)?;
+        let mode = u32::from(stat.st_mode);
+        let Ok(acl) = Acl::of(file) else { return Ok(Self::unknown(mode)) };
+        let (uid, gid) = (mapped(stat.st_uid, "/proc/self/uid_map"), mapped(stat.st_gid, "/proc/self/gid_map"));
+        Ok(Self { known: Some(Known { uid, gid, acl }), ..Self::unknown(mode) })
+    }
+
+    /// The permissions of a file that can be opened neither for reading nor for writing.
+    pub(super) fn unknown(mode: u32) -> Self {
+        Self { mode, known: None }
+    }
+
+    /// Gives a new file of mode 0600 the owner, the group and the access control list, as far as
+    /// that is permitted. Only its owner can use the file until the mode is set.
+    pub(super) fn carry_to(&self, new: &File) -> io::Result<Carried> {
+        // Set-user-ID and set-group-ID are dropped, as a write to the file would drop them
+        // (write(2)).
+        let [owner, group, other] = [self.mode >> 6 & 7, self.mode >> 3 & 7, self.mode & 7];
+        let carried = |group: u32, other: u32, whole| Carried { mode: owner << 6 | group << 3 | other, whole };
+        // An inherited list has no effect either while the group's bits, which are its mask, are
+        // none.
+        let Some(Known { uid, gid, acl }) = &self.known else { return Ok(carried(0, 0, false)) };
+        acl::remove(new)?;
+        let (has_owner, has_group) = give_away(new, *uid, *gid)?;
+        let owning_group = acl.as_ref().map_or(group, |acl| acl.owning_group(group));
+        // The old owner is a member of the group now, or one of the others.
+        let by_owner = if has_owner { 7 } else { owner };
+        // So are members of the old group, and members of the new one may have been others.
+        let by_group = if has_group { 7 } else { owning_group & other };
+        let Some(acl) = acl else {
+            let at_most = by_owner & by_group;
+            return Ok(carried(group & at_most, other & at_most, has_owner && has_group));
+        };
+        let new_group = if has_group { owning_group } else { by_group & acl.named_groups(group) };
+        if acl.set_without_effect(new, new_group).is_ok() {
+            return Ok(carried(group & by_owner, other & by_owner & by_group, has_owner && has_group));
+        }
+        // Everybody who was named is a member of the group now, or one of the others.
+        let at_most = by_owner & by_group & acl.named(group);
+        Ok(carried(owning_group & at_most, other & at_most, false))
+    }
+}
+
+/// Gives a file to another owner and group, as far as permitted (chown(2)); tells whether each is
+/// what was asked for.
+fn give_away(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(bool, bool)> {
+    let has = || -> io::Result<(bool, bool)> {
+        let stat = rustix::fs::fstat(file)?;
+        Ok((uid == Some(stat.st_uid), gid == Some(stat.st_gid)))
+    };
+    let already = has()?;
+    if already == (true, true) {
+        return Ok(already);
+    }
+    // An owner may give a file to a group that it is a member of, and only root gives one to
+    // another owner.
+    let own = rustix::fs::fstat(file)?.st_uid;
+    if fchown(file, uid, gid).is_err() {
+        let _ = fchown(file, None, gid);
+    }
+    // With CAP_CHOWN alone a file can be given to another owner, and its mode cannot be set any more:
+    // that takes CAP_FOWNER (capabilities(7)).
+    if rustix::fs::fstat(file)?.st_uid != own && rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR).is_err() {
+        fchown(file, Some(own), None)?;
+    }
+    // Some file systems have one owner for all files, and say nothing.
+    has()
+}
+
+/// The owner or group that a number means. One without a number in this user namespace reads as
+/// [`OVERFLOW`], which can be somebody else's number here (user_namespaces(7)).
+#[cfg(target_os = "linux")]
+fn mapped(id: u32, map: &str) -> Option<u32> {
+    let maps_all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
+    (id != OVERFLOW || std::fs::read_to_string(map).is_ok_and(maps_all)).then_some(id)
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(clippy::unnecessary_wraps)]
+fn mapped(id: u32, _: &str) -> Option<u32> {
+    Some(id)
+}
+
+/// `/proc/sys/kernel/overflowuid` and `overflowgid`, as they are by default (proc(5)).
+#[cfg(target_os = "linux")]
+const OVERFLOW: u32 = 65534;

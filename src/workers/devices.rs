@@ -1,0 +1,325 @@
+//! Which operations run in the places, on which devices, and which of them hang.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::account::Account;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The operations of one guard's work, by the device of their root.
+pub(super) struct Devices {
+    by_number: Mutex<HashMap<u64, Arc<Device>>>,
+    /// The work that holds a place.
+    places: Mutex<Vec<Arc<Running>>>,
+    /// So many operations at once on one device are suspicious.
+    half: usize,
+    start: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Device {
+    running: AtomicUsize,
+    finished: AtomicU64,
+    watch: Mutex<Option<Watch>>,
+}
+
+/// How many had finished, seen first at a time when half of the places were on the device.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    finished: u64,
+    since: Instant,
+}
+
+/// What a place is doing, for other threads to see.
+#[derive(Debug)]
+struct Running {
+    account: Account,
+    /// The device of its operation.
+    device: AtomicU64,
+    /// When the operation began, in milliseconds after the start; [`NEVER`] between operations.
+    since: AtomicU64,
+}
+
+/// The place that the current thread works in.
+struct Place {
+    devices: Arc<Devices>,
+    running: Arc<Running>,
+    /// The last device that it operated on.
+    last: Option<(u64, Arc<Device>)>,
+    /// The device that an operation is running on.
+    on: Option<u64>,
+}
+
+thread_local! {
+    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// Runs a job of an account in a place, whose operations are counted.
+pub(super) fn hold(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()) {
+    let running = devices.enter(account);
+    PLACE.set(Some(Place { devices: devices.clone(), running: running.clone(), last: None, on: None }));
+    // It does not panic.
+    job();
+    drop(PLACE.take());
+    devices.leave(&running);
+}
+
+/// Runs an operation, counted on its root's device while it runs, if this thread holds a place.
+///
+/// # Errors
+///
+/// [`Busy`](ErrorKind::Busy) if half of the places are on this device, none of their operations has
+/// finished for [`PATIENCE`], and one of this account has been running for that long.
+///
+/// An account without such an operation is let through: what hangs can be a mount inside the root,
+/// and its own files lie beside that.
+pub(crate) fn counted<T>(device: impl FnOnce() -> Option<u64>, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+    let begun = PLACE.with_borrow_mut(|place| match place {
+        None => Ok(None),
+        Some(place) => device().map_or(Ok(None), |device| place.begin(device)),
+    });
+    let _operating = begun?;
+    operation()
+}
+
+/// An operation that is counted.
+struct Operating {
+    device: Arc<Device>,
+    /// What the operation is a part of.
+    outer: Option<u64>,
+}
+
+impl Place {
+    fn begin(&mut self, number: u64) -> Result<Option<Operating>> {
+        if self.on == Some(number) {
+            return Ok(None);
+        }
+        let device = match &self.last {
+            Some((last, device)) if *last == number => device.clone(),
+            _ => {
+                let device = self.devices.device(number);
+                self.last = Some((number, device.clone()));
+                device
+            }
+        };
+        let now = Instant::now();
+        if device.running.fetch_add(1, Relaxed) >= self.devices.half
+            && device.is_hung(now)
+            && self.devices.count(now, PATIENCE, |running| running.is_of(&self.running.account, number)) > 0
+        {
+            device.running.fetch_sub(1, Relaxed);
+            let detail = format!("{} operations on device {number} do not finish", self.devices.half);
+            return Err(Error::new(ErrorKind::Busy).detail(detail));
+        }
+        let outer = self.on.replace(number);
+        if outer.is_none() {
+            self.running.device.store(number, Relaxed);
+            self.running.since.store(self.devices.millis(now), Relaxed);
+        }
+        Ok(Some(Operating { device, outer }))
+    }
+}
+
+impl Drop for Operating {
+    fn drop(&mut self) {
+        // In this order: who sees one less running sees that one has finished.
+        self.device.finished.fetch_add(1, Relaxed);
+        self.device.running.fetch_sub(1, Relaxed);
+        PLACE.with_borrow_mut(|place| {
+            if let Some(place) = place {
+                place.on = self.outer;
+                if self.outer.is_none() {
+                    place.running.since.store(NEVER, Relaxed);
+                }
+            }
+        });
+    }
+}
+
+impl Devices {
+    /// Of this many places.
+    pub(super) fn new(places: usize) -> Self {
+        let half = (places / 2).max(1);
+        Self { by_number: Mutex::default(), places: Mutex::default(), half, start: Instant::now() }
+    }
+
+    fn enter(&self, account: &Account) -> Arc<Running> {
+        let (device, since) = (AtomicU64::default(), AtomicU64::new(NEVER));
+        let running = Arc::new(Running { account: account.clone(), device, since });
+        self.lock_places().push(running.clone());
+        running
+    }
+
+    fn leave(&self, running: &Arc<Running>) {
+        self.lock_places().retain(|other| !Arc::ptr_eq(other, running));
+    }
+
+    fn lock_places(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Running>>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn millis(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.start).as_millis()).unwrap_or(NEVER - 1)
+    }
+
+    fn device(&self, number: u64) -> Arc<Device> {
+        let mut devices = self.by_number.lock().unwrap_or_else(PoisonError::into_inner);
+        if devices.len() >= SOME && !devices.contains_key(&number) {
+            devices.retain(|_, device| Arc::strong_count(device) > 1);
+        }
+        devices.entry(number).or_default().clone()
+    }
+
+    /// How many places have an operation that has been running for [`PATIENCE`].
+    pub(super) fn hung(&self, now: Instant) -> usize {
+        self.count(now, PATIENCE, |_| true)
+    }
+
+    /// How many operations of an account have been running for so long that more of its work should
+    /// not wait for them.
+    pub(super) fn stuck(&self, account: &Account, now: Instant) -> usize {
+        self.count(now, STUCK, |running| running.account == *account)
+    }
+
+    fn count(&self, now: Instant, patience: Duration, which: impl Fn(&Running) -> bool) -> usize {
+        let Some(before) = now.checked_sub(patience).filter(|before| *before >= self.start) else { return 0 };
+        let before = self.millis(before);
+        let hangs = |running: &&Arc<Running>| running.since.load(Relaxed) <= before && which(running);
+        self.lock_places().iter().filter(hangs).count()
+    }
+}
+
+impl Running {
+    fn is_of(&self, account: &Account, device: u64) -> bool {
+        self.account == *account && self.device.load(Relaxed) == device
+    }
+}
+
+impl Device {
+    /// Whether none has finished for [`PATIENCE`]. To ask while half of the places are on it: from
+    /// the first time on, it is watched.
+    fn is_hung(&self, now: Instant) -> bool {
+        let finished = self.finished.load(Relaxed);
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        match *watch {
+            Some(watch) if watch.finished == finished => now.saturating_duration_since(watch.since) >= PATIENCE,
+            _ => {
+                *watch = Some(Watch { finished, since: now });
+                false
+            }
+        }
+    }
+}
+
+/// How long operations on a device may all take before it counts as hung. A disk that spins up or a
+/// network that is congested answers at least one of a hundred requests sooner.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long all operations of an account may take before more of its work is refused instead of waiting
+/// for them. Removing a large directory takes some seconds.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// When nothing runs.
+const NEVER: u64 = u64::MAX;
+
+/// As many devices as are not worth a look.
+const SOME: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::SessionId;
+
+    fn session(number: u64) -> Account {
+        Account::Session(SessionId(number.try_into().unwrap()))
+    }
+
+    /// Begins an operation of an account on a device as a thread in a place of its own would.
+    fn begin_as(devices: &Arc<Devices>, account: u64, number: u64) -> Result<Option<Operating>> {
+        let running = devices.enter(&session(account));
+        Place { devices: devices.clone(), running, last: None, on: None }.begin(number)
+    }
+
+    fn begin(devices: &Arc<Devices>, number: u64) -> Result<Option<Operating>> {
+        begin_as(devices, 1, number)
+    }
+
+    #[test]
+    fn what_has_been_running_for_long_hangs_on_whatever_device() {
+        let devices = Arc::new(Devices::new(8));
+        let _running: Vec<_> = (1..=4).map(|number| begin_as(&devices, number % 2 + 1, number).unwrap()).collect();
+        let now = Instant::now();
+        let later = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!((devices.hung(now), devices.hung(later(1)), devices.hung(later(3))), (0, 0, 4));
+        assert_eq!((devices.stuck(&session(1), later(3)), devices.stuck(&session(1), later(11))), (0, 2));
+        assert_eq!(devices.stuck(&session(3), later(11)), 0);
+    }
+
+    #[test]
+    fn whose_operation_hangs_is_refused_on_that_device_and_nobody_else() {
+        let mut devices = Devices::new(4);
+        let since = Instant::now().checked_sub(2 * PATIENCE).unwrap();
+        devices.start = since.checked_sub(PATIENCE).unwrap();
+        let devices = Arc::new(devices);
+        let running = [begin(&devices, 1).unwrap(), begin(&devices, 1).unwrap()];
+        let refused =
+            |account| begin_as(&devices, account, 1).map(drop).is_err_and(|error| error.kind() == ErrorKind::Busy);
+        assert!(!refused(1), "not for long enough");
+        for place in devices.lock_places().iter().filter(|place| place.since.load(Relaxed) != NEVER) {
+            place.since.store(devices.millis(since), Relaxed);
+        }
+        let device = devices.device(1);
+        let finished = device.finished.load(Relaxed);
+        *device.watch.lock().unwrap() = Some(Watch { finished, since });
+        assert!(refused(1));
+        assert_eq!(device.running.load(Relaxed), 2, "who is refused is not counted");
+        assert!(begin(&devices, 2).is_ok(), "another device");
+        // Another client is let through. That its operation ends shows that the device answers.
+        assert!(!refused(2));
+        assert!(!refused(1));
+        drop(running);
+        assert!(begin(&devices, 1).is_ok());
+    }
+
+    #[test]
+    fn an_operation_within_another_on_the_same_device_counts_once() {
+        let devices = Arc::new(Devices::new(4));
+        let running = |number| devices.device(number).running.load(Relaxed);
+        let mut seen = Vec::new();
+        let mut look = || -> Result<()> {
+            seen.push((running(1), running(2)));
+            Ok(())
+        };
+        hold(&devices, &session(1), || {
+            counted(
+                || Some(1),
+                || {
+                    look()?;
+                    counted(|| Some(1), &mut look)?;
+                    counted(|| Some(2), &mut look)?;
+                    counted(|| Some(1), &mut look)
+                },
+            )
+            .unwrap();
+            look().unwrap();
+        });
+        // A thread without a place is not counted.
+        counted(|| unreachable!(), &mut look).unwrap();
+        assert_eq!(seen, [(1, 0), (1, 0), (1, 1), (1, 0), (0, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn devices_that_nothing_runs_on_are_forgotten() {
+        let devices = Arc::new(Devices::new(4));
+        let kept = begin(&devices, 0).unwrap();
+        for number in 1..10 * SOME as u64 {
+            begin(&devices, number).unwrap();
+        }
+        assert!(devices.by_number.lock().unwrap().len() <= SOME);
+        assert_eq!(devices.device(0).running.load(Relaxed), 1);
+        drop(kept);
+    }
+}

@@ -1,0 +1,626 @@
+//! The threads of a guard.
+//!
+//! Resolving lists, verifying roots and the work of handlers wait for filesystems, and a filesystem
+//! can hang. They run on threads that the guard owns, so that a hung one occupies none of the
+//! runtime's. [`Workers`] starts threads on demand and ends those that stay idle. [`queue`] decides
+//! what they run: each [`Account`] waits in a queue of its own, queues are served in turns, and
+//! neither resolving nor work can use up the places of the other. [`devices`] knows which operations
+//! hang: their places are given to others, and whose operation hangs is refused further ones there.
+//!
+//! All of the state is under one lock, held for a few steps. No job is run or dropped under it: a
+//! job can hold the last handle of a guard, and dropping that locks the state again.
+//!
+//! At least one thread is on its way to the state, or looks at it repeatedly, as long as a job there
+//! could start: whoever adds a job or gives one up calls a thread, and so does a thread that takes a
+//! job and leaves another.
+
+#![cfg_attr(
+    any(shuttle, not(feature = "rmcp")),
+    allow(dead_code, reason = "the model check runs jobs in steps of its own, and work needs the adapter")
+)]
+
+mod devices;
+mod queue;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use self::devices::Devices;
+pub(crate) use self::devices::counted;
+use self::queue::{Queue, Shares};
+use crate::account::Account;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The threads of one guard. Dropping it ends them; one that hangs is left behind.
+pub(crate) struct Workers {
+    pool: Arc<Pool>,
+}
+
+/// What a job is for. Each has places of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// Resolving a list, or verifying roots.
+    Roots,
+    /// A handler's work.
+    Work,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+struct Pool {
+    state: Mutex<State>,
+    called: Condvar,
+    devices: Arc<Devices>,
+    /// How long a thread without a job stays.
+    idle: Duration,
+}
+
+struct State {
+    roots: Queue<Job>,
+    work: Queue<Job>,
+    threads: Threads,
+    closed: bool,
+}
+
+/// Each thread is in one of these states, or runs a job.
+#[derive(Debug, Default)]
+struct Threads {
+    all: usize,
+    /// They wait, and nobody has called them.
+    idle: usize,
+    /// They wait and were called, or are starting.
+    called: usize,
+    starting: usize,
+    /// One of those that wait looks again every [`LOOK`].
+    looks: bool,
+}
+
+/// How to get a thread that looks for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+enum Call {
+    Nobody,
+    Idle,
+    New,
+}
+
+/// A job that somebody waits for. Dropping it before the job begins takes the job back.
+struct Ticket {
+    pool: Arc<Pool>,
+    purpose: For,
+    account: Account,
+    number: u64,
+    done: bool,
+}
+
+impl Workers {
+    /// With this many places for work.
+    pub(crate) fn new(places: usize) -> Self {
+        Self::with(places, ROOTS, IDLE)
+    }
+
+    fn with(work: usize, roots: usize, idle: Duration) -> Self {
+        let state = State {
+            roots: Queue::new(Shares { places: roots, more: ABANDONED, one_each: true }),
+            work: Queue::new(Shares { places: work, more: work, one_each: false }),
+            threads: Threads::default(),
+            closed: false,
+        };
+        let devices = Arc::new(Devices::new(work));
+        Self { pool: Arc::new(Pool { state: Mutex::new(state), called: Condvar::new(), devices, idle }) }
+    }
+
+    /// Runs a job when it is its turn, and returns what it returned or its panic. If this is dropped,
+    /// a job that has not begun never does.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueFull`](ErrorKind::QueueFull), [`Busy`](ErrorKind::Busy).
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        purpose: For,
+        account: Account,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<std::thread::Result<T>> {
+        let (sender, receiver) = oneshot::channel();
+        let job = move || {
+            // What nobody waits for any more is dropped here, and may panic, too.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
+            }));
+        };
+        let mut ticket = self.pool.add(purpose, account, Box::new(job))?;
+        let done = receiver.await;
+        ticket.done = done.is_ok();
+        done.map_err(|_| Error::new(ErrorKind::Busy).detail("the guard is gone"))
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        state.closed = true;
+        let left = (state.roots.take_all(), state.work.take_all());
+        drop(state);
+        self.pool.called.notify_all();
+        drop(left);
+    }
+}
+
+/// How much there is of what.
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.pool.lock();
+        f.debug_struct("Workers").field("threads", &state.threads.all).finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What a panicking holder left is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(self: &Arc<Self>, purpose: For, account: Account, job: Job) -> Result<Ticket> {
+        let mut state = self.lock();
+        if self.is_stuck(&mut state, purpose, &account) {
+            drop(state);
+            drop(job);
+            return Err(Error::new(ErrorKind::Busy).detail("the filesystems that others wait for do not answer"));
+        }
+        let added = state.queue(purpose).push(&account, job);
+        let (call, number) = match added {
+            Ok(number) => {
+                let hung = self.hung(&state);
+                (state.call(hung), number)
+            }
+            Err(job) => {
+                drop(state);
+                drop(job);
+                return Err(ErrorKind::QueueFull.into());
+            }
+        };
+        drop(state);
+        let ticket = Ticket { pool: self.clone(), purpose, account, number, done: false };
+        // Without a thread it may wait for ever; dropping the ticket takes it back.
+        self.carry_out(call).map_err(|error| Error::io(ErrorKind::Busy, error).detail("no thread can be started"))?;
+        Ok(ticket)
+    }
+
+    /// Whether a job would wait for what hangs: everything, or all that its account may have.
+    fn is_stuck(&self, state: &mut State, purpose: For, account: &Account) -> bool {
+        if *account == Account::Operator {
+            return false;
+        }
+        let stuck = match purpose {
+            For::Roots => 0,
+            For::Work => self.devices.stuck(account, Instant::now()),
+        };
+        let queue = state.queue(purpose);
+        queue.is_stuck() || queue.is_all_of(account, stuck)
+    }
+
+    /// How many places of work hang, if that matters now.
+    fn hung(&self, state: &State) -> usize {
+        if state.work.is_full() { self.devices.hung(Instant::now()) } else { 0 }
+    }
+
+    fn carry_out(self: &Arc<Self>, call: Call) -> std::io::Result<()> {
+        match call {
+            Call::Nobody => Ok(()),
+            Call::Idle => {
+                self.called.notify_one();
+                Ok(())
+            }
+            Call::New => {
+                let pool = self.clone();
+                let thread = std::thread::Builder::new().name(THREAD.into()).spawn(move || pool.serve());
+                thread.map(drop).inspect_err(|_| {
+                    let mut state = self.lock();
+                    state.threads.all -= 1;
+                    state.threads.starting -= 1;
+                })
+            }
+        }
+    }
+
+    /// What a thread does.
+    fn serve(self: Arc<Self>) {
+        let mut state = self.lock();
+        state.threads.starting -= 1;
+        while !state.closed {
+            let hung = self.hung(&state);
+            if let Some((purpose, job)) = state.next(hung) {
+                let call = if state.threads.coming() == 0 { state.call(hung) } else { Call::Nobody };
+                drop(state);
+                // The job does not depend on it: this thread looks again when it is done.
+                let _ = self.carry_out(call);
+                match purpose {
+                    For::Roots => (job.run)(),
+                    For::Work => devices::hold(&self.devices, &job.account, job.run),
+                }
+                state = self.lock();
+                state.queue(purpose).finish(&job.account, job.number);
+                continue;
+            }
+            let looks = state.is_blocked() && !state.threads.looks;
+            let rest = if looks { LOOK } else { self.idle };
+            state.threads.looks |= looks;
+            state.threads.idle += 1;
+            let until = Instant::now() + rest;
+            let was_called = loop {
+                let left = until.saturating_duration_since(Instant::now());
+                state = self.called.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                if state.threads.called > 0 {
+                    state.threads.called -= 1;
+                    break true;
+                }
+                if state.closed || Instant::now() >= until {
+                    state.threads.idle -= 1;
+                    break false;
+                }
+            };
+            if looks {
+                state.threads.looks = false;
+            } else if !was_called && !state.can_start(0) && !state.is_blocked() {
+                break;
+            }
+        }
+        state.threads.all -= 1;
+    }
+}
+
+impl State {
+    fn queue(&mut self, purpose: For) -> &mut Queue<Job> {
+        match purpose {
+            For::Roots => &mut self.roots,
+            For::Work => &mut self.work,
+        }
+    }
+
+    fn next(&mut self, hung: usize) -> Option<(For, queue::Next<Job>)> {
+        // What is short comes first; each has places of its own.
+        let roots = self.roots.next(0).map(|job| (For::Roots, job));
+        roots.or_else(|| self.work.next(hung).map(|job| (For::Work, job)))
+    }
+
+    fn can_start(&self, hung: usize) -> bool {
+        self.roots.can_start(0) || self.work.can_start(hung)
+    }
+
+    /// Whether work waits for nothing but a place, which may be found to hang.
+    fn is_blocked(&self) -> bool {
+        self.work.is_blocked()
+    }
+
+    /// Whom to call, as there may be a job to start.
+    fn call(&mut self, hung: usize) -> Call {
+        let threads = &self.threads;
+        let to_look = self.is_blocked() && !threads.looks && threads.coming() == 0;
+        if !self.can_start(hung) && !to_look {
+            return Call::Nobody;
+        }
+        if self.threads.idle > 0 {
+            self.threads.idle -= 1;
+            self.threads.called += 1;
+            return Call::Idle;
+        }
+        // One more than those that run jobs, to look.
+        if self.threads.all > self.roots.most() + self.work.most() {
+            return Call::Nobody;
+        }
+        self.threads.all += 1;
+        self.threads.starting += 1;
+        Call::New
+    }
+}
+
+impl Threads {
+    /// How many are on their way.
+    fn coming(&self) -> usize {
+        self.called + self.starting
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let mut state = self.pool.lock();
+        let job = state.queue(self.purpose).cancel(&self.account, self.number);
+        // A resolution that nobody waits for gives its place to another.
+        let hung = self.pool.hung(&state);
+        let call = state.call(hung);
+        drop(state);
+        drop(job);
+        // Without a thread the next job, or the next that ends, calls one.
+        let _ = self.pool.carry_out(call);
+    }
+}
+
+/// The name of the threads.
+const THREAD: &str = "mcp-roots-guard";
+
+/// Places for resolving lists and verifying roots. Both take milliseconds; as many clients can be
+/// resolved at once as hang in a slow filesystem.
+const ROOTS: usize = 64;
+
+/// Resolutions and verifications that nobody waits for any more end within milliseconds, unless
+/// their filesystem hangs. So many of these keep no place, only a thread.
+const ABANDONED: usize = 256;
+
+/// How long a thread without a job stays: as long as tokio's.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// How often a thread looks whether places hang, while all are taken: some times in the two seconds
+/// after which they count as hung.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use super::*;
+    use crate::events::SessionId;
+
+    fn session(number: u64) -> Account {
+        Account::Session(SessionId(number.try_into().unwrap()))
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().unwrap()
+    }
+
+    /// Polls a future once, which begins to wait.
+    fn begins<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(matches!(future.poll(&mut context), Poll::Pending));
+    }
+
+    fn soon(mut done: impl FnMut() -> bool) -> bool {
+        (0..2000).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            done()
+        })
+    }
+
+    struct Panics;
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+
+    #[test]
+    fn a_job_that_panics_is_its_callers_error_and_its_thread_goes_on() {
+        let workers = Workers::with(1, 1, IDLE);
+        runtime().block_on(async {
+            for purpose in [For::Work, For::Roots] {
+                let panicked = workers.run(purpose, session(1), || panic!("on purpose")).await.unwrap();
+                assert!(panicked.is_err_and(|panic| panic.downcast_ref::<&str>() == Some(&"on purpose")));
+                assert_eq!(workers.run(purpose, session(1), || 1).await.unwrap().unwrap(), 1);
+            }
+            // What nobody takes is dropped by the thread.
+            let (go, waits) = mpsc::channel::<()>();
+            {
+                let mut job = pin!(workers.run(For::Work, session(1), move || {
+                    let _ = waits.recv();
+                    Panics
+                }));
+                begins(job.as_mut());
+                assert!(soon(|| workers.pool.lock().work.is_full()));
+            }
+            drop(go);
+            assert_eq!(workers.run(For::Work, session(2), || 2).await.unwrap().unwrap(), 2);
+        });
+    }
+
+    #[test]
+    fn a_job_that_is_dropped_before_its_turn_never_begins() {
+        let workers = Workers::with(1, 1, IDLE);
+        let (go, waits) = mpsc::channel::<()>();
+        let began = Arc::new(AtomicUsize::new(0));
+        let counted = || {
+            let began = began.clone();
+            move || drop(began.fetch_add(1, SeqCst).to_string())
+        };
+        let mut first = pin!(workers.run(For::Work, session(1), move || waits.recv().is_err()));
+        begins(first.as_mut());
+        assert!(soon(|| workers.pool.lock().work.is_full()));
+        {
+            let mut second = pin!(workers.run(For::Work, session(2), counted()));
+            begins(second.as_mut());
+            assert_eq!(Arc::strong_count(&began), 2);
+        }
+        assert_eq!(Arc::strong_count(&began), 1, "it is gone from the queue");
+        let third = workers.run(For::Work, session(2), counted());
+        drop(go);
+        assert!(runtime().block_on(first).unwrap().unwrap());
+        runtime().block_on(third).unwrap().unwrap();
+        assert_eq!(began.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn threads_start_on_demand_and_end_when_idle_or_with_the_guard() {
+        let workers = Workers::with(4, 4, Duration::from_millis(50));
+        let pool = workers.pool.clone();
+        assert_eq!(pool.lock().threads.all, 0);
+        runtime().block_on(async {
+            for number in 1..100 {
+                assert_eq!(workers.run(For::Work, session(1), move || number).await.unwrap().unwrap(), number);
+            }
+        });
+        assert!((1..=4).contains(&pool.lock().threads.all), "{:?}", pool.lock().threads);
+        assert!(soon(|| pool.lock().threads.all == 0), "{:?}", pool.lock().threads);
+        let workers = Workers::with(4, 4, IDLE);
+        let pool = workers.pool.clone();
+        assert_eq!(runtime().block_on(workers.run(For::Work, session(1), || 1)).unwrap().unwrap(), 1);
+        drop(workers);
+        assert!(soon(|| pool.lock().threads.all == 0), "{:?}", pool.lock().threads);
+    }
+
+    #[test]
+    fn a_guard_that_goes_takes_what_waits_along_and_leaves_what_runs() {
+        let workers = Workers::with(1, 1, IDLE);
+        let pool = workers.pool.clone();
+        let (go, waits) = mpsc::channel::<()>();
+        let add = |job: Job| pool.add(For::Work, session(1), job).unwrap();
+        let (waiting, began) = (Arc::new(()), Arc::new(()));
+        let kept = (waiting.clone(), began.clone());
+        let first = add(Box::new(move || {
+            let _ = waits.recv();
+            drop(kept.1);
+        }));
+        let second = add(Box::new(move || drop(kept.0)));
+        assert!(soon(|| pool.lock().work.is_full()));
+        drop(workers);
+        assert_eq!((Arc::strong_count(&waiting), Arc::strong_count(&began)), (1, 2));
+        drop((first, second, go));
+        assert!(soon(|| Arc::strong_count(&began) == 1 && pool.lock().threads.all == 0));
+    }
+
+    #[test]
+    fn resolving_and_work_have_places_of_their_own() {
+        let workers = Workers::with(2, 2, IDLE);
+        let all = Arc::new(std::sync::Barrier::new(5));
+        for purpose in [For::Work, For::Roots] {
+            for number in [1, 2] {
+                let all = all.clone();
+                let wait = Box::new(move || drop(all.wait().is_leader().to_string()));
+                std::mem::forget(workers.pool.add(purpose, session(number), wait));
+            }
+        }
+        // It ends if all four run at once.
+        all.wait();
+    }
+
+    #[test]
+    fn no_job_is_lost_among_many_accounts() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
+        // Threads end and start all the time.
+        let workers = Arc::new(Workers::with(3, 2, Duration::from_micros(200)));
+        let ran = Arc::new(AtomicUsize::new(0));
+        runtime.block_on(async {
+            let clients = (1..=40_u64).map(|client| {
+                let (workers, ran) = (workers.clone(), ran.clone());
+                runtime.spawn(async move {
+                    for round in 0..200 {
+                        let purpose = if (client + round) % 3 == 0 { For::Roots } else { For::Work };
+                        let ran = ran.clone();
+                        let account = session(client % 13 + 1);
+                        let job = workers.run(purpose, account, move || drop(ran.fetch_add(1, SeqCst).to_string()));
+                        if (client * round) % 7 == 3 {
+                            // Given up at some point.
+                            let mut job = pin!(job);
+                            let polls = std::sync::atomic::AtomicUsize::new(0);
+                            std::future::poll_fn(|context| match job.as_mut().poll(context) {
+                                Poll::Pending if polls.fetch_add(1, SeqCst) == 0 => Poll::Ready(()),
+                                _ => Poll::Ready(()),
+                            })
+                            .await;
+                        } else {
+                            job.await.unwrap().unwrap();
+                        }
+                    }
+                })
+            });
+            for client in clients.collect::<Vec<_>>() {
+                client.await.unwrap();
+            }
+        });
+        let pool = &workers.pool;
+        assert!(soon(|| pool.lock().threads.all == 0), "{:?}", pool.lock().threads);
+        assert!(ran.load(SeqCst) >= 40 * 200 * 5 / 7);
+    }
+
+    /// Jobs that hang until the sender is dropped, one of each account.
+    fn hang(
+        workers: &Workers,
+        purpose: For,
+        accounts: std::ops::RangeInclusive<u64>,
+    ) -> (mpsc::Sender<()>, Vec<Ticket>) {
+        let (go, waits) = mpsc::channel::<()>();
+        let waits = Arc::new(Mutex::new(waits));
+        let add = |number: u64| {
+            let waits = waits.clone();
+            // On one of a few devices.
+            let hangs = move || {
+                drop(counted(|| Some(number % 3), || Ok(waits.lock().map(|waits| waits.recv().is_ok()).is_ok())));
+            };
+            workers.pool.add(purpose, session(number), Box::new(hangs)).unwrap()
+        };
+        let tickets = accounts.map(add).collect();
+        (go, tickets)
+    }
+
+    #[test]
+    fn clients_whose_filesystem_answers_are_served_while_all_places_hang() {
+        let workers = Workers::with(8, 1, IDLE);
+        let (go, _tickets) = hang(&workers, For::Work, 1..=8);
+        assert!(soon(|| workers.pool.lock().work.is_full()));
+        // It waits until these are known to hang; nothing but time tells.
+        assert_eq!(runtime().block_on(workers.run(For::Work, session(9), || 9)).unwrap().unwrap(), 9);
+        let (go_on, _more) = hang(&workers, For::Work, 10..=17);
+        assert!(soon(|| workers.pool.lock().work.is_stuck()));
+        // Twice as many hang as there are places: who comes now does not wait for them.
+        let refused = runtime().block_on(workers.run(For::Work, session(18), || 18)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Busy);
+        drop((go, go_on));
+        assert!(soon(|| !workers.pool.lock().work.is_full()));
+        assert_eq!(runtime().block_on(workers.run(For::Work, session(18), || 18)).unwrap().unwrap(), 18);
+    }
+
+    #[test]
+    fn all_that_may_start_when_places_are_found_to_hang_does() {
+        let workers = Workers::with(8, 1, IDLE);
+        let (go, _tickets) = hang(&workers, For::Work, 1..=8);
+        assert!(soon(|| workers.pool.lock().work.is_full()));
+        // Both wait for a place, and then for each other.
+        let (one, hears_one) = mpsc::channel();
+        let (other, hears_other) = mpsc::channel();
+        let meet = |say: mpsc::Sender<()>, hear: mpsc::Receiver<()>| {
+            move || say.send(()).is_ok() && hear.recv_timeout(Duration::from_secs(20)).is_ok()
+        };
+        let first = workers.run(For::Work, session(9), meet(one, hears_other));
+        let second = workers.run(For::Work, session(10), meet(other, hears_one));
+        let (mut first, mut second) = (pin!(first), pin!(second));
+        begins(first.as_mut());
+        begins(second.as_mut());
+        let both = runtime().block_on(async { (first.await.unwrap().unwrap(), second.await.unwrap().unwrap()) });
+        assert_eq!(both, (true, true));
+        drop(go);
+    }
+
+    #[test]
+    fn an_abandoned_resolution_gives_its_place_to_one_that_waits() {
+        let workers = Workers::with(1, 4, IDLE);
+        let (go, tickets) = hang(&workers, For::Roots, 1..=4);
+        assert!(soon(|| workers.pool.lock().roots.is_full()));
+        let mut waits = pin!(workers.run(For::Roots, session(5), || 5));
+        begins(waits.as_mut());
+        drop(tickets);
+        // Nobody else comes.
+        let served = runtime().block_on(async {
+            let mut waits = waits;
+            for _ in 0..2000 {
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                if let Poll::Ready(done) = waits.as_mut().poll(&mut context) {
+                    return Some(done.unwrap().unwrap());
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            None
+        });
+        assert_eq!(served, Some(5));
+        drop(go);
+    }
+}

@@ -1,0 +1,444 @@
+//! Who is served next: a queue for each account, served in turns.
+//!
+//! Pure: no threads, no time. [`Queue`] holds the jobs that wait for places of one kind.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use crate::account::Account;
+
+/// The jobs that wait for places of one kind, and the accounts of those that run.
+#[derive(Debug)]
+pub(super) struct Queue<J> {
+    shares: Shares,
+    lines: HashMap<Account, Line<J>>,
+    /// The accounts with a job that may start when there is a place, the next one first.
+    turns: BTreeMap<u64, Account>,
+    waiting: usize,
+    /// The jobs that run and keep a place.
+    running: HashSet<u64>,
+    /// Those that nobody waits for and that keep none.
+    abandoned: HashSet<u64>,
+    numbers: u64,
+}
+
+/// How places are shared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shares {
+    pub(super) places: usize,
+    /// So many jobs may run in addition, while as many keep no place.
+    pub(super) more: usize,
+    /// An account has one place. A job that nobody waits for ends soon, or hangs, and keeps none.
+    /// Otherwise an account has a quarter, and each job keeps its place.
+    pub(super) one_each: bool,
+}
+
+/// The jobs of one account.
+#[derive(Debug)]
+struct Line<J> {
+    waiting: VecDeque<(u64, J)>,
+    running: usize,
+    turn: Option<u64>,
+}
+
+/// A job that starts now.
+#[derive(Debug)]
+pub(super) struct Next<J> {
+    pub(super) account: Account,
+    pub(super) number: u64,
+    pub(super) run: J,
+}
+
+impl<J> Queue<J> {
+    pub(super) fn new(shares: Shares) -> Self {
+        Self {
+            shares,
+            lines: HashMap::new(),
+            turns: BTreeMap::new(),
+            waiting: 0,
+            running: HashSet::new(),
+            abandoned: HashSet::new(),
+            numbers: 0,
+        }
+    }
+
+    /// Adds a job, and returns its number; or the job, if too many wait.
+    pub(super) fn push(&mut self, account: &Account, job: J) -> Result<u64, J> {
+        let waiting = self.lines.get(account).map_or(0, |line| line.waiting.len());
+        if waiting >= self.most_waiting(account) {
+            return Err(job);
+        }
+        self.numbers += 1;
+        let number = self.numbers;
+        let line = self.lines.entry(account.clone()).or_insert_with(|| Line {
+            waiting: VecDeque::new(),
+            running: 0,
+            turn: None,
+        });
+        line.waiting.push_back((number, job));
+        self.waiting += 1;
+        self.take_turn(account);
+        Ok(number)
+    }
+
+    /// Takes the next job, if there is a place. So many of those that run hang, and keep none.
+    pub(super) fn next(&mut self, hung: usize) -> Option<Next<J>> {
+        if !self.can_start(hung) {
+            return None;
+        }
+        let (_, account) = self.turns.pop_first()?;
+        let line = self.lines.get_mut(&account)?;
+        line.turn = None;
+        let (number, run) = line.waiting.pop_front()?;
+        line.running += 1;
+        self.waiting -= 1;
+        self.running.insert(number);
+        self.take_turn(&account);
+        Some(Next { account, number, run })
+    }
+
+    /// A job has ended.
+    pub(super) fn finish(&mut self, account: &Account, number: u64) {
+        if !self.running.remove(&number) {
+            self.abandoned.remove(&number);
+        }
+        if let Some(line) = self.lines.get_mut(account) {
+            line.running -= 1;
+        }
+        self.take_turn(account);
+    }
+
+    /// Nobody waits for a job any more. Returns it, if it has not begun.
+    pub(super) fn cancel(&mut self, account: &Account, number: u64) -> Option<J> {
+        let line = self.lines.get_mut(account)?;
+        if let Ok(at) = line.waiting.binary_search_by_key(&number, |(number, _)| *number) {
+            let (_, job) = line.waiting.remove(at)?;
+            self.waiting -= 1;
+            self.take_turn(account);
+            return Some(job);
+        }
+        if self.shares.one_each && self.running.remove(&number) {
+            self.abandoned.insert(number);
+        }
+        None
+    }
+
+    /// Empties it.
+    pub(super) fn take_all(&mut self) -> Vec<J> {
+        self.turns.clear();
+        self.waiting = 0;
+        self.lines.drain().flat_map(|(_, line)| line.waiting).map(|(_, job)| job).collect()
+    }
+
+    /// Whether some job may start.
+    pub(super) fn can_start(&self, hung: usize) -> bool {
+        match self.turns.first_key_value() {
+            None => false,
+            // The operator's job is one, and never waits for a client's.
+            Some((_, Account::Operator)) => true,
+            Some(_) => {
+                let free = self.running.len().saturating_sub(hung) < self.shares.places;
+                free && !self.is_stuck()
+            }
+        }
+    }
+
+    /// Whether some job waits for nothing but a place.
+    pub(super) fn is_blocked(&self) -> bool {
+        !self.turns.is_empty() && !self.can_start(0)
+    }
+
+    /// Whether all places are taken, if none hangs.
+    pub(super) fn is_full(&self) -> bool {
+        self.running.len() >= self.shares.places
+    }
+
+    /// Whether nothing more can start until something ends, whoever asks.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.running.len() + self.abandoned.len() >= self.most()
+    }
+
+    /// Whether this many places are all that an account may have, and it has them.
+    pub(super) fn is_all_of(&self, account: &Account, places: usize) -> bool {
+        places >= self.share(account) && self.lines.get(account).is_some_and(|line| line.running >= places)
+    }
+
+    /// The most jobs that run at once.
+    pub(super) fn most(&self) -> usize {
+        self.shares.places + self.shares.more
+    }
+
+    /// How many jobs of an account may wait. The more wait in all, the fewer of one account: no more
+    /// than there is room for others, and always one, unless [`WAITING`] accounts wait.
+    fn most_waiting(&self, account: &Account) -> usize {
+        match account {
+            // If one hangs, nobody should wait for another.
+            Account::Operator => usize::from(!self.lines.contains_key(account)),
+            _ => QUEUE.min(WAITING.saturating_sub(self.waiting)).max(usize::from(self.waiting < 2 * WAITING)),
+        }
+    }
+
+    /// How many jobs of an account may run at once.
+    fn share(&self, account: &Account) -> usize {
+        match account {
+            // Many clients.
+            Account::Anonymous => (self.shares.places / 4).max(1),
+            _ if self.shares.one_each => 1,
+            _ => (self.shares.places / 4).max(1),
+        }
+    }
+
+    /// Has an account wait for its turn if it may start a job, and not otherwise. Forgets one that
+    /// has none.
+    fn take_turn(&mut self, account: &Account) {
+        let share = self.share(account);
+        let Some(line) = self.lines.get_mut(account) else { return };
+        let is_ready = !line.waiting.is_empty() && line.running < share;
+        match (is_ready, line.turn) {
+            (true, None) => {
+                self.numbers += 1;
+                // The operator is always the next one.
+                let turn = if *account == Account::Operator { 0 } else { self.numbers };
+                line.turn = Some(turn);
+                self.turns.insert(turn, account.clone());
+            }
+            (false, Some(turn)) => {
+                line.turn = None;
+                self.turns.remove(&turn);
+            }
+            _ => {}
+        }
+        if line.waiting.is_empty() && line.running == 0 {
+            self.lines.remove(account);
+        }
+    }
+}
+
+/// How many jobs of one account may wait: four for each place that the default gives one account,
+/// and some. A model does not make so many calls before it reads an answer.
+pub(super) const QUEUE: usize = 1024;
+
+/// How many jobs may wait in all, and as many again that are their accounts' only ones. Each holds a
+/// request, which the server holds anyway, and up to a KiB of the guard's: 64 MiB.
+pub(super) const WAITING: usize = 32 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::SessionId;
+
+    fn session(number: u64) -> Account {
+        Account::Session(SessionId(number.try_into().unwrap()))
+    }
+
+    fn queue(places: usize, one_each: bool) -> Queue<&'static str> {
+        Queue::new(Shares { places, more: places, one_each })
+    }
+
+    fn started(queue: &mut Queue<&'static str>) -> Vec<&'static str> {
+        std::iter::from_fn(|| queue.next(0)).map(|next| next.run).collect()
+    }
+
+    #[test]
+    fn accounts_are_served_in_turns_and_each_has_a_quarter() {
+        let mut queue = queue(8, false);
+        let mut numbers = Vec::new();
+        for (account, jobs) in [(1, ["a1", "a2", "a3"]), (2, ["b1", "b2", "b3"]), (3, ["c1", "c2", "c3"])] {
+            numbers.extend(jobs.map(|job| (session(account), queue.push(&session(account), job).unwrap())));
+        }
+        assert_eq!(started(&mut queue), ["a1", "b1", "c1", "a2", "b2", "c2"]);
+        assert!(!queue.is_blocked(), "two places are free, but for none of these");
+        queue.finish(&numbers[3].0, numbers[3].1);
+        assert_eq!(started(&mut queue), ["b3"]);
+        // Whoever comes finds a place.
+        queue.push(&session(4), "d1").unwrap();
+        assert_eq!(started(&mut queue), ["d1"]);
+    }
+
+    #[test]
+    fn with_few_places_each_account_has_one() {
+        for places in 1..8 {
+            let mut queue = queue(places, false);
+            for job in ["a1", "a2"] {
+                queue.push(&session(1), job).unwrap();
+            }
+            assert_eq!(started(&mut queue), ["a1"], "{places}");
+        }
+    }
+
+    #[test]
+    fn one_list_of_a_client_is_resolved_at_a_time_and_several_of_nobody_in_particular() {
+        let mut queue = queue(8, true);
+        for account in [session(1), Account::Anonymous, Account::Operator] {
+            for job in ["1", "2", "3"] {
+                let pushed = queue.push(&account, job);
+                assert_eq!(pushed.is_ok(), account != Account::Operator || job == "1", "{account:?}");
+            }
+        }
+        let accounts: Vec<_> = std::iter::from_fn(|| queue.next(0)).map(|next| next.account).collect();
+        assert_eq!(accounts, [Account::Operator, session(1), Account::Anonymous, Account::Anonymous]);
+        assert!(queue.push(&Account::Operator, "while it runs").is_err());
+    }
+
+    #[test]
+    fn the_operator_waits_for_no_client() {
+        let mut queue = queue(2, true);
+        for number in 1..=3 {
+            queue.push(&session(number), "client").unwrap();
+        }
+        assert_eq!(started(&mut queue), ["client"; 2]);
+        queue.push(&Account::Operator, "operator").unwrap();
+        assert_eq!(started(&mut queue), ["operator"]);
+    }
+
+    #[test]
+    fn a_cancelled_job_leaves_at_once_and_its_account_with_the_last() {
+        let mut queue = queue(1, false);
+        let first = queue.push(&session(1), "first").unwrap();
+        let running = queue.next(0).unwrap();
+        let numbers: Vec<_> = (0..3).map(|_| queue.push(&session(2), "waits").unwrap()).collect();
+        assert_eq!(queue.cancel(&session(2), numbers[1]), Some("waits"));
+        assert_eq!(queue.cancel(&session(2), numbers[1]), None);
+        assert_eq!((queue.waiting, queue.lines.len(), queue.turns.len()), (2, 2, 1));
+        for number in [numbers[0], numbers[2]] {
+            queue.cancel(&session(2), number).unwrap();
+        }
+        assert_eq!((queue.waiting, queue.lines.len(), queue.turns.len()), (0, 1, 0));
+        // What runs keeps its place.
+        assert_eq!(queue.cancel(&session(1), first), None);
+        queue.push(&session(2), "next").unwrap();
+        assert!(queue.next(0).is_none());
+        queue.finish(&running.account, running.number);
+        assert_eq!(queue.next(0).unwrap().run, "next");
+    }
+
+    #[test]
+    fn an_abandoned_resolution_keeps_its_accounts_place_and_no_other() {
+        let mut queue = queue(2, true);
+        let numbers: Vec<_> = (1..=6).map(|number| queue.push(&session(number), "job").unwrap()).collect();
+        assert_eq!(started(&mut queue).len(), 2);
+        for _ in 0..2 {
+            assert_eq!(queue.cancel(&session(1), numbers[0]), None);
+        }
+        assert_eq!(started(&mut queue).len(), 1, "once, though it was cancelled twice");
+        queue.push(&session(1), "another").unwrap();
+        queue.cancel(&session(2), numbers[1]);
+        queue.cancel(&session(3), numbers[2]);
+        assert_eq!(started(&mut queue).len(), 1, "as many in addition as it has places");
+        queue.finish(&session(1), numbers[0]);
+        assert_eq!(queue.abandoned.len(), 2);
+        assert_eq!(started(&mut queue).len(), 1);
+    }
+
+    #[test]
+    fn work_may_start_while_places_hang() {
+        let mut queue = queue(4, false);
+        for number in 1..=12 {
+            queue.push(&session(number), "job").unwrap();
+        }
+        assert_eq!(started(&mut queue).len(), 4);
+        assert!(queue.is_full() && queue.is_blocked() && queue.next(0).is_none());
+        assert_eq!(std::iter::from_fn(|| queue.next(2)).count(), 2);
+        assert_eq!(std::iter::from_fn(|| queue.next(6)).count(), 2, "twice as many as there are places");
+    }
+
+    #[test]
+    fn queues_are_bounded_and_a_newcomer_finds_room() {
+        let mut queue = queue(4, false);
+        let fill = |queue: &mut Queue<_>, number| {
+            (0..=WAITING).take_while(|_| queue.push(&session(number), "").is_ok()).count()
+        };
+        assert_eq!(fill(&mut queue, 1), QUEUE);
+        assert_eq!(queue.push(&session(1), "too many"), Err("too many"));
+        for number in 2..200 {
+            let filled = fill(&mut queue, number);
+            assert!((1..=QUEUE).contains(&filled), "{number}: {filled}");
+        }
+        assert!((WAITING..WAITING + 200).contains(&queue.waiting), "{}", queue.waiting);
+        let others = (200..4 * WAITING as u64).take_while(|number| queue.push(&session(*number), "").is_ok()).count();
+        assert_eq!(queue.waiting, 2 * WAITING);
+        assert!(others > WAITING / 2, "{others}");
+    }
+
+    #[test]
+    fn the_turns_are_whole_whatever_happens() {
+        // Every order of a few steps: the accounts that may start are exactly those with a turn.
+        fn go_on(queue: &mut Queue<&'static str>, steps: &mut Vec<u64>, left: usize, visited: &mut usize) {
+            *visited += 1;
+            for (account, line) in &queue.lines {
+                let ready = !line.waiting.is_empty() && line.running < queue.share(account);
+                assert_eq!(ready, line.turn.is_some(), "{steps:?}");
+                assert!(!line.waiting.is_empty() || line.running > 0, "{steps:?}");
+            }
+            let turns = queue.lines.values().filter(|line| line.turn.is_some()).count();
+            assert_eq!(turns, queue.turns.len(), "{steps:?}");
+            assert_eq!(queue.waiting, queue.lines.values().map(|line| line.waiting.len()).sum::<usize>());
+            let running = queue.running.len() + queue.abandoned.len();
+            assert_eq!(running, queue.lines.values().map(|line| line.running).sum::<usize>());
+            if left == 0 {
+                return;
+            }
+            for step in 0..7 {
+                let mut next = Queue {
+                    shares: queue.shares,
+                    lines: HashMap::new(),
+                    turns: queue.turns.clone(),
+                    waiting: queue.waiting,
+                    running: queue.running.clone(),
+                    abandoned: queue.abandoned.clone(),
+                    numbers: queue.numbers,
+                };
+                next.lines = queue
+                    .lines
+                    .iter()
+                    .map(|(account, line)| {
+                        (
+                            account.clone(),
+                            Line { waiting: line.waiting.clone(), running: line.running, turn: line.turn },
+                        )
+                    })
+                    .collect();
+                let any = |queue: &Queue<_>, of: u64| {
+                    let line = queue.lines.get(&session(of))?;
+                    line.waiting.back().map(|(number, _)| *number)
+                };
+                let running = |queue: &Queue<_>, first: bool| {
+                    let mut numbers: Vec<_> = queue.running.union(&queue.abandoned).copied().collect();
+                    numbers.sort_unstable();
+                    if first { numbers.first().copied() } else { numbers.last().copied() }
+                };
+                match step {
+                    0 | 1 => drop(next.push(&session(step + 1), "job")),
+                    2 => {
+                        next.next(0);
+                    }
+                    3 | 4 => {
+                        let Some(number) = any(&next, step - 2) else { continue };
+                        assert!(next.cancel(&session(step - 2), number).is_some());
+                    }
+                    // Whose it is is found by trying: one that is not its account's is not expected.
+                    _ => {
+                        let Some(number) = running(&next, step == 5) else { continue };
+                        let owner = [1, 2]
+                            .map(session)
+                            .into_iter()
+                            .find(|account| next.lines.get(account).is_some_and(|line| line.running > 0));
+                        let Some(owner) = owner else { continue };
+                        if step == 6 {
+                            assert_eq!(next.cancel(&owner, number), None);
+                        } else {
+                            next.finish(&owner, number);
+                        }
+                    }
+                }
+                steps.push(step);
+                go_on(&mut next, steps, left - 1, visited);
+                steps.pop();
+            }
+        }
+        for one_each in [false, true] {
+            let mut visited = 0;
+            go_on(&mut queue(3, one_each), &mut Vec::new(), 7, &mut visited);
+            assert!(visited > 10_000, "{visited}");
+        }
+    }
+}
