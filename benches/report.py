@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes a table of ratios, and a chart, of what `cargo bench --bench guard` measured: python3 benches/report.py [--update | --bars]
+"""Makes a table of ratios, and a chart, of what `cargo bench -p benches --bench guard` measured: python3 benches/report.py [--update | --bars]
 
 Goes in: criterion's estimates of one run, under the target directory. Comes out: the table as Markdown, each time as a multiple of the
-guard's in that run; with --update that table in README.md and the chart in benches/chart.svg; with --bars each bound that the
+guard's in that run; with --update that table in README.md and the chart in docs/chart.svg; with --bars each bound that the
 guard is held to, and whether it was kept (exit status 1 if one was not).
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MEASURED = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")) / "criterion"
-README, CHART = HERE.parent / "README.md", HERE / "chart.svg"
+README, CHART = HERE.parent / "README.md", HERE.parent / "docs/chart.svg"
 LONGEST_RUN = 30 * 60  # seconds
 MARKS = "<!-- from benches/report.py -->", "<!-- end -->"
 
@@ -40,7 +40,7 @@ def load():
         group, subject, depth = file.relative_to(MEASURED).parts[:3]
         times[group, subject, int(depth)] = json.loads(file.read_text())["median"]["point_estimate"]
     if not times:
-        sys.exit(f"nothing measured under {MEASURED}: cargo bench --bench guard")
+        sys.exit(f"nothing measured under {MEASURED}: cargo bench -p benches --bench guard")
     if max(when) - min(when) > LONGEST_RUN:
         sys.exit(f"{MEASURED} holds more than one run: remove it, and measure again")
     return times

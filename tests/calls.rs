@@ -36,12 +36,35 @@ fn each_request_takes_the_system_calls_that_it_is_known_to() {
         });
         let fewest = tries.min_by_key(Vec::len).expect("each row is marked").join(" ");
         println!("{row}: {fewest}");
-        if fewest != calls {
-            writeln!(wrong, "{row}: {fewest}, and not {calls}").unwrap();
+        match more_than(&fewest, calls) {
+            more if !more.is_empty() => writeln!(wrong, "{row}: {fewest}, and not {calls}").unwrap(),
+            _ if fewest != calls => println!("no worse than written, which is {calls}"),
+            _ => {}
         }
     }
     assert!(made.next().is_none(), "there are more rows than are known");
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The calls of `made` that `written` lacks. Fewer calls are no failure: another kernel may need fewer.
+fn more_than<'a>(made: &'a str, written: &str) -> Vec<&'a str> {
+    let mut written: Vec<_> = written.split(' ').collect();
+    let is_more = |call: &&str| match written.iter().position(|other| other == call) {
+        Some(at) => {
+            written.swap_remove(at);
+            false
+        }
+        None => !call.is_empty(),
+    };
+    made.split(' ').filter(is_more).collect()
+}
+
+#[test]
+fn only_more_calls_are_wrong() {
+    assert_eq!(more_than("openat2 close", "openat2 statx close"), [""; 0]);
+    assert_eq!(more_than("", "openat2"), [""; 0]);
+    assert_eq!(more_than("openat2 openat2 close", "openat2 close"), ["openat2"]);
+    assert_eq!(more_than("openat2 fstat", "openat2 statx"), ["fstat"]);
 }
 
 /// What the traced child runs.
@@ -172,14 +195,15 @@ const WORKS: &[Row] = &[
     ("refuse what is not there", (In::One, "$T/root/AT/none"), check, Some(ErrorKind::NotFound), NOT_FOUND),
 ];
 
-/// After the walk the root's own name is verified: that something is not there may mean that the root is not.
-const NOT_FOUND: &str = "openat2 openat2 statx close";
+/// After the walk the root's own name is compared with its open directory: that something is not there may
+/// mean that the root is not.
+const NOT_FOUND: &str = "openat2 openat2 fstat fstat close";
 
 /// The parent by its links, its name, and a look at the last one.
 const CREATE_BELOW_LINK: &str = "openat2 openat2 readlinkat statx close";
 
-/// The link is met by two walks of the kernel; then its directory is looked into, and that of the file.
-const ABSOLUTE_LINK: &str = "openat2 openat2 openat2 statx fstatfs readlinkat close openat2 statx close";
+/// The link is met by two walks of the kernel; then its directory is looked into, which is that of the file.
+const ABSOLUTE_LINK: &str = "openat2 openat2 openat2 statx fstatfs readlinkat statx close";
 
 fn open(roots: &Roots, request: &str) -> Result<(), Error> {
     roots.open(request).map(drop)

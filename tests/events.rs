@@ -93,7 +93,7 @@ fn each_event_bears_its_session_and_the_operators_detail() {
             log.taken(&tree, number),
             "DEBUG roots changed session=$S\n\
              WARN roots not fetched session=$S kind=\"roots_failed\" detail=\"-32601: \\\"no\\\"\"\n\
-             INFO refused session=$S kind=\"roots_failed\" error=the client's roots could not be had \
+             INFO refused session=$S kind=\"roots_failed\" error=the client's roots could not be obtained \
              detail=\"-32601: \\\"no\\\"\"\n"
         );
         // Once, by whichever comes first.

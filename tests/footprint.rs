@@ -1,4 +1,5 @@
-//! What sessions cost: open directories, and heap. One test, alone in its process, as both are counted for the whole of it.
+//! What sessions cost: open directories and heap. Both are counted for the whole process, so the
+//! tests run one at a time, and nothing else runs in it.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -34,8 +35,71 @@ async fn session(guard: &Guard, list: ListRootsResult) -> Session {
     session
 }
 
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// Bytes that the guard counts for what it keeps, as its `Debug` tells.
+fn counted(guard: &Guard) -> usize {
+    let shown = format!("{guard:?}");
+    let (_, count) = shown.split_once("kept_bytes: ").unwrap();
+    count.split(|char: char| !char.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+/// The bound on what is kept is one on memory only if each snapshot weighs what it takes.
+#[tokio::test]
+async fn a_kept_snapshot_weighs_what_it_takes() {
+    let _alone = ALONE.lock().await;
+    let keep = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let top = keep.path().canonicalize().unwrap();
+    let deep: Vec<_> =
+        (0..4).map(|n| top.join(format!("d{n}/{}", "d/".repeat((4_000 - top.as_os_str().len()) / 2)))).collect();
+    let many: Vec<_> = (0..10_000).map(|number| uri(&top.join(number.to_string()))).collect();
+    for path in (0..10_000).map(|number| top.join(number.to_string())).chain(deep.iter().cloned()) {
+        fs::create_dir_all(path).unwrap();
+    }
+    std::os::unix::fs::symlink(".", top.join("link")).unwrap();
+    // Each name of one of these is given twice, as the link is on the way.
+    let deep_link = deep.iter().map(|path| uri(&top.join("link").join(path.strip_prefix(&top).unwrap())));
+    let list = |uris: &mut dyn Iterator<Item = String>| ListRootsResult::from_uris(uris);
+    let mut named = list(&mut many.iter().take(1_000).cloned());
+    named.roots.iter_mut().for_each(|root| root.name = Some("n".repeat(5_000)));
+    let linked = (0..1_000).map(|number| uri(&top.join("link/link").join(number.to_string())));
+    let missing = many.iter().flat_map(|there| [there.clone(), format!("{there}/none")]);
+    let shapes = [
+        ("no root", list(&mut std::iter::empty())),
+        ("one root", list(&mut many.iter().take(1).cloned())),
+        ("three roots", list(&mut many.iter().take(3).cloned())),
+        ("10,000 roots", list(&mut many.iter().cloned())),
+        ("4 roots 2,000 deep", list(&mut deep.iter().map(|path| uri(path)))),
+        ("4 roots 2,000 deep, through a link", list(&mut { deep_link })),
+        ("1,000 roots through links", list(&mut { linked })),
+        ("10,000 rejected entries", list(&mut (0..10_000).map(|n| format!("x://{n}/{}", "y".repeat(n % 700))))),
+        ("1,000 long names", named),
+        ("5,000 roots, and as many missing", list(&mut { missing }.take(10_000))),
+    ];
+    let guard = Guard::new(Boundary::builder().directory(&top, Access::ReadWrite).build().unwrap());
+    for (shape, list) in shapes {
+        // The first time fills what is kept besides: the memory of grants, and tables.
+        let first = session(&guard, list.clone()).await;
+        let roots = first.roots(tells(&list)).await.unwrap();
+        println!("{shape}: {} roots, {} rejected", roots.roots().count(), roots.skipped().len());
+        drop((first, roots));
+        guard.forget_all();
+        let region = Region::new(ALLOCATOR);
+        let session = session(&guard, list.clone()).await;
+        let taken = heap(&region);
+        // It counts when it tidies up.
+        drop(guard.session(None).unwrap());
+        let counted = counted(&guard);
+        println!("  {taken} bytes of heap, counted as {counted}: {} %", counted * 100 / taken);
+        assert!(counted * 2 <= taken * 3 && taken * 2 <= counted * 3, "{shape}: {taken} counted as {counted}");
+        drop(session);
+        guard.forget_all();
+    }
+}
+
 #[tokio::test]
 async fn sessions_are_cheap() {
+    let _alone = ALONE.lock().await;
     let keep = tempfile::tempdir().unwrap();
     let top = keep.path().canonicalize().unwrap();
     let workspace: Vec<_> = ["app", "lib", "docs/site"].map(|path| top.join("home/user/projects").join(path)).into();

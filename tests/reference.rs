@@ -72,7 +72,7 @@ fn as_model(name: &str, client: RootsCapability, time_to_live: u64, time: Durati
     let tree = Tree::in_memory("file 0/file; file 1/file; file 2/file; file 3/file");
     let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite).build().unwrap();
     let seconds = Duration::from_secs(time_to_live);
-    let guard = Guard::builder(boundary).fetch_limit(Duration::from_hours(1));
+    let guard = Guard::builder(boundary).fetch_limit(Duration::from_secs(3600));
     let guard = if client.list_changed { guard.time_to_live(seconds) } else { guard.time_to_live_unannounced(seconds) };
     let guard = guard.build().unwrap();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

@@ -8,6 +8,8 @@ use mcp_roots_guard::{
     Access, Boundary, ErrorKind, ErrorKind as K, HANDLES, Intent, ListRootsResult, Policy, ROOT_LIST_ENTRIES, Result,
     Root, Roots, Rule, VERIFY_EVERY,
 };
+#[cfg(unix)]
+use mcp_roots_guard::{Answer, Guard, RootsCapability};
 
 #[cfg(unix)]
 use crate::blocked;
@@ -579,20 +581,72 @@ fn nested_operator_directories_do_not_hide_a_planted_link() {
     }
 }
 
-/// The memory of what was granted can be filled by a client: that costs clients their roots through links, and not the operator.
+/// A directory that was granted below another one can be moved out of it, and the other can be replaced.
+/// A symlink in it is still one that a tool could have made.
 #[cfg(unix)]
 #[test]
-fn a_client_that_fills_the_memory_does_not_cost_the_operator_a_directory() {
-    let tree = Tree::in_memory("dir rel1; file rel2/f; link current -> rel1; dir data/fair; link data/l -> fair");
+fn a_granted_directory_below_another_is_known_again_wherever_it_is() {
+    type Step = fn(&Tree, &Boundary);
+    let deploy: Step = |tree, boundary| {
+        boundary.resolve(&list(tree, ["op/a"])).unwrap();
+        fs::rename(tree.path("op/a"), tree.path("op/old")).unwrap();
+        tree.add("dir op/a/sub");
+        assert_eq!(boundary.resolve(&list(tree, ["op/a/sub"])).unwrap().roots().len(), 1);
+        tree.add("link op/a/sub/l -> $T/op/secret");
+        fs::rename(tree.path("op/a"), tree.path("op/b")).unwrap();
+    };
+    let moved: Step = |tree, boundary| {
+        assert_eq!(boundary.resolve(&list(tree, ["op/a", "op/a/sub"])).unwrap().roots().len(), 2);
+        tree.add("link op/a/sub/l -> $T/op/secret; dir op/b");
+        fs::rename(tree.path("op/a/sub"), tree.path("op/b/sub")).unwrap();
+    };
+    for (what, steps) in [("replaced, then renamed", deploy), ("moved out", moved)] {
+        let tree = Tree::new("dir op/a/sub; dir op/secret");
+        let boundary = operator(&tree, &[("op", Access::ReadWrite)]);
+        steps(&tree, &boundary);
+        let roots = boundary.resolve(&list(&tree, ["op/b/sub/l"])).unwrap();
+        assert_eq!(told(&tree, &roots), (vec![], vec![(0, ErrorKind::ThroughLink)]), "{what}");
+    }
+}
+
+/// A client that is granted more directories than are remembered for one client gets no more of them. That
+/// costs nobody else anything: not another client's roots through symlinks, not the operator's.
+#[cfg(unix)]
+#[test]
+fn a_client_that_fills_the_memory_of_grants_costs_nobody_else_a_root() {
+    let tree = Tree::in_memory(
+        "dir rel1; file rel2/f; link current -> rel1; dir data/fair; link data/l -> fair; dir data/mine; link data/m -> mine",
+    );
     let boundary = operator(&tree, &[("current", Access::ReadOnly), ("data", Access::ReadWrite)]);
-    for batch in 0..11 {
-        let entries = (0..ROOT_LIST_ENTRIES).map(|n| tree.uri(format!("data/{batch}-{n}")));
+    let guard = Guard::new(boundary.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let [full, fair] = [(), ()].map(|()| guard.session(Some(RootsCapability::announcing())).unwrap());
+    let tells = |session: &mcp_roots_guard::Session, entries: Vec<String>| {
+        session.list_changed();
+        let list = ListRootsResult::from_uris(entries);
+        runtime
+            .block_on(session.roots(move |_: Option<String>| std::future::ready(Answer::List(list.clone()))))
+            .unwrap()
+    };
+    let batches = 3;
+    for batch in 0..batches {
         for n in 0..ROOT_LIST_ENTRIES {
             fs::create_dir(tree.path(format!("data/{batch}-{n}"))).unwrap();
         }
-        assert_eq!(boundary.resolve(&ListRootsResult::from_uris(entries)).unwrap().roots().len(), ROOT_LIST_ENTRIES);
+        let roots = tells(&full, (0..ROOT_LIST_ENTRIES).map(|n| tree.uri(format!("data/{batch}-{n}"))).collect());
+        let (granted, kinds) = (roots.roots().len(), told(&tree, &roots).1);
+        if batch + 1 < batches {
+            assert_eq!(granted, ROOT_LIST_ENTRIES);
+        } else {
+            assert!(granted == 0 && kinds.iter().all(|(_, kind)| *kind == ErrorKind::TooCostly), "{granted}");
+        }
     }
-    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["data/l"])).unwrap()).1, [(0, ErrorKind::ThroughLink)]);
+    // What it was granted before it is still granted.
+    assert_eq!(tells(&full, vec![tree.uri("data/0-0"), tree.uri("data/1-9")]).roots().len(), 2);
+    assert_eq!(tells(&full, vec![tree.uri("data/l")]).skipped()[0].error().kind(), ErrorKind::TooCostly);
+    let roots = tells(&fair, vec![tree.uri("data/l"), tree.uri("data/2-0")]);
+    assert_eq!((told(&tree, &roots).0, roots.skipped().len()), (vec!["data/fair".into(), "data/2-0".into()], 0));
+    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["data/m"])).unwrap()).0, ["data/mine"]);
     fs::remove_file(tree.path("current")).unwrap();
     tree.add("link current -> rel2");
     sleep(VERIFY_EVERY);
@@ -656,7 +710,7 @@ fn a_hostile_list_is_bounded_in_time() {
                 .collect(),
         ),
         ("spellings", (0..2000).map(|n| format!("op/{}x", spelling(n))).collect()),
-        ("links and deep", (0..100).map(|n| format!("op/{}{deep}", spelling(n))).collect()),
+        ("links and deep", (0..250).map(|n| format!("op/{}{deep}", spelling(n))).collect()),
     ];
     for (name, entries) in lists {
         let start = std::time::Instant::now();
@@ -666,7 +720,8 @@ fn a_hostile_list_is_bounded_in_time() {
         let kinds: std::collections::BTreeSet<_> = told(&tree, &roots).1.iter().map(|(_, kind)| *kind).collect();
         let spellings = roots.roots().map(|root| root.spellings().count()).max();
         println!("{name}: {} entries in {resolved:?}, then {spellings:?} spellings, {kinds:?}", entries.len());
-        assert!(resolved.as_secs() < 30, "{name}: {resolved:?}");
+        // Half a minute for a list, and what its last entry takes.
+        assert!(resolved.as_secs() < 40, "{name}: {resolved:?}");
         assert_eq!(kinds.contains(&ErrorKind::TooCostly), name == "links and deep", "{name}: {kinds:?}");
         assert!(spellings.is_none_or(|count| count <= 9), "{name}: {spellings:?}");
         let start = std::time::Instant::now();

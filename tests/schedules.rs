@@ -87,7 +87,9 @@ fn every<'a>(after: &str, depth: usize, mut begun: impl FnMut() -> Run<'a>) {
         }
         run.finish();
         schedules += 1;
-        while path.pop_if(|(choice, of)| usize::from(*choice) + 1 == *of).is_some() {}
+        while path.last().is_some_and(|(choice, of)| usize::from(*choice) + 1 == *of) {
+            path.pop();
+        }
         let Some((choice, _)) = path.last_mut() else { break };
         *choice += 1;
     }

@@ -631,7 +631,7 @@ async fn sessions_are_strangers() {
         tree.add(&format!("file own/{number}/a/f = {number}; file own/{number}/b/f = {number}"));
     }
     let tree = Arc::new(tree);
-    let guard = guard(&tree).fetch_limit(Duration::from_mins(1)).build().unwrap();
+    let guard = guard(&tree).fetch_limit(Duration::from_secs(60)).build().unwrap();
     let decided = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..SESSIONS)
         .map(|number| {

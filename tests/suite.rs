@@ -10,10 +10,16 @@ mod apple;
 mod blocked;
 #[cfg(target_os = "linux")]
 mod calls;
+#[cfg(target_os = "linux")]
+mod cost;
 mod invariants;
+#[cfg(target_os = "linux")]
+mod mounts;
 mod operations;
 #[cfg(target_os = "linux")]
 mod peers;
+#[cfg(target_os = "linux")]
+mod permissions;
 #[cfg(target_os = "linux")]
 mod races;
 mod reference;
@@ -26,6 +32,7 @@ mod session;
 #[cfg(windows)]
 mod system;
 mod tables;
+mod texts;
 #[cfg(target_os = "linux")]
 mod trace;
 #[cfg(target_os = "linux")]

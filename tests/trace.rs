@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use mcp_roots_guard::{Error, ErrorKind, Intent, OpenOptions, Replace, Roots, WalkOptions};
+use mcp_roots_guard::{Error, ErrorKind, Existing, Intent, OpenOptions, Replace, Roots, WalkOptions, WriteOptions};
 use nix::sys::ptrace::{self};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
@@ -198,6 +198,9 @@ const OPERATIONS: &[(&str, Last, Operation)] = &[
     ("read", Followed, |roots, at| roots.read(at, LIMIT).map(drop)),
     ("read_to_string", Followed, |roots, at| roots.read_to_string(at, LIMIT).map(drop)),
     ("write", Followed, |roots, at| roots.write(at, "new")),
+    ("write in place", Followed, |roots, at| {
+        roots.write_with(at, "new", WriteOptions::new().existing(Existing::InPlace))
+    }),
     ("create_dir", Followed, |roots, at| roots.create_dir(at)),
     ("create_dir_all", Followed, |roots, at| roots.create_dir_all(at)),
     ("read_dir", Followed, |roots, at| roots.read_dir(at)?.try_for_each(|entry| entry.map(drop))),

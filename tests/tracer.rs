@@ -67,7 +67,7 @@ pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> S
     let pid = Pid::from_raw(child.id().try_into().unwrap());
     let (done, working) = mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
-        if working.recv_timeout(Duration::from_mins(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if working.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
             kill(pid, Signal::SIGKILL).unwrap();
         }
     });
@@ -142,7 +142,7 @@ impl Seen {
             ptrace::syscall(thread, None).unwrap();
             wait(at_call, &self.row);
             let libc::user_regs_struct { orig_rax, rdi, rsi, rdx, r10, r8, .. } = ptrace::getregs(thread).unwrap();
-            let call = self.begin(&memory, orig_rax.cast_signed(), [rdi, rsi, rdx, r10, r8]);
+            let call = self.begin(&memory, signed(orig_rax), [rdi, rsi, rdx, r10, r8]);
             let mark = call.paths.first().and_then(|given| given.path.to_str()?.strip_prefix(MARK));
             match mark {
                 Some("over") => return ptrace::detach(thread, None).unwrap(),
@@ -160,7 +160,7 @@ impl Seen {
             ptrace::syscall(thread, None).unwrap();
             wait(at_call, &self.row);
             if mark.is_none() {
-                self.judge(&call, ptrace::getregs(thread).unwrap().rax.cast_signed());
+                self.judge(&call, signed(ptrace::getregs(thread).unwrap().rax));
             }
         }
     }
@@ -180,8 +180,8 @@ impl Seen {
         }
         let follows = match follows {
             Follows::Never => false,
-            Follows::With(bit) => flags & u64::from(bit.cast_unsigned()) != 0,
-            Follows::Without(bit) => flags & u64::from(bit.cast_unsigned()) == 0,
+            Follows::With(bit) => flags & bits(bit) != 0,
+            Follows::Without(bit) => flags & bits(bit) == 0,
         };
         let given = |&(dir, path): &(usize, usize)| {
             let text = read(args[path], 4096);
@@ -242,7 +242,7 @@ impl Seen {
         let holder = |at: &Path| self.roots.iter().any(|root| root.starts_with(at));
         let identity = text.is_empty() && self.file_root.parent() == Some(dir);
         let directory = libc::O_PATH | libc::O_DIRECTORY | if no_links { 0 } else { libc::O_NOFOLLOW };
-        let directory = u64::from(directory.cast_unsigned());
+        let directory = bits(directory);
         if (beneath && inside(dir) || by_name && inside(&at)) && opened.is_none_or(inside) {
             Verdict::Inside
         } else if identity || by_name && holder(&at) && call.flags & directory == directory && opened.is_none_or(holder)
@@ -270,6 +270,16 @@ enum Follows {
     Without(i32),
 }
 
+/// A register as a signed number.
+fn signed(register: u64) -> i64 {
+    i64::from_ne_bytes(register.to_ne_bytes())
+}
+
+/// Flags as a system call's argument has them.
+fn bits(flags: i32) -> u64 {
+    flags.try_into().unwrap()
+}
+
 /// The calls that take a path relative to a descriptor. Those that know no descriptor could only be wrong.
 fn takes(number: c_long) -> Option<Takes> {
     use Follows::{Never, With, Without};
@@ -290,7 +300,7 @@ const NO_PATH: &[c_long] = {
     use libc::*;
     &[
         SYS_read, SYS_pread64, SYS_write, SYS_close, SYS_lseek, SYS_fstat, SYS_fstatfs, SYS_getdents64, SYS_fcntl,
-        SYS_fsync, SYS_ftruncate, SYS_fchmod, SYS_brk, SYS_mmap, SYS_mremap, SYS_munmap, SYS_madvise, SYS_mprotect,
+        SYS_fsync, SYS_ftruncate, SYS_fchmod, SYS_fchown, SYS_fgetxattr, SYS_fsetxattr, SYS_fremovexattr, SYS_brk, SYS_mmap, SYS_mremap, SYS_munmap, SYS_madvise, SYS_mprotect,
         SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_rt_sigprocmask, SYS_getpid, SYS_gettid, SYS_sched_yield,
     ]
 };

@@ -383,6 +383,7 @@ fn a_read_only_directory_by_another_name_is_no_extra(top: &Path) {
         .and_then(|()| mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none))
         .and_then(|()| mount(Some(&top.join("ro")), &top.join("scratch"), none, MsFlags::MS_BIND, none));
     if let Err(error) = bound {
+        assert!(std::env::var_os("CI").is_none(), "no mount can be made in CI: {error}");
         println!("not shown: no mount can be made here: {error}");
         return;
     }

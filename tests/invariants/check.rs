@@ -25,9 +25,7 @@ pub(crate) fn hold(bytes: &[u8]) {
     let world = World::new(lines.next().unwrap_or_default());
     for line in lines.take(LINES) {
         let line = line.get(..LINE_BYTES).unwrap_or(line);
-        if let Some((&kind, request)) = line.split_first()
-            && !world.add(line, &world.top)
-        {
+        if let Some((&kind, request)) = line.split_first().filter(|_| !world.add(line, &world.top)) {
             let one = [INTENTS[usize::from(kind) % INTENTS.len()]];
             let intents = if kind == b'?' { &INTENTS[..] } else { &one };
             ask(&world, &world.text(request), intents);

@@ -22,7 +22,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use mcp_roots_guard::{
-    CheckedPath, Intent, Metadata, OpenFile, OpenOptions, ReadDir, Replace, Result, Roots, Walk, WalkOptions,
+    CheckedPath, Existing, Intent, Metadata, OpenFile, OpenOptions, ReadDir, Replace, Result, Roots, Walk, WalkOptions,
+    WriteOptions,
 };
 
 use super::kernel;
@@ -44,10 +45,11 @@ pub(crate) fn hold(bytes: &[u8]) {
     let mut proofs = BTreeMap::new();
     for line in lines.take(LINES) {
         let line = line.get(..LINE_BYTES).unwrap_or(line);
-        if let [operation, manner, requests @ ..] = line
-            && !world.add(line, &world.roots[0])
-        {
-            operate(&world, usize::from(*operation), *manner, requests, &mut proofs);
+        match line {
+            [operation, manner, requests @ ..] if !world.add(line, &world.roots[0]) => {
+                operate(&world, usize::from(*operation), *manner, requests, &mut proofs);
+            }
+            _ => {}
         }
     }
     let after = (snapshot(&outside), world.roots.iter().map(|root| inode(root)).collect::<Vec<_>>());
@@ -85,6 +87,12 @@ macro_rules! operations {
             intent: Intent::Entry,
             at_once: |roots, [from, to]| roots.rename(from.as_str(), to.as_str(), Replace::Existing).map(nothing),
             by_proof: |checked| checked[0].rename(&checked[1], Replace::Existing).map(nothing),
+        },
+        Operation {
+            name: "write in place",
+            intent: Intent::New,
+            at_once: |roots, requests| roots.write_with(requests[0].as_str(), "written", in_place()).map(nothing),
+            by_proof: |checked| checked[0].write_with("written", in_place()).map(nothing),
         }]
     };
 }
@@ -114,6 +122,10 @@ const OPERATIONS: &[Operation] = operations! {
     Entry remove_dir_all() nothing;
 };
 
+fn in_place() -> WriteOptions {
+    WriteOptions::new().existing(Existing::InPlace)
+}
+
 fn operate(world: &World, number: usize, manner: u8, requests: &[u8], proofs: &mut Proofs) {
     let number = number % OPERATIONS.len();
     let Operation { name, intent, at_once, by_proof } = OPERATIONS[number];
@@ -124,7 +136,7 @@ fn operate(world: &World, number: usize, manner: u8, requests: &[u8], proofs: &m
     let (roots, requests) = (world.guard.clone(), texts.clone());
     let kept = if manner % 3 == 2 { proofs.get(&number).cloned() } else { None };
     let work = move || -> (Told, Option<Vec<CheckedPath>>) {
-        if manner.is_multiple_of(3) {
+        if manner % 3 == 0 {
             return (at_once(&roots, &requests), None);
         }
         let check = || requests.iter().map(|request| roots.check(request.as_str(), intent)).collect();
@@ -136,7 +148,7 @@ fn operate(world: &World, number: usize, manner: u8, requests: &[u8], proofs: &m
             Err(error) => (Err(error), None),
         }
     };
-    let (told, proof) = if (manner / 3).is_multiple_of(2) { work() } else { kernel::without_openat2(work) };
+    let (told, proof) = if (manner / 3) % 2 == 0 { work() } else { kernel::without_openat2(work) };
     if let Some(proof) = proof {
         proofs.entry(number).or_insert(proof);
     }
@@ -145,9 +157,7 @@ fn operate(world: &World, number: usize, manner: u8, requests: &[u8], proofs: &m
         let has_secret = told.windows(SECRET.len()).any(|some| some == SECRET);
         assert!(!has_secret, "told {}: {}", told.escape_ascii(), what());
     }
-    if let Some(before) = before
-        && told.is_err()
-    {
+    if let Some(before) = before.filter(|_| told.is_err()) {
         let after = snapshot(&world.top.join("r"));
         let alike = before.iter().map(|(path, (is, _))| (path, is)).eq(after.iter().map(|(path, (is, _))| (path, is)));
         assert!(alike, "{before:?} became {after:?} by a failed {}", what());

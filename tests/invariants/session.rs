@@ -194,8 +194,7 @@ impl World {
     /// The schedule that the bytes say.
     pub(crate) fn hold(&self, bytes: &[u8]) {
         let Some((&client, choices)) = bytes.split_first() else { return };
-        let mut run =
-            self.run(if client.is_multiple_of(2) { RootsCapability::announcing() } else { RootsCapability::silent() });
+        let mut run = self.run(if client % 2 == 0 { RootsCapability::announcing() } else { RootsCapability::silent() });
         for &choice in choices.iter().take(STEPS) {
             run.choose(choice);
         }
@@ -635,7 +634,7 @@ const THREAD: Duration = Duration::from_secs(10);
 const BACK_OFF: Duration = Duration::from_secs(31);
 
 /// Longer than any schedule, however often it waits.
-const LONG: Duration = Duration::from_hours(24 * 365);
+const LONG: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How often a call asks again because the list changed: the crate's own number.
 const CHANGES: usize = 4;

@@ -83,9 +83,8 @@ fn uri(text: &str) {
     let Ok(path) = read else { return };
     normal(&path);
     assert!(rules::is_absolute(&path), "{text:?} is read as {path:?}");
-    if from_drive_as_host(text).is_none()
-        && let Ok(url) = Url::parse(text)
-    {
+    let by_the_crate = Url::parse(text).ok().filter(|_| from_drive_as_host(text).is_none());
+    if let Some(url) = by_the_crate {
         let peer = by_the_url_crate(&url);
         let is_share = path.starts_with(r"\\");
         // That crate has a host's letters small.
@@ -276,9 +275,7 @@ fn uri_by_the_rules(text: &str) -> Result<String, ErrorKind> {
     ])?;
     let decoded = String::from_utf8(rfc3986::decode(path)).map_err(|_| ErrorKind::NotUtf8)?;
     let mut path = decoded.as_str();
-    while let Some(rest) = ["/..", "/."].iter().find_map(|dots| path.strip_prefix(dots))
-        && (rest.is_empty() || rest.starts_with('/'))
-    {
+    while let Some(rest) = after_dots(path) {
         path = rest;
     }
     let path = path.strip_prefix('/').unwrap_or_default();
@@ -311,6 +308,12 @@ fn uri_by_the_rules(text: &str) -> Result<String, ErrorKind> {
 
 fn first_broken(rules: &[(bool, ErrorKind)]) -> Result<(), ErrorKind> {
     rules.iter().find(|(is_broken, _)| *is_broken).map_or(Ok(()), |(_, kind)| Err(*kind))
+}
+
+/// The rest of a path that begins with a dot segment.
+fn after_dots(path: &str) -> Option<&str> {
+    let rest = ["/..", "/."].iter().find_map(|dots| path.strip_prefix(dots))?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
 /// The rest of a URI whose drive stands where the host would: `d:\a` of `file://d:\a`.

@@ -350,4 +350,4 @@ const TEXT_BYTES: usize = 2000;
 const KEPT_TIMES: usize = 8;
 
 /// Longer than any list takes.
-const LONG: Duration = Duration::from_hours(24);
+const LONG: Duration = Duration::from_secs(24 * 60 * 60);

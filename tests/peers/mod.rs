@@ -158,10 +158,10 @@ fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
     let start = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_done.load(SeqCst) && start.elapsed() < Duration::from_mins(1) {
+            while !is_done.load(SeqCst) && start.elapsed() < Duration::from_secs(60) {
                 // ENXIO until somebody reads (fifo(7)); a reader that does not wait is met, or not, and refuses in any case.
-                let writer =
-                    OpenOptions::new().write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(at);
+                let flags = OFlags::NONBLOCK.bits().try_into().unwrap();
+                let writer = OpenOptions::new().write(true).custom_flags(flags).open(at);
                 if let Ok(mut writer) = writer {
                     let _ = writer.write_all(b"what a writer said");
                 }

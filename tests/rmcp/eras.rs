@@ -4,7 +4,7 @@ use mcp_roots_guard::ErrorKind::OutsideRoots;
 use mcp_roots_guard::{ClientRoots, ErrorKind, WithoutClientRoots};
 use rmcp::service::ServiceError;
 
-use crate::server::{Client, ERAS, Era, Tells, Tree, call, connect, heard, refusal};
+use crate::server::{Client, ERAS, Era, Tells, Tree, call, connect, heard, nothing_listed, refusal};
 
 #[tokio::test]
 async fn a_clients_roots_narrow_the_directories() {
@@ -46,7 +46,10 @@ async fn a_client_that_did_not_declare_roots_is_never_asked() {
         let pair = connect(&guard, &client, era).await;
         let denied = call(&pair.client, "read", "c/in.txt").await;
         match era {
-            Era::Sessions => assert_eq!(denied.unwrap(), Err("the client offers no roots".into())),
+            Era::Sessions => {
+                let why = "the client offers no roots, and this server requires them";
+                assert_eq!(denied.unwrap(), Err(why.into()));
+            }
             Era::Stateless => {
                 let Err(ServiceError::McpError(error)) = denied else { panic!("{denied:?}") };
                 assert_eq!(error.code.0, -32021);
@@ -63,7 +66,7 @@ async fn an_empty_list_allows_nothing() {
     for era in ERAS {
         let pair = connect(&tree.guard(), &Client::of([]), era).await;
         for path in ["a/in.txt".to_owned(), tree.path("op/a/in.txt"), ".".into()] {
-            assert_eq!(pair.read(&path).await, Err(refusal(&path, OutsideRoots)), "{era:?}");
+            assert_eq!(pair.read(&path).await, Err(nothing_listed(&path)), "{era:?}");
         }
     }
 }

@@ -6,7 +6,10 @@
 #![allow(clippy::needless_pass_by_value, clippy::large_futures)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[cfg(target_os = "linux")]
+mod dead;
 mod eras;
+mod fairness;
 mod http;
 mod ordering;
 mod raw;

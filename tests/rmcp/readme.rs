@@ -6,7 +6,7 @@
 fn its_blocks_are_parts_of_the_examples() {
     let sources = [
         include_str!("../../examples/minimal_server.rs"),
-        include_str!("../../examples/filesystem-server/src/server.rs"),
+        include_str!("../../examples/filesystem-server/src/http.rs"),
         include_str!("../../src/confine/mod.rs"),
     ];
     // Of a comment of the documentation, what is compiled there.

@@ -1,12 +1,14 @@
 //! Nobody waits for another's FIFO, or for another's client.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::ErrorKind;
+use mcp_roots_guard::rmcp::ROOTS_KEY;
+use mcp_roots_guard::{Error, ErrorKind};
 use serde_json::json;
 
-use crate::raw::{Raw, call, list, told};
-use crate::server::{Tree, refusal};
+use crate::raw::{Raw, call, list, list_changed, stateless, told};
+use crate::server::{Server, Tree, refusal};
 
 const CALLS: u32 = 64;
 
@@ -16,17 +18,15 @@ const SOON: Duration = Duration::from_secs(5);
 #[tokio::test]
 async fn work_that_takes_long_keeps_nobodys_roots_waiting() {
     let tree = Tree::new();
-    let guard = tree.builder().work_at_once(2).build().unwrap();
+    let guard = tree.builder().work_at_once(1).build().unwrap();
     let (mut slow, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
     slow.initialize(json!({})).await;
     other.initialize(json!({ "roots": { "listChanged": true } })).await;
     for id in 1..=3 {
         slow.send(&call(id, "walk", "")).await;
     }
-    for _ in 0..2 {
-        assert_eq!(slow.heard().await.as_deref(), Some("walking"));
-    }
-    // It is asked, answered and resolved; for its work it waits, and so does the third walk.
+    assert_eq!(slow.heard().await.as_deref(), Some("walking"));
+    // It is asked, answered and resolved; for its work it waits, and so do the other walks.
     other.send(&call(1, "read", "in.txt")).await;
     let question = other.receive().await;
     other.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) })).await;
@@ -34,16 +34,14 @@ async fn work_that_takes_long_keeps_nobodys_roots_waiting() {
     let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
     other.send(&ping).await;
     assert_eq!(other.receive().await["id"], 2);
-    // The one that waits is first, so that no place is free for it.
-    for id in [3, 1, 2] {
+    // Those that wait are first, so that no place is free for them.
+    for id in [3, 2, 1] {
         let cancelled = json!({ "requestId": id });
         slow.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
     }
     assert_eq!(told(&other.receive().await).as_deref(), Ok("a"));
-    for _ in 0..2 {
-        assert_eq!(slow.heard().await.as_deref(), Some("stopped: cancelled"));
-    }
-    assert_eq!(slow.told().as_deref(), None, "the third never began");
+    assert_eq!(slow.heard().await.as_deref(), Some("stopped: cancelled"));
+    assert_eq!(slow.told().as_deref(), None, "the others never began");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,25 +92,102 @@ async fn a_silent_client_and_fifos_keep_nobody_waiting() {
     }
 }
 
-/// Where all of the runtime's threads are taken, work waits for one; nobody waits for its answer by then.
-#[test]
-fn work_that_is_cancelled_before_its_turn_never_begins() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
-    runtime.block_on(async {
-        let tree = Tree::new();
-        let mut raw = Raw::connect(&tree.guard());
-        raw.initialize(json!({})).await;
-        raw.send(&call(1, "walk", "")).await;
-        assert_eq!(raw.heard().await.as_deref(), Some("walking"));
-        raw.send(&call(2, "walk", "")).await;
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        for id in [2, 1] {
-            let cancelled = json!({ "requestId": id });
-            raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
-        }
-        assert_eq!(raw.heard().await.as_deref(), Some("stopped: cancelled"));
-        // Behind the second, as there is one thread.
-        tokio::task::spawn_blocking(|| ()).await.unwrap();
-        assert_eq!(raw.told().as_deref(), None);
-    });
+/// Where all of a client's places are taken, its work waits; nobody waits for its answer by then.
+#[tokio::test]
+async fn work_that_is_cancelled_before_its_turn_never_begins() {
+    let tree = Tree::new();
+    let guard = tree.builder().work_at_once(1).build().unwrap();
+    let (mut raw, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
+    raw.initialize(json!({})).await;
+    other.initialize(json!({})).await;
+    raw.send(&call(1, "walk", "")).await;
+    assert_eq!(raw.heard().await.as_deref(), Some("walking"));
+    raw.send(&call(2, "walk", "")).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for id in [2, 1] {
+        let cancelled = json!({ "requestId": id });
+        raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
+    }
+    assert_eq!(raw.heard().await.as_deref(), Some("stopped: cancelled"));
+    // Behind the second, as there is one place.
+    assert_eq!(other.read("b/in.txt", &list::<&str>([])).await.as_deref(), Ok("b"));
+    assert_eq!(raw.told().as_deref(), None);
+}
+
+/// Work waits for its place longer than its roots are in force.
+#[tokio::test]
+async fn work_that_waited_while_its_roots_were_withdrawn_never_begins() {
+    let tree = Tree::new();
+    let guard = tree.builder().work_at_once(1).build().unwrap();
+    let (mut slow, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
+    slow.initialize(json!({})).await;
+    other.initialize(json!({ "roots": { "listChanged": true } })).await;
+    let (a, b) = (list([tree.uri("op/a")]), list([tree.uri("op/b")]));
+    assert_eq!(other.read("in.txt", &a).await.as_deref(), Ok("a"));
+    slow.send(&call(1, "walk", "")).await;
+    assert_eq!(slow.heard().await.as_deref(), Some("walking"));
+    // Its roots are kept, so that it waits for nothing but a place.
+    other.send(&call(2, "write", "new.txt")).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    other.send(&list_changed()).await;
+    other.send(&call(3, "read", "in.txt")).await;
+    let question = other.receive().await;
+    other.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": b })).await;
+    slow.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
+    for _ in 0..2 {
+        let answer = other.receive().await;
+        let expected =
+            if answer["id"] == 2 { Err(Error::from(ErrorKind::RootsStale).to_string()) } else { Ok("b".into()) };
+        assert_eq!(told(&answer), expected);
+    }
+    assert!(!Path::new(&tree.path("op/a/new.txt")).exists());
+}
+
+/// In the stateless era, what a client told in an earlier request is withdrawn by what it tells in a later one.
+#[tokio::test]
+async fn work_that_waited_while_its_client_told_other_roots_never_begins() {
+    let tree = Tree::new();
+    let guard = tree.builder().work_at_once(1).time_to_live_keyed(Duration::from_secs(60)).build().unwrap();
+    let mut slow = Raw::connect(&guard);
+    slow.initialize(json!({})).await;
+    let (server, tells) = Server::new(&guard);
+    let mut other = Raw::to(server, tells, |far| guard.wrap(far).one_client());
+    let declared = || json!({ "roots": {} });
+    let telling = |id, path| {
+        let mut read = call(id, "read", "in.txt");
+        read["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri(path)]) });
+        stateless(read, declared())
+    };
+    other.send(&telling(1, "op/a")).await;
+    assert_eq!(told(&other.receive().await).as_deref(), Ok("a"));
+    slow.send(&call(1, "walk", "")).await;
+    assert_eq!(slow.heard().await.as_deref(), Some("walking"));
+    other.send(&stateless(call(2, "write", "new.txt"), declared())).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    other.send(&telling(3, "op/b")).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    slow.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
+    for _ in 0..2 {
+        let answer = other.receive().await;
+        let expected =
+            if answer["id"] == 2 { Err(Error::from(ErrorKind::RootsStale).to_string()) } else { Ok("b".into()) };
+        assert_eq!(told(&answer), expected);
+    }
+    assert!(!Path::new(&tree.path("op/a/new.txt")).exists());
+}
+
+#[tokio::test]
+async fn a_client_with_too_many_calls_is_refused_and_no_other_is() {
+    let tree = Tree::new();
+    let guard = tree.builder().work_at_once(2).build().unwrap();
+    let (mut many, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
+    many.initialize(json!({})).await;
+    other.initialize(json!({})).await;
+    for id in 1..=1 + 1024 + 3 {
+        many.send(&call(id, "walk", "")).await;
+    }
+    for _ in 0..3 {
+        assert_eq!(told(&many.receive().await), Err(Error::from(ErrorKind::QueueFull).to_string()));
+    }
+    assert_eq!(other.read("b/in.txt", &list::<&str>([])).await.as_deref(), Ok("b"));
 }

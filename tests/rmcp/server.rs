@@ -1,11 +1,12 @@
 //! What the tests drive: a tree, a server with guarded tools, and a client whose answers are told.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, Obtained, RequestRoots};
-use mcp_roots_guard::{Access, Boundary, ErrorKind, Guard, GuardBuilder, Session};
+use mcp_roots_guard::{Access, Boundary, ErrorKind, Guard, GuardBuilder, Session, WalkOptions};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestState};
 use rmcp::handler::server::wrapper::Parameters;
@@ -52,7 +53,7 @@ impl Tree {
     /// Whose operator directory is `op`.
     pub(crate) fn builder(&self) -> GuardBuilder {
         let boundary = Boundary::builder().directory(self.path("op"), Access::ReadWrite).build().unwrap();
-        Guard::builder(boundary).fetch_limit(Duration::from_mins(1))
+        Guard::builder(boundary).fetch_limit(Duration::from_secs(60))
     }
 
     pub(crate) fn guard(&self) -> Guard {
@@ -91,6 +92,11 @@ impl ServerHandler for Server {
         let told = self.told.clone();
         match &*call.name {
             "read" => self.guard.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?)).await,
+            "write" => {
+                self.guard
+                    .tool(&ctx, &call, move |roots| Ok(roots.write(path, "new").map(|()| "written".to_owned())?))
+                    .await
+            }
             // Asks its user first, and says with what it was answered.
             "ask" => {
                 let work = move |roots: RequestRoots| {
@@ -109,12 +115,28 @@ impl ServerHandler for Server {
                     told.send("walking".into()).unwrap();
                     for _ in 0..10_000 {
                         if let Err(error) = roots.proceed() {
-                            told.send(format!("stopped: {}", error.kind())).unwrap();
+                            let _ = told.send(format!("stopped: {}", error.kind()));
                             return Err(error.into());
                         }
                         std::thread::sleep(Duration::from_millis(1));
                     }
                     Ok("nothing ended it".to_owned())
+                };
+                self.guard.tool(&ctx, &call, work).await
+            }
+            // Reads 100,000 files, as a search for text does: each of the tree, again and again.
+            "search" => {
+                let work = move |roots: RequestRoots| {
+                    let mut read = 0;
+                    while read < 100_000 {
+                        for entry in roots.walk(&path, WalkOptions::new())? {
+                            roots.proceed()?;
+                            roots.read(Path::new(&path).join(entry?.path()), 1000)?;
+                            read += 1;
+                        }
+                    }
+                    let _ = told.send("searched".into());
+                    Ok(read.to_string())
                 };
                 self.guard.tool(&ctx, &call, work).await
             }
@@ -362,7 +384,10 @@ pub(crate) async fn heard(tells: &mut mpsc::UnboundedReceiver<String>) -> Option
 /// The refusal of a path, as a model reads it.
 pub(crate) fn refusal(path: &str, kind: ErrorKind) -> String {
     let why = mcp_roots_guard::Error::from(kind).to_string();
-    // It is told in the system's separators.
-    let path = path.replace('/', std::path::MAIN_SEPARATOR_STR);
     format!("read {path:?}: {why}")
+}
+
+/// As the answer where the client's list is empty.
+pub(crate) fn nothing_listed(path: &str) -> String {
+    format!("read {path:?}: the client listed no directories")
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::raw::{Raw, call, initialize, list, list_changed, told};
 use crate::server::{Client, Era, Server, Tells, Tree, connect, refusal};
 
-const FAILED: &str = "the client's roots could not be had";
+const FAILED: &str = "the client's roots could not be obtained";
 const NO_SESSION: &str = "the request belongs to no known session";
 
 #[tokio::test]
@@ -125,9 +125,9 @@ async fn silence_costs_the_time_limit_and_the_question_is_cancelled() {
     messages.sort_by_key(|message| message["method"].is_null());
     assert_eq!(messages[0]["method"], "notifications/cancelled");
     assert_eq!(messages[0]["params"]["requestId"], question["id"]);
-    assert_eq!(told(&messages[1]), Err("the client's roots were not told in time".into()));
+    assert_eq!(told(&messages[1]), Err("the client's roots could not be obtained in time".into()));
     let took = began.elapsed();
-    assert!(took >= limit && took < 3 * limit, "{took:?}");
+    assert!(took >= limit && took < 10 * limit, "{took:?}");
     // A late answer does no harm, and no good: it was asked for before the change.
     raw.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) })).await;
     raw.send(&list_changed()).await;
@@ -200,7 +200,7 @@ async fn a_withdrawn_root_ends_a_walk() {
         peer.notify_roots_list_changed().await.unwrap();
     };
     let (walked, ()) = tokio::join!(crate::server::call(client, "walk", ""), withdraw);
-    assert_eq!(walked.unwrap(), Err("the client's roots have to be asked for again".into()));
+    assert_eq!(walked.unwrap(), Err("the client's roots changed or expired; try again".into()));
 }
 
 #[tokio::test]

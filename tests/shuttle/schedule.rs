@@ -34,7 +34,9 @@ impl Scheduler for Preempting {
     fn new_execution(&mut self) -> Option<Schedule> {
         if self.has_begun {
             self.trail.truncate(self.depth);
-            while self.trail.pop_if(|(chosen, of)| *chosen + 1 == *of).is_some() {}
+            while self.trail.last().is_some_and(|(chosen, of)| *chosen + 1 == *of) {
+                self.trail.pop();
+            }
             let Some((chosen, _)) = self.trail.last_mut() else {
                 self.finished.store(true, SeqCst);
                 return None;

@@ -179,7 +179,7 @@ impl World {
             let asking = Asking::begin(self, began);
             yield_now().await;
             let number = self.asked.fetch_add(1, SeqCst) + 1;
-            let answer = if self.fails > 0 && number.is_multiple_of(self.fails) {
+            let answer = if self.fails > 0 && number % self.fails == 0 {
                 Answer::Failed("as it was told to".into())
             } else {
                 let uri = format!("file://{}/v{}", self.top.path().display(), self.version.load(SeqCst));

@@ -1,0 +1,114 @@
+//! What a walk and a recursive removal take of the heap. One test, alone in its process, as the
+//! heap is counted for the whole of it.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::alloc::System;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use mcp_roots_guard::{ErrorKind, Roots, WALK_BYTES, WalkOptions};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Bytes that were taken since and not given back.
+fn heap(region: &Region<'_, System>) -> usize {
+    let change = region.change();
+    change.bytes_allocated.saturating_sub(change.bytes_deallocated)
+}
+
+/// Runs something, and tells the most heap that was seen while it ran, by a thread that does
+/// nothing else but look.
+fn most_heap<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let region = Region::new(ALLOCATOR);
+        let is_over = &over;
+        let watcher = scope.spawn(move || {
+            let mut most = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                most = most.max(heap(&region));
+                thread::yield_now();
+            }
+            most
+        });
+        let done = work();
+        over.store(true, Ordering::Relaxed);
+        (done, watcher.join().unwrap())
+    })
+}
+
+/// Makes empty files in a directory that a path may be too long for.
+fn fill(directory: &impl std::os::fd::AsFd, count: usize, name: impl Fn(usize) -> String) {
+    for number in 0..count {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        drop(openat(directory, name(number), flags, Mode::from_raw_mode(0o600)).unwrap());
+    }
+}
+
+#[test]
+fn walks_and_removals_take_little_memory() {
+    let memory = if Path::new("/dev/shm").is_dir() { Path::new("/dev/shm").to_owned() } else { std::env::temp_dir() };
+    let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(memory).unwrap();
+    let roots = Roots::from_dirs([keep.path()]).unwrap();
+
+    // As many entries as a walk tells, below a path of 3,765 bytes.
+    let deep = &vec!["d".repeat(250); 15].join("/");
+    fs::create_dir_all(keep.path().join(deep)).unwrap();
+    let directory = openat(CWD, keep.path().join(deep), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let entries = 100_000 - deep.split('/').count();
+    fill(&directory, entries, |number| format!("file-{number:06}.txt"));
+    let walk = |options| roots.walk(".", options).unwrap().map(Result::unwrap);
+    let (told, most) = most_heap(|| walk(WalkOptions::new()).count());
+    println!("a walk of {told} entries below {} bytes: at most {most} bytes of heap", deep.len());
+    assert_eq!(told, 100_000);
+    assert!(most < 60 << 20, "{most}");
+    // What waits, once the last directory is listed; and what a caller takes that keeps all
+    // entries.
+    let region = Region::new(ALLOCATOR);
+    let mut waiting = walk(WalkOptions::new());
+    waiting.by_ref().take(100_000 - entries + 1).for_each(drop);
+    let each = heap(&region) / entries;
+    println!("{each} bytes for an entry that waits, with a name of 15 bytes");
+    assert!((100..=200).contains(&each), "{each}");
+    let (kept, most) = most_heap(|| walk(WalkOptions::new()).collect::<Vec<_>>().len());
+    println!("{kept} entries kept: at most {most} bytes of heap");
+    assert!(most < 60 << 20, "{most}");
+
+    // More bytes than a walk may hold, where the caller set no bound to the entries.
+    let wide = keep.path().join("wide");
+    fs::create_dir(&wide).unwrap();
+    let directory = openat(CWD, &wide, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let many = WALK_BYTES / 300;
+    fill(&directory, many, |number| format!("{number:0255}"));
+    let all = WalkOptions::new().max_entries(usize::MAX);
+    let (told, most) = most_heap(|| roots.walk("wide", all).unwrap().map(|entry| entry.map(drop)).collect::<Vec<_>>());
+    println!("{} of {many} entries: at most {most} bytes of heap", told.len() - 1);
+    assert_eq!(told.last().unwrap().as_ref().unwrap_err().kind(), ErrorKind::TooManyEntries);
+    assert!((100_000..many).contains(&told.len()), "{}", told.len());
+    assert!(most < 2 * WALK_BYTES, "{most}");
+
+    // A removal holds no more of a directory than a batch. `GUARD_REMOVED_ENTRIES` says how many
+    // entries it has.
+    let many = std::env::var("GUARD_REMOVED_ENTRIES").map_or(120_000, |count| count.parse().unwrap());
+    let flat = keep.path().join("flat");
+    fs::create_dir(&flat).unwrap();
+    let directory = openat(CWD, &flat, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    // Every tenth a directory, with long names, as those are what it holds.
+    fill(&directory, many - many / 10, |number| format!("{number:0255}"));
+    for number in 0..many / 10 {
+        mkdirat(&directory, format!("d{number:0254}"), Mode::from_raw_mode(0o700)).unwrap();
+    }
+    let start = Instant::now();
+    let (removed, most) = most_heap(|| roots.remove_dir_all("flat"));
+    println!("{many} entries removed in {:?}: at most {most} bytes of heap", start.elapsed());
+    removed.unwrap();
+    assert!(!flat.exists());
+    assert!(most < 20 << 20, "{most}");
+}

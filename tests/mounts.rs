@@ -1,0 +1,158 @@
+//! What mounts do to identities and names: overlayfs, as in containers, and bind mounts.
+//!
+//! Each test mounts in a mount namespace of its own thread, which takes root. Where that is not
+//! allowed the test is skipped and says so; in CI (`CI` is set) it then fails.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::thread::{self, sleep};
+
+use mcp_roots_guard::{
+    Access, Answer, Boundary, ErrorKind, Guard, Intent, ListRootsResult, Replace, Roots, RootsCapability, VERIFY_EVERY,
+};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::tree::Tree;
+
+const NONE: Option<&str> = None;
+
+/// Runs a test in a mount namespace of its own, after some mounts.
+fn mounted(tree: &Tree, mounts: impl FnOnce(&Tree) -> nix::Result<()> + Send, test: impl FnOnce(&Tree) + Send) {
+    let run = || -> nix::Result<()> {
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
+        mounts(tree)
+    };
+    let run = || match run() {
+        Ok(()) => test(tree),
+        Err(error) if std::env::var_os("CI").is_some() => {
+            panic!("CI has to show this, and nothing can be mounted: {error}")
+        }
+        Err(error) => println!("skipped: nothing can be mounted: {error}"),
+    };
+    thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// An overlay at `merged`, as a container has it: what is in `lower` is copied up when it is written.
+fn overlay(tree: &Tree) -> nix::Result<()> {
+    let [lower, upper, work] = ["lower", "upper", "work"].map(|name| tree.path(name).display().to_string());
+    let options = format!("lowerdir={lower},upperdir={upper},workdir={work},redirect_dir=on");
+    mount(Some("overlay"), &tree.path("merged"), Some("overlay"), MsFlags::empty(), Some(options.as_str()))
+}
+
+fn bind(from: &Path, to: &Path) -> nix::Result<()> {
+    mount(Some(from), to, NONE, MsFlags::MS_BIND, NONE)
+}
+
+fn born(path: &Path) -> std::time::SystemTime {
+    fs::metadata(path).unwrap().created().unwrap()
+}
+
+#[test]
+fn a_root_in_a_lower_layer_stays_the_same_after_its_first_write() {
+    let tree = Tree::in_memory("file lower/app/f = old; dir lower/app/d; dir upper; dir work; dir merged");
+    mounted(&tree, overlay, |tree| {
+        let app = tree.path("merged/app");
+        let roots = Roots::from_dirs([&app]).unwrap();
+        let boundary = Boundary::builder().directory(tree.path("merged"), Access::ReadWrite).build().unwrap();
+        let guard = Guard::new(boundary);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+        let list = ListRootsResult::from_uris([tree.uri("merged/app")]);
+        let tells = |_: Option<String>| std::future::ready(Answer::List(list.clone()));
+        let of_client = runtime.block_on(session.roots(tells)).unwrap();
+        let (proof, subscribed) =
+            (roots.check("f", Intent::Existing).unwrap(), of_client.check("f", Intent::Existing).unwrap());
+        let before = born(&app);
+        roots.write("new", "").unwrap();
+        assert_ne!(born(&app), before, "it was not copied up, so this shows nothing");
+        sleep(VERIFY_EVERY);
+        assert!(roots.verify() && of_client.verify());
+        assert_eq!(roots.read("none", 9).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(roots.read("f", 9).unwrap(), b"old");
+        assert_eq!(proof.read(9).unwrap(), b"old");
+        roots.still_allows(&proof).unwrap();
+        session.still_allows(&subscribed).unwrap();
+        of_client.still_allows(&proof).unwrap();
+        // Another directory in its place is still noticed.
+        fs::rename(&app, tree.path("merged/was")).unwrap();
+        fs::create_dir(&app).unwrap();
+        sleep(VERIFY_EVERY);
+        assert!(!roots.verify());
+        assert_eq!(proof.read(9).unwrap_err().kind(), ErrorKind::RootUnavailable);
+    });
+}
+
+/// A client is granted `p/a`. Its tools write there, which copies it up, rename `p`, and plant a symlink.
+#[test]
+fn a_grant_is_remembered_after_a_copy_up_and_a_rename_of_its_ancestor() {
+    let tree = Tree::in_memory("dir lower/p/a; dir lower/secret; dir upper; dir work; dir merged");
+    mounted(&tree, overlay, |tree| {
+        let top = tree.path("merged");
+        let boundary = Boundary::builder().directory(&top, Access::ReadWrite).build().unwrap();
+        let resolve = |path: &str| boundary.resolve(&ListRootsResult::from_uris([tree.uri(path)])).unwrap();
+        let granted = resolve("merged/p/a");
+        let before = born(&top.join("p/a"));
+        granted.write("f", "").unwrap();
+        assert_ne!(born(&top.join("p/a")), before, "it was not copied up, so this shows nothing");
+        fs::rename(top.join("p"), top.join("q")).unwrap();
+        symlink("../../secret", top.join("q/a/l")).unwrap();
+        let planted = resolve("merged/q/a/l");
+        assert!(planted.is_empty(), "{planted:?}");
+        assert_eq!(planted.skipped()[0].error().kind(), ErrorKind::ThroughLink);
+        // By its path alone, too: another directory where a granted one was.
+        fs::create_dir_all(top.join("p/a")).unwrap();
+        symlink("../../secret", top.join("p/a/l")).unwrap();
+        assert_eq!(resolve("merged/p/a/l").skipped()[0].error().kind(), ErrorKind::ThroughLink);
+        assert_eq!(resolve("merged/secret").roots().len(), 1);
+    });
+}
+
+/// `op/alias` is a bind mount of `op/in`, which holds allowed directories and an allowed file.
+#[test]
+fn an_allowed_directory_is_not_taken_away_by_another_name() {
+    let tree = Tree::in_memory(
+        "file op/in/root/f; file op/in/deep/er/root/f; file op/in/only; file op/in/free/f; file op/in/f; dir op/alias; dir op/out",
+    );
+    let mounts = |tree: &Tree| bind(&tree.path("op/in"), &tree.path("op/alias"));
+    mounted(&tree, mounts, |tree| {
+        let directories = ["op", "op/in/root", "op/in/deep/er/root", "op/in/only"];
+        let roots = tree.roots(directories);
+        let boundary = directories
+            .iter()
+            .fold(Boundary::builder(), |builder, path| builder.directory(tree.path(path), Access::ReadWrite))
+            .build()
+            .unwrap();
+        let of_client = boundary.resolve(&ListRootsResult::from_uris([tree.uri("op")])).unwrap();
+        let whole = boundary.resolve(&ListRootsResult::from_uris([tree.uri("op/in/deep")])).unwrap();
+        let at = |path: &str| tree.path(format!("op/alias/{path}"));
+        let before = tree.snapshot("op");
+        for roots in [&roots, &of_client] {
+            let refused = [
+                roots.remove_dir(at("root")),
+                roots.remove_dir_all(at("root")),
+                roots.remove_dir_all(at("deep")),
+                roots.remove_dir_all(at("deep/er")),
+                roots.rename(at("root"), at("x"), Replace::Never),
+                roots.rename(at("deep"), at("x"), Replace::Never),
+                roots.rename(at("free"), at("root"), Replace::Existing),
+                roots.rename(at("only"), at("x"), Replace::Never),
+                roots.rename(at("f"), at("only"), Replace::Existing),
+                roots.remove_file(at("only")),
+                roots.write(at("only"), "planted"),
+            ];
+            for (number, refused) in refused.into_iter().enumerate() {
+                assert_eq!(refused.unwrap_err().kind(), ErrorKind::RootItself, "{number}");
+            }
+        }
+        assert_eq!(tree.snapshot("op"), before);
+        // What holds no root can be, by that name and by its own.
+        drop(whole);
+        roots.rename(at("free"), at("freed"), Replace::Never).unwrap();
+        roots.remove_dir_all(tree.path("op/in/freed")).unwrap();
+        roots.write(at("f"), "new").unwrap();
+        roots.remove_file(at("f")).unwrap();
+    });
+}

@@ -1,0 +1,438 @@
+//! Who may use a file before and after it was written: nobody gains access, shown by opening the
+//! file as each user.
+//!
+//! Threads change their user, so these tests run as root alone; elsewhere they say so.
+
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use mcp_roots_guard::{ErrorKind, Existing, Roots, WriteOptions};
+use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+/// A user: its number, its groups.
+type User = (u32, &'static [u32]);
+
+const OWNER: u32 = 5001;
+const GROUP: u32 = 5000;
+/// The group of a directory whose files get its group.
+const DIRECTORY_GROUP: u32 = 6000;
+/// Whom entries of access lists name.
+const NAMED: u32 = 7001;
+const NAMED_GROUP: u32 = 7002;
+
+const ROOT: User = (0, &[0]);
+
+/// Everybody who may come to a file by another way than the rest.
+const USERS: [User; 9] = [
+    (OWNER, &[OWNER]),
+    (NAMED, &[NAMED]),
+    (NAMED, &[GROUP]),
+    (7003, &[NAMED_GROUP]),
+    (7004, &[GROUP]),
+    (7005, &[DIRECTORY_GROUP]),
+    (7006, &[DIRECTORY_GROUP, GROUP]),
+    (7007, &[DIRECTORY_GROUP, NAMED_GROUP]),
+    (7008, &[7008]),
+];
+
+/// Runs something as another user, in a thread of its own.
+fn as_user<T: Send>(user: User, work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            let (uid, groups) = (Uid::from_raw(user.0), user.1);
+            let gid = Gid::from_raw(groups[0]);
+            set_thread_groups(&groups.iter().map(|group| Gid::from_raw(*group)).collect::<Vec<_>>()).unwrap();
+            set_thread_res_gid(gid, gid, gid).unwrap();
+            set_thread_res_uid(uid, uid, uid).unwrap();
+            work()
+        });
+        worker.join().unwrap()
+    })
+}
+
+/// Whether each user may read, and may write: by opening it.
+fn access(path: &Path) -> Vec<(User, bool, bool)> {
+    let opens = |user: User| {
+        let open =
+            || (OpenOptions::new().read(true).open(path).is_ok(), OpenOptions::new().write(true).open(path).is_ok());
+        let (reads, writes) = as_user(user, open);
+        (user, reads, writes)
+    };
+    USERS.map(opens).to_vec()
+}
+
+/// An access list, as `user:r--, group:7002:rw-, …` in numbers: what, whose, and bits.
+type Acl = &'static [(u16, u32, u16)];
+
+const OF_OWNER: u16 = 1;
+const OF_USER: u16 = 2;
+const OF_GROUP: u16 = 4;
+const OF_NAMED_GROUP: u16 = 8;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+const NONE: u32 = u32::MAX;
+
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+/// The value of the attribute (`struct posix_acl_xattr_header` and `posix_acl_xattr_entry` of
+/// linux/posix_acl_xattr.h).
+fn set_acl(path: &Path, attribute: &str, acl: Acl) {
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, id, bits) in acl {
+        bytes.extend_from_slice(&tag.to_le_bytes());
+        bytes.extend_from_slice(&bits.to_le_bytes());
+        bytes.extend_from_slice(&id.to_le_bytes());
+    }
+    setxattr(path, attribute, &bytes, XattrFlags::empty()).unwrap();
+}
+
+fn acl(path: &Path) -> Option<Vec<u8>> {
+    let mut buffer = [0; 1024];
+    let len = getxattr(path, ACCESS, &mut buffer).ok()?;
+    Some(buffer[..len].to_vec())
+}
+
+/// A directory that everybody may write to, where there are access lists.
+fn directory(on: &str) -> Option<tempfile::TempDir> {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none(), "CI has to show this, which takes root");
+        println!("not shown: to be another user takes root");
+        return None;
+    }
+    let directory = tempfile::Builder::new().prefix("guard-").tempdir_in(on).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    Some(directory)
+}
+
+/// A file of [`OWNER`] and [`GROUP`].
+fn file(directory: &Path, name: &str, mode: u32, acl: Option<Acl>) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, "old").unwrap();
+    // What it has from its directory.
+    let _ = removexattr(&path, ACCESS);
+    if let Some(acl) = acl {
+        set_acl(&path, ACCESS, acl);
+    }
+    chown(&path, Some(OWNER), Some(GROUP)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+fn write_as(user: User, path: &Path) -> mcp_roots_guard::Result<()> {
+    let roots = Roots::from_dirs([path.parent().unwrap()]).unwrap();
+    as_user(user, || roots.write(path, "new"))
+}
+
+/// Each who may do now what it could not before; the writer is the new file's owner, and may.
+fn gained(before: &[(User, bool, bool)], after: &[(User, bool, bool)], writer: User) -> String {
+    let mut gained = String::new();
+    for ((user, read, write), (_, reads, writes)) in before.iter().zip(after) {
+        if (user.0 != writer.0 && !read && *reads) || (user.0 != writer.0 && !write && *writes) {
+            write!(gained, "{user:?} read {read} -> {reads}, write {write} -> {writes}; ").unwrap();
+        }
+    }
+    gained
+}
+
+/// The reports: a group's file becomes another group's in a directory that gives files its group,
+/// and a list that keeps the group out lets it in once it is gone.
+#[test]
+fn a_write_keeps_owner_group_and_access_list() {
+    for on in ["/tmp", "/dev/shm"] {
+        let Some(keep) = directory(on) else { return };
+        let shared = keep.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        chown(&shared, None, Some(DIRECTORY_GROUP)).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).unwrap();
+        let listed = keep.path().join("listed");
+        fs::create_dir(&listed).unwrap();
+        fs::set_permissions(&listed, fs::Permissions::from_mode(0o777)).unwrap();
+        set_acl(&listed, DEFAULT, INHERITED);
+        for (directory, mode, acl_of) in [
+            (&shared, 0o660, None),
+            (&shared, 0o660, Some(KEPT_OUT)),
+            (&listed, 0o664, None),
+            (&listed, 0o664, Some(KEPT_OUT)),
+            (&listed, 0o600, None),
+        ] {
+            let row = format!("{on} {} {mode:o} {acl_of:?}", directory.display());
+            let path = file(directory, "f", mode, acl_of);
+            let (before, list) = (access(&path), acl(&path));
+            assert_eq!(list.is_some(), acl_of.is_some(), "{row}: there are access lists here");
+            write_as(ROOT, &path).unwrap();
+            let metadata = fs::metadata(&path).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"new");
+            assert_eq!(gained(&before, &access(&path), ROOT), "", "{row}");
+            assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (OWNER, GROUP, mode), "{row}");
+            assert_eq!(acl(&path), list, "{row}");
+            assert_eq!(access(&path), before, "{row}");
+        }
+    }
+}
+
+/// Nobody gains, whatever the directory gives its files and whatever the writer can not keep.
+#[test]
+fn nobody_gains_access_by_a_write() {
+    let Some(keep) = directory("/dev/shm") else { return };
+    let mut rows = 0;
+    for (name, group, inherited) in
+        [("plain", None, None), ("shared", Some(DIRECTORY_GROUP), None), ("listed", None, Some(INHERITED))]
+    {
+        let directory = keep.path().join(name);
+        fs::create_dir(&directory).unwrap();
+        chown(&directory, None, group).unwrap();
+        let mode = if group.is_some() { 0o2777 } else { 0o777 };
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+        if let Some(inherited) = inherited {
+            set_acl(&directory, DEFAULT, inherited);
+        }
+        for mode in [0o600, 0o640, 0o660, 0o644, 0o664, 0o604, 0o666, 0o464, 0o044, 0o066, 0o006, 0o060, 0o200, 0o000] {
+            for acl in [None, Some(KEPT_OUT), Some(SHUT_OUT), Some(LET_IN), Some(GROUPS)] {
+                for writer in WRITERS {
+                    let row = format!("{name} {mode:o} {acl:?} by {writer:?}");
+                    let path = file(&directory, "f", mode, acl);
+                    let before = access(&path);
+                    write_as(writer, &path).unwrap_or_else(|error| panic!("{row}: {error}"));
+                    let metadata = fs::metadata(&path).unwrap();
+                    let after = access(&path);
+                    assert_eq!(fs::read(&path).unwrap(), b"new", "{row}");
+                    assert_eq!(gained(&before, &after, writer), "", "{row}: now {:o}", metadata.mode());
+                    fs::remove_file(path).unwrap();
+                    rows += 1;
+                }
+            }
+        }
+    }
+    println!("{rows} writes");
+}
+
+/// What is kept where not all can be: bits that each who lost an entry had, and no more taken away
+/// than that.
+#[test]
+fn what_is_lost_narrows_the_rest_and_no_more() {
+    let Some(keep) = directory("/dev/shm") else { return };
+    // Who writes a file of which mode and list; the owner, group and mode that it then has.
+    let rows: [Kept; 9] = [
+        // The owner can give the file to a group that it is in, and to no other.
+        ((OWNER, &[OWNER, GROUP]), 0o660, None, (OWNER, GROUP, 0o660)),
+        ((OWNER, &[OWNER]), 0o660, None, (OWNER, OWNER, 0o600)),
+        ((OWNER, &[OWNER]), 0o664, None, (OWNER, OWNER, 0o644)),
+        (MEMBER, 0o664, None, (7009, GROUP, 0o664)),
+        (STRANGER, 0o664, None, (7009, 7009, 0o644)),
+        // The old owner may only read, and is one of the others now.
+        (MEMBER, 0o466, None, (7009, GROUP, 0o444)),
+        // What can not be opened may have any list.
+        (STRANGER, 0o660, None, (7009, 7009, 0o600)),
+        // The mode shows the mask. With the list, the owning group still has nothing.
+        ((NAMED, &[NAMED, GROUP]), 0o664, Some(KEPT_OUT), (NAMED, GROUP, 0o664)),
+        (ROOT, 0o4755, None, (OWNER, GROUP, 0o755)),
+    ];
+    for (writer, mode, acl_of, expected) in rows {
+        let row = format!("{mode:o} {acl_of:?} by {writer:?}");
+        let path = file(keep.path(), "f", mode, acl_of);
+        let list = acl(&path);
+        write_as(writer, &path).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), expected, "{row}");
+        assert_eq!(acl(&path), list, "{row}");
+    }
+}
+
+/// In a user namespace that has no number for a file's owner, that owner reads as a number that
+/// somebody else can have there.
+#[test]
+fn a_file_is_not_given_to_whoever_has_the_number_of_nobody() {
+    const PLACE: &str = "GUARD_TEST_NAMESPACE";
+    if let Some(place) = std::env::var_os(PLACE) {
+        let roots = Roots::from_dirs([place]).unwrap();
+        return ["f", "listed"].into_iter().for_each(|name| roots.write(name, "new").unwrap());
+    }
+    let Some(keep) = directory("/dev/shm") else { return };
+    let path = file(keep.path(), "f", 0o644, None);
+    let listed = file(keep.path(), "listed", 0o664, Some(SHUT_OUT));
+    let before = access(&listed);
+    let this = std::env::current_exe().unwrap();
+    let name = "permissions::a_file_is_not_given_to_whoever_has_the_number_of_nobody";
+    let mut inside = Command::new("unshare")
+        .args(["--user", "sh", "-c", r#"read -r mapped && exec "$0" --exact "$1""#])
+        .args([this.as_os_str(), name.as_ref()])
+        .env(PLACE, keep.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/user")).unwrap();
+    let process = inside.id().to_string();
+    while namespace(&process) == namespace("self") && inside.try_wait().unwrap().is_none() {
+        thread::yield_now();
+    }
+    if inside.try_wait().unwrap().is_some() {
+        assert!(std::env::var_os("CI").is_none(), "CI has to show this, and there are no user namespaces");
+        return println!("not shown: there are no user namespaces");
+    }
+    for map in ["uid_map", "gid_map"] {
+        fs::write(format!("/proc/{process}/{map}"), "0 0 1\n65534 100000 1\n").unwrap();
+    }
+    inside.stdin.take().unwrap().write_all(b"mapped\n").unwrap();
+    assert!(inside.wait().unwrap().success());
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+    assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (0, 0, 0o644));
+    // Nor can a list name somebody without a number: who was kept out by it is one of the others.
+    assert_eq!((fs::read(&listed).unwrap(), acl(&listed)), (b"new".to_vec(), None));
+    assert_eq!(gained(&before, &access(&listed), ROOT), "", "{:o}", fs::metadata(&listed).unwrap().mode());
+    // Where all have a number, that one is nobody's own.
+    chown(&path, Some(65534), Some(65534)).unwrap();
+    write_as(ROOT, &path).unwrap();
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid()), (65534, 65534));
+}
+
+/// In place everything is kept, for whoever may write the file, and only that.
+#[test]
+fn a_write_in_place_keeps_everything() {
+    let Some(keep) = directory("/tmp") else { return };
+    let rows = [
+        (Existing::Replace, ROOT, true),
+        (Existing::InPlace, ROOT, false),
+        (Existing::InPlaceIfOwnerChanges, ROOT, true),
+        (Existing::Replace, MEMBER, true),
+        (Existing::InPlace, MEMBER, false),
+        (Existing::InPlaceIfOwnerChanges, MEMBER, false),
+        (Existing::InPlaceIfOwnerChanges, (OWNER, &[OWNER, GROUP]), true),
+    ];
+    for (existing, writer, is_new) in rows {
+        for content in ["longer than before", "x", ""] {
+            let row = format!("{existing:?} {content:?} by {writer:?}");
+            let path = file(keep.path(), "f", 0o664, Some(LET_IN));
+            setxattr(&path, "user.mark", b"kept", XattrFlags::empty()).unwrap();
+            let other = keep.path().join("other");
+            fs::hard_link(&path, &other).unwrap();
+            let (before, list) = (fs::metadata(&path).unwrap(), acl(&path));
+            let roots = Roots::from_dirs([keep.path()]).unwrap();
+            as_user(writer, || roots.write_with(&path, content, WriteOptions::new().existing(existing))).unwrap();
+            let after = fs::metadata(&path).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), content, "{row}");
+            assert_eq!(after.ino() != before.ino(), is_new, "{row}");
+            let is_linked = fs::read_to_string(&other).unwrap() == content;
+            assert_eq!(is_linked, !is_new, "{row}");
+            if !is_new {
+                assert_eq!(
+                    (after.uid(), after.gid(), after.mode()),
+                    (before.uid(), before.gid(), before.mode()),
+                    "{row}"
+                );
+                assert_eq!((acl(&path), getxattr(&path, "user.mark", &mut [0; 9]).unwrap()), (list, 4), "{row}");
+            }
+            fs::remove_file(&other).unwrap();
+            assert_eq!(fs::read_dir(keep.path()).unwrap().count(), 1, "{row}");
+            fs::remove_file(&path).unwrap();
+        }
+    }
+    // Who may write the directory and not the file.
+    let path = file(keep.path(), "f", 0o644, None);
+    let roots = Roots::from_dirs([keep.path()]).unwrap();
+    for existing in [Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
+        let options = WriteOptions::new().existing(existing);
+        let refused = as_user(MEMBER, || roots.write_with(&path, "new", options)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{existing:?}");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+    }
+    // What is not there is made, and a root that is a file can be written.
+    let new = keep.path().join("new");
+    roots.write_with(&new, "made", WriteOptions::new().existing(Existing::InPlace)).unwrap();
+    assert_eq!(fs::read(&new).unwrap(), b"made");
+    let only = Roots::from_dirs([&new]).unwrap();
+    assert_eq!(only.write(&new, "x").unwrap_err().kind(), ErrorKind::RootItself);
+    only.write_with(&new, "in place", WriteOptions::new().existing(Existing::InPlace)).unwrap();
+    assert_eq!(fs::read(&new).unwrap(), b"in place");
+}
+
+/// Who may give a file away; its owner in its group and out of it; a member of its group; nobody to
+/// it.
+const WRITERS: [User; 5] = [ROOT, (OWNER, &[OWNER]), (OWNER, &[OWNER, GROUP]), MEMBER, STRANGER];
+
+/// One who is not the owner of any file, in its group and out of it.
+const MEMBER: User = (7009, &[7009, GROUP]);
+const STRANGER: User = (7009, &[7009]);
+
+type Kept = (User, u32, Option<Acl>, (u32, u32, u32));
+
+/// What the directory's files get: two that no file here names may do everything.
+const INHERITED: Acl = &[
+    (OF_OWNER, NONE, 7),
+    (OF_USER, 7008, 7),
+    (OF_GROUP, NONE, 7),
+    (OF_NAMED_GROUP, DIRECTORY_GROUP, 7),
+    (MASK, NONE, 7),
+    (OTHER, NONE, 7),
+];
+
+/// The file's own group is kept out, though the mode shows the mask in its place; one user is let
+/// in.
+const KEPT_OUT: Acl =
+    &[(OF_OWNER, NONE, 6), (OF_USER, NAMED, 6), (OF_GROUP, NONE, 0), (MASK, NONE, 6), (OTHER, NONE, 0)];
+
+/// One user is kept out of what all others may read.
+const SHUT_OUT: Acl =
+    &[(OF_OWNER, NONE, 6), (OF_USER, NAMED, 0), (OF_GROUP, NONE, 4), (MASK, NONE, 6), (OTHER, NONE, 4)];
+
+/// The owner and its group are named, too.
+const LET_IN: Acl = &[
+    (OF_OWNER, NONE, 4),
+    (OF_USER, OWNER, 6),
+    (OF_USER, NAMED, 4),
+    (OF_GROUP, NONE, 6),
+    (MASK, NONE, 6),
+    (OTHER, NONE, 4),
+];
+
+/// A group that may do less than all others.
+const GROUPS: Acl =
+    &[(OF_OWNER, NONE, 6), (OF_GROUP, NONE, 6), (OF_NAMED_GROUP, NAMED_GROUP, 2), (MASK, NONE, 6), (OTHER, NONE, 6)];
+
+/// With CAP_CHOWN alone a file can be given away and not be changed afterwards. It is then the
+/// writer's own, as it is without the capability.
+#[test]
+fn a_file_that_cannot_be_changed_once_it_is_given_away_is_the_writers() {
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
+    let Some(directory) = directory("/tmp") else { return };
+    let path = file(directory.path(), "f", 0o664, None);
+    let roots = Roots::from_dirs([directory.path()]).unwrap();
+    let writer = (OWNER + 1, GROUP);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (uid, gid) = (Uid::from_raw(writer.0), Gid::from_raw(writer.1));
+            set_keep_capabilities(true).unwrap();
+            set_thread_groups(&[gid]).unwrap();
+            set_thread_res_gid(gid, gid, gid).unwrap();
+            set_thread_res_uid(uid, uid, uid).unwrap();
+            let chown = CapabilitySet::CHOWN;
+            let sets = CapabilitySets { effective: chown, permitted: chown, inheritable: CapabilitySet::empty() };
+            set_capabilities(None, sets).unwrap();
+            roots.write("f", "new").unwrap();
+        });
+    });
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (writer.0, GROUP, 0o664));
+}
+
+/// What a tool wrote does not run as somebody else.
+#[test]
+fn a_write_drops_set_user_id_also_in_place_and_by_root() {
+    let Some(directory) = directory("/tmp") else { return };
+    let roots = Roots::from_dirs([directory.path()]).unwrap();
+    for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
+        let path = file(directory.path(), "f", 0o6755, None);
+        roots.write_with("f", "new", WriteOptions::new().existing(existing)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755, "{existing:?}");
+    }
+}

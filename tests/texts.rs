@@ -1,0 +1,158 @@
+//! The texts of errors, as the model or the operator who has to act on them reads them.
+
+use mcp_roots_guard::{
+    Access, Boundary, Error, ErrorKind, Intent, LINK_HOPS, ListRootsResult, Location, NAME_BYTES, PATH_BYTES,
+    ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, Replace, Result, Roots, SESSIONS, URI_BYTES, WALK_DEPTH,
+    WalkOptions,
+};
+
+use crate::tree::Tree;
+
+fn text<T>(result: Result<T>) -> String {
+    result.map_or_else(|error| error.to_string(), |_| panic!("it was allowed"))
+}
+
+#[test]
+fn a_rename_names_both_ends_and_which_one_failed() {
+    let tree = Tree::new("dir in/d; file in/a; file in/b; dir in/full/x; file ro/r; dir out");
+    let boundary =
+        Boundary::builder().directory(tree.path("in"), Access::ReadWrite).directory(tree.path("ro"), Access::ReadOnly);
+    let roots = boundary.build().unwrap().operator_roots();
+    let ro = tree.path("ro").join("r");
+    let ro = ro.to_str().unwrap();
+    let cases = [
+        ("a", "b", Replace::Never, "destination already exists"),
+        ("a", "d", Replace::Existing, "destination: is a directory"),
+        ("a", "none/x", Replace::Never, "destination: no such file or directory"),
+        ("a", "b/x", Replace::Never, "destination: not a directory"),
+        ("a", "../out/x", Replace::Never, "destination: not inside the allowed directories"),
+        ("a", ro, Replace::Existing, "destination: the directory is read-only"),
+        (ro, "a", Replace::Existing, "the directory is read-only"),
+        ("none", "x", Replace::Never, "no such file or directory"),
+        ("../out", "x", Replace::Never, "not inside the allowed directories"),
+        // The source is decided first.
+        ("../out", "b", Replace::Never, "not inside the allowed directories"),
+    ];
+    for (from, to, replace, why) in cases {
+        let expected = format!("rename {from:?} to {to:?}: {why}");
+        assert_eq!(text(roots.rename(from, to, replace)), expected);
+        let checked = |path| roots.check(path, Intent::Entry).ok();
+        if let (Some(from), Some(to)) = (checked(from), checked(to)) {
+            assert_eq!(text(from.rename(&to, replace)), expected);
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_rename_says_whose_directory_is_full_or_inside_the_other() {
+    let tree = Tree::new("dir in/d/e; dir in/full/x");
+    let roots = Roots::from_dirs([tree.path("in")]).unwrap();
+    let renamed = |to| text(roots.rename("d", to, Replace::Existing));
+    assert_eq!(renamed("full"), r#"rename "d" to "full": destination: the directory is not empty"#);
+    assert_eq!(renamed("d/e/x"), r#"rename "d" to "d/e/x": a directory cannot be moved into itself"#);
+}
+
+#[test]
+fn a_limit_is_named_with_its_number() {
+    let tree = Tree::new("file in/f = 123; file in/d/x; file in/d/y");
+    let roots = Roots::from_dirs([tree.path("in")]).unwrap();
+    assert_eq!(text(roots.read("f", 2)), r#"read "f": larger than 2 bytes"#);
+    let open = roots.open("f").unwrap();
+    assert_eq!(text(open.read_to_string(1)), r#"read "f": larger than 1 bytes"#);
+    let walk = roots.walk("d", WalkOptions::new().max_entries(1)).unwrap();
+    assert_eq!(text(walk.last().unwrap()), r#"walk "d": more than 1 entries"#);
+    // Those that are constants are in the texts of their kinds.
+    for (kind, limits) in [
+        (ErrorKind::TooLong, &[PATH_BYTES - 1, NAME_BYTES][..]),
+        (ErrorKind::TooManyLinks, &[LINK_HOPS]),
+        (ErrorKind::TooManyRoots, &[ROOT_LIST_ENTRIES]),
+        (ErrorKind::TooManyPages, &[ROOT_LIST_PAGES]),
+        (ErrorKind::TooManySessions, &[SESSIONS]),
+        (ErrorKind::TooDeep, &[WALK_DEPTH]),
+    ] {
+        let text = Error::from(kind).to_string();
+        for limit in limits {
+            let is_named = text.split(' ').any(|word| word.trim_end_matches(',') == limit.to_string());
+            assert!(is_named, "{limit}: {text}");
+        }
+    }
+    let uri = format!("file:///{}", "a".repeat(URI_BYTES));
+    assert!(text(Location::parse(&uri)).ends_with(&format!(": the URI is longer than {URI_BYTES} bytes")));
+    let huge = ListRootsResult::from_uris(["x".repeat(ROOT_LIST_BYTES + 1)]);
+    assert_eq!(text(Roots::from_list(&huge)), format!("the root list is larger than {ROOT_LIST_BYTES} bytes"));
+}
+
+/// The same for every request, whatever it names and whatever exists there.
+#[test]
+fn where_no_directory_is_in_force_a_refusal_says_so_and_nothing_else() {
+    let tree = Tree::new("file in/f; file out/f; file plain");
+    let uri = |path: &str| tree.uri(path);
+    let client = |uris: &[String]| ListRootsResult::from_uris(uris);
+    let boundary = |path: &str| Boundary::builder().directory(tree.path(path), Access::ReadWrite).build().unwrap();
+    let optional = Boundary::builder().optional_directory(tree.path("none"), Access::ReadWrite).build().unwrap();
+    let none = "the client listed no directories";
+    let rejected = "none of the directories that the client listed is allowed";
+    let unset = "the server has no directories configured";
+    let missing = "none of the server's directories is available";
+    let (inside, outside) = (uri("in/f"), uri("out"));
+    for (roots, why) in [
+        (Roots::from_list(&client(&[])), none),
+        (boundary("in").resolve(&client(&[])), none),
+        (optional.resolve(&client(&[])), none),
+        (Roots::from_list(&client(&[uri("nothing")])), rejected),
+        (Roots::from_list(&client(&["http://x/".to_owned()])), rejected),
+        (boundary("in").resolve(&client(&[outside, uri("in/none")])), rejected),
+        (optional.resolve(&client(&[inside])), rejected),
+        // An ancestor of no directory at all.
+        (optional.resolve(&client(&[top()])), rejected),
+        (Ok(Boundary::builder().client_roots_only().build().unwrap().operator_roots()), unset),
+        (Ok(optional.operator_roots()), missing),
+    ] {
+        let roots = roots.unwrap();
+        assert!(roots.is_empty(), "{roots:?}");
+        let there = tree.path("in/f");
+        let outside = if cfg!(windows) { ["C:/", "C:/Windows"] } else { ["/", "/etc/passwd"] };
+        let [top, system] = outside;
+        for request in ["f", "..", ".", "in/f", top, system, there.to_str().unwrap(), &tree.uri("in/f")] {
+            assert_eq!(text(roots.read(request, 9)), format!("read {request:?}: {why}"));
+            let error = roots.check(request, Intent::NewTree).unwrap_err();
+            assert_eq!((error.kind(), error.operator_detail()), (ErrorKind::OutsideRoots, None));
+            assert_eq!(error.to_string(), format!("check {request:?}: {why}"));
+        }
+        assert_eq!(text(roots.rename("a", "b", Replace::Never)), format!(r#"rename "a" to "b": {why}"#));
+        let base = roots.with_base(tree.path("in")).unwrap_err().to_string();
+        assert!(base.ends_with(&format!(": {why}")), "{base}");
+        let in_force = Roots::from_dirs([tree.path("in")]).unwrap().check("f", Intent::Existing).unwrap();
+        assert_eq!(text(roots.still_allows(&in_force)), why);
+    }
+}
+
+/// The filesystem root as a URI.
+fn top() -> String {
+    if cfg!(windows) { "file:///C:/".to_owned() } else { "file:///".to_owned() }
+}
+
+#[test]
+fn a_uri_is_quoted_as_it_was_sent() {
+    let tree = Tree::new("file in/a b; dir in/d");
+    let roots = Roots::from_dirs([tree.path("in")]).unwrap();
+    let file = tree.uri("in/a%20b");
+    for sent in [file.clone(), file.replace("file://", "FILE://localhost"), tree.uri("in/./d/../a%20b")] {
+        assert_eq!(text(roots.read(&sent, 1)), format!("read {sent:?}: larger than 1 bytes"));
+        let open = roots.open(&sent).unwrap();
+        assert_eq!(text(open.read(1)), format!("read {sent:?}: larger than 1 bytes"));
+        let checked = roots.check(&sent, Intent::Existing).unwrap();
+        assert_eq!(text(checked.read_dir()), format!("list {sent:?}: not a directory"));
+        // The text is no part of what it names.
+        assert_eq!(Location::parse(&sent).unwrap(), Location::from_path(tree.path("in/a b")).unwrap());
+    }
+    let directory = tree.uri("in/%64");
+    let walk = roots.walk(&directory, WalkOptions::new().max_entries(0)).unwrap();
+    drop(walk);
+    let renamed = text(roots.rename(&file, &directory, Replace::Never));
+    assert_eq!(renamed, format!("rename {file:?} to {directory:?}: destination already exists"));
+    let plain = tree.path("in/a b");
+    let plain = plain.to_str().unwrap();
+    assert_eq!(text(roots.read(plain, 1)), format!("read {plain:?}: larger than 1 bytes"));
+}
