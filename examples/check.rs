@@ -1,14 +1,15 @@
-//! Tells for each request whether it would be served, and why not.
+//! Says for each request whether it would be allowed, and if not, why.
 //!
-//! `check --root DIR_OR_URI… [--intent open|create]` reads requests from standard input, one JSON string a line, and answers each with
-//! one JSON object a line:
+//! `check --root DIR_OR_URI… [--intent open|create]` reads requests from standard input, one JSON
+//! string per line, and answers each with one JSON object per line:
 //!
 //! ```text
 //! {"decision":"allowed","path":…,"root":…,"relative":…,"exists":…}
 //! {"decision":"refused","kind":"outside_roots","message":…}
 //! ```
 //!
-//! `open` asks for what exists, `create` for what may be made. Paths that are not UTF-8 are shown with replacement characters.
+//! `open` is for what exists, `create` for what may be created. Paths that are not UTF-8 are shown
+//! with replacement characters.
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
     };
     match answer_all(&roots, intent) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever asked has gone.
+        // The reader is gone.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("check: {error}");
@@ -43,7 +44,7 @@ fn configuration() -> Result<(Roots, Intent), String> {
     let mut intent = Intent::Existing;
     let mut arguments = std::env::args_os().skip(1);
     while let Some(option) = arguments.next() {
-        let value = arguments.next().ok_or_else(|| format!("{} wants a value", option.display()))?;
+        let value = arguments.next().ok_or_else(|| format!("{} needs a value", option.to_string_lossy()))?;
         match (option.to_str(), value.to_str()) {
             (Some("--root"), text) => {
                 // A directory's name need not be UTF-8; a URI is.
@@ -53,7 +54,7 @@ fn configuration() -> Result<(Roots, Intent), String> {
             }
             (Some("--intent"), Some("open")) => intent = Intent::Existing,
             (Some("--intent"), Some("create")) => intent = Intent::New,
-            _ => return Err(format!("unknown argument {} {}", option.display(), value.display())),
+            _ => return Err(format!("unknown argument {} {}", option.to_string_lossy(), value.to_string_lossy())),
         }
     }
     if !any {

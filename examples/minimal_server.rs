@@ -1,7 +1,8 @@
-//! The smallest server with a guarded tool, over stdio: `cargo run --example minimal_server --features __rmcp-tests -- DIRECTORY...`
+//! The smallest server with a guarded tool, over stdio:
+//! `cargo run --example minimal_server --features __rmcp-tests -- DIRECTORY...`
 //!
-//! Its `Cargo.toml` has `mcp-roots-guard` with the feature `rmcp`, `rmcp` with `macros` and `transport-io`, `serde`, and `tokio` with
-//! `macros` and `rt-multi-thread`.
+//! Its `Cargo.toml` has `mcp-roots-guard` with the feature `rmcp`, `rmcp` with `macros` and
+//! `transport-io`, `serde`, and `tokio` with `macros` and `rt-multi-thread`.
 
 use mcp_roots_guard::{Access, Boundary, Guard};
 use rmcp::handler::server::tool::InputResponses;
@@ -33,7 +34,7 @@ impl Server {
     }
 }
 
-/// No file larger than this is read.
+/// The largest file that is read.
 const LIMIT: u64 = 1 << 20;
 
 #[tokio::main]

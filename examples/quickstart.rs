@@ -1,10 +1,10 @@
-//! The whole way of a request, on a workspace built to mislead: `cargo run --example quickstart`.
+//! Requests against a hostile workspace: `cargo run --example quickstart`.
 //!
-//! Goes in: a `roots/list` result as clients really send it, two operator directories, and a tree full of links, odd
-//! names and special files in a temporary directory. Comes out: the roots in force, the entries that grant nothing, and
-//! what became of each request. What is proven: each request in [`ROWS`] was served or refused as it says there, a
-//! refusal does not tell whether anything is outside, and nothing outside the roots changed. Otherwise the program says
-//! where, and fails.
+//! The program builds a temporary directory with symlinks, odd names and special files, resolves a
+//! `roots/list` result as real clients send it against two allowed directories, and prints the roots in
+//! force, the rejected entries and the result of each request. It fails, and says why, unless each
+//! request in [`ROWS`] was allowed or refused as stated there, refusals are the same whether or not
+//! something exists outside, and nothing outside the roots changed.
 
 use std::error::Error;
 use std::fs;
@@ -18,7 +18,7 @@ use mcp_roots_guard::ErrorKind::{
 };
 use mcp_roots_guard::{Access, Boundary, ListRootsResult, OpenOptions, Policy, Replace, Roots, Rule};
 
-/// What a client answers to `roots/list`: some of it good.
+/// A client's answer to `roots/list`. Some entries are good.
 const ROOT_LIST: &str = r#"{
   "roots": [
     { "uri": "file://$WORK/projects/root", "name": "Main project" },
@@ -32,7 +32,8 @@ const ROOT_LIST: &str = r#"{
   ]
 }"#;
 
-/// The workspace: kind, path, and a file's content or a link's target. What is `odd` is a file whose name Windows does not allow.
+/// The workspace: kind, path, and a file's content or a symlink's target. `odd` is a file whose name
+/// Windows does not allow.
 const TREE: &[(&str, &str, &str)] = &[
     ("file", "outside/secret.txt", "SECRET"),
     ("file", "projects/root-evil/secret.txt", "SECRET"), // Not the root, though its name begins like it.
@@ -60,7 +61,7 @@ const TREE: &[(&str, &str, &str)] = &[
     ("fifo", "projects/root/pipe", ""),
 ];
 
-/// What a server's tools do.
+/// The operations of a server's tools.
 #[derive(Debug)]
 enum Do {
     Read,
@@ -74,19 +75,20 @@ enum Do {
     Purge,
 }
 
-/// An operation, the request, and what must come of it.
+/// An operation, a request, and the expected result.
 type Row = (Do, &'static str, Result<&'static str, ErrorKind>);
 
-/// A path without a drive is in the one that happens to be current on Windows.
+/// On Windows, a path without a drive is relative to the current one.
 const WITHOUT_DRIVE: ErrorKind = if cfg!(windows) { DriveRelative } else { OutsideRoots };
 
-/// What `..` takes away need not exist on Windows.
+/// On Windows, a name before `..` need not exist.
 const BEYOND_MISSING: ErrorKind = if cfg!(windows) { OutsideRoots } else { NotFound };
 
-/// A URI's host is the server of a share on Windows, and nothing that a path can say elsewhere.
+/// On Windows, the host of a URI is the server of a share. Elsewhere a path cannot express it.
 const OTHER_HOST: ErrorKind = if cfg!(windows) { OutsideRoots } else { ForeignHost };
 
-/// One after another, with the default policy. Those that name what the system can not have are left out.
+/// Run in order, with the default policy. Rows that need a file that the system cannot have are left
+/// out.
 const ROWS: &[Row] = &[
     // Names of what is inside: relative to the first root, absolute, as a URI.
     (Read, "readme.md", Ok("a project")),
@@ -148,17 +150,18 @@ const ROWS: &[Row] = &[
     (Move("stolen"), "../lib", Err(RootItself)),
 ];
 
-/// With a policy that refuses files of more than one name.
+/// With a policy that refuses files with several hard links.
 const STRICT_ROWS: &[Row] =
     &[(Read, "hard", Err(HardLinked)), (Append("x"), "hard", Err(HardLinked)), (Read, "hard-too", Ok("mine"))];
 
-/// Requests for something outside that exists, and for something that does not: the refusals must be the same.
+/// A request for something outside that exists, and one for something that does not. The refusals must
+/// be the same.
 const ORACLES: &[(&str, &str)] = &[
     ("$WORK/outside/secret.txt", "$WORK/outside/nothing"),
     ("out-absolute/back/readme.md", "out-absolute/nowhere/readme.md"),
 ];
 
-/// No tool reads more than this.
+/// The largest file that a tool reads.
 const LIMIT: u64 = 1 << 20;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -193,13 +196,13 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return Ok(ExitCode::FAILURE);
     }
     if !missing.is_empty() {
-        println!("\nThis system has none of these, and requests for them were left out:\n  {missing:?}");
+        println!("\nThis system cannot have these, and requests for them were left out:\n  {missing:?}");
     }
-    println!("\nAll requests were decided as they must be, and nothing outside the roots changed.");
+    println!("\nAll requests were decided as expected, and nothing outside the roots changed.");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the workspace. The names of what the system can not have are returned.
+/// Makes the workspace, and returns the names of what the system cannot have.
 fn build(work: &str) -> std::io::Result<Vec<&'static str>> {
     let mut missing = Vec::new();
     for &(kind, path, text) in TREE {
@@ -224,7 +227,7 @@ fn make_link(target: &str, at: &Path) -> std::io::Result<bool> {
     std::os::unix::fs::symlink(target, at).map(|()| true)
 }
 
-/// Windows lets only some make links, and Wine nobody.
+/// Windows lets only some users make symlinks, and Wine none.
 #[cfg(windows)]
 #[expect(clippy::unnecessary_wraps, reason = "as elsewhere")]
 fn make_link(target: &str, at: &Path) -> std::io::Result<bool> {
@@ -242,19 +245,19 @@ fn make_fifo(path: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-/// Windows has no FIFOs, and for other systems there is no such call in `rustix`.
+/// Windows has no FIFOs, and `rustix` has no such call for other systems.
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
 fn make_fifo(_: &Path) -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// `$WORK` replaced by the workspace's path, in URIs as they have it.
+/// Replaces `$WORK` by the workspace's path, in URIs in their form.
 fn expand(text: &str, work: &str) -> String {
     text.replace("$WORK", &if text.contains("://") { in_uri(work) } else { work.to_owned() })
 }
 
-/// The path as it stands in a URI behind the host: on Windows with a slash before the drive.
+/// The path as in a URI after the host: on Windows with a slash before the drive.
 fn in_uri(work: &str) -> String {
     let path = work.replace(std::path::MAIN_SEPARATOR, "/");
     if path.starts_with('/') { path } else { format!("/{path}") }
@@ -271,13 +274,13 @@ fn print_roots(roots: &Roots, work: &str) {
         let (name, path) = (root.name().unwrap_or("-"), root.path().display().to_string().replace(work, "$WORK"));
         println!("  {path:<32} {:<13} {name}", format!("{:?}", root.access()));
     }
-    println!("Entries that grant nothing:");
+    println!("Rejected entries:");
     for skipped in roots.skipped() {
         println!("  {:<48} {}", skipped.entry().replace(&in_uri(work), "$WORK"), skipped.error().kind());
     }
 }
 
-/// Runs and prints rows; returns those that are not as they must be.
+/// Runs and prints rows, and returns those with an unexpected result.
 fn run(title: &str, rows: &[Row], roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
     println!("\n{title}:\n  {:<30} {:<58} {:<8} {:<17} done", "do", "request", "decision", "kind");
     let mut wrong = Vec::new();
@@ -299,13 +302,13 @@ fn run(title: &str, rows: &[Row], roots: &Roots, work: &str, missing: &[&str]) -
     wrong
 }
 
-/// One request through the guard: checked and done in one step.
+/// One request through the guard: checked and performed in one step.
 fn perform(roots: &Roots, what: &Do, request: &str, work: &str) -> mcp_roots_guard::Result<String> {
     let request = expand(request, work);
     Ok(match *what {
         Read => roots.read_to_string(request, LIMIT)?,
         List => {
-            let names = roots.read_dir(request)?.map(|entry| Ok(entry?.name().display().to_string()));
+            let names = roots.read_dir(request)?.map(|entry| Ok(entry?.name().to_string_lossy().into_owned()));
             let mut names = names.collect::<mcp_roots_guard::Result<Vec<_>>>()?;
             names.sort();
             names.join(" ")
@@ -324,7 +327,7 @@ fn perform(roots: &Roots, what: &Do, request: &str, work: &str) -> mcp_roots_gua
     })
 }
 
-/// Compares the refusals for what exists outside and what does not, but for the request that each quotes.
+/// Compares the refusals for what exists outside and for what does not, without the quoted request.
 fn oracles(roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
     println!("\nRefusals that must be the same, whether it exists or not:");
     let refusal = |request: &str| match perform(roots, &Read, request, work) {
@@ -346,7 +349,8 @@ fn oracles(roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
     wrong
 }
 
-/// All that lies in the workspace and in no root: path, permissions, time of change, and content or target.
+/// Everything in the workspace that is in no root: path, permissions, modification time, and content or
+/// target.
 fn outside(work: &str, roots: &Roots) -> std::io::Result<Vec<String>> {
     let (mut seen, mut todo) = (Vec::new(), vec![Path::new(work).to_owned()]);
     while let Some(path) = todo.pop() {

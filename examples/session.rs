@@ -1,7 +1,8 @@
-//! A session's story: `cargo run --example session`.
+//! A session from beginning to end: `cargo run --example session`.
 //!
-//! On one side a scripted client, on the other a small server without an SDK, and JSON-RPC lines between them. Printed is every line
-//! that goes over: how the list is asked for once, within the call that needs it; how a change withdraws it; and what is refused.
+//! A scripted client and a small server without an SDK exchange JSON-RPC lines. The program prints each
+//! line. It shows that the roots are requested once, within the call that needs them, that a change
+//! withdraws them, and what is refused.
 #![allow(clippy::indexing_slicing, reason = "of a JSON value, what is not there is null")]
 
 use std::collections::HashMap;
@@ -38,7 +39,7 @@ async fn main() -> Outcome {
     server.await?
 }
 
-/// The server's side: one loop reads; what takes time runs in tasks of its own.
+/// The server's side: one loop reads, and calls run in tasks of their own.
 async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
     let (input, mut output) = tokio::io::split(stream);
     let (sender, mut outgoing) = mpsc::unbounded_channel::<Value>();
@@ -86,7 +87,7 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
     writer.await?
 }
 
-/// The tool: obtains the roots in force, then reads where waiting is allowed.
+/// The tool: it obtains the roots in force, and then reads on a thread that may block.
 async fn read_file(session: &Session, peer: &Peer, path: String) -> mcp_roots_guard::Result<String> {
     let roots = session.roots(peer.source()).await?;
     let read = tokio::task::spawn_blocking(move || roots.read_to_string(path.as_str(), 1 << 20));
@@ -100,7 +101,7 @@ struct Peer {
     waiting: Arc<Mutex<Waiting>>,
 }
 
-/// Requests of the server that the client has not answered yet.
+/// Requests of the server that the client has not answered.
 #[derive(Default)]
 struct Waiting {
     asked: u64,
@@ -128,11 +129,14 @@ impl Peer {
         let (sender, answer) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // What nobody waits for any more: its call was dropped, or took too long.
-        for (id, _) in waiting.senders.extract_if(|_, sender| sender.is_closed()) {
-            let cancelled = json!({"requestId": id});
-            let _ =
-                self.sender.send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
-        }
+        waiting.senders.retain(|id, sender| {
+            if sender.is_closed() {
+                let cancelled = json!({"requestId": id});
+                let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled});
+                let _ = self.sender.send(message);
+            }
+            !sender.is_closed()
+        });
         waiting.asked += 1;
         let id = waiting.asked;
         waiting.senders.insert(id, sender);
@@ -159,7 +163,7 @@ struct Client {
     projects: String,
     /// The same as a URI.
     uri: String,
-    /// What it answers when it is asked for its roots.
+    /// Its answer to `roots/list`.
     roots: Value,
     calls: u64,
 }
@@ -180,29 +184,31 @@ impl Client {
         let root = |path: &str| json!({"uri": format!("{}/{path}", self.uri)});
         let (site, blog, etc) = (root("site"), root("blog"), json!({"uri": "file:///etc"}));
 
-        println!("\nThe first call needs the roots: the server asks, within that call.");
+        println!("\nThe first call needs the roots, so the server requests them within that call.");
         self.roots = json!({"result": {"roots": [site, etc]}});
         self.read("notes.txt").await?;
-        println!("\nThe second call finds them.");
+        println!("\nThe second call uses the roots that were kept.");
         self.read("notes.txt").await?;
         println!(
-            "\nWhat the client lists beside the operator's directory is not in force, and neither is what it does not list."
+            "\nA listed directory outside the server's configuration is not in force, and neither is one that is not listed."
         );
         self.read("/etc/hostname").await?;
         self.read("../blog/notes.txt").await?;
 
-        println!("\nThe client's roots change. The next call asks again.");
+        println!("\nThe client's roots change. The next call requests them again.");
         self.roots = json!({"result": {"roots": [blog]}});
         self.changed().await?;
         self.read("notes.txt").await?;
         let withdrawn = format!("{}/site/notes.txt", self.projects);
         self.read(&withdrawn).await?;
 
-        println!("\nThey change again, and the client will not tell: nothing is served, least of all by the old list.");
+        println!(
+            "\nThey change again, and the client answers with an error. Nothing is served, and the old list is not used."
+        );
         self.roots = json!({"error": {"code": -32601, "message": "Method not found"}});
         self.changed().await?;
         self.read("notes.txt").await?;
-        println!("\nAnd it is not asked again at once.");
+        println!("\nThe client is not asked again at once.");
         self.read("notes.txt").await
     }
 
@@ -226,7 +232,7 @@ impl Client {
         Ok(self.output.write_all(format!("{message}\n").as_bytes()).await?)
     }
 
-    /// Reads until the call is answered, and tells its roots when it is asked.
+    /// Reads until the call is answered, and answers `roots/list` meanwhile.
     async fn until_answered(&mut self) -> Outcome {
         while let Some(line) = self.lines.next_line().await? {
             let message: Value = serde_json::from_str(&line)?;
@@ -242,7 +248,7 @@ impl Client {
         Err("the server is gone".into())
     }
 
-    /// The line without what is the same in each, and with a short name for the temporary directory.
+    /// The line without `jsonrpc`, and with a short name for the temporary directory.
     fn shown(&self, message: &Value) -> String {
         message
             .to_string()

@@ -4,6 +4,7 @@
 //! directories, narrowed by each client's roots. What is true after: no code here decides whether a path is served, and none opens a
 //! file but through the guard.
 
+pub mod http;
 pub mod options;
 pub mod server;
 

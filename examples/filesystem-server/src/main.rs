@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use filesystem_server::http::serve_http;
 use filesystem_server::options::Options;
-use filesystem_server::server::{self, Server};
+use filesystem_server::server::Server;
 use mcp_roots_guard::{Confinement, Guard};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
@@ -31,6 +32,8 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn serve(options: &Options, guard: Guard) -> Result<(), Box<dyn std::error::Error>> {
+    #[cfg(unix)]
+    survive_large_writes()?;
     if let Some(address) = options.http {
         let listener = TcpListener::bind(address).await?;
         eprintln!("filesystem-server: http://{}/mcp", listener.local_addr()?);
@@ -42,12 +45,21 @@ async fn serve(options: &Options, guard: Guard) -> Result<(), Box<dyn std::error
                 std::process::exit(1);
             });
         };
-        return Ok(server::serve_http(listener, Server::new(guard), stop).await?);
+        return Ok(serve_http(listener, Server::new(guard), options.limits(), stop).await?);
     }
     // One client, always the same: in the stateless era, what it told in one request counts for a while.
     let transport = guard.wrap(rmcp::transport::stdio()).one_client();
     Server::new(guard).serve(transport).await?.waiting().await?;
     Ok(())
+}
+
+/// A write beyond the process's limit on the size of files (`RLIMIT_FSIZE`, setrlimit(2)) is an error
+/// for its caller (`EFBIG`), and not the end of the process: a signal with a handler ends nobody.
+#[cfg(unix)]
+fn survive_large_writes() -> std::io::Result<()> {
+    let signal = rustix::process::Signal::XFSZ.as_raw();
+    // The handler stays when this is dropped.
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(signal)).map(drop)
 }
 
 /// Until somebody wants this process to end: at a terminal, or who runs it as a service.

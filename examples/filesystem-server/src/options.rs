@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::Parser;
 use mcp_roots_guard::{Access, Boundary, Guard};
 
+use crate::http::Limits;
+
 /// Serves files to MCP clients.
 ///
 /// Clients' roots narrow the directories. Without directories, clients' roots alone are served.
@@ -24,6 +26,12 @@ pub struct Options {
     /// Speaks streamable HTTP on this loopback address, instead of stdio. Whoever may connect to it is served.
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub http: Option<SocketAddr>,
+    /// Over HTTP, the most connections at once; more are answered with 503. [default: 256]
+    #[arg(long, value_name = "NUMBER", value_parser = at_least_one, requires = "http")]
+    pub max_connections: Option<usize>,
+    /// Over HTTP, the most sessions at once; more are answered with 503. [default: 256]
+    #[arg(long, value_name = "NUMBER", value_parser = at_least_one, requires = "http")]
+    pub max_sessions: Option<usize>,
 }
 
 /// Nobody is authenticated, so nobody else's machine may connect.
@@ -32,7 +40,26 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     if address.ip().is_loopback() { Ok(address) } else { Err("not a loopback address".to_owned()) }
 }
 
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=MOST) => Ok(number),
+        _ => Err(format!("not a number from 1 to {MOST}")),
+    }
+}
+
+/// More of either than a process commonly has descriptors for is a mistake.
+const MOST: usize = 1 << 16;
+
 impl Options {
+    /// What HTTP clients may use.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        limits.connections = self.max_connections.unwrap_or(limits.connections);
+        limits.sessions = self.max_sessions.unwrap_or(limits.sessions);
+        limits
+    }
+
     /// The guard for these directories.
     ///
     /// # Errors

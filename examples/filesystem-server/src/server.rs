@@ -1,9 +1,7 @@
 //! One server for all clients of a transport.
 
-use std::io;
 use std::sync::Arc;
 
-use axum::Router;
 use mcp_roots_guard::Guard;
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::router::tool::ToolRouter;
@@ -14,10 +12,7 @@ use rmcp::model::{
     UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, tool_handler};
-use tokio::net::TcpListener;
 
 use crate::resources::{self, Resources};
 
@@ -136,30 +131,3 @@ impl ServerHandler for Server {
         Box::pin(resources::listen::listen(self, &listening)).await
     }
 }
-
-/// Serves over streamable HTTP, under `/mcp`, until told to stop; then what is in flight is answered, and streams end. A browser may use it
-/// for pages of this machine only.
-///
-/// # Errors
-///
-/// If the listener fails.
-pub async fn serve_http(
-    listener: TcpListener,
-    server: Server,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    let config = StreamableHttpServerConfig::default().with_allowed_origins(ORIGINS);
-    let streams = config.cancellation_token.clone();
-    let guard = &server.guard;
-    let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
-    let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
-    let router = Router::new().route_service("/mcp", service);
-    let stopped = async move {
-        stop.await;
-        streams.cancel();
-    };
-    axum::serve(listener, router).with_graceful_shutdown(stopped).await
-}
-
-/// Where pages come from that a browser may use the server for: others could have been made by anybody (MCP, security of transports).
-const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];

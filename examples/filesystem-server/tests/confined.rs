@@ -2,81 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[allow(dead_code)] // Another test uses the rest.
+mod process;
+
 use std::fs;
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-struct Server {
-    process: Child,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-    asked: u64,
-}
-
-/// It ends with its test, whatever comes of that.
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn start(arguments: &[&str]) -> Child {
-    let mut server = Command::new(env!("CARGO_BIN_EXE_filesystem-server"));
-    server.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// Whether it ends well, having nobody to serve, and what it says on standard error until then.
-fn run(arguments: &[&str]) -> (bool, String) {
-    let mut server = start(arguments);
-    drop(server.stdin.take());
-    let ended = server.wait_with_output().unwrap();
-    (ended.status.success(), String::from_utf8(ended.stderr).unwrap())
-}
-
-impl Server {
-    fn new(arguments: &[&str]) -> Self {
-        let mut process = start(arguments);
-        let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-        let mut server = Self { process, input, output: BufReader::new(output).lines(), asked: 0 };
-        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } });
-        server.ask("initialize", &hello);
-        server.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-        server
-    }
-
-    fn send(&mut self, message: &Value) {
-        writeln!(self.input, "{message}").unwrap();
-    }
-
-    fn next(&mut self) -> Value {
-        serde_json::from_str(&self.output.next().expect("the server goes on").unwrap()).unwrap()
-    }
-
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.asked += 1;
-        self.send(&json!({ "jsonrpc": "2.0", "id": self.asked, "method": method, "params": params }));
-        loop {
-            let message = self.next();
-            if message["id"] == self.asked {
-                return message["result"].clone();
-            }
-        }
-    }
-
-    fn call(&mut self, tool: &str, arguments: &Value) -> String {
-        let result = self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }));
-        result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{tool}: {result}")).to_owned()
-    }
-
-    fn read(&mut self, path: &Path) -> String {
-        self.call("read_text_file", &json!({ "path": path }))
-    }
-}
+use process::{Server, run};
 
 /// Somebody replaces the directory, and the guard has time to see it.
 fn replace(directory: &Path) {

@@ -86,10 +86,10 @@ fn beneath(roots: &RequestRoots, typed: &str, values: &mut BTreeSet<String>) -> 
     for found in children {
         roots.proceed()?;
         let Ok(found) = found else { return Ok(true) };
-        if !goes_on(found.path().as_os_str().as_encoded_bytes(), name) {
+        if !goes_on(found.name().as_encoded_bytes(), name) {
             continue;
         }
-        let Some(child) = entry::child(roots, &checked, found.path()) else { continue };
+        let Some(child) = entry::child(roots, &checked, found.name()) else { continue };
         if values.len() > CompletionInfo::MAX_VALUES {
             return Ok(true);
         }

@@ -58,7 +58,7 @@ pub(super) fn is_told(metadata: &Metadata) -> bool {
 }
 
 /// An entry of a checked directory, checked itself. None if it is gone by now, or may not be served.
-pub(super) fn child(roots: &Roots, directory: &CheckedPath, entry: &Path) -> Option<CheckedPath> {
+pub(super) fn child(roots: &Roots, directory: &CheckedPath, entry: impl AsRef<Path>) -> Option<CheckedPath> {
     let beneath = directory.root().path().join(directory.relative()).join(entry);
     roots.check(beneath, Intent::Existing).ok()
 }

@@ -57,7 +57,7 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
             }
             found => found?,
         };
-        if let Some(child) = entry::child(roots, checked, found.path()) {
+        if let Some(child) = entry::child(roots, checked, found.name()) {
             lines.push_str(&child.uri());
             lines.push('\n');
         }

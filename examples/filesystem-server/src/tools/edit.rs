@@ -1,13 +1,14 @@
-//! The tool that edits a file.
+//! The tool that edits a file: it replaces texts in it, one after the other, and answers with what
+//! changed as a unified diff.
 //!
-//! Goes in: a path, and texts to replace in it, one after the other. Comes out: what changed, as a unified diff. What is true after: all
-//! edits are in the file, or none; lines that no edit touched end as they did; of two edits of a file at once, one came after the other;
-//! and none made another wait for longer than a file takes to be read and written.
+//! Either all edits are in the file afterwards, or none. Lines that no edit touched keep their ends.
+//! Edits of the same file are made one after the other. An edit waits for the one before it at most
+//! [`WAIT`], and never for one of another file, so a file that hangs costs only those who edit it.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, Intent};
@@ -71,7 +72,7 @@ fn edit(roots: &RequestRoots, args: &EditFile) -> Work {
         }
         if !args.dry_run {
             roots.proceed()?;
-            let _alone = alone(&file);
+            let _alone = Alone::with(name_of(&file), || Ok(roots.proceed()?))?;
             let now = file.read_to_string(BYTES)?;
             if now != content {
                 // To read it and split it into lines costs, too.
@@ -146,21 +147,66 @@ struct Beginning(String);
 
 impl std::fmt::Write for Beginning {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let cut = text.floor_char_boundary(DIFF_BYTES.saturating_sub(self.0.len()));
+        let most = DIFF_BYTES.saturating_sub(self.0.len()).min(text.len());
+        let cut = (0..=most).rfind(|&at| text.is_char_boundary(at)).unwrap_or(0);
         self.0.push_str(text.get(..cut).unwrap_or_default());
         if cut < text.len() { Err(std::fmt::Error) } else { Ok(()) }
     }
 }
 
-/// Waits until no other edit of the file is between the last look and writing: it would be lost.
-fn alone(file: &CheckedPath) -> MutexGuard<'static, ()> {
-    static EDITED: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
-    // Files that share a place wait for each other, too; nobody can tell which do.
-    static PLACES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    let place = PLACES.hash_one(file.to_string()) % 64;
-    let edited = usize::try_from(place).ok().and_then(|place| EDITED.get(place)).unwrap_or(&EDITED[0]);
-    edited.lock().unwrap_or_else(PoisonError::into_inner)
+/// The turn to look at a file for the last time and write it: an edit in between would be lost.
+struct Alone(String);
+
+/// The files whose turn somebody has. Their number is that of edits at work at most.
+static EDITED: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+
+/// Told whenever a turn ends.
+static ENDED: Condvar = Condvar::new();
+
+impl Alone {
+    /// Waits for the turn, as long as the call may go on.
+    fn with(name: String, proceed: impl Fn() -> Work<()>) -> Work<Self> {
+        let start = Instant::now();
+        let mut edited = lock();
+        while edited.contains(&name) {
+            proceed()?;
+            if start.elapsed() >= WAIT {
+                return Err(HandlerError::new(format!(
+                    "another edit of the file has not ended in {} seconds; try again later",
+                    WAIT.as_secs()
+                )));
+            }
+            edited = ENDED.wait_timeout(edited, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        edited.insert(name.clone());
+        Ok(Self(name))
+    }
 }
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        lock().remove(&self.0);
+        ENDED.notify_all();
+    }
+}
+
+fn lock() -> MutexGuard<'static, HashSet<String>> {
+    EDITED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One name for a file: its canonical path. Where systems take names that differ by case for one, so
+/// does this. Of a file with several hard links each is replaced by itself, so each has its own turn.
+fn name_of(file: &CheckedPath) -> String {
+    let name = file.to_string();
+    if cfg!(any(windows, target_vendor = "apple")) { name.to_lowercase() } else { name }
+}
+
+/// The longest wait for another edit of the same file: many times as long as to read and write one of
+/// [`BYTES`] on a slow disk.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// How often a waiting edit looks whether its call was cancelled.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The most bytes of a file that is edited: it is held several times, with a list of its lines.
 const BYTES: u64 = 4 << 20;
@@ -179,3 +225,43 @@ const DIFF_TIME: Duration = Duration::from_millis(200);
 
 /// A diff is for a model to look over.
 const DIFF_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(45);
+
+    /// Done in a thread of its own, as it may wait for ever.
+    fn within<T: Send + 'static>(time: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (done, answer) = mpsc::channel();
+        thread::spawn(move || done.send(work()));
+        answer.recv_timeout(time).ok()
+    }
+
+    fn turn(name: &str) -> Work<Alone> {
+        Alone::with(name.to_owned(), || Ok(()))
+    }
+
+    /// The file whose turn is never over is as one on a filesystem that hangs.
+    #[test]
+    fn an_edit_that_hangs_holds_up_edits_of_its_file_only() {
+        let hung = turn("/hung").unwrap();
+        let others = within(LONG, || (0..2_000).all(|number| turn(&format!("/other/{number}")).is_ok()));
+        assert_eq!(others, Some(true));
+        // Of the same file: not for ever, and not after its call was cancelled.
+        let start = Instant::now();
+        let waited = within(LONG, || turn("/hung").err().map(|error| error.to_string())).unwrap().unwrap();
+        assert!(waited.contains("another edit of the file has not ended in 10 seconds"), "{waited}");
+        assert!(start.elapsed() >= WAIT);
+        let cancelled = || Alone::with("/hung".to_owned(), || Err(HandlerError::new("cancelled".to_owned())));
+        assert!(within(LONG, move || cancelled().is_err()).unwrap());
+        let next = thread::spawn(|| turn("/hung").is_ok());
+        drop(hung);
+        assert!(next.join().unwrap());
+        assert!(!lock().contains("/hung"));
+    }
+}

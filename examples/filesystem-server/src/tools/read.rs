@@ -82,7 +82,12 @@ fn read_text(roots: &RequestRoots, args: &ReadText) -> Work {
     let file = roots.open(path).map_err(|error| advised("", &error, LINES))?;
     let lines = if from_end { tail(file, count) } else { head(file, count) };
     let advice = if count == 1 { LINE } else { LINES };
-    lines.map_err(|error| advised(&format!("read {path:?}: "), &error, advice))
+    lines.map_err(|error| match error.kind() {
+        ErrorKind::TooLarge => {
+            HandlerError::new(format!("read {path:?}: the lines are larger than {LIMIT} bytes; {advice}"))
+        }
+        _ => advised(&format!("read {path:?}: "), &error, advice),
+    })
 }
 
 fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
@@ -115,7 +120,7 @@ fn fits(roots: &RequestRoots, path: &str) -> bool {
 /// A refusal, and what to do instead.
 fn advised(at: &str, error: &Error, too_large: &str) -> HandlerError {
     let advice = match error.kind() {
-        ErrorKind::TooLarge => &format!(" of {LIMIT} bytes; {too_large}"),
+        ErrorKind::TooLarge => &format!("; {too_large}"),
         ErrorKind::NotUtf8 => "; read_media_file reads it as it is",
         ErrorKind::IsADirectory => "; list_directory lists it",
         _ => "",

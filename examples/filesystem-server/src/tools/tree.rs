@@ -101,7 +101,7 @@ struct Tree {
 impl Tree {
     fn add(&mut self, entry: &WalkEntry) {
         self.close(entry.depth() - 1);
-        let name = entry.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = entry.name().to_string_lossy().into_owned();
         if entry.metadata().is_dir() {
             self.open.push(Node { name, r#type: "directory", children: Some(Vec::new()), error: None });
         } else {

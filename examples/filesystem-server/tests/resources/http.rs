@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use filesystem_server::server::serve_http;
+use filesystem_server::http::{Limits, serve_http};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::{TcpListener, TcpStream};
@@ -78,7 +78,7 @@ async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
     let (mine, yours) = (fixture.write("in/mine", ""), fixture.write("yours", ""));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let served = serve_http(listener, fixture.server.clone(), std::future::pending());
+    let served = serve_http(listener, fixture.server.clone(), Limits::default(), std::future::pending());
     tokio::spawn(served);
     let (mut me, mut you) = (Session::new(&address).await, Session::new(&address).await);
     me.subscribe(&mine).await;
@@ -106,7 +106,7 @@ async fn a_page_of_elsewhere_can_not_use_it() {
     let fixture = Fixture::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let served = serve_http(listener, fixture.server.clone(), std::future::pending());
+    let served = serve_http(listener, fixture.server.clone(), Limits::default(), std::future::pending());
     tokio::spawn(served);
     let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
@@ -131,7 +131,7 @@ async fn it_stops_when_told_while_somebody_listens() {
     let address = listener.local_addr().unwrap().to_string();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stopped = async { stopped.await.unwrap() };
-    let served = tokio::spawn(serve_http(listener, fixture.server.clone(), stopped));
+    let served = tokio::spawn(serve_http(listener, fixture.server.clone(), Limits::default(), stopped));
     let mut session = Session::new(&address).await;
     let listening = async { while session.told.next_line().await.unwrap().is_some() {} };
     let stopping = async {

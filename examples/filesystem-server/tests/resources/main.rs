@@ -6,6 +6,7 @@ mod client;
 mod complete;
 mod fixture;
 mod http;
+mod limits;
 mod list;
 mod listen;
 mod read;

@@ -139,7 +139,8 @@ async fn lines_of_a_file_of_any_size_are_read_within_a_bound() {
     for (name, mut args, advice) in cases {
         args["path"] = json!(name);
         let error = served.err("read_text_file", args.clone()).await;
-        let start = format!("read \"{name}\": larger than the limit of 10485760 bytes; ");
+        let what = if advice == "with head or tail" { "" } else { "the lines are " };
+        let start = format!("read \"{name}\": {what}larger than 10485760 bytes; ");
         assert!(error.starts_with(&start) && error.contains(advice), "{args}: {error}");
     }
     // More lines than a block holds.
@@ -232,7 +233,7 @@ async fn media_is_told_in_base64_with_its_type() {
         assert!(result.content[0].as_image().is_some());
     }
     fs::File::create(served.path("large")).unwrap().set_len((10 << 20) + 1).unwrap();
-    assert!(served.err("read_media_file", json!({"path": "large"})).await.ends_with("larger than the limit"));
+    assert!(served.err("read_media_file", json!({"path": "large"})).await.ends_with("larger than 10485760 bytes"));
 }
 
 #[tokio::test]
@@ -244,9 +245,7 @@ async fn one_bad_file_of_many_does_not_fail_the_others() {
     let parts: Vec<_> = text.split("\n---\n").collect();
     assert_eq!(parts[0], "a:\none\n\n");
     assert_eq!(parts[1], "missing: Error - read \"missing\": no such file or directory");
-    // Paths of Windows are told in its own separator.
-    let outside = if cfg!(windows) { r"..\\x" } else { "../x" };
-    assert_eq!(parts[2], format!("../x: Error - read \"{outside}\": not inside the allowed directories"));
+    assert_eq!(parts[2], "../x: Error - read \"../x\": not inside the allowed directories");
     assert_eq!(parts[3], "b:\ntwo\n");
     // Together no more than one may hold.
     served.put("large", "x".repeat(6 << 20));
@@ -278,7 +277,7 @@ async fn files_and_directories_are_made_and_moved_and_nothing_is_moved_over() {
     served.put("other", "other");
     for destination in ["other", "a", "a/b"] {
         let error = served.err("move_file", json!({"source": "a/b/c", "destination": destination})).await;
-        assert!(error.contains("exists already"), "{destination}: {error}");
+        assert!(error.contains("already exists"), "{destination}: {error}");
     }
     assert_eq!(served.content("other"), "other");
     if links_are_seen() {
