@@ -5,11 +5,11 @@
 #![allow(clippy::unwrap_used)] // Its arguments are the script's.
 
 #[allow(dead_code, unused_imports, reason = "the names of roots without the rest of the crate")]
-#[path = "../src/spellings.rs"]
+#[path = "../src/path/index.rs"]
 mod spellings;
 
 #[allow(dead_code, unused_imports, reason = "the same")]
-#[path = "../src/names/mod.rs"]
+#[path = "../src/path/names/mod.rs"]
 mod names;
 
 use std::ffi::OsStr;

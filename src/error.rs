@@ -8,8 +8,7 @@
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 /// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

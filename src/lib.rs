@@ -145,70 +145,42 @@ compile_error!("mcp-roots-guard does not know the names of this system yet, and 
 
 mod error;
 mod events;
-mod escapes;
-mod names;
-mod location;
+mod limits;
+mod path;
 mod wire;
-mod policy;
-mod account;
 mod workers;
-mod metadata;
-mod due;
-mod budget;
-mod beneath;
-mod spellings;
-mod resolve;
-mod handles;
-mod trail;
+mod dir;
 mod roots;
-mod granted;
-mod shared;
-mod search;
-mod top;
 mod boundary;
 mod check;
 mod fs;
-mod runtime;
-mod source;
-mod kept;
-#[cfg(feature = "rmcp")]
-mod told;
-mod guard;
+mod session;
 #[cfg(feature = "landlock")]
 mod confine;
-mod flight;
-mod session;
-mod rpc;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
 #[cfg(any(doc, doctest))]
 pub mod recipes;
 
 pub use boundary::{Boundary, BoundaryBuilder};
-pub use budget::LOOKUPS;
 pub use check::CheckedPath;
 #[cfg(feature = "landlock")]
 pub use confine::{Confined, ConfinedPath, Confinement, Enforced, RUNTIME_FILES, Reach};
-pub use due::VERIFY_EVERY;
+pub use dir::{Access, FileType, Metadata, Policy, Rule};
 pub use error::{Error, ErrorKind, Result};
 pub use events::SessionId;
 pub use fs::{
     DirEntry, Existing, OpenFile, OpenOptions, ReadDir, Replace, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry,
     WalkOptions, WriteOptions,
 };
-pub use guard::{
-    ClientRoots, FETCH_LIMIT, Guard, GuardBuilder, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, WithoutClientRoots,
+pub use limits::{LOOKUPS, VERIFY_EVERY};
+pub use path::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
+pub use roots::{HANDLES, Intent, LINK_HOPS, Root, Roots, Skipped};
+pub use session::{
+    Answer, Changes, ClientRoots, FETCH_LIMIT, Guard, GuardBuilder, RootsSource, RootsState, SESSIONS, Session,
+    TIME_TO_IDLE, TIME_TO_LIVE, WithoutClientRoots,
 };
-pub use handles::HANDLES;
-pub use location::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
-pub use metadata::{FileType, Metadata};
-pub use policy::{Access, Policy, Rule};
-pub use resolve::{Intent, LINK_HOPS};
-pub use roots::{Root, Roots, Skipped};
-pub use rpc::Revision;
-pub use session::{Changes, RootsState, Session};
-pub use source::{Answer, RootsSource};
 pub use wire::{
-    ClientCapabilities, ErrorBody, ListRootsResult, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, RootEntry,
-    RootsCapability, RootsListChanged,
+    ClientCapabilities, ErrorBody, ListRootsResult, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, Revision,
+    RootEntry, RootsCapability, RootsListChanged,
 };

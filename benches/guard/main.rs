@@ -33,12 +33,12 @@ mod ways;
 
 #[cfg(target_os = "linux")]
 #[allow(dead_code, unused_imports, reason = "the names of roots without the rest of the crate")]
-#[path = "../../src/spellings.rs"]
+#[path = "../../src/path/index.rs"]
 mod spellings;
 
 #[cfg(target_os = "linux")]
 #[allow(dead_code, unused_imports, reason = "the same")]
-#[path = "../../src/names/mod.rs"]
+#[path = "../../src/path/names/mod.rs"]
 mod names;
 
 #[cfg(target_os = "linux")]

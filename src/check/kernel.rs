@@ -10,12 +10,11 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use super::CheckedPath;
-use crate::beneath::{Follow, Handle, Look, name_of};
+use crate::dir::{Follow, Handle, Look, name_of};
 use crate::error::{Error, Result, is_name_too_long};
-use crate::location::Location;
-use crate::names::{below, components};
-use crate::resolve::{Found, Intent};
-use crate::roots::Roots;
+use crate::path::Location;
+use crate::path::names::{below, components};
+use crate::roots::{Found, Intent, Roots};
 
 impl Roots {
     /// The common way: what the kernel's walk says. `None` leaves the decision to the resolver.

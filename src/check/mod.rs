@@ -17,15 +17,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::beneath::{Handle, Look};
-use crate::budget::Budget;
+use crate::dir::{Access, Handle, Look, Rule};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
-use crate::location::Location;
-use crate::names::{below, components, is_absolute, is_same};
-use crate::policy::{Access, Rule};
-use crate::resolve::{Found, Intent};
-use crate::roots::{Root, Roots, file_uri, resolve_in, settled};
+use crate::limits::Budget;
+use crate::path::Location;
+use crate::path::names::{below, components, is_absolute, is_same};
+use crate::roots::{Found, Intent, Root, Roots, file_uri, resolve_in, settled};
 use crate::workers::counted;
 
 #[cfg(target_os = "linux")]

@@ -13,13 +13,10 @@ use landlock::{
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::{Confined, ConfinedPath, Confinement, Enforced, Missing, Named, Reach, SINCE};
-use crate::beneath::{is_proc, name_of};
 use crate::boundary::Boundary;
+use crate::dir::{Access, FileType, Identity, Metadata, is_proc, name_of};
 use crate::error::{Error, ErrorKind, Result};
-use crate::metadata::{FileType, Identity, Metadata};
-use crate::policy::Access;
-use crate::roots::Root;
-use crate::trail::Trail;
+use crate::roots::{Root, Trail};
 
 /// Everything before the last call changes nothing, so that a refusal leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 #[cfg(not(target_os = "linux"))]
 use crate::error::ErrorKind;
 use crate::error::Result;
-use crate::guard::Guard;
+use crate::session::Guard;
 
 /// What a process may use besides the operator directories, on its way to [`Guard::confine_process`].
 ///

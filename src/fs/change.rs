@@ -4,13 +4,11 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::beneath::{Handle, split};
 use crate::check::CheckedPath;
+use crate::dir::{Handle, Rule, split};
 use crate::error::{Error, ErrorKind, Result};
-use crate::location::Location;
-use crate::policy::Rule;
-use crate::resolve::{Found, Intent};
-use crate::roots::{Roots, settled};
+use crate::path::Location;
+use crate::roots::{Found, Intent, Roots, settled};
 
 use super::list::WALK_DEPTH;
 

@@ -5,11 +5,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::beneath::{Entries, Handle};
 use crate::check::CheckedPath;
+use crate::dir::{Entries, Handle, Metadata, Rule};
 use crate::error::{Error, ErrorKind, Result};
-use crate::metadata::Metadata;
-use crate::policy::Rule;
 use crate::workers::counted;
 
 /// An entry of a directory: its name, and what it is. A link is a link, not what it points to.

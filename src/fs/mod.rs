@@ -27,11 +27,10 @@ pub use open::{OpenFile, OpenOptions};
 pub use write::{Existing, WriteOptions};
 
 use crate::check::CheckedPath;
+use crate::dir::Metadata;
 use crate::error::{Error, Result};
-use crate::location::Location;
-use crate::metadata::Metadata;
-use crate::resolve::Intent;
-use crate::roots::Roots;
+use crate::path::Location;
+use crate::roots::{Intent, Roots};
 
 /// One row for each operation: it is made on [`Roots`], where it checks the request for the intent and operates in one step, and on
 /// [`CheckedPath`]. What it does is the private method behind `=>`.

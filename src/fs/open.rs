@@ -8,19 +8,16 @@ use std::fs::File;
 use std::io::Read as _;
 use std::sync::OnceLock;
 
-#[cfg(target_os = "linux")]
-use crate::beneath::Follow;
-use crate::beneath::{Look, Want};
-use crate::budget::Budget;
 use crate::check::CheckedPath;
 #[cfg(target_os = "linux")]
 use crate::check::Walked;
+#[cfg(target_os = "linux")]
+use crate::dir::Follow;
+use crate::dir::{FileType, Look, Metadata, Policy, Rule, Want};
 use crate::error::{Error, ErrorKind, Result};
-use crate::location::Location;
-use crate::metadata::{FileType, Metadata};
-use crate::policy::{Policy, Rule};
-use crate::resolve::{Found, Intent};
-use crate::roots::Roots;
+use crate::limits::Budget;
+use crate::path::Location;
+use crate::roots::{Found, Intent, Roots};
 use crate::workers::counted;
 
 /// How to open a file, as in `std`.

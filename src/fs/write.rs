@@ -10,14 +10,14 @@ use super::open::verify;
 use super::open::{NEW_FILE, allow};
 #[cfg(unix)]
 use super::permissions::{Carried, Permissions};
-use crate::beneath::{Handle, Look, NAMES_TRIED, Want, split, temporary_name};
 use crate::check::CheckedPath;
+#[cfg(unix)]
+use crate::dir::Metadata;
+#[cfg(unix)]
+use crate::dir::Policy;
+use crate::dir::{Handle, Look, NAMES_TRIED, Want, split, temporary_name};
 use crate::error::{Error, ErrorKind, Result};
-#[cfg(unix)]
-use crate::metadata::Metadata;
-#[cfg(unix)]
-use crate::policy::Policy;
-use crate::resolve::Found;
+use crate::roots::Found;
 
 /// How [`write_with`](crate::Roots::write_with) writes a whole file.
 ///
@@ -205,7 +205,7 @@ impl<'a> Temporary<'a> {
         let want = Want { create_new: Some(mode), ..WRITE };
         for _ in 0..NAMES_TRIED {
             let name = temporary_name();
-            match directory.open(Path::new(&name), want, crate::policy::Rule::Allow) {
+            match directory.open(Path::new(&name), want, crate::dir::Rule::Allow) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 file => return Ok(Self { directory, name, file: file?, kept: false }),
             }

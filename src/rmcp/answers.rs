@@ -4,8 +4,7 @@
 //! rest for the tool, and questions in which the guard's is one among the tool's. What is true after: the guard's answer is read under its
 //! own key only, and the tool never sees it.
 
-use ::rmcp::handler::server::tool::InputResponses as ExtractedResponses;
-use ::rmcp::handler::server::tool::RequestState;
+use ::rmcp::handler::server::tool::{InputResponses as ExtractedResponses, RequestState};
 use ::rmcp::model::{
     CallToolRequestParams, GetPromptRequestParams, InputRequest, InputRequests, InputRequiredResult, InputResponses,
     ReadResourceRequestParams,

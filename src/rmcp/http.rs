@@ -12,7 +12,7 @@ use ::rmcp::transport::streamable_http_server::session::{EventStore, RestoreOutc
 use futures_core::Stream;
 
 use super::transport::GuardedTransport;
-use crate::guard::Guard;
+use crate::session::Guard;
 
 /// A session manager wrapped by [`Guard::wrap_sessions`].
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use ::rmcp::model::{
 use ::rmcp::service::{Peer, PeerRequestOptions, RoleServer};
 use serde_json::json;
 
-use crate::source::{Answer, RootsSource};
+use crate::session::{Answer, RootsSource};
 use crate::wire::{ListRootsResult, RootEntry};
 
 /// Asks the client at the other end, in the request in flight.

@@ -14,17 +14,14 @@ use tokio_util::sync::CancellationToken;
 use super::answers::{Answers, add_question};
 use super::peer::PeerSource;
 use super::transport::{Connection, Received};
-use crate::account::Account;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
-use crate::guard::{ClientRoots, Guard};
 use crate::roots::Roots;
-use crate::rpc::Revision;
-use crate::runtime::{Instant, off_workers, until};
-use crate::session::{RootsState, Session};
-use crate::source::{Answer, failed};
-use crate::told::ClientKey;
-use crate::wire::{ClientCapabilities, ListRootsResult};
+use crate::session::runtime::{Instant, off_workers, until};
+use crate::session::told::ClientKey;
+use crate::session::{Answer, ClientRoots, Guard, RootsState, Session, failed};
+use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
+use crate::workers::Account;
 
 /// The roots in force for one request: [`Roots`], and what is known of the request besides.
 ///

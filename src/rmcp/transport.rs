@@ -17,9 +17,8 @@ use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
 
 use crate::error::ErrorKind;
-use crate::guard::Guard;
-use crate::session::Session;
-use crate::told::ClientKey;
+use crate::session::told::ClientKey;
+use crate::session::{Guard, Session};
 use crate::wire::{RootsCapability, RootsListChanged};
 
 /// A transport wrapped by [`Guard::wrap`].

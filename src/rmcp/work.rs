@@ -16,9 +16,8 @@ use ::rmcp::service::{RequestContext, RoleServer};
 use super::answers::{Answers, add_question};
 use super::request::{Obtained, RequestRoots, refused, revision, stateless};
 use crate::error::{Error, ErrorKind};
-use crate::guard::Guard;
-use crate::rpc::Revision;
-use crate::wire::ErrorBody;
+use crate::session::Guard;
+use crate::wire::{ErrorBody, Revision};
 use crate::workers::For;
 
 /// Why a handler's work failed. A refusal of the guard ([`Error`]), what the system said ([`std::io::Error`]) and an error of the

@@ -7,6 +7,8 @@
 
 mod capability;
 mod message;
+mod revision;
+mod errors;
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -15,6 +17,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, ErrorKind};
 pub use capability::{ClientCapabilities, RootsCapability};
 pub use message::{ErrorBody, RootsListChanged};
+pub use revision::Revision;
 
 /// What a client answers to `roots/list`. Unknown fields are ignored.
 ///

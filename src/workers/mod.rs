@@ -19,6 +19,7 @@
     allow(dead_code, reason = "the model check runs jobs in steps of its own, and work needs the adapter")
 )]
 
+mod account;
 mod devices;
 mod queue;
 
@@ -29,10 +30,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+pub(crate) use self::account::Account;
 use self::devices::Devices;
 pub(crate) use self::devices::counted;
 use self::queue::{Queue, Shares};
-use crate::account::Account;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The threads of one guard. Dropping it ends them; one that hangs is left behind.
@@ -364,7 +365,8 @@ const LOOK: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::SeqCst;
     use std::sync::mpsc;
     use std::task::Poll;
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use crate::account::Account;
+use crate::workers::Account;
 
 /// The jobs that wait for places of one kind, and the accounts of those that run.
 #[derive(Debug)]

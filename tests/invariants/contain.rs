@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use spellings::{Above, Node, RootIs, Spellings, TOP};
 
 /// The crate's own file: what it says is not public.
-#[path = "../../src/spellings.rs"]
+#[path = "../../src/path/index.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod spellings;
 
 /// What that uses.
-#[path = "../../src/names/mod.rs"]
+#[path = "../../src/path/names/mod.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod names;
 

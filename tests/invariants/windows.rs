@@ -14,10 +14,10 @@ use super::rfc3986::{self, is_hex, remove_dots};
 use escapes::decode;
 
 /// The crate's own files, which are pure: what they say is not public, nor built on every system.
-#[path = "../../src/names/windows.rs"]
+#[path = "../../src/path/names/windows.rs"]
 #[allow(dead_code, unreachable_pub)]
 pub(crate) mod rules;
-#[path = "../../src/escapes.rs"]
+#[path = "../../src/path/escapes.rs"]
 mod escapes;
 
 /// All of it.

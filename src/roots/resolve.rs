@@ -25,9 +25,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result, quoted};
-use crate::location::{NAME_BYTES, PATH_BYTES};
-use crate::names::{components, ends_as_directory, is_absolute};
-use crate::spellings::{Above, Node, RootIs, Spellings, TOP};
+use crate::path::index::{Above, Node, RootIs, Spellings, TOP};
+use crate::path::names::{components, ends_as_directory, is_absolute};
+use crate::path::{NAME_BYTES, PATH_BYTES};
 
 /// What a path is checked for.
 ///

@@ -13,9 +13,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use crate::account::Account;
 use crate::error::{Error, ErrorKind, Result};
-use crate::workers::Workers;
+use crate::workers::{Account, Workers};
 
 #[cfg(not(shuttle))]
 mod tokio_time {

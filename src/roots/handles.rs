@@ -7,9 +7,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
-use crate::account::Account;
-use crate::beneath::{Handle, Mount};
-use crate::metadata::Identity;
+use crate::dir::{Handle, Identity, Mount};
+use crate::workers::Account;
 
 /// A directory that is held open for each root that is it, in whatever snapshot.
 #[derive(Debug)]

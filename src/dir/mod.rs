@@ -12,6 +12,8 @@
 #[cfg_attr(windows, path = "windows.rs")]
 #[cfg_attr(not(any(target_os = "linux", windows)), path = "other.rs")]
 mod kernel;
+mod metadata;
+mod policy;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -26,12 +28,13 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use cap_std::io_lifetimes::AsFilelike as _;
 
-use crate::budget::{Budget, NAMES_PER_LOOKUP};
+pub(crate) use self::metadata::Identity;
+pub use self::metadata::{FileType, Metadata};
+pub use self::policy::{Access, Policy, Rule};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{Budget, NAMES_PER_LOOKUP};
 #[cfg(target_os = "linux")]
-use crate::location::PATH_BYTES;
-use crate::metadata::{FileType, Identity, Metadata};
-use crate::policy::Rule;
+use crate::path::PATH_BYTES;
 
 /// A directory held open. It follows the directory object, whatever its name becomes.
 #[derive(Debug)]

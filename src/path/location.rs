@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(not(windows))]
-use crate::escapes::decode;
+use crate::path::escapes::decode;
 
 /// What a request names, as bytes; not yet looked up.
 ///
@@ -197,7 +197,7 @@ fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
 #[cfg(windows)]
 fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
     let text = path.to_str().ok_or(ErrorKind::NotUtf8)?;
-    Ok(Cow::Owned(crate::names::windows::path(text)?.into()))
+    Ok(Cow::Owned(crate::path::names::windows::path(text)?.into()))
 }
 
 /// The path of a `file:` URI, decoded.
@@ -210,7 +210,7 @@ fn uri_path(text: &str) -> Result<OsString> {
 
 #[cfg(windows)]
 fn read_uri(text: &str) -> Result<OsString> {
-    Ok(crate::names::windows::uri(text)?.into())
+    Ok(crate::path::names::windows::uri(text)?.into())
 }
 
 /// Everything that a URL parser would repair is refused by name first; then the `url` crate reads the same text, and what it

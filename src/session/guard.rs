@@ -16,16 +16,15 @@ use moka::notification::RemovalCause;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::account::Account;
 use crate::boundary::Boundary;
 use crate::error::{ErrorKind, Result};
 use crate::events::SessionId;
-use crate::kept::{KEPT_WEIGHT, Kept, weight};
 use crate::roots::Roots;
-use crate::runtime::{Instant, off_workers, step, until};
+use crate::session::kept::{KEPT_WEIGHT, Kept, weight};
+use crate::session::runtime::{Instant, off_workers, step, until};
 #[cfg(feature = "rmcp")]
-use crate::told::{TIME_TO_LIVE_KEYED, Told};
-use crate::workers::Workers;
+use crate::session::told::{TIME_TO_LIVE_KEYED, Told};
+use crate::workers::{Account, Workers};
 
 /// What client roots are to a server.
 ///

@@ -14,11 +14,10 @@ use std::collections::{HashMap, HashSet};
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 use std::path::PathBuf;
 
-use crate::account::Account;
+use crate::dir::Identity;
 use crate::error::{Error, ErrorKind, Result};
-use crate::metadata::Identity;
-use crate::roots::{Root, Roots};
-use crate::trail::{OnTrail, PathHash, Trail, path_hashes};
+use crate::roots::{OnTrail, PathHash, Root, Roots, Trail, path_hashes};
+use crate::workers::Account;
 
 /// A place that an entry leads to, not yet granted.
 pub(crate) struct Candidate {
@@ -174,9 +173,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::budget::Effort;
-    use crate::location::Location;
-    use crate::search::{Entry, Search};
+    use crate::boundary::search::{Entry, Search};
+    use crate::limits::Effort;
+    use crate::path::Location;
 
     /// Roots of directories `a`, `a/b` and `c` beneath an operator's directory, each without symlinks on
     /// the way unless told so.

@@ -9,8 +9,8 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use crate::metadata::Identity;
-use crate::names::{components, key};
+use crate::dir::Identity;
+use crate::path::names::{components, key};
 
 /// The directories on the way, each once.
 pub(crate) type Trail = Vec<OnTrail>;

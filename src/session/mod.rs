@@ -19,20 +19,38 @@
 //! 10. The notification and the call are ordered by the server's transport: a server that handles messages concurrently marks the
 //!     session before it reads the next message.
 
+pub(crate) mod runtime;
+mod source;
+pub(crate) mod kept;
+#[cfg(feature = "rmcp")]
+pub(crate) mod told;
+mod guard;
+pub(crate) mod flight;
+
 use std::fmt;
 use std::sync::Arc;
 
-use crate::account::Account;
+#[cfg(feature = "rmcp")]
+pub use self::guard::WORK;
+pub use self::guard::{
+    ClientRoots, FETCH_LIMIT, Guard, GuardBuilder, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, WithoutClientRoots,
+};
+#[cfg(feature = "rmcp")]
+pub(crate) use self::source::failed;
+pub use self::source::{Answer, RootsSource};
+pub(crate) use self::source::{Told, ask};
+#[cfg(feature = "rmcp")]
+pub use self::told::TIME_TO_LIVE_KEYED;
+
+#[cfg(feature = "rmcp")]
+pub use self::told::ClientKey;
 use crate::check::CheckedPath;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
-use crate::flight::{Client, Stay};
-use crate::guard::{ClientRoots, Guard, WithoutClientRoots};
 use crate::roots::Roots;
-use crate::source::RootsSource;
-#[cfg(feature = "rmcp")]
-use crate::told::ClientKey;
+use crate::session::flight::{Client, Stay};
 use crate::wire::{ListRootsResult, RootsCapability};
+use crate::workers::Account;
 
 /// One client of a server. Cheap to clone; the last clone that is dropped closes it.
 ///

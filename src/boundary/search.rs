@@ -11,20 +11,14 @@ use std::sync::atomic::AtomicBool;
 
 use path_clean::PathClean as _;
 
-use crate::account::Account;
-use crate::beneath::Look;
-use crate::budget::{Budget, Effort, NAMES_PER_LOOKUP};
-use crate::due::Turns;
+use crate::boundary::granted::Candidate;
+use crate::dir::{Access, FileType, Look};
 use crate::error::{ErrorKind, Result};
-use crate::granted::Candidate;
-use crate::handles::Opened;
-use crate::location::Location;
-use crate::metadata::FileType;
-use crate::names::{components, ends_as_directory, is_absolute};
-use crate::policy::Access;
-use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Held, Questions, Root, Roots, directory};
-use crate::trail::Trail;
+use crate::limits::{Budget, Effort, NAMES_PER_LOOKUP, Turns};
+use crate::path::Location;
+use crate::path::names::{components, ends_as_directory, is_absolute};
+use crate::roots::{Held, Intent, Opened, Place, Questions, Root, Roots, Trail, directory, resolve};
+use crate::workers::Account;
 
 /// One entry of a list, before it is resolved.
 pub(crate) struct Entry {
@@ -143,7 +137,7 @@ impl<'a> Search<'a> {
         let (handle, leaf) = match handle.dir(&place, mounts) {
             Ok(directory) if outer.leaf.is_none() => (directory, None),
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                let (parent, leaf) = crate::beneath::split(&place).ok_or(ErrorKind::NotADirectory)?;
+                let (parent, leaf) = crate::dir::split(&place).ok_or(ErrorKind::NotADirectory)?;
                 match handle.look(&place, mounts)? {
                     Look::Other(metadata) if metadata.file_type() == FileType::File => {}
                     Look::Other(_) => return Err(ErrorKind::SpecialFile.into()),
@@ -193,7 +187,7 @@ fn given(path: &Path, canonical: &Path) -> Option<PathBuf> {
 /// The paths that macOS itself has for a place besides, by links that are read once.
 #[cfg(target_vendor = "apple")]
 fn aliases(canonical: &Path) -> Vec<PathBuf> {
-    use crate::names::apple;
+    use crate::path::names::apple;
     static LINKS: std::sync::LazyLock<Vec<(PathBuf, PathBuf)>> = std::sync::LazyLock::new(|| {
         let read = |link: &str| Some((link.into(), Path::new("/").join(std::fs::read_link(link).ok()?)));
         apple::LINKS.into_iter().filter_map(read).collect()

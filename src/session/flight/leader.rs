@@ -4,18 +4,18 @@
 //! landed, whatever became of the leader; what is kept bears the epoch that it was asked in.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::{BACK_OFF, BACK_OFF_MOST, Client, Failure, Flight, Landing, late};
-use crate::budget::Effort;
-use crate::due::Start;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
-use crate::kept::Kept;
+use crate::limits::{Effort, Start};
 use crate::roots::Roots;
-use crate::runtime::{Instant, off_workers, std_instant, unless, unpanicked, until};
-use crate::source::{RootsSource, Told, ask};
+use crate::session::kept::Kept;
+use crate::session::runtime::{Instant, off_workers, std_instant, unless, unpanicked, until};
+use crate::session::{RootsSource, Told, ask};
 use crate::wire::ListRootsResult;
 
 /// The right to ask. Dropped before it landed, the flight is abandoned.

@@ -15,28 +15,31 @@
 //! | runs through a link that lies in a root granted earlier, or by the same list | grants nothing: [`ThroughLink`](ErrorKind::ThroughLink); an operator directory that was granted as a whole does not count | the same; every root counts |
 //! | the same place as an earlier one | another spelling of that; [`Duplicate`](ErrorKind::Duplicate) | the same |
 
+mod granted;
+mod shared;
+mod search;
+mod top;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::account::Account;
-use crate::budget::{Budget, Effort};
+use crate::boundary::granted::{Candidate, Granted};
+use crate::boundary::search::{Entry, Search};
+use crate::boundary::shared::SharedRoots;
+use crate::dir::{Access, Policy, Rule};
 use crate::error::{Error, ErrorKind, Result};
-use crate::granted::{Candidate, Granted};
-use crate::location::Location;
-use crate::names::path_key;
-use crate::policy::{Access, Policy, Rule};
-use crate::resolve::{Intent, Place, resolve};
-use crate::roots::{Questions, Root, Roots, Skipped, ToVerify, settled};
-use crate::search::{Entry, Search};
-use crate::shared::SharedRoots;
-use crate::spellings::Tree;
-use crate::top;
+use crate::limits::{Budget, Effort};
+use crate::path::Location;
+use crate::path::index::Tree;
+use crate::path::names::path_key;
+use crate::roots::{Intent, Place, Questions, Root, Roots, Skipped, ToVerify, resolve, settled};
 use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
+use crate::workers::Account;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
-use {crate::metadata::Identity, crate::trail::Trail, std::path::Path};
+use {crate::dir::Identity, crate::roots::Trail, std::path::Path};
 
 /// What a server may ever serve, and the memory of what it granted. Built once, shared by all clients.
 ///
@@ -566,8 +569,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    use crate::account::Account;
-    use crate::budget::Effort;
+    use crate::limits::Effort;
+    use crate::workers::Account;
     use crate::{Access, Boundary, ErrorKind, ListRootsResult, Roots};
 
     fn resolve(boundary: &Boundary, top: &Path, names: &[(&str, Option<&str>)]) -> Roots {

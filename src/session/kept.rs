@@ -6,10 +6,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::beneath::Handle;
-use crate::handles::Opened;
-use crate::roots::{Held, Root, Roots, Skipped, Snapshot};
-use crate::runtime::Instant;
+use crate::dir::Handle;
+use crate::roots::{Held, Opened, Root, Roots, Skipped, Snapshot};
+use crate::session::runtime::Instant;
 use crate::wire::{ListRootsResult, RootEntry};
 
 /// A session's snapshot, while it is kept.

@@ -21,7 +21,7 @@ use super::{
     Dir, Error, ErrorKind, File, FileType, Handle, Look, Metadata, Mount, NAMES_TRIED, OsStr, OsString, Path, PathBuf,
     Result, Want, io, temporary_name,
 };
-use crate::names::{key, windows};
+use crate::path::names::{key, windows};
 
 pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
     match error.raw_os_error()? {

@@ -16,20 +16,20 @@
 
 mod leader;
 
-use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64 as Counter;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use self::leader::Leader;
-use crate::account::Account;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
-use crate::guard::{ClientRoots, Guard, WithoutClientRoots};
-use crate::kept::Kept;
 use crate::roots::Roots;
-use crate::runtime::{AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, until};
-use crate::source::RootsSource;
+use crate::session::kept::Kept;
+use crate::session::runtime::{AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, until};
+use crate::session::{ClientRoots, Guard, RootsSource, WithoutClientRoots};
 use crate::wire::{ListRootsResult, RootsCapability};
+use crate::workers::Account;
 
 /// One client, and what is known of its roots.
 pub(crate) struct Client {

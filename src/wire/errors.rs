@@ -7,14 +7,11 @@
 //! A tool answers with [`Error::to_tool_result`], so that the model can read it and correct itself; a resource, a prompt or a completion
 //! with [`Error::to_error_body`], by the table there.
 
-mod revision;
-
 use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind};
-use crate::location::URI_BYTES;
-use crate::wire::ErrorBody;
-pub use revision::Revision;
+use crate::path::URI_BYTES;
+use crate::wire::{ErrorBody, Revision};
 
 impl Error {
     /// The refusal as a tool's result (schema `CallToolResult`), its text for the model to read.

@@ -13,10 +13,10 @@ use moka::ops::compute::Op;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::account::Account;
-use crate::kept::{KEPT_WEIGHT, weight};
 use crate::roots::Roots;
-use crate::runtime::Instant;
+use crate::session::kept::{KEPT_WEIGHT, weight};
+use crate::session::runtime::Instant;
+use crate::workers::Account;
 
 /// Who a client is, said by the server: an authenticated principal, or a connection that is one client.
 ///

@@ -9,18 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 #[cfg(windows)]
-use crate::account::Account;
-use crate::beneath::Handle;
-use crate::due::Turns;
+use crate::boundary::search::Entry;
+use crate::dir::{Access, Handle, Policy, Rule};
 use crate::error::{Error, Result};
+use crate::limits::Turns;
 #[cfg(windows)]
-use crate::names::{components, is_absolute, is_same};
-use crate::policy::{Access, Policy, Rule};
+use crate::path::index::Tree;
+#[cfg(windows)]
+use crate::path::names::{components, is_absolute, is_same};
 use crate::roots::{Held, Root, Roots};
 #[cfg(windows)]
-use crate::search::Entry;
-#[cfg(windows)]
-use crate::spellings::Tree;
+use crate::workers::Account;
 
 /// The volumes that the entries name, as far as they can be opened. A share that only a client names is not: to open it is to
 /// sign in at a host of the client's choice. Nor is what only a link names, which a tool could have made.
@@ -82,10 +81,10 @@ mod tests {
     use std::path::Path;
 
     use super::of_volumes;
-    use crate::account::Account;
+    use crate::boundary::search::Entry;
     use crate::error::ErrorKind;
-    use crate::location::Location;
-    use crate::search::Entry;
+    use crate::path::Location;
+    use crate::workers::Account;
 
     #[test]
     fn a_share_is_gone_to_when_the_operator_names_it_and_each_volume_once() {

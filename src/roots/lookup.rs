@@ -1,0 +1,211 @@
+//! What the resolver asks of the filesystem, beneath the handles of a snapshot.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::dir::{Cursor, Handle, Identity, Look, count_separators};
+use crate::error::{ErrorKind, Result};
+use crate::limits::Budget;
+use crate::path::index::GIVEN_NAMES;
+use crate::roots::{Found, Intent, Names, OnTrail, Place, Root, Roots, Seen, Trail, path_hashes, resolve};
+use crate::wire::ROOT_LIST_ENTRIES;
+
+/// Answers the resolver from the filesystem, beneath the roots' handles.
+pub(crate) struct Questions<'a, 'b> {
+    roots: &'a Roots,
+    budget: &'a mut Budget<'b>,
+    opened: Option<(usize, Arc<Handle>, Cursor)>,
+    trail: Trail,
+    /// The directories on the way down, by depth, to the one of the last question.
+    way: Vec<Passed>,
+}
+
+/// A directory that the resolver passed.
+#[derive(Clone, Copy, Default)]
+struct Passed {
+    identity: Option<Identity>,
+    is_on_trail: bool,
+}
+
+impl<'a, 'b> Questions<'a, 'b> {
+    pub(crate) fn new(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
+        Self { roots, budget, opened: None, trail: Trail::new(), way: Vec::new() }
+    }
+
+    /// Opens the root's directory, and holds it for the next question.
+    fn open(&mut self, number: usize) -> Result<()> {
+        if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
+            let handle = self.roots.root(number)?.handle()?;
+            self.way.clear();
+            self.opened = Some((number, handle, Cursor::default()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn into_trail(self) -> Trail {
+        self.trail
+    }
+
+    fn ask(&mut self, number: usize, path: &Path) -> Result<Look> {
+        let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
+        self.open(number)?;
+        let Some((_, handle, cursor)) = &mut self.opened else { return Err(ErrorKind::RootUnavailable.into()) };
+        let seen = cursor.look(handle, &root.beneath_handle(path), mounts, self.budget)?;
+        // The one name that a file root is, as long as it is no directory.
+        match &seen {
+            Look::Other(metadata) if metadata.is_dir() && root.is_file() => Err(ErrorKind::RootUnavailable.into()),
+            _ => Ok(seen),
+        }
+    }
+
+    fn passed(&mut self, number: usize, path: &Path, seen: &Look) -> Result<()> {
+        let last = path.as_os_str().as_encoded_bytes();
+        let depth = if last.is_empty() { 0 } else { 1 + count_separators(last) };
+        match seen {
+            Look::Other(metadata) => {
+                self.way.resize_with(depth, Passed::default);
+                self.way.push(Passed { identity: Some(metadata.identity()), is_on_trail: false });
+            }
+            Look::Link(..) => {
+                self.way.resize_with(depth, Passed::default);
+                self.lay_trail(self.roots.root(number)?, path.parent().unwrap_or(path));
+            }
+            Look::Missing => {}
+        }
+        Ok(())
+    }
+
+    /// Adds a directory that holds a symlink to the trail, and what it lies in.
+    ///
+    /// Except for the operator's own directories: that one of them was granted as a whole does not make
+    /// each symlink in it suspicious. It bounds them.
+    fn lay_trail(&mut self, root: &Root, directory: &Path) {
+        if self.way.last().is_some_and(|last| last.is_on_trail) {
+            return;
+        }
+        let directory = root.canonical.join(directory);
+        let operators = if root.is_top() { Vec::new() } else { self.roots.spellings().depths(&directory) };
+        let above = root.canonical.iter().count().saturating_sub(1);
+        let is_first = self.way.first().is_none_or(|root| !root.is_on_trail);
+        for (depth, path) in path_hashes(&directory).enumerate() {
+            let passed = depth.checked_sub(above).and_then(|depth| self.way.get_mut(depth));
+            let is_new = match &passed {
+                Some(passed) => !passed.is_on_trail,
+                None => is_first,
+            };
+            let identity = passed.and_then(|passed| {
+                passed.is_on_trail = true;
+                passed.identity
+            });
+            if is_new && !operators.contains(&depth) {
+                self.trail.push(OnTrail { path, identity });
+            }
+        }
+    }
+}
+
+impl Names for Questions<'_, '_> {
+    fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
+        let seen = self.ask(number, path)?;
+        self.passed(number, path, &seen)?;
+        Ok(seen.into())
+    }
+}
+
+impl From<Look> for Seen {
+    fn from(look: Look) -> Self {
+        match look {
+            Look::Missing => Self::Missing,
+            Look::Link(text, _) => Self::Link(text),
+            Look::Other(metadata) if metadata.is_dir() => Self::Directory,
+            Look::Other(_) => Self::Other,
+        }
+    }
+}
+
+/// Answers for a request. Only where its way leads matters, so there is no trail, and many names may be
+/// passed at once.
+pub(super) struct OneRequest<'a, 'b>(pub(super) Questions<'a, 'b>);
+
+impl Names for OneRequest<'_, '_> {
+    fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
+        self.0.ask(number, path).map(Seen::from)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn look_ahead(&mut self, number: usize, path: &Path) -> Option<Seen> {
+        let mounts = self.0.roots.policy().mounts;
+        let path = self.0.roots.root(number).ok()?.beneath_handle(path);
+        self.0.open(number).ok()?;
+        let (_, handle, cursor) = self.0.opened.as_mut()?;
+        cursor.look_ahead(handle, &path, mounts, self.0.budget)?.ok().map(Seen::from)
+    }
+}
+
+// Each entry of the longest list has room for ten names of its path as it was given.
+const _: () = assert!(GIVEN_NAMES == 10 * ROOT_LIST_ENTRIES);
+
+/// Resolves a request against a snapshot.
+pub(crate) fn resolve_in(
+    roots: &Roots,
+    request: &OsStr,
+    intent: Intent,
+    budget: &mut Budget<'_>,
+) -> Result<(usize, PathBuf, Found)> {
+    match resolve(&mut OneRequest(Questions::new(roots, budget)), roots.spellings(), roots.base(), request, intent)? {
+        Place::Inside { root, path, found } => Ok((root, path, found)),
+        Place::Above(_) => Err(ErrorKind::OutsideRoots.into()),
+    }
+}
+
+/// Does it again while another process keeps changing the path under it, for a bounded number of times
+/// and a bounded time.
+pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut done = work();
+    let mut first: Option<Instant> = None;
+    for _ in 0..CHANGES {
+        match done {
+            Err(error)
+                if error.kind() == ErrorKind::Changed
+                    && first.get_or_insert_with(Instant::now).elapsed() < CHANGES_FOR =>
+            {
+                done = work();
+            }
+            done => return done,
+        }
+    }
+    done
+}
+
+/// How often, and for how long, a path is tried again that changed while it was used. A change takes a
+/// system call, as a try does: losing against a process that does nothing else 16 times in a row is no
+/// accident. A try usually takes microseconds; one that takes 10 ms is not made 16 times.
+const CHANGES: usize = 16;
+const CHANGES_FOR: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_is_tried_again_so_often_and_nothing_else_is() {
+        let tried = |changes: usize, then: Result<()>| {
+            let mut times = 0;
+            let done = settled(|| {
+                times += 1;
+                if times <= changes {
+                    Err(ErrorKind::Changed.into())
+                } else {
+                    then.as_ref().copied().map_err(|e| e.kind().into())
+                }
+            });
+            (times, done.map_err(|error| error.kind()))
+        };
+        assert_eq!(tried(0, Ok(())), (1, Ok(())));
+        assert_eq!(tried(CHANGES, Ok(())), (1 + CHANGES, Ok(())));
+        assert_eq!(tried(CHANGES + 1, Ok(())), (1 + CHANGES, Err(ErrorKind::Changed)));
+        assert_eq!(tried(1, Err(ErrorKind::NotFound.into())), (2, Err(ErrorKind::NotFound)));
+    }
+}

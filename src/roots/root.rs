@@ -1,0 +1,297 @@
+//! One root: a directory or a single file, held open, and its names.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use crate::dir::{Access, Handle, Identity, Rule};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{Budget, Due, Turns};
+use crate::path::names::is_same;
+use crate::roots::lookup::OneRequest;
+use crate::roots::{Intent, Opened, Place, Questions, Roots, resolve};
+
+/// One entry of a root list, resolved: a directory, or a single file.
+pub struct Root {
+    pub(crate) canonical: PathBuf,
+    pub(crate) given: Vec<PathBuf>,
+    pub(crate) name: Option<String>,
+    pub(crate) access: Access,
+    /// A file root is its parent's handle and this name.
+    pub(crate) leaf: Option<OsString>,
+    pub(crate) held: Held,
+    /// Of the directory that is held, as of when it was resolved; and when that was created.
+    pub(crate) identity: Identity,
+    pub(crate) born: Option<SystemTime>,
+    pub(crate) gone: AtomicBool,
+    /// Its snapshot's.
+    pub(crate) one_is_gone: Arc<AtomicBool>,
+    /// When the given paths were last verified.
+    pub(crate) given_verified: Turns,
+}
+
+/// How a root's directory is reached.
+pub(crate) enum Held {
+    /// The file system's own root, which nothing is around.
+    Top(Arc<Handle>),
+    /// Held open, for all roots that are this directory.
+    Open(Arc<Opened>, Around),
+    /// Opened when it is used, and then verified to be the one that was resolved.
+    OnUse(Around),
+}
+
+/// The roots that a root was resolved beneath: the operator's, or `/`.
+pub(crate) type Around = Roots;
+
+impl Root {
+    /// The canonical path, as the names stood when it was resolved.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.canonical
+    }
+
+    /// The paths by which requests may name it: canonical, and as given where that differs and has no `..`.
+    pub fn spellings(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self.canonical.as_path()).chain(self.given.iter().map(PathBuf::as_path))
+    }
+
+    /// The canonical path as a `file:` URI.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        file_uri(&self.canonical)
+    }
+
+    /// The name that the root list gave it.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// What may be done beneath it.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Whether it is a single file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.leaf.is_some()
+    }
+
+    /// Whether its names still led to it when that was last verified.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        !self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Whether it holds `/proc`, or lies in it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn meets_proc(&self) -> bool {
+        match self.canonical.as_os_str().as_encoded_bytes() {
+            b"/" | b"/proc" => true,
+            path => path.starts_with(b"/proc/"),
+        }
+    }
+
+    pub(crate) fn is_top(&self) -> bool {
+        matches!(self.held, Held::Top(_))
+    }
+
+    /// The directory: the root's own, or a file root's parent.
+    pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
+        match &self.held {
+            _ if !self.is_available() => Err(ErrorKind::RootUnavailable.into()),
+            Held::Top(handle) => Ok(handle.clone()),
+            Held::Open(opened, _) => Ok(opened.handle().clone()),
+            Held::OnUse(_) => Ok(Arc::new(self.notice(self.reach())?)),
+        }
+    }
+
+    /// Where a path relative to the root lies beneath [`Root::handle`].
+    pub(crate) fn beneath_handle(&self, path: &Path) -> PathBuf {
+        match &self.leaf {
+            Some(leaf) => PathBuf::from(leaf),
+            None => path.to_owned(),
+        }
+    }
+
+    /// Verifies that the names still lead to the object, and remembers when they do not. That they can not be asked now, for want
+    /// of descriptors, say, is no answer.
+    pub(crate) fn verify(&self) -> bool {
+        if self.is_available() {
+            // Each given path is a walk, and so not for each failure: what a client gave can be long.
+            let _ = self.notice(self.still_named(self.given_verified.take() == Due::Yes));
+        }
+        self.is_available()
+    }
+
+    /// As [`verify_all`](Self::verify_all), at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY).
+    pub(crate) fn verify_in_time(&self) -> bool {
+        if self.given_verified.take() == Due::Yes { self.verify_all() } else { self.is_available() }
+    }
+
+    /// As [`verify`](Self::verify), with each given path whenever that was last done.
+    pub(crate) fn verify_all(&self) -> bool {
+        if self.is_available() {
+            let _ = self.notice(self.still_named(true));
+        }
+        self.is_available()
+    }
+
+    /// Whether both are the same directory object. A number can have been reused unless both directories
+    /// are held open, so the time of birth is compared as well where one is not.
+    pub(crate) fn is_same_object(&self, other: &Self) -> bool {
+        let both_held = self.is_held() && other.is_held();
+        self.identity == other.identity && (both_held || is_same_birth(self.born, other.born))
+    }
+
+    fn is_held(&self) -> bool {
+        !matches!(self.held, Held::OnUse(_))
+    }
+
+    /// Whether what its name leads to now is the directory that was resolved.
+    ///
+    /// A held directory is asked again, as its numbers can change (overlayfs, FUSE) and cannot be reused
+    /// by another. One that is opened on use must also have the same time of birth, which overlayfs
+    /// changes at the first write.
+    fn is(&self, named: &Handle) -> Result<bool> {
+        let held = match &self.held {
+            Held::Top(handle) => handle,
+            Held::Open(opened, _) => opened.handle(),
+            Held::OnUse(_) => {
+                let named = named.metadata()?;
+                return Ok(self.identity == named.identity() && is_same_birth(self.born, named.birth()));
+            }
+        };
+        Ok(held.identity()? == named.identity()?)
+    }
+
+    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+        self.is_same_object(other)
+            && (&self.canonical, &self.given, &self.name, &self.leaf, self.access)
+                == (&other.canonical, &other.given, &other.name, &other.leaf, other.access)
+    }
+
+    fn notice<T>(&self, asked: Result<T>) -> Result<T> {
+        if asked.as_ref().is_err_and(|error| error.kind() == ErrorKind::RootUnavailable) {
+            self.gone.store(true, Ordering::Relaxed);
+            self.one_is_gone.store(true, Ordering::Relaxed);
+        }
+        asked
+    }
+
+    fn still_named(&self, with_given: bool) -> Result<()> {
+        let Some(around) = self.around() else { return Ok(()) };
+        self.reach()?;
+        for given in self.given.iter().filter(|_| with_given) {
+            // It was resolved within a part of this when the list was.
+            let mut budget = Budget::new();
+            let mut questions = OneRequest(Questions::new(around, &mut budget));
+            let place = resolve(&mut questions, around.spellings(), None, given.as_os_str(), Intent::Existing);
+            let here = match place.map_err(no_longer)? {
+                Place::Inside { root, path, .. } => is_same(&around.root(root)?.canonical.join(path), &self.canonical),
+                Place::Above(_) => false,
+            };
+            if !here {
+                return Err(ErrorKind::RootUnavailable.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The roots that this one was resolved beneath; `/` has none.
+    pub(crate) fn around(&self) -> Option<&Around> {
+        match &self.held {
+            Held::Top(_) => None,
+            Held::Open(_, around) | Held::OnUse(around) => Some(around),
+        }
+    }
+
+    /// The canonical path of the directory that is held: its own, or a file root's parent.
+    fn directory(&self) -> &Path {
+        directory(&self.canonical, self.is_file())
+    }
+
+    /// The root around it that its directory is reached from, and the path from there.
+    fn outer(&self) -> Option<(&Self, &Path)> {
+        let places = self.around()?.roots().filter_map(|outer| {
+            let holds = !outer.is_file() || outer.canonical == self.canonical;
+            let path = self.directory().strip_prefix(outer.directory()).ok()?;
+            holds.then_some((outer, path))
+        });
+        // The innermost: one further out may have a mount in between.
+        places.min_by_key(|(_, path)| path.iter().count())
+    }
+
+    /// Whether a directory is this root's, or one between it and the root around it, whatever its name is.
+    /// `seen` has the paths that were compared before.
+    pub(crate) fn is_at_or_below<'a>(&'a self, directory: Identity, seen: &mut HashSet<&'a Path>) -> Result<bool> {
+        if !self.is_file() && self.identity == directory {
+            return Ok(true);
+        }
+        let Some((outer, path)) = self.outer() else { return Ok(false) };
+        let handle = outer.handle()?;
+        let between = if self.is_file() { path } else { path.parent().unwrap_or(path) };
+        let new = self.directory().ancestors().zip(path.ancestors()).filter(|(_, path)| between.starts_with(path));
+        let mut new = new.take_while(|(canonical, path)| !path.as_os_str().is_empty() && seen.insert(canonical));
+        Ok(new.any(|(_, path)| {
+            let found = handle.dir(path, Rule::Allow).and_then(|found| found.identity());
+            found.is_ok_and(|found| found == directory)
+        }))
+    }
+
+    /// Opens the directory by its canonical path, through no link, and compares its identity.
+    fn reach(&self) -> Result<Handle> {
+        let around = self.around().ok_or(ErrorKind::RootUnavailable)?;
+        let Some((outer, path)) = self.outer().filter(|(outer, _)| outer.verify()) else {
+            return Err(ErrorKind::RootUnavailable.into());
+        };
+        let handle = outer.handle()?.dir(path, around.policy().mounts).map_err(no_longer)?;
+        if !self.is(&handle)? {
+            return Err(ErrorKind::RootUnavailable.into());
+        }
+        Ok(handle)
+    }
+}
+
+/// Its own path, and not what is around it.
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Root").field("path", &self.canonical).field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+/// The canonical path of the directory that is held for a root.
+pub(crate) fn directory(canonical: &Path, is_file: bool) -> &Path {
+    canonical.parent().filter(|_| is_file).unwrap_or(canonical)
+}
+
+/// Whether two times of birth are not known to differ. Some filesystems have none.
+fn is_same_birth(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
+/// What asking a root's name again can meet when it leads elsewhere or nowhere.
+fn no_longer(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound
+        | ErrorKind::NotADirectory
+        | ErrorKind::OutsideRoots
+        | ErrorKind::TooManyLinks
+        | ErrorKind::PermissionDenied
+        | ErrorKind::MountCrossing
+        | ErrorKind::TooCostly
+        | ErrorKind::Changed => ErrorKind::RootUnavailable.into(),
+        _ => error,
+    }
+}
+
+/// The path as a `file:` URI, escaped as far as a path needs it; [`Location`](crate::Location) reads the same path from it.
+pub(crate) fn file_uri(path: &Path) -> String {
+    url::Url::from_file_path(path).map_or_else(|()| String::new(), String::from)
+}

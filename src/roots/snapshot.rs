@@ -1,0 +1,317 @@
+//! The roots in force: an immutable snapshot.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::dir::Policy;
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::SessionId;
+use crate::limits::{Due, Start, Turns};
+use crate::path::index::{RootIs, Spellings};
+use crate::path::names::is_same;
+use crate::roots::Root;
+use crate::wire::ListRootsResult;
+
+/// The roots in force: an immutable snapshot, cheap to clone and share.
+///
+/// From configuration alone, [`Roots::from_dirs`]; from a client's list, [`Roots::from_list`]; with operator directories,
+/// [`Boundary`](crate::Boundary).
+#[derive(Clone)]
+pub struct Roots {
+    snapshot: Arc<Snapshot>,
+    base: Option<usize>,
+    /// Who asked for it, for events.
+    session: Option<SessionId>,
+}
+
+pub(crate) struct Snapshot {
+    roots: Vec<Arc<Root>>,
+    spellings: Spellings,
+    policy: Policy,
+    skipped: Vec<Skipped>,
+    /// Whether a client listed these.
+    is_listed: bool,
+    /// The list that it was resolved from, where it may have to be resolved again.
+    list: Option<Arc<ListRootsResult>>,
+    /// Which of the operator's roots these are, or were resolved beneath; counted by the boundary.
+    generation: u64,
+    /// Whether a root was found to be unavailable.
+    gone: Arc<AtomicBool>,
+    /// When the names were last verified.
+    verified: Turns,
+}
+
+/// An entry of a root list that grants nothing, and why. For the operator: the reason can tell what exists.
+#[derive(Debug)]
+pub struct Skipped {
+    pub(crate) index: usize,
+    pub(crate) entry: String,
+    pub(crate) error: Error,
+}
+
+/// The turn to verify a snapshot. Who drops it unused gives it back.
+pub(crate) struct ToVerify {
+    roots: Roots,
+    start: Option<Start>,
+}
+
+impl ToVerify {
+    /// Verifies every root. How many are gone.
+    pub(crate) fn verify(mut self) -> usize {
+        self.verify_all()
+    }
+
+    /// As [`verify`](Self::verify), with more to do before the turn is over.
+    pub(crate) fn verify_all(&mut self) -> usize {
+        self.start = Some(Start::now());
+        self.roots.roots().filter(|root| !root.verify_all()).count()
+    }
+
+    pub(crate) fn roots(&self) -> &Roots {
+        &self.roots
+    }
+}
+
+impl Drop for ToVerify {
+    fn drop(&mut self) {
+        match self.start {
+            Some(start) => self.roots.snapshot.verified.done(start),
+            None => self.roots.snapshot.verified.give_back(),
+        }
+    }
+}
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.roots()).finish()
+    }
+}
+
+impl Skipped {
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.index == other.index && self.entry == other.entry && self.error.says_the_same(&other.error)
+    }
+
+    /// The entry's number in its list, from 0.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The entry's URI or path, as it came.
+    #[must_use]
+    pub fn entry(&self) -> &str {
+        &self.entry
+    }
+
+    /// Why it grants nothing.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+}
+
+impl Roots {
+    /// The roots, in the order of their list.
+    pub fn roots(&self) -> impl ExactSizeIterator<Item = &Root> {
+        self.snapshot.roots.iter().map(Arc::as_ref)
+    }
+
+    /// The entries that grant nothing, in the order of their list.
+    #[must_use]
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.snapshot.skipped
+    }
+
+    /// Whether there is no root, so that everything is refused.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.snapshot.roots.is_empty()
+    }
+
+    /// The same roots, with relative requests resolved against the root at `path` (any of its spellings) instead of the first.
+    ///
+    /// # Errors
+    ///
+    /// [`OutsideRoots`](ErrorKind::OutsideRoots) if no root has that path.
+    pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let base = self.roots().position(|root| root.spellings().any(|spelling| is_same(spelling, path)));
+        match base {
+            Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
+            None => Err(self.explained(ErrorKind::OutsideRoots.into()).at("set base", path.as_os_str())),
+        }
+    }
+
+    /// Verifies that every root's names still lead to the object that was resolved, unless that was done within the last
+    /// [`VERIFY_EVERY`](crate::VERIFY_EVERY), or is being done; after one that took long, it rests for longer. True if no root is known to be
+    /// unavailable. I/O of a few system calls a root.
+    ///
+    /// A [`Boundary`](crate::Boundary) does this whenever a snapshot is taken.
+    #[must_use]
+    pub fn verify(&self) -> bool {
+        if let Some(turn) = self.turn_to_verify() {
+            turn.verify();
+        }
+        self.roots().all(Root::is_available)
+    }
+
+    /// Whether it is somebody's turn to verify.
+    pub(crate) fn is_due(&self) -> bool {
+        self.snapshot.verified.is_due()
+    }
+
+    /// The turn to verify, if it is due: nobody else has it until it is dropped, or takes absurdly long.
+    pub(crate) fn turn_to_verify(&self) -> Option<ToVerify> {
+        let due = self.snapshot.verified.take_alone() == Due::Yes;
+        due.then(|| ToVerify { roots: self.clone(), start: None })
+    }
+
+    /// Whether a root was found to be gone: when its names were verified, or when an operation failed.
+    pub(crate) fn has_gone(&self) -> bool {
+        self.snapshot.gone.load(Ordering::Relaxed)
+    }
+
+    /// The list that it was resolved from, if it is kept.
+    pub(crate) fn list(&self) -> Option<&Arc<ListRootsResult>> {
+        self.snapshot.list.as_ref()
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.snapshot.generation
+    }
+
+    /// Before it is shared.
+    pub(crate) fn of_generation(mut self, generation: u64) -> Self {
+        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
+            snapshot.generation = generation;
+        }
+        self
+    }
+
+    /// Before it is shared.
+    pub(crate) fn of_client(mut self) -> Self {
+        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
+            snapshot.is_listed = true;
+        }
+        self
+    }
+
+    /// Says why nothing is inside, where there is no root: the same for every request.
+    pub(crate) fn explained(&self, error: Error) -> Error {
+        if !self.is_empty() || error.kind() != ErrorKind::OutsideRoots {
+            return error;
+        }
+        error.says(match (self.snapshot.is_listed, self.skipped().is_empty()) {
+            (true, true) => "the client listed no directories",
+            (true, false) => "none of the directories that the client listed is allowed",
+            (false, true) => "the server has no directories configured",
+            (false, false) => "none of the server's directories is available",
+        })
+    }
+
+    /// Before it is shared.
+    pub(crate) fn listed_as(mut self, list: &Arc<ListRootsResult>) -> Self {
+        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
+            snapshot.list = Some(list.clone());
+        }
+        self
+    }
+
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        self.session
+    }
+
+    /// The same roots for a session.
+    pub(crate) fn of(self, session: SessionId) -> Self {
+        Self { session: Some(session), ..self }
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<Snapshot> {
+        Arc::downgrade(&self.snapshot)
+    }
+
+    /// The roots of a snapshot that somebody still has.
+    pub(crate) fn upgrade(snapshot: &Weak<Snapshot>) -> Option<Self> {
+        let snapshot = snapshot.upgrade()?;
+        let base = if snapshot.roots.is_empty() { None } else { Some(0) };
+        Some(Self { snapshot, base, session: None })
+    }
+
+    /// Whether both were resolved from the same list to the same places, in every word that can be asked of them; and none is gone.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        let (one, two) = (&*self.snapshot, &*other.snapshot);
+        one.list == two.list
+            && one.policy == two.policy
+            && one.roots.len() == two.roots.len()
+            && one.roots.iter().zip(&two.roots).all(|(one, two)| one.says_the_same(two))
+            && one.skipped.len() == two.skipped.len()
+            && one.skipped.iter().zip(&two.skipped).all(|(one, two)| one.says_the_same(two))
+            && !self.has_gone()
+            && !other.has_gone()
+    }
+
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn is_same_snapshot(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.snapshot, &other.snapshot)
+    }
+
+    pub(crate) fn new(mut roots: Vec<Root>, policy: Policy, mut skipped: Vec<Skipped>) -> Self {
+        let mut spellings = Spellings::default();
+        let gone = Arc::new(AtomicBool::new(false));
+        for root in &mut roots {
+            root.one_is_gone = gone.clone();
+            // Built in steps, and from here on kept for as long as a session lasts.
+            root.canonical.shrink_to_fit();
+            root.given.shrink_to_fit();
+            root.given.iter_mut().for_each(PathBuf::shrink_to_fit);
+            spellings.add(&root.canonical, if root.is_file() { RootIs::File } else { RootIs::Directory });
+        }
+        for (number, root) in roots.iter().enumerate() {
+            root.given.iter().for_each(|given| spellings.add_given(given, number));
+        }
+        spellings.shrink();
+        let base = if roots.is_empty() { None } else { Some(0) };
+        let mut roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
+        roots.shrink_to_fit();
+        skipped.shrink_to_fit();
+        let verified = Turns::new();
+        let (is_listed, list, generation) = (false, None, 0);
+        let snapshot = Snapshot { roots, spellings, policy, skipped, is_listed, list, generation, gone, verified };
+        Self { snapshot: Arc::new(snapshot), base, session: None }
+    }
+
+    pub(crate) fn root(&self, number: usize) -> Result<&Root> {
+        self.snapshot.roots.get(number).map(Arc::as_ref).ok_or_else(|| ErrorKind::OutsideRoots.into())
+    }
+
+    /// Whether these are the filesystem's own root, or on Windows its volumes.
+    pub(crate) fn is_top(&self) -> bool {
+        self.roots().all(Root::is_top)
+    }
+
+    pub(crate) fn only_root(&self) -> Option<&Root> {
+        match self.snapshot.roots.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn shared_root(&self, number: usize) -> Result<Arc<Root>> {
+        self.snapshot.roots.get(number).cloned().ok_or_else(|| ErrorKind::OutsideRoots.into())
+    }
+
+    pub(crate) fn spellings(&self) -> &Spellings {
+        &self.snapshot.spellings
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.snapshot.policy
+    }
+
+    pub(crate) fn base(&self) -> Option<usize> {
+        self.base
+    }
+}
