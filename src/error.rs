@@ -6,6 +6,7 @@
 //! model. What only the operator may see, such as the target of a symlink or another root, is in
 //! [`Error::operator_detail`].
 
+use crate::limits::QUOTED_CHARS;
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::{fmt, io};
@@ -86,9 +87,9 @@ kinds! {
     Empty = "empty", "the path is empty";
     /// The text contains a NUL byte, plain or as `%00`.
     Nul = "nul", "the path contains a NUL byte";
-    /// The text or the path that it resolves to is longer than [`PATH_BYTES`](crate::PATH_BYTES), a
-    /// name in it is longer than [`NAME_BYTES`](crate::NAME_BYTES), a URI is longer than
-    /// [`URI_BYTES`](crate::URI_BYTES), or resolving it takes too many steps.
+    /// The text or the path that it resolves to is longer than [`PATH_BYTES`](crate::limits::PATH_BYTES), a
+    /// name in it is longer than [`NAME_BYTES`](crate::limits::NAME_BYTES), a URI is longer than
+    /// [`URI_BYTES`](crate::limits::URI_BYTES), or resolving it takes too many steps.
     TooLong = "too_long", "the path is longer than 4095 bytes, or a name in it is longer than 255 bytes";
     /// A URI with another scheme than `file:`.
     ForeignScheme = "foreign_scheme", "only file: URIs and paths are served";
@@ -132,7 +133,7 @@ kinds! {
     NotFound = "not_found", "no such file or directory";
     /// A name in the path, or one with a trailing slash, is not a directory.
     NotADirectory = "not_a_directory", "not a directory";
-    /// More than [`LINK_HOPS`](crate::LINK_HOPS) symlinks to follow.
+    /// More than [`LINK_HOPS`](crate::limits::LINK_HOPS) symlinks to follow.
     TooManyLinks = "too_many_links", "more than 40 symbolic links to follow";
     /// A root, or a directory that contains one, would be removed, renamed or replaced.
     RootItself = "root_itself", "an allowed directory itself cannot be removed, renamed or replaced";
@@ -152,11 +153,11 @@ kinds! {
     Malformed = "malformed", "the entry is malformed";
     /// No allowed directory was configured, and the builder was not told to serve client roots only.
     NoDirectories = "no_directories", "no directory is configured";
-    /// Resolving the path takes more than [`LOOKUPS`](crate::LOOKUPS) look-ups; or an entry of a root list
+    /// Resolving the path takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups; or an entry of a root list
     /// comes after others that took too many, or would be one more directory than is remembered for a
     /// client.
     TooCostly = "too_costly", "the path takes too many look-ups to resolve";
-    /// More than [`ROOT_LIST_ENTRIES`](crate::ROOT_LIST_ENTRIES) entries.
+    /// More than [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES) entries.
     TooManyRoots = "too_many_roots", "the root list has more than 10000 entries";
 
     /// The client did not declare roots, and the server serves nothing without them
@@ -171,7 +172,7 @@ kinds! {
     RootsChanging = "roots_changing", "the client's roots keep changing; try again later";
     /// The client's roots changed, or were forgotten, and have not been requested since.
     RootsStale = "roots_stale", "the client's roots changed or expired; try again";
-    /// A root list of more than [`ROOT_LIST_PAGES`](crate::ROOT_LIST_PAGES) pages.
+    /// A root list of more than [`ROOT_LIST_PAGES`](crate::limits::ROOT_LIST_PAGES) pages.
     TooManyPages = "too_many_pages", "the root list has more than 100 pages";
     /// A root list whose `nextCursor` leads back to a page that was read.
     RepeatedCursor = "repeated_cursor", "the root list repeats a page";
@@ -179,7 +180,7 @@ kinds! {
     SourcePanicked = "source_panicked", "the server's request for the client's roots panicked";
     /// The session was closed.
     SessionClosed = "session_closed", "the session is closed";
-    /// More than [`SESSIONS`](crate::SESSIONS) sessions at once.
+    /// More than [`SESSIONS`](crate::limits::SESSIONS) sessions at once.
     TooManySessions = "too_many_sessions", "the server has 100000 sessions and takes no more; try again later";
     /// The request belongs to no session of this guard: its transport is not wrapped, or the request
     /// has another client's key.
@@ -217,7 +218,7 @@ kinds! {
     TooLarge = "too_large", "larger than the limit";
     /// Content that is not UTF-8 where text was requested.
     NotUtf8 = "not_utf8", "not UTF-8 text";
-    /// Directories nested deeper than [`WALK_DEPTH`](crate::WALK_DEPTH).
+    /// Directories nested deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH).
     TooDeep = "too_deep", "nested more than 128 directories deep";
     /// More entries than the limit.
     TooManyEntries = "too_many_entries", "too many entries";
@@ -438,9 +439,6 @@ pub(crate) fn quoted(text: &OsStr) -> String {
     }
     format!("{shown:?}")
 }
-
-/// Enough to recognise a request. A message is one line in a log or in a model's context.
-const QUOTED_CHARS: usize = 160;
 
 #[cfg(test)]
 mod tests {

@@ -67,7 +67,7 @@
 //! - A request is allowed if and only if what it really named, all links followed, was in a root **when it was checked**, by the names
 //!   that the roots had when their list was resolved.
 //! - What is opened, made, renamed or removed was beneath the root's own directory **when its directory was opened**, through no link
-//!   that the check did not follow; only directories past the first [`HANDLES`] are opened by their path again, and then verified.
+//!   that the check did not follow; only directories past the first [`HANDLES`](limits::HANDLES) are opened by their path again, and then verified.
 //! - Nothing is read from a file, written to it or cut off it before it was verified to be a regular file (and by policy, one with a
 //!   single name) **after it was opened**.
 //! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal tells nothing about what is there. Only
@@ -79,7 +79,7 @@
 //! - A failed [`write`](Roots::write) leaves the old file whole, and a write lets nobody but the
 //!   new file's owner read or write what they could not before (see there for macOS and Windows);
 //!   no input makes this crate panic, and each loop and input has a bound.
-//! - Resolving a request takes at most [`LOOKUPS`] look-ups, and at most 20 ms of CPU time in a
+//! - Resolving a request takes at most [`LOOKUPS`](limits::LOOKUPS) look-ups, and at most 20 ms of CPU time in a
 //!   release build, whatever symlinks are on the way. A request that needs more is refused. This is
 //!   about the decision, not about reading what was found.
 //!
@@ -145,7 +145,7 @@ compile_error!("mcp-roots-guard does not know the names of this system yet, and 
 
 mod error;
 mod events;
-mod limits;
+pub mod limits;
 mod path;
 mod wire;
 mod workers;
@@ -169,18 +169,12 @@ pub use confine::{Confined, ConfinedPath, Confinement, Enforced, RUNTIME_FILES, 
 pub use dir::{Access, FileType, Metadata, Policy, Rule};
 pub use error::{Error, ErrorKind, Result};
 pub use events::SessionId;
-pub use fs::{
-    DirEntry, Existing, OpenFile, OpenOptions, ReadDir, Replace, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry,
-    WalkOptions, WriteOptions,
-};
-pub use limits::{LOOKUPS, VERIFY_EVERY};
-pub use path::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
-pub use roots::{HANDLES, Intent, LINK_HOPS, Root, Roots, Skipped};
+pub use fs::{DirEntry, Existing, OpenFile, OpenOptions, ReadDir, Replace, Walk, WalkEntry, WalkOptions, WriteOptions};
+pub use path::Location;
+pub use roots::{Intent, Root, Roots, Skipped};
 pub use session::{
-    Answer, Changes, ClientRoots, FETCH_LIMIT, Guard, GuardBuilder, RootsSource, RootsState, SESSIONS, Session,
-    TIME_TO_IDLE, TIME_TO_LIVE, WithoutClientRoots,
+    Answer, Changes, ClientRoots, Guard, GuardBuilder, RootsSource, RootsState, Session, WithoutClientRoots,
 };
 pub use wire::{
-    ClientCapabilities, ErrorBody, ListRootsResult, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, Revision,
-    RootEntry, RootsCapability, RootsListChanged,
+    ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry, RootsCapability, RootsListChanged,
 };

@@ -8,9 +8,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use mcp_roots_guard::limits::{HANDLES, SESSIONS};
 use mcp_roots_guard::{
-    Access, Answer, Boundary, ErrorKind, Guard, HANDLES, ListRootsResult, RootsCapability, RootsSource, SESSIONS,
-    Session,
+    Access, Answer, Boundary, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsSource, Session,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use mcp_roots_guard::{ErrorKind, Roots, WALK_BYTES, WalkOptions};
+use mcp_roots_guard::limits::WALK_BYTES;
+use mcp_roots_guard::{ErrorKind, Roots, WalkOptions};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 

@@ -8,8 +8,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::thread::{self, sleep};
 
+use mcp_roots_guard::limits::VERIFY_EVERY;
 use mcp_roots_guard::{
-    Access, Answer, Boundary, ErrorKind, Guard, Intent, ListRootsResult, Replace, Roots, RootsCapability, VERIFY_EVERY,
+    Access, Answer, Boundary, ErrorKind, Guard, Intent, ListRootsResult, Replace, Roots, RootsCapability,
 };
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};

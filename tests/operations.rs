@@ -11,12 +11,13 @@ use std::thread;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use mcp_roots_guard::FileType;
+use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
     Access, Boundary, Error, ErrorKind as K, Existing, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,
     WalkOptions, WriteOptions,
 };
-#[cfg(target_os = "linux")]
-use mcp_roots_guard::{FileType, WALK_DEPTH};
 
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, makedev, mknodat};
@@ -563,7 +564,8 @@ fn nothing_blocks_while_a_path_keeps_changing() {
 
 #[test]
 fn lengths_are_bounded_at_their_limits() {
-    use mcp_roots_guard::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
+    use mcp_roots_guard::Location;
+    use mcp_roots_guard::limits::{NAME_BYTES, PATH_BYTES, URI_BYTES};
     let tree = Tree::new("dir root/d");
     let roots = tree.roots(["root"]);
     let path = |len: usize| "d/".repeat(len / 2) + &"d"[..len % 2];

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Component, PathBuf};
 use std::thread::sleep;
 
+use mcp_roots_guard::limits::{HANDLES, ROOT_LIST_ENTRIES, VERIFY_EVERY};
 use mcp_roots_guard::{
-    Access, Boundary, ErrorKind, ErrorKind as K, HANDLES, Intent, ListRootsResult, Policy, ROOT_LIST_ENTRIES, Result,
-    Root, Roots, Rule, VERIFY_EVERY,
+    Access, Boundary, ErrorKind, ErrorKind as K, Intent, ListRootsResult, Policy, Result, Root, Roots, Rule,
 };
 #[cfg(unix)]
 use mcp_roots_guard::{Answer, Guard, RootsCapability};

@@ -11,7 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use mcp_roots_guard::{RootsCapability, VERIFY_EVERY};
+use mcp_roots_guard::RootsCapability;
+use mcp_roots_guard::limits::VERIFY_EVERY;
 
 use crate::blocked;
 use crate::invariants::session::Step::{self, Answer, Begin, Poll};

@@ -9,10 +9,10 @@ use std::task::{Context, Waker};
 use std::thread::sleep;
 use std::time::Duration;
 
+use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, VERIFY_EVERY};
 use mcp_roots_guard::{
-    Access, Answer, Boundary, ClientRoots, ErrorKind as K, FETCH_LIMIT, Guard, GuardBuilder, Intent, ListRootsResult,
-    ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, Roots, RootsCapability, RootsSource, RootsState, Rule, Session, VERIFY_EVERY,
-    WithoutClientRoots,
+    Access, Answer, Boundary, ClientRoots, ErrorKind as K, Guard, GuardBuilder, Intent, ListRootsResult, Roots,
+    RootsCapability, RootsSource, RootsState, Rule, Session, WithoutClientRoots,
 };
 use tokio::time::Instant;
 
@@ -454,7 +454,7 @@ async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
         assert_eq!(kind(session.still_allows(&checked)), Some(K::RootsStale));
     }
     // But if the server trusts it for some time.
-    let short = Duration::from_millis(300);
+    let short = Duration::from_secs(2);
     let session = guard(&tree).time_to_live_unannounced(short).build().unwrap().session(silent).unwrap();
     assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
     client.tells(list(&tree, &["b"]));
@@ -468,7 +468,7 @@ async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
 async fn a_snapshot_is_forgotten_in_time_or_when_told_so() {
     let tree = Tree::new("dir a");
     let client = Client::telling(list(&tree, &["a"]));
-    let short = Duration::from_millis(400);
+    let short = Duration::from_secs(2);
     for (name, builder) in [("live", guard(&tree).time_to_live(short)), ("idle", guard(&tree).time_to_idle(short))] {
         let guard = builder.build().unwrap();
         let session = announcing(&guard);
@@ -881,7 +881,7 @@ async fn a_source_that_panics_when_it_is_dropped_harms_nobody() {
         }
     }
     let tree = Tree::new("dir a");
-    let session = announcing(&guard(&tree).fetch_limit(Duration::from_millis(50)).build().unwrap());
+    let session = announcing(&guard(&tree).fetch_limit(Duration::from_secs(2)).build().unwrap());
     let source = |_: Option<String>| {
         let bomb = Bomb;
         async move {
@@ -950,7 +950,8 @@ async fn a_costly_list_is_verified_a_twentieth_of_the_time() {
 #[tokio::test]
 async fn a_snapshot_that_is_forgotten_for_want_of_room_is_asked_for_again() {
     let tree = Tree::new("dir a");
-    let guard = guard(&tree).build().unwrap();
+    // Nothing here is about time.
+    let guard = guard(&tree).fetch_limit(Duration::from_secs(120)).build().unwrap();
     let session = announcing(&guard);
     let client = Client::telling(list(&tree, &["a"]));
     session.roots(client.source()).await.unwrap();

@@ -1,9 +1,11 @@
 //! The texts of errors, as the model or the operator who has to act on them reads them.
 
+use mcp_roots_guard::limits::{
+    LINK_HOPS, NAME_BYTES, PATH_BYTES, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, SESSIONS, URI_BYTES,
+    WALK_DEPTH,
+};
 use mcp_roots_guard::{
-    Access, Boundary, Error, ErrorKind, Intent, LINK_HOPS, ListRootsResult, Location, NAME_BYTES, PATH_BYTES,
-    ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, Replace, Result, Roots, SESSIONS, URI_BYTES, WALK_DEPTH,
-    WalkOptions,
+    Access, Boundary, Error, ErrorKind, Intent, ListRootsResult, Location, Replace, Result, Roots, WalkOptions,
 };
 
 use crate::tree::Tree;

@@ -60,7 +60,7 @@ fn measure(criterion: &mut Criterion, group: &str, depth: usize, ways: Vec<Way>)
 }
 
 /// In the root that was listed first, whose directory is held open; `last` is one for which that is so only up to
-/// [`HANDLES`](mcp_roots_guard::HANDLES) roots, and its directory is opened by its path, and verified, for each request.
+/// [`HANDLES`](mcp_roots_guard::limits::HANDLES) roots, and its directory is opened by its path, and verified, for each request.
 fn roots(criterion: &mut Criterion) {
     const DEPTH: usize = 8;
     let mut group = criterion.benchmark_group("roots");

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use crate::dir::Identity;
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{GRANTED, GRANTED_EACH};
 use crate::roots::{OnTrail, PathHash, Root, Roots, Trail, path_hashes};
 use crate::workers::Account;
 
@@ -159,14 +160,6 @@ impl Granted {
         Ok(())
     }
 }
-
-/// The most directories that are remembered for one client: twice the longest list. A client gets no
-/// directory besides these.
-const GRANTED_EACH: usize = 20_000;
-
-/// The most directories that are remembered for all clients, at some 60 bytes each: those of fifty
-/// clients that fill their accounts. Clients that cannot be told apart share an account of half of it.
-const GRANTED: usize = 1_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -31,12 +31,13 @@ use crate::boundary::search::{Entry, Search};
 use crate::boundary::shared::SharedRoots;
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{ALIASES, ENTRY_CHARS, ROOT_LIST_ENTRIES};
 use crate::limits::{Budget, Effort};
 use crate::path::Location;
 use crate::path::index::Tree;
 use crate::path::names::path_key;
 use crate::roots::{Intent, Place, Questions, Root, Roots, Skipped, ToVerify, resolve, settled};
-use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
+use crate::wire::ListRootsResult;
 use crate::workers::Account;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 use {crate::dir::Identity, crate::roots::Trail, std::path::Path};
@@ -207,7 +208,7 @@ impl Boundary {
 
     /// The operator directories alone, as roots in force.
     ///
-    /// Their names are verified (at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY), by one caller at a time), and all are resolved again if one is gone, or
+    /// Their names are verified (at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time), and all are resolved again if one is gone, or
     /// was missing: a directory that is replaced in a deploy comes back with the next snapshot. One that can not be resolved now
     /// is [skipped](Roots::skipped), and grants nothing.
     #[must_use]
@@ -263,7 +264,7 @@ impl Boundary {
     /// # Errors
     ///
     /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge) for a list of more than
-    /// [`ROOT_LIST_BYTES`](crate::ROOT_LIST_BYTES) of text.
+    /// [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) of text.
     pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
         let _ = self.operator_roots();
         self.resolve_within(list, &Account::Anonymous, &Effort::default())
@@ -444,7 +445,7 @@ impl Granting {
             self.conflicts.insert(earlier.canonical.clone());
         }
         for given in root.given {
-            if earlier.given.len() < GIVEN && !earlier.given.contains(&given) {
+            if earlier.given.len() < ALIASES && !earlier.given.contains(&given) {
                 earlier.given.push(given);
             }
         }
@@ -551,12 +552,6 @@ impl Roots {
         Boundary::builder().client_roots_only().build()?.resolve(list)
     }
 }
-
-/// The most spellings of one root besides its canonical path: each is walked when its names are verified.
-const GIVEN: usize = 8;
-
-/// What is kept of an entry that grants nothing.
-const ENTRY_CHARS: usize = 160;
 
 // What is held open is not moved away on Windows.
 #[cfg(unix)]

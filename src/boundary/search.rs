@@ -14,7 +14,8 @@ use path_clean::PathClean as _;
 use crate::boundary::granted::Candidate;
 use crate::dir::{Access, FileType, Look};
 use crate::error::{ErrorKind, Result};
-use crate::limits::{Budget, Effort, NAMES_PER_LOOKUP, Turns};
+use crate::limits::{ALIAS_LOOKUPS, LIST_LOOKUPS, NAMES_PER_LOOKUP, ROOT_LOOKUPS, TRAIL_PER_LOOKUP};
+use crate::limits::{Budget, Effort, Turns};
 use crate::path::Location;
 use crate::path::names::{components, ends_as_directory, is_absolute};
 use crate::roots::{Held, Intent, Opened, Place, Questions, Root, Roots, Trail, directory, resolve};
@@ -54,7 +55,7 @@ impl<'a> Search<'a> {
         let found = self.find_within(entry, budget);
         self.lookups += budget.spent() - before;
         let found = found?;
-        self.lookups += ROOT_COST * found.len();
+        self.lookups += ROOT_LOOKUPS * found.len();
         self.lookups += found.iter().map(|candidate| candidate.trail.len()).sum::<usize>() / TRAIL_PER_LOOKUP;
         Ok(found)
     }
@@ -79,7 +80,7 @@ impl<'a> Search<'a> {
         let as_listed = |mut root: Root, spent: usize| {
             root.access = entry.access.unwrap_or(root.access);
             root.name.clone_from(&entry.name);
-            if spent - before <= GIVEN_LOOKUPS {
+            if spent - before <= ALIAS_LOOKUPS {
                 let given = given(Path::new(location), &root.canonical).filter(|given| !root.given.contains(given));
                 root.given.extend(given);
             }
@@ -199,21 +200,6 @@ fn aliases(canonical: &Path) -> Vec<PathBuf> {
 fn aliases(_: &Path) -> Vec<PathBuf> {
     Vec::new()
 }
-
-/// A spelling that took more look-ups to resolve is not kept: it would be walked again whenever it is
-/// verified.
-const GIVEN_LOOKUPS: usize = 256;
-
-/// The most look-ups to resolve one list: forty for each entry of the longest one. Together less than a
-/// second of CPU time.
-const LIST_LOOKUPS: usize = 400_000;
-
-/// Directories on a trail that cost as much as a look-up: memory of 32 bytes each, until the list is
-/// judged.
-const TRAIL_PER_LOOKUP: usize = 8;
-
-/// What it costs to open a root, in look-ups.
-const ROOT_COST: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -52,7 +52,7 @@ impl Roots {
     ///
     /// Those of [`Location::parse`]; [`OutsideRoots`](ErrorKind::OutsideRoots), whether or not anything is there;
     /// [`NotFound`](ErrorKind::NotFound), [`NotADirectory`](ErrorKind::NotADirectory), [`TooManyLinks`](ErrorKind::TooManyLinks),
-    /// [`TooCostly`](ErrorKind::TooCostly) if it takes more than [`LOOKUPS`](crate::LOOKUPS) look-ups,
+    /// [`TooCostly`](ErrorKind::TooCostly) if it takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups,
     /// [`PermissionDenied`](ErrorKind::PermissionDenied) for what is inside; [`MountCrossing`](ErrorKind::MountCrossing) by policy;
     /// [`RootUnavailable`](ErrorKind::RootUnavailable); [`Changed`](ErrorKind::Changed).
     ///
@@ -75,7 +75,7 @@ impl Roots {
 
     /// Whether a proof that another snapshot gave would be given by this one, as far as names tell. To ask before each step of
     /// something long: it compares names, and verifies those of the proof's root, I/O of a few system calls; where that root is among
-    /// these, at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY).
+    /// these, at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     ///
     /// # Errors
     ///

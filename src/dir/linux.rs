@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStringExt as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2};
 use rustix::io::Errno;
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::{
     Dir, ErrorKind, File, Follow, Metadata, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io, proc_link,
 };
+use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
 
 enum Links {
     /// `ELOOP` at the first link.
@@ -63,10 +64,10 @@ fn call(
     resolve.set(ResolveFlags::NO_XDEV, mounts == Rule::Refuse);
     let mode = mode.map_or(Mode::empty(), Mode::from_raw_mode);
     let mut again: Option<Instant> = None;
-    for _ in 0..AGAIN {
+    for _ in 0..OPENAT2_RETRIES {
         match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve) {
             // A rename somewhere while the kernel passed `..` (openat2(2)).
-            Err(Errno::AGAIN) if again.get_or_insert_with(Instant::now).elapsed() < AGAIN_FOR => {}
+            Err(Errno::AGAIN) if again.get_or_insert_with(Instant::now).elapsed() < OPENAT2_RETRY_TIME => {}
             Err(Errno::AGAIN) => break,
             // ENOSYS: Linux before 5.6, or a filter. EPERM: a filter, as of container runtimes; where it is the file's own
             // answer, the walk through held descriptors gets it again.
@@ -158,9 +159,3 @@ pub(super) fn rename_new(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr)
         renamed => Some(renamed.map_err(Into::into)),
     }
 }
-
-/// How often, and for how long, a walk is repeated that the kernel gave up with EAGAIN because something
-/// was renamed meanwhile. After that the walk through held descriptors decides, which never asks for `..`.
-/// One walk through 40 long symlinks can take the kernel 10 ms, so a count alone is no bound.
-const AGAIN: usize = 32;
-const AGAIN_FOR: Duration = Duration::from_millis(2);

@@ -32,9 +32,8 @@ pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
 pub use self::policy::{Access, Policy, Rule};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{Budget, NAMES_PER_LOOKUP};
-#[cfg(target_os = "linux")]
-use crate::path::PATH_BYTES;
+use crate::limits::Budget;
+use crate::limits::{CURSOR_HANDLES, NAMES_PER_LOOKUP, PATH_BYTES};
 
 /// A directory held open. It follows the directory object, whatever its name becomes.
 #[derive(Debug)]
@@ -442,7 +441,7 @@ impl Cursor {
     /// Keeps a directory open that was reached from the one whose path has this length.
     fn hold(&mut self, from: usize, path: &Path, directory: Handle) {
         debug_assert!(from < path.as_os_str().len(), "it lies below");
-        if self.held.len() == HELD {
+        if self.held.len() == CURSOR_HANDLES {
             self.held.pop_front();
         }
         self.held.push_back((path.as_os_str().len(), directory));
@@ -514,9 +513,6 @@ pub(crate) fn temporary_name() -> OsString {
     OsString::from(format!(".mcp-roots-guard-{:016x}.tmp", RandomState::new().hash_one(0)))
 }
 
-/// Of 2^64 names one is free at the first try, unless something is very wrong.
-pub(crate) const NAMES_TRIED: usize = 8;
-
 /// Errors of a walk that follows no link.
 fn on_the_way(error: io::Error) -> Error {
     match kernel::classify(&error) {
@@ -529,11 +525,6 @@ fn on_the_way(error: io::Error) -> Error {
 fn proc_link() -> Error {
     Error::new(ErrorKind::OutsideRoots).detail("a link of a proc file system")
 }
-
-/// The most directories that a cursor keeps open. A symlink rarely climbs further, and one that does
-/// costs a walk from the top. Many resolutions can run at once, and a process may commonly have
-/// 1,024 descriptors.
-const HELD: usize = 8;
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -573,7 +564,7 @@ mod tests {
         let mut cost = |path: &Path| {
             let before = budget.spent();
             assert!(matches!(cursor.look(&handle, path, Rule::Allow, &mut budget), Ok(Look::Missing)));
-            assert!(cursor.held.len() <= HELD);
+            assert!(cursor.held.len() <= CURSOR_HANDLES);
             budget.spent() - before
         };
         let walked = |names: usize| 1 + names / NAMES_PER_LOOKUP;

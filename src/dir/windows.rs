@@ -18,9 +18,10 @@ use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use cap_std::io_lifetimes::AsFilelike;
 
 use super::{
-    Dir, Error, ErrorKind, File, FileType, Handle, Look, Metadata, Mount, NAMES_TRIED, OsStr, OsString, Path, PathBuf,
-    Result, Want, io, temporary_name,
+    Dir, Error, ErrorKind, File, FileType, Handle, Look, Metadata, Mount, OsStr, OsString, Path, PathBuf, Result, Want,
+    io, temporary_name,
 };
+use crate::limits::NAMES_TRIED;
 use crate::path::names::{key, windows};
 
 pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {

@@ -4,6 +4,7 @@
 //! Other systems have lists of another kind, which only their C libraries can read; there, no file
 //! has a list here.
 
+use crate::limits::ACL_BYTES;
 use std::fs::File;
 use std::io;
 
@@ -22,7 +23,7 @@ impl Acl {
     /// The list of an open file; an error if there is one that cannot be read.
     #[cfg(target_os = "linux")]
     pub(super) fn of(file: &File) -> io::Result<Option<Self>> {
-        let mut bytes = Vec::with_capacity(LONGEST);
+        let mut bytes = Vec::with_capacity(ACL_BYTES);
         match rustix::fs::fgetxattr(file, ACCESS, rustix::buffer::spare_capacity(&mut bytes)) {
             Err(error) if is_none(error) => Ok(None),
             Err(error) => Err(error.into()),
@@ -126,10 +127,6 @@ fn is_none(error: rustix::io::Errno) -> bool {
 
 #[cfg(target_os = "linux")]
 const ACCESS: &str = "system.posix_acl_access";
-
-/// The most bytes of an extended attribute (`XATTR_SIZE_MAX` of linux/limits.h).
-#[cfg(target_os = "linux")]
-const LONGEST: usize = 65536;
 
 // Of linux/posix_acl_xattr.h and linux/posix_acl.h.
 #[cfg(any(target_os = "linux", test))]

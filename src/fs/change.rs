@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::check::CheckedPath;
 use crate::dir::{Handle, Rule, split};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH};
 use crate::path::Location;
 use crate::roots::{Found, Intent, Roots, settled};
-
-use super::list::WALK_DEPTH;
 
 /// What a rename does with a destination that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,7 +164,7 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
             }
         }
         let held: usize = levels.iter().map(Vec::len).sum();
-        let batch = (HELD_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
+        let batch = (REMOVED_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
         match (clear(top, &path, batch, &mut budget)?, not_empty) {
             (Some(directories), _) => {
                 if let Some(last) = levels.last_mut() {
@@ -216,19 +215,6 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
         removed => removed,
     }
 }
-
-/// The most entries one call removes: a minute or two of system calls, and more than ten times what
-/// any workspace has. It bounds what a process that adds entries meanwhile can make a call cost;
-/// another call goes on.
-const REMOVED_ENTRIES: usize = 10_000_000;
-
-/// About the most names that a removal holds, with 255 bytes each some 6 MB. A batch is half of
-/// what is left of them, so that directories in directories find room for theirs.
-const HELD_NAMES: usize = 20_000;
-
-/// The names that a directory is listed by where its parents hold nearly all: one call of
-/// getdents64(2) gives more.
-const LEAST_BATCH: usize = 16;
 
 #[cfg(test)]
 mod tests {

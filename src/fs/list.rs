@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::check::CheckedPath;
 use crate::dir::{Entries, Handle, Metadata, Rule};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{ALLOCATION, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::workers::counted;
 
 /// An entry of a directory: its name, and what it is. A link is a link, not what it points to.
@@ -312,19 +313,3 @@ impl CheckedPath {
         handle.dir(&place, self.roots().policy().mounts)
     }
 }
-
-/// The deepest directory that a walk enters, and a recursive removal: a chain of 128 is no workspace.
-pub const WALK_DEPTH: usize = 128;
-
-/// The most entries that a walk yields unless the options say otherwise: more than a model can use,
-/// and a second of system calls.
-pub const WALK_ENTRIES: usize = 100_000;
-
-/// The most bytes of listed entries that a walk holds; a directory with more is listed in part, as
-/// with [`WALK_ENTRIES`]. That many entries with names of 255 bytes take 39 MiB, so on Linux only a
-/// walk with other [`WalkOptions`] comes to this bound.
-pub const WALK_BYTES: usize = 48 << 20;
-
-/// What an allocator adds to a small allocation: 8 bytes and up to 15 of alignment (glibc's
-/// malloc), so about 16.
-const ALLOCATION: usize = 16;

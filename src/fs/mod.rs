@@ -22,7 +22,7 @@ mod write;
 mod change;
 
 pub use change::Replace;
-pub use list::{DirEntry, ReadDir, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES, Walk, WalkEntry, WalkOptions};
+pub use list::{DirEntry, ReadDir, Walk, WalkEntry, WalkOptions};
 pub use open::{OpenFile, OpenOptions};
 pub use write::{Existing, WriteOptions};
 
@@ -142,8 +142,8 @@ operations! {
     /// Walks a directory and everything beneath it, each directory's entries in the order of their
     /// names, a directory before what is in it. Links are described and not followed, so there are
     /// no loops and nothing outside. The walk is bounded in depth
-    /// ([`WALK_DEPTH`]), entries ([`WALK_ENTRIES`], or what
-    /// the options say) and memory ([`WALK_BYTES`]).
+    /// ([`WALK_DEPTH`](crate::limits::WALK_DEPTH)), entries ([`WALK_ENTRIES`](crate::limits::WALK_ENTRIES), or what
+    /// the options say) and memory ([`WALK_BYTES`](crate::limits::WALK_BYTES)).
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ operations! {
     ///
     /// As [`remove_dir`](Self::remove_dir); [`MountCrossing`](crate::ErrorKind::MountCrossing),
     /// [`TooDeep`](crate::ErrorKind::TooDeep) for a directory more than
-    /// [`WALK_DEPTH`] deep. What was removed before an error stays removed, and
+    /// [`WALK_DEPTH`](crate::limits::WALK_DEPTH) deep. What was removed before an error stays removed, and
     /// so another call goes on where one ended with
     /// [`TooManyEntries`](crate::ErrorKind::TooManyEntries), after ten million entries.
     Entry: fn remove_dir_all() -> () => remove_dir_all_now, "remove";

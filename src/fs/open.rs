@@ -16,6 +16,7 @@ use crate::dir::Follow;
 use crate::dir::{FileType, Look, Metadata, Policy, Rule, Want};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Budget;
+use crate::limits::READ_AHEAD;
 use crate::path::Location;
 use crate::roots::{Found, Intent, Roots};
 use crate::workers::counted;
@@ -371,9 +372,6 @@ fn too_large(limit: u64) -> Error {
 fn text(content: Vec<u8>) -> Result<String> {
     String::from_utf8(content).map_err(|_| ErrorKind::NotUtf8.into())
 }
-
-/// Memory taken for a file before any of it is read.
-const READ_AHEAD: u64 = 1 << 20;
 
 /// The mode of a new file before the umask, as `std` has it (open(2)).
 pub(super) const NEW_FILE: u32 = 0o666;

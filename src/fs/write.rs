@@ -15,8 +15,9 @@ use crate::check::CheckedPath;
 use crate::dir::Metadata;
 #[cfg(unix)]
 use crate::dir::Policy;
-use crate::dir::{Handle, Look, NAMES_TRIED, Want, split, temporary_name};
+use crate::dir::{Handle, Look, Want, split, temporary_name};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::NAMES_TRIED;
 use crate::roots::Found;
 
 /// How [`write_with`](crate::Roots::write_with) writes a whole file.

@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{LIST_TIME, LOOKUPS};
 
 /// What is left for resolving one request or one entry.
 #[derive(Debug)]
@@ -72,19 +73,6 @@ impl Effort {
         Budget { left: LOOKUPS, effort: Some(self) }
     }
 }
-
-/// The most look-ups for one request, or for one entry of a root list: one and a half times as many as
-/// the longest path has names ([`PATH_BYTES`](crate::PATH_BYTES)); each of the 40 symlinks of a chain
-/// ([`LINK_HOPS`](crate::LINK_HOPS)) can have 75 names. At two to three microseconds each, that is less
-/// than 10 ms. A request that needs more is refused with [`TooCostly`](crate::ErrorKind::TooCostly).
-pub const LOOKUPS: usize = 3072;
-
-/// Names that the kernel passes in one call for the price of one look-up.
-pub(crate) const NAMES_PER_LOOKUP: usize = 16;
-
-/// The longest that a list is resolved, on a filesystem whose look-ups are slow: a hundred times
-/// what 10,000 entries take on a local one.
-const LIST_TIME: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

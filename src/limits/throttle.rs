@@ -3,6 +3,7 @@
 //! Goes in: that it was done. Comes out: whose turn it is to do it next. What is true after: it is done at most every [`VERIFY_EVERY`], by
 //! one at a time, and takes a small share of all time.
 
+use crate::limits::{LONGEST_REST, VERIFY_EVERY, VERIFY_SHARE};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ impl Turns {
 
     /// As [`take`](Self::take), and it is nobody else's turn until this one is [done](Self::done), or takes absurdly long.
     pub(crate) fn take_alone(&self) -> Due {
-        self.take_for(LONGEST)
+        self.take_for(LONGEST_REST)
     }
 
     /// Whether it is somebody's turn.
@@ -86,7 +87,7 @@ impl Start {
 
     /// How long it should rest that took until now.
     pub(crate) fn rest(self) -> Duration {
-        self.0.elapsed().saturating_mul(SHARE).clamp(VERIFY_EVERY, LONGEST)
+        self.0.elapsed().saturating_mul(VERIFY_SHARE).clamp(VERIFY_EVERY, LONGEST_REST)
     }
 }
 
@@ -99,13 +100,3 @@ fn clock() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     millis(START.get_or_init(Instant::now).elapsed())
 }
-
-/// How often a snapshot's names are verified at most. Half a second is below what a person notices of a deploy.
-pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
-
-/// A snapshot is verified, and a kept list resolved again for what may be there, after this many times the time that it took: a
-/// twentieth of a core at most. For what is gone it is resolved at once.
-const SHARE: u32 = 20;
-
-/// After so long a turn is taken for lost, and nothing rests for longer, whatever it took.
-const LONGEST: Duration = Duration::from_secs(60);

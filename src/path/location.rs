@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `file:` in any case, then a path | a URI: RFC 8089 with RFC 3986, decoded once, dot segments removed |
 //! | `SCHEME://`, a scheme of two letters or more | a URI of a foreign scheme: refused |
-//! | anything else | a path, byte for byte; on Windows by the rules of [`names::windows`](crate::names), `..` removed as the system itself does |
+//! | anything else | a path, byte for byte; on Windows by the rules of [`names::windows`](crate::path::names), `..` removed as the system itself does |
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{PATH_BYTES, URI_BYTES};
 #[cfg(not(windows))]
 use crate::path::escapes::decode;
 
@@ -288,15 +289,6 @@ fn remove_dots(path: &[u8]) -> OsString {
     }
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
-
-/// The longest path: PATH_MAX of Linux, with its closing NUL (`limits.h`; path_resolution(7)).
-pub const PATH_BYTES: usize = 4096;
-
-/// The longest name in a path: NAME_MAX of Linux (`limits.h`); macOS and Windows have the same.
-pub const NAME_BYTES: usize = 255;
-
-/// The longest `file:` URI: each byte of a longest path as an escape of three, with room for scheme and host.
-pub const URI_BYTES: usize = 3 * PATH_BYTES + 32;
 
 #[cfg(test)]
 mod tests {

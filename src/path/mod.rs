@@ -13,4 +13,4 @@ pub(crate) mod names;
 mod location;
 pub(crate) mod index;
 
-pub use location::{Location, NAME_BYTES, PATH_BYTES, URI_BYTES};
+pub use location::Location;

@@ -65,4 +65,4 @@ pub use self::http::GuardedSessions;
 pub use self::request::{Obtained, RequestRoots};
 pub use self::transport::GuardedTransport;
 pub use self::work::HandlerError;
-pub use crate::session::{ClientKey, TIME_TO_LIVE_KEYED, WORK};
+pub use crate::session::ClientKey;

@@ -37,7 +37,7 @@ impl Guard {
     ///
     /// `answers` is what the client sent along: the call's parameters, or what a tool of rmcp's macros extracts: `InputResponses`, and
     /// `(InputResponses, RequestState)` for a tool that keeps a state. `work` runs on a thread of the guard's, and waits for one of
-    /// [`WORK`](super::WORK) places before, of which a client's work has at most a quarter. Clients that wait are served in turns; one with
+    /// [`WORK`](crate::limits::WORK) places before, of which a client's work has at most a quarter. Clients that wait are served in turns; one with
     /// 1,024 calls waiting is refused more ([`QueueFull`](ErrorKind::QueueFull)). If the client's roots change while it waits, it is refused
     /// ([`RootsStale`](ErrorKind::RootsStale)) and does not begin. An operation on a device that keeps half of the places and has finished
     /// nothing for two seconds is refused ([`Busy`](ErrorKind::Busy)).

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use crate::dir::{Handle, Identity, Mount};
+use crate::limits::HANDLES;
 use crate::workers::Account;
 
 /// A directory that is held open for each root that is it, in whatever snapshot.
@@ -94,10 +95,6 @@ impl Drop for Permit {
         }
     }
 }
-
-/// Directories that one process holds open for roots; those of further roots are opened on use, and then verified. A quarter of the
-/// 1,024 descriptors that a process may commonly have (`RLIMIT_NOFILE`, getrlimit(2)). Equal ones count once.
-pub const HANDLES: usize = 256;
 
 #[cfg(test)]
 mod tests {

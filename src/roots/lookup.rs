@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::dir::{Cursor, Handle, Identity, Look, count_separators};
 use crate::error::{ErrorKind, Result};
 use crate::limits::Budget;
+use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::GIVEN_NAMES;
 use crate::roots::{Found, Intent, Names, OnTrail, Place, Root, Roots, Seen, Trail, path_hashes, resolve};
-use crate::wire::ROOT_LIST_ENTRIES;
 
 /// Answers the resolver from the filesystem, beneath the roots' handles.
 pub(crate) struct Questions<'a, 'b> {
@@ -165,11 +165,11 @@ pub(crate) fn resolve_in(
 pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let mut done = work();
     let mut first: Option<Instant> = None;
-    for _ in 0..CHANGES {
+    for _ in 0..CHANGED_RETRIES {
         match done {
             Err(error)
                 if error.kind() == ErrorKind::Changed
-                    && first.get_or_insert_with(Instant::now).elapsed() < CHANGES_FOR =>
+                    && first.get_or_insert_with(Instant::now).elapsed() < CHANGED_RETRY_TIME =>
             {
                 done = work();
             }
@@ -178,12 +178,6 @@ pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     }
     done
 }
-
-/// How often, and for how long, a path is tried again that changed while it was used. A change takes a
-/// system call, as a try does: losing against a process that does nothing else 16 times in a row is no
-/// accident. A try usually takes microseconds; one that takes 10 ms is not made 16 times.
-const CHANGES: usize = 16;
-const CHANGES_FOR: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -204,8 +198,8 @@ mod tests {
             (times, done.map_err(|error| error.kind()))
         };
         assert_eq!(tried(0, Ok(())), (1, Ok(())));
-        assert_eq!(tried(CHANGES, Ok(())), (1 + CHANGES, Ok(())));
-        assert_eq!(tried(CHANGES + 1, Ok(())), (1 + CHANGES, Err(ErrorKind::Changed)));
+        assert_eq!(tried(CHANGED_RETRIES, Ok(())), (1 + CHANGED_RETRIES, Ok(())));
+        assert_eq!(tried(CHANGED_RETRIES + 1, Ok(())), (1 + CHANGED_RETRIES, Err(ErrorKind::Changed)));
         assert_eq!(tried(1, Err(ErrorKind::NotFound.into())), (2, Err(ErrorKind::NotFound)));
     }
 }

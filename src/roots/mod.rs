@@ -7,7 +7,7 @@
 //! | the root's names | noticed | then |
 //! | --- | --- | --- |
 //! | still lead to the same object | | it serves |
-//! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY)) | [`RootUnavailable`](ErrorKind::RootUnavailable) until resolved again |
+//! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY)) | [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until resolved again |
 
 mod trail;
 mod handles;
@@ -16,11 +16,10 @@ mod root;
 mod snapshot;
 mod lookup;
 
-pub use self::handles::HANDLES;
 pub(crate) use self::handles::Opened;
 pub(crate) use self::lookup::{Questions, resolve_in, settled};
+pub use self::resolve::Intent;
 pub(crate) use self::resolve::{Found, Names, Place, Seen, resolve};
-pub use self::resolve::{Intent, LINK_HOPS};
 pub use self::root::Root;
 pub(crate) use self::root::{Held, directory, file_uri};
 pub use self::snapshot::{Roots, Skipped};

@@ -25,9 +25,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result, quoted};
+use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
 use crate::path::index::{Above, Node, RootIs, Spellings, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
-use crate::path::{NAME_BYTES, PATH_BYTES};
 
 /// What a path is checked for.
 ///
@@ -159,7 +159,7 @@ impl<N: Names> Walk<'_, N> {
     }
 
     fn walk(&mut self) -> Result<Place> {
-        while self.steps < STEPS {
+        while self.steps < RESOLVE_STEPS {
             self.steps += 1;
             let Some(name) = self.todo.pop() else { return self.end() };
             match &mut self.at {
@@ -378,13 +378,6 @@ fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
         None => error,
     }
 }
-
-/// The most links followed for one request: MAXSYMLINKS of Linux (path_resolution(7)).
-pub const LINK_HOPS: usize = 40;
-
-/// The most components walked for one request, those of links among them: four of the longest paths. Linux bounds the links alone;
-/// this bounds the time.
-const STEPS: usize = 4 * PATH_BYTES / 2;
 
 #[cfg(test)]
 mod tests {

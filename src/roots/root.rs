@@ -130,7 +130,7 @@ impl Root {
         self.is_available()
     }
 
-    /// As [`verify_all`](Self::verify_all), at most every [`VERIFY_EVERY`](crate::VERIFY_EVERY).
+    /// As [`verify_all`](Self::verify_all), at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     pub(crate) fn verify_in_time(&self) -> bool {
         if self.given_verified.take() == Due::Yes { self.verify_all() } else { self.is_available() }
     }

@@ -146,7 +146,7 @@ impl Roots {
     }
 
     /// Verifies that every root's names still lead to the object that was resolved, unless that was done within the last
-    /// [`VERIFY_EVERY`](crate::VERIFY_EVERY), or is being done; after one that took long, it rests for longer. True if no root is known to be
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or is being done; after one that took long, it rests for longer. True if no root is known to be
     /// unavailable. I/O of a few system calls a root.
     ///
     /// A [`Boundary`](crate::Boundary) does this whenever a snapshot is taken.

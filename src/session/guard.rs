@@ -19,11 +19,14 @@ use moka::sync::Cache;
 use crate::boundary::Boundary;
 use crate::error::{ErrorKind, Result};
 use crate::events::SessionId;
+use crate::limits::{CACHE_BYTES, FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, VERIFY_LIMIT};
+#[cfg(feature = "rmcp")]
+use crate::limits::{MOST_WORK, TIME_TO_LIVE_KEYED, WORK};
 use crate::roots::Roots;
-use crate::session::kept::{KEPT_WEIGHT, Kept, weight};
+use crate::session::kept::{Kept, weight};
 use crate::session::runtime::{Instant, off_workers, step, until};
 #[cfg(feature = "rmcp")]
-use crate::session::told::{TIME_TO_LIVE_KEYED, Told};
+use crate::session::told::Told;
 use crate::workers::{Account, Workers};
 
 /// What client roots are to a server.
@@ -133,20 +136,20 @@ impl GuardBuilder {
     /// The longest that a call waits for a client's roots, all of it: for others that ask, for the answer, for its resolution. Default:
     /// [`FETCH_LIMIT`].
     pub fn fetch_limit(mut self, limit: Duration) -> Self {
-        self.choices.fetch_limit = limit.min(LONGEST);
+        self.choices.fetch_limit = limit.min(LONGEST_TIME);
         self
     }
 
     /// How long a list counts of a client that announces changes, in case a notification was lost. Default: [`TIME_TO_LIVE`].
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
-        self.choices.time_to_live = time_to_live.min(LONGEST);
+        self.choices.time_to_live = time_to_live.min(LONGEST_TIME);
         self
     }
 
     /// How long a list counts of a client that does not announce changes. Default: zero, so that it is asked for each request. With
     /// another, such a client's withdrawn root is served for so long.
     pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
-        self.choices.time_to_live_unannounced = time_to_live.min(LONGEST);
+        self.choices.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
         self
     }
 
@@ -155,7 +158,7 @@ impl GuardBuilder {
     /// long. Default: [`TIME_TO_LIVE_KEYED`].
     #[cfg(feature = "rmcp")]
     pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
-        self.choices.time_to_live_keyed = time_to_live.min(LONGEST);
+        self.choices.time_to_live_keyed = time_to_live.min(LONGEST_TIME);
         self
     }
 
@@ -172,7 +175,7 @@ impl GuardBuilder {
 
     /// How long the snapshot of a session is kept that nobody asks for. Default: [`TIME_TO_IDLE`].
     pub fn time_to_idle(mut self, time_to_idle: Duration) -> Self {
-        self.time_to_idle = time_to_idle.min(LONGEST);
+        self.time_to_idle = time_to_idle.min(LONGEST_TIME);
         self
     }
 
@@ -193,7 +196,7 @@ impl GuardBuilder {
     fn into_guard(self) -> Guard {
         let Self { boundary, choices, time_to_idle } = self;
         let kept = Cache::builder()
-            .max_capacity(KEPT_WEIGHT)
+            .max_capacity(CACHE_BYTES)
             .weigher(|_, kept: &Kept| weight(Some(&kept.roots), 0))
             // The other policy of this map refuses newcomers while it is full, and they would be asked at each request.
             .eviction_policy(EvictionPolicy::lru())
@@ -313,7 +316,7 @@ impl Guard {
         let Some(turn) = turn else { return Ok(standing) };
         let boundary = self.boundary().clone();
         let verify = off_workers(self.workers(), &Account::Operator, move || Ok(boundary.verify_operator_roots(turn)));
-        match until(deadline.min(Instant::now() + OPERATOR_LIMIT), verify).await? {
+        match until(deadline.min(Instant::now() + VERIFY_LIMIT), verify).await? {
             Some(Err(error)) if !matches!(error.kind(), ErrorKind::QueueFull | ErrorKind::Busy) => Err(error),
             Some(Ok(verified)) => Ok(verified),
             _ => Ok(standing),
@@ -357,39 +360,3 @@ impl fmt::Debug for Guard {
 
 /// Sessions of this process so far; none is numbered twice.
 static MINTED: AtomicU64 = AtomicU64::new(0);
-
-/// The most sessions of a guard at once. At a KiB each they take 100 MiB; a server with more clients needs more processes.
-pub const SESSIONS: usize = 100_000;
-
-/// The default for [`GuardBuilder::fetch_limit`]. A client answers from memory; one that has to ask its user will not be waited
-/// for much longer by whoever made the request.
-pub const FETCH_LIMIT: Duration = Duration::from_secs(5);
-
-/// The default for [`GuardBuilder::time_to_live`]: a lost notification is made good within the hour, and asking once an hour costs nothing.
-pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
-
-/// The default for [`GuardBuilder::time_to_idle`]: as long as somebody thinks about an answer.
-pub const TIME_TO_IDLE: Duration = Duration::from_secs(15 * 60);
-
-/// The default for [`GuardBuilder::work_at_once`]: so many slow disks and networks are waited for at
-/// once, and threads that wait cost little.
-///
-/// Work waits for a place until its request is cancelled; at most 1,024 requests of one client wait,
-/// and further ones are refused ([`QueueFull`](ErrorKind::QueueFull)). Clients that wait are served in
-/// turns. Work of a cancelled request that has begun keeps its place until it looks: what takes long
-/// should be bounded. Work that waits for other work of the same client waits for ever once all of
-/// the client's places are taken so.
-#[cfg(feature = "rmcp")]
-pub const WORK: usize = 256;
-
-/// The most for [`GuardBuilder::work_at_once`]: a process has some ten thousand threads at most
-/// (`kernel.threads-max`, `pids.max` of containers), and twice as many may run as there are places.
-#[cfg(feature = "rmcp")]
-const MOST_WORK: usize = 4096;
-
-/// How long a call waits for the allowed directories to be verified: ten times as long as a slow
-/// network filesystem takes.
-const OPERATOR_LIMIT: Duration = Duration::from_secs(1);
-
-/// The longest of the times above: the map takes no more than a thousand years, and clocks not much more.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);

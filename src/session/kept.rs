@@ -1,12 +1,13 @@
 //! The snapshots of clients' roots that a guard keeps, and how much memory each takes.
 //!
-//! The maps of [`Kept`] hold at most [`KEPT_WEIGHT`] bytes.
+//! The maps of [`Kept`] hold at most [`CACHE_BYTES`](crate::limits::CACHE_BYTES) bytes.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::dir::Handle;
+use crate::limits::CACHE_ENTRY_BYTES;
 use crate::roots::{Held, Opened, Root, Roots, Skipped, Snapshot};
 use crate::session::runtime::Instant;
 use crate::wire::{ListRootsResult, RootEntry};
@@ -31,7 +32,7 @@ pub(crate) struct Kept {
 /// Derived from the sizes and capacities of what it consists of; `tests/footprint.rs` compares the
 /// result with an allocator's count.
 pub(crate) fn weight(roots: Option<&Roots>, besides: usize) -> u32 {
-    let bytes = MAP_ENTRY + besides + roots.map_or(0, heap);
+    let bytes = CACHE_ENTRY_BYTES + besides + roots.map_or(0, heap);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
@@ -70,14 +71,3 @@ fn root_heap(root: &Root) -> usize {
 const fn shared<T>() -> usize {
     2 * size_of::<usize>() + size_of::<T>()
 }
-
-/// What the map takes for an entry besides the snapshot: key, value, two places in its queues and one
-/// in its table. Measured.
-const MAP_ENTRY: usize = 320;
-
-/// Bytes that are kept of sessions' snapshots: room for those of [`SESSIONS`](crate::SESSIONS) with a
-/// few roots each, or of some fifty clients with the longest list. The least recently used is
-/// forgotten first, and requested again. Each counts as if nobody shared it, because whoever shares it
-/// may be gone first; so clients that list a lot cost others a request. With the feature `rmcp`, as
-/// much again for what clients of the stateless era sent.
-pub(crate) const KEPT_WEIGHT: u64 = 512 << 20;

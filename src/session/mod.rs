@@ -30,17 +30,11 @@ pub(crate) mod flight;
 use std::fmt;
 use std::sync::Arc;
 
-#[cfg(feature = "rmcp")]
-pub use self::guard::WORK;
-pub use self::guard::{
-    ClientRoots, FETCH_LIMIT, Guard, GuardBuilder, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, WithoutClientRoots,
-};
+pub use self::guard::{ClientRoots, Guard, GuardBuilder, WithoutClientRoots};
 #[cfg(feature = "rmcp")]
 pub(crate) use self::source::failed;
 pub use self::source::{Answer, RootsSource};
 pub(crate) use self::source::{Told, ask};
-#[cfg(feature = "rmcp")]
-pub use self::told::TIME_TO_LIVE_KEYED;
 
 #[cfg(feature = "rmcp")]
 pub use self::told::ClientKey;

@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use std::future::Future;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::wire::{ListRootsResult, ROOT_LIST_BYTES, ROOT_LIST_PAGES};
+use crate::limits::{FAILURE_CHARS, ROOT_LIST_BYTES, ROOT_LIST_PAGES};
+use crate::wire::ListRootsResult;
 
 /// What asking for a root list came to.
 #[derive(Clone, Debug)]
@@ -114,9 +115,6 @@ pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
 
 /// That a client told no list, and why, for the operator.
 pub(crate) fn failed(why: &str) -> Error {
-    let why = why.chars().take(WHY_CHARS).collect::<String>();
+    let why = why.chars().take(FAILURE_CHARS).collect::<String>();
     Error::new(ErrorKind::RootsFailed).detail(why)
 }
-
-/// What is kept of a client's error, for the operator's log.
-const WHY_CHARS: usize = 1024;

@@ -2,7 +2,7 @@
 //!
 //! Goes in: a key that the server gave, and the snapshot of a request that bore it. Comes out: the same for later requests with that key.
 //! What is true after: nothing from the wire is a key; of several requests the one that was received last counts, and for a short time; what is
-//! kept takes no more than [`KEPT_WEIGHT`].
+//! kept takes no more than [`CACHE_BYTES`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,9 @@ use moka::ops::compute::Op;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
+use crate::limits::CACHE_BYTES;
 use crate::roots::Roots;
-use crate::session::kept::{KEPT_WEIGHT, weight};
+use crate::session::kept::weight;
 use crate::session::runtime::Instant;
 use crate::workers::Account;
 
@@ -93,7 +94,7 @@ impl fmt::Debug for ClientKey {
 impl Told {
     pub(crate) fn new(time_to_live: Duration) -> Self {
         let lists = Cache::builder()
-            .max_capacity(KEPT_WEIGHT)
+            .max_capacity(CACHE_BYTES)
             .weigher(|key: &ClientKey, list: &List| weight(list.roots.as_ref(), key.bytes()))
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(time_to_live)
@@ -135,14 +136,11 @@ impl Told {
     }
 }
 
-/// The default for [`GuardBuilder::time_to_live_keyed`](crate::GuardBuilder::time_to_live_keyed): calls one after the other are asked in once,
-/// and what a user withdrew is not served for longer than it takes to notice.
-pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{ListRootsResult, ROOT_LIST_ENTRIES};
+    use crate::limits::ROOT_LIST_ENTRIES;
+    use crate::wire::ListRootsResult;
 
     #[test]
     fn the_request_that_was_received_last_counts_and_for_its_time() {
@@ -184,12 +182,12 @@ mod tests {
         let list = ListRootsResult::from_uris((0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}")));
         let roots = Roots::from_list(&list).unwrap();
         let told = Told::new(Duration::from_secs(60));
-        for _ in 0..2 * KEPT_WEIGHT / u64::from(weight(Some(&roots), 0)) {
+        for _ in 0..2 * CACHE_BYTES / u64::from(weight(Some(&roots), 0)) {
             let key = ClientKey::connection();
             told.begin(&key, 1);
             told.finish(&key, 1, &roots);
         }
         told.lists.run_pending_tasks();
-        assert!((1..=KEPT_WEIGHT).contains(&told.lists.weighted_size()), "{}", told.lists.weighted_size());
+        assert!((1..=CACHE_BYTES).contains(&told.lists.weighted_size()), "{}", told.lists.weighted_size());
     }
 }

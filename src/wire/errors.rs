@@ -10,7 +10,7 @@
 use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind};
-use crate::path::URI_BYTES;
+use crate::limits::URI_BYTES;
 use crate::wire::{ErrorBody, Revision};
 
 impl Error {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
+use crate::limits::{MALFORMED_CHARS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
 pub use capability::{ClientCapabilities, RootsCapability};
 pub use message::{ErrorBody, RootsListChanged};
 pub use revision::Revision;
@@ -134,19 +135,6 @@ fn entry(entry: &Value) -> RootEntry {
         RootEntry { uri, malformed: true, ..RootEntry::default() }
     })
 }
-
-/// The most entries of a root list: a workspace with a thousand projects is large, ten times that is an attack or an accident.
-pub const ROOT_LIST_ENTRIES: usize = 10_000;
-
-/// The most bytes of a root list's URIs and names: [`ROOT_LIST_ENTRIES`] of 800 each.
-pub const ROOT_LIST_BYTES: usize = 8_000_000;
-
-/// The most pages of a root list. A hundred pages of a hundred entries are [`ROOT_LIST_ENTRIES`]; each page is one more round to the
-/// client, so smaller ones serve nobody.
-pub const ROOT_LIST_PAGES: usize = 100;
-
-/// What is kept of an entry that is malformed, to recognise it in a log.
-const MALFORMED_CHARS: usize = 160;
 
 #[cfg(test)]
 /// What is read, as it is printed again; or nothing, where it is refused.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{PATIENCE, STUCK};
 use crate::workers::Account;
 
 /// The operations of one guard's work, by the device of their root.
@@ -214,14 +215,6 @@ impl Device {
         }
     }
 }
-
-/// How long operations on a device may all take before it counts as hung. A disk that spins up or a
-/// network that is congested answers at least one of a hundred requests sooner.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// How long all operations of an account may take before more of its work is refused instead of waiting
-/// for them. Removing a large directory takes some seconds.
-const STUCK: Duration = Duration::from_secs(10);
 
 /// When nothing runs.
 const NEVER: u64 = u64::MAX;

@@ -35,6 +35,7 @@ use self::devices::Devices;
 pub(crate) use self::devices::counted;
 use self::queue::{Queue, Shares};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{ABANDONED, IDLE, LOOK_EVERY, RESOLUTIONS};
 
 /// The threads of one guard. Dropping it ends them; one that hangs is left behind.
 pub(crate) struct Workers {
@@ -76,7 +77,7 @@ struct Threads {
     /// They wait and were called, or are starting.
     called: usize,
     starting: usize,
-    /// One of those that wait looks again every [`LOOK`].
+    /// One of those that wait looks again every [`LOOK_EVERY`].
     looks: bool,
 }
 
@@ -101,7 +102,7 @@ struct Ticket {
 impl Workers {
     /// With this many places for work.
     pub(crate) fn new(places: usize) -> Self {
-        Self::with(places, ROOTS, IDLE)
+        Self::with(places, RESOLUTIONS, IDLE)
     }
 
     fn with(work: usize, roots: usize, idle: Duration) -> Self {
@@ -249,7 +250,7 @@ impl Pool {
                 continue;
             }
             let looks = state.is_blocked() && !state.threads.looks;
-            let rest = if looks { LOOK } else { self.idle };
+            let rest = if looks { LOOK_EVERY } else { self.idle };
             state.threads.looks |= looks;
             state.threads.idle += 1;
             let until = Instant::now() + rest;
@@ -346,21 +347,6 @@ impl Drop for Ticket {
 
 /// The name of the threads.
 const THREAD: &str = "mcp-roots-guard";
-
-/// Places for resolving lists and verifying roots. Both take milliseconds; as many clients can be
-/// resolved at once as hang in a slow filesystem.
-const ROOTS: usize = 64;
-
-/// Resolutions and verifications that nobody waits for any more end within milliseconds, unless
-/// their filesystem hangs. So many of these keep no place, only a thread.
-const ABANDONED: usize = 256;
-
-/// How long a thread without a job stays: as long as tokio's.
-const IDLE: Duration = Duration::from_secs(10);
-
-/// How often a thread looks whether places hang, while all are taken: some times in the two seconds
-/// after which they count as hung.
-const LOOK: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
+use crate::limits::{QUEUED, QUEUED_EACH};
 use crate::workers::Account;
 
 /// The jobs that wait for places of one kind, and the accounts of those that run.
@@ -168,12 +169,12 @@ impl<J> Queue<J> {
     }
 
     /// How many jobs of an account may wait. The more wait in all, the fewer of one account: no more
-    /// than there is room for others, and always one, unless [`WAITING`] accounts wait.
+    /// than there is room for others, and always one, unless [`QUEUED`] accounts wait.
     fn most_waiting(&self, account: &Account) -> usize {
         match account {
             // If one hangs, nobody should wait for another.
             Account::Operator => usize::from(!self.lines.contains_key(account)),
-            _ => QUEUE.min(WAITING.saturating_sub(self.waiting)).max(usize::from(self.waiting < 2 * WAITING)),
+            _ => QUEUED_EACH.min(QUEUED.saturating_sub(self.waiting)).max(usize::from(self.waiting < 2 * QUEUED)),
         }
     }
 
@@ -212,14 +213,6 @@ impl<J> Queue<J> {
         }
     }
 }
-
-/// How many jobs of one account may wait: four for each place that the default gives one account,
-/// and some. A model does not make so many calls before it reads an answer.
-pub(super) const QUEUE: usize = 1024;
-
-/// How many jobs may wait in all, and as many again that are their accounts' only ones. Each holds a
-/// request, which the server holds anyway, and up to a KiB of the guard's: 64 MiB.
-pub(super) const WAITING: usize = 32 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -345,18 +338,18 @@ mod tests {
     fn queues_are_bounded_and_a_newcomer_finds_room() {
         let mut queue = queue(4, false);
         let fill = |queue: &mut Queue<_>, number| {
-            (0..=WAITING).take_while(|_| queue.push(&session(number), "").is_ok()).count()
+            (0..=QUEUED).take_while(|_| queue.push(&session(number), "").is_ok()).count()
         };
-        assert_eq!(fill(&mut queue, 1), QUEUE);
+        assert_eq!(fill(&mut queue, 1), QUEUED_EACH);
         assert_eq!(queue.push(&session(1), "too many"), Err("too many"));
         for number in 2..200 {
             let filled = fill(&mut queue, number);
-            assert!((1..=QUEUE).contains(&filled), "{number}: {filled}");
+            assert!((1..=QUEUED_EACH).contains(&filled), "{number}: {filled}");
         }
-        assert!((WAITING..WAITING + 200).contains(&queue.waiting), "{}", queue.waiting);
-        let others = (200..4 * WAITING as u64).take_while(|number| queue.push(&session(*number), "").is_ok()).count();
-        assert_eq!(queue.waiting, 2 * WAITING);
-        assert!(others > WAITING / 2, "{others}");
+        assert!((QUEUED..QUEUED + 200).contains(&queue.waiting), "{}", queue.waiting);
+        let others = (200..4 * QUEUED as u64).take_while(|number| queue.push(&session(*number), "").is_ok()).count();
+        assert_eq!(queue.waiting, 2 * QUEUED);
+        assert!(others > QUEUED / 2, "{others}");
     }
 
     #[test]

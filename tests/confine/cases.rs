@@ -265,11 +265,11 @@ fn each_operation_of_the_guard_works(top: &Path) {
     let paths: Vec<_> = narrowed.roots().map(|root| root.path().strip_prefix(top).unwrap().to_owned()).collect();
     assert_eq!(paths, ["rw/a", "rw/a/deep", "ro/sub"].map(Path::new));
     narrowed.write("kept", "kept").unwrap();
-    thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
+    thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
     assert!(narrowed.verify() && roots.verify());
     fs::rename(top.join("rw/a"), top.join("rw/was")).unwrap();
     fs::create_dir(top.join("rw/a")).unwrap();
-    thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
+    thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
     assert!(!narrowed.verify() && roots.verify());
     guard.boundary().resolve(&list).unwrap().write("again", "again").unwrap();
     assert!(denied(fs::read(top.join("out/secret"))));
@@ -420,13 +420,13 @@ fn a_directory_that_is_swapped_widens_nothing(top: &Path) {
     assert!(outside_is_open(top));
     // Gone, and looked for again.
     fs::remove_file(top.join("rw")).unwrap();
-    thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
+    thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
     let refused = guard.confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}");
     assert_eq!(refused.kind(), K::NotFound);
     assert!(outside_is_open(top));
     fs::rename(top.join("moved"), top.join("rw")).unwrap();
-    thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
+    thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
     let _ = confine(&guard, &Confinement::new());
     assert!(denied(fs::read(top.join("out/secret"))));
 }
@@ -446,7 +446,7 @@ fn a_directory_that_is_replaced_needs_a_restart(top: &Path) {
     guard.boundary().operator_roots().write(top.join("rw/a/f"), "old").unwrap();
     deploy.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert_eq!(io::read_to_string(deploy.stdout.take().unwrap()).unwrap(), "done\n");
-    thread::sleep(2 * mcp_roots_guard::VERIFY_EVERY);
+    thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
     let roots = guard.boundary().operator_roots();
     assert_eq!(roots.roots().count(), 2);
     for path in ["rw/a/f", "scratch/later/f"] {

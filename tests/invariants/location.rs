@@ -10,7 +10,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use mcp_roots_guard::{ErrorKind, Location, PATH_BYTES, Result, URI_BYTES};
+use mcp_roots_guard::limits::{PATH_BYTES, URI_BYTES};
+use mcp_roots_guard::{ErrorKind, Location, Result};
 use url::Url;
 
 use super::rfc3986::{decode, is_hex, remove_dots};

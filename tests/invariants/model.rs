@@ -8,7 +8,8 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use mcp_roots_guard::{CheckedPath, Error, ErrorKind, Intent, LINK_HOPS, Roots};
+use mcp_roots_guard::limits::LINK_HOPS;
+use mcp_roots_guard::{CheckedPath, Error, ErrorKind, Intent, Roots};
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]

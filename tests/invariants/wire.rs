@@ -19,10 +19,10 @@ use std::future::ready;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mcp_roots_guard::limits::{ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Answer, Boundary, ClientCapabilities, ErrorBody, ErrorKind, Guard, ListRootsResult, Location,
-    ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, Revision, Root, RootEntry, Roots, RootsCapability,
-    RootsListChanged, Skipped, URI_BYTES,
+    Access, Answer, Boundary, ClientCapabilities, ErrorBody, ErrorKind, Guard, ListRootsResult, Location, Revision,
+    Root, RootEntry, Roots, RootsCapability, RootsListChanged, Skipped,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

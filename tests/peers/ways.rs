@@ -8,7 +8,8 @@ use std::thread;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use mcp_roots_guard::{Access, Boundary, Intent, Policy, Roots, Rule, VERIFY_EVERY};
+use mcp_roots_guard::limits::VERIFY_EVERY;
+use mcp_roots_guard::{Access, Boundary, Intent, Policy, Roots, Rule};
 use path_jail::JailError;
 use path_jail::guard::{FdJail, OpenOptions as JailOptions};
 use strict_path::{PathBoundary, StrictPathError, VirtualRoot};

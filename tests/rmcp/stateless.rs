@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mcp_roots_guard::ErrorKind::OutsideRoots;
-use mcp_roots_guard::rmcp::{ROOTS_KEY, TIME_TO_LIVE_KEYED};
+use mcp_roots_guard::limits::TIME_TO_LIVE_KEYED;
+use mcp_roots_guard::rmcp::ROOTS_KEY;
 use mcp_roots_guard::{Access, Boundary, Guard};
 use serde_json::{Value, json};
 

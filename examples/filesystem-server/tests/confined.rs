@@ -18,7 +18,7 @@ fn replace(directory: &Path) {
     fs::rename(directory, directory.with_extension("was")).unwrap();
     fs::create_dir(directory).unwrap();
     fs::write(directory.join("f"), "new").unwrap();
-    thread::sleep(3 * mcp_roots_guard::VERIFY_EVERY);
+    thread::sleep(3 * mcp_roots_guard::limits::VERIFY_EVERY);
 }
 
 #[test]

@@ -8,9 +8,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::{BACK_OFF, BACK_OFF_MOST, Client, Failure, Flight, Landing, late};
+use super::{Client, Failure, Flight, Landing, late};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
+use crate::limits::{BACK_OFF, BACK_OFF_MOST};
 use crate::limits::{Effort, Start};
 use crate::roots::Roots;
 use crate::session::kept::Kept;

@@ -7,10 +7,10 @@
 //! | a flight lands as | when | those who waited |
 //! | --- | --- | --- |
 //! | kept | the list was told, resolved, and is still of the session's epoch | take it |
-//! | overtaken | the list changed before the answer came | ask again, at most [`CHANGES`] times |
+//! | overtaken | the list changed before the answer came | ask again, at most [`FETCH_RETRIES`] times |
 //! | superseded | the list has changed, and a call has come since, which asks anew | ask again |
 //! | failed | the client answered an error, or too late, or its list is refused | are refused the same way, and so is who comes until the back-off is over; not if the list changed meanwhile |
-//! | abandoned | its leader was dropped, is not polled any more, or had less than half of the time limit left to ask (at most [`CHANGES`] of these in a row, then it failed); or the session was closed | one of them leads, if it is open |
+//! | abandoned | its leader was dropped, is not polled any more, or had less than half of the time limit left to ask (at most [`FETCH_RETRIES`] of these in a row, then it failed); or the session was closed | one of them leads, if it is open |
 //!
 //! A call ends by its own deadline, whatever it waits for.
 
@@ -24,6 +24,7 @@ use std::time::Duration;
 use self::leader::Leader;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
+use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED, STALLED};
 use crate::roots::Roots;
 use crate::session::kept::Kept;
 use crate::session::runtime::{AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, until};
@@ -173,7 +174,7 @@ impl Client {
     /// Tells the operator what came of a list.
     fn tell_fetched(&self, roots: &Roots, pages: usize) {
         events::fetched(self.id, roots.roots().len(), roots.skipped().len(), pages);
-        for skipped in roots.skipped().iter().take(SKIPPED_TOLD) {
+        for skipped in roots.skipped().iter().take(REJECTED_LOGGED) {
             events::skipped(self.id, skipped.index(), skipped.entry(), skipped.error());
         }
     }
@@ -236,7 +237,7 @@ impl Client {
                 Landing::Kept(kept) => return Ok(kept),
                 Landing::Failed(failure) => return Err(failure.error()),
                 Landing::Abandoned | Landing::Superseded => {}
-                Landing::Overtaken if changes == CHANGES => return Err(ErrorKind::RootsChanging.into()),
+                Landing::Overtaken if changes == FETCH_RETRIES => return Err(ErrorKind::RootsChanging.into()),
                 Landing::Overtaken => changes += 1,
             }
         }
@@ -318,7 +319,7 @@ impl Client {
     fn asks_in_vain(&self) -> bool {
         let mut state = self.lock();
         state.in_vain += 1;
-        state.in_vain <= CHANGES
+        state.in_vain <= FETCH_RETRIES
     }
 
     /// Whether nobody has landed this flight.
@@ -451,18 +452,3 @@ static EPOCHS: Counter = Counter::new(1);
 
 /// The epoch of a closed session, in which nothing is ever asked.
 const CLOSED: u64 = 0;
-
-/// How often a call asks again because an answer was of before a change. A client that changes its roots five times in the
-/// time of five answers does nothing else.
-const CHANGES: u32 = 4;
-
-/// How long a client is not asked after a failure: at first, and at most after doubling each time. Whoever mends a client does not
-/// wait for longer than half a minute.
-const BACK_OFF: Duration = Duration::from_secs(1);
-const BACK_OFF_MOST: Duration = Duration::from_secs(30);
-
-/// How long after its time limit a leader is taken for stalled: one that runs has landed by then.
-const STALLED: Duration = Duration::from_millis(250);
-
-/// Skipped entries that are told one by one; the rest are counted.
-const SKIPPED_TOLD: usize = 20;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mcp_roots_guard::PATH_BYTES;
+use mcp_roots_guard::limits::PATH_BYTES;
 use rmcp::ErrorData;
 
 /// The last entry of a page, in the order of the list.

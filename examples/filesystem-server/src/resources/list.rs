@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ErrorKind, Intent, Metadata, Root, WALK_DEPTH};
+use mcp_roots_guard::{CheckedPath, ErrorKind, Intent, Metadata, Root};
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ListResourcesResult, PaginatedRequestParams, Resource};
 use rmcp::service::{RequestContext, RoleServer};

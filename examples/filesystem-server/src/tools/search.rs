@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
+use mcp_roots_guard::Intent;
+use mcp_roots_guard::limits::WALK_ENTRIES;
 use mcp_roots_guard::rmcp::RequestRoots;
-use mcp_roots_guard::{Intent, WALK_ENTRIES};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 

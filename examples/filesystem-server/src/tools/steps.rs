@@ -20,7 +20,7 @@ pub(super) enum Step {
     Entry(WalkEntry),
     /// The directory that came last can not be listed, or only in part.
     Unreadable(Error),
-    /// [`WALK_ENTRIES`](mcp_roots_guard::WALK_ENTRIES) were seen, and there are more. The last step.
+    /// [`WALK_ENTRIES`](mcp_roots_guard::limits::WALK_ENTRIES) were seen, and there are more. The last step.
     Full,
 }
 
