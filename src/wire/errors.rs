@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_row_of_the_documented_table() {
-        let lines = include_str!("mod.rs").lines().filter_map(|line| line.strip_prefix("    /// | ")).skip(2);
+        let lines = include_str!("errors.rs").lines().filter_map(|line| line.strip_prefix("    /// | ")).skip(2);
         let rows: Vec<Vec<&str>> =
             lines.map(|line| line.split_once(" | ").unwrap().0.split('`').skip(1).step_by(2).collect()).collect();
         assert_eq!(rows.len(), CODES.len());
