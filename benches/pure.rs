@@ -6,7 +6,7 @@
 
 #[allow(dead_code, unused_imports, reason = "the names of roots without the rest of the crate")]
 #[path = "../src/path/index.rs"]
-mod spellings;
+mod aliases;
 
 #[allow(dead_code, unused_imports, reason = "the same")]
 #[path = "../src/path/names/mod.rs"]
@@ -16,9 +16,9 @@ use std::ffi::OsStr;
 use std::hint::black_box;
 use std::path::Path;
 
-use mcp_roots_guard::{Answer, Boundary, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability};
+use mcp_roots_guard::{Boundary, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability, RootsResponse};
 
-use crate::spellings::{RootIs, Spellings};
+use crate::aliases::{PathIndex, RootIs};
 
 type Work = fn(u32);
 
@@ -64,11 +64,11 @@ fn repeat<T>(times: u32, work: impl Fn() -> T) {
 
 /// In which of so many roots a path is.
 fn contain(roots: u32, times: u32) {
-    let mut spellings = Spellings::default();
+    let mut aliases = PathIndex::default();
     for number in 0..roots {
-        spellings.add(Path::new(&format!("/srv/projects/root{number}")), RootIs::Directory);
+        aliases.add(Path::new(&format!("/srv/projects/root{number}")), RootIs::Directory);
     }
-    repeat(times, || assert!(spellings.begin(OsStr::new(black_box(PATH))).is_some()));
+    repeat(times, || assert!(aliases.begin(OsStr::new(black_box(PATH))).is_some()));
 }
 
 /// A client's kept roots.
@@ -77,10 +77,10 @@ fn session(times: u32) {
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
     let session = guard.session(Some(RootsCapability::announcing())).unwrap();
     runtime.block_on(async {
-        let told = async |_: Option<String>| Answer::List(ListRootsResult::from_uris(["file:///tmp"]));
+        let told = async |_: Option<String>| RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"]));
         session.roots(told).await.unwrap();
         for _ in 0..times {
-            let kept = async |_: Option<String>| -> Answer { unreachable!("the roots are kept") };
+            let kept = async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") };
             drop(black_box(session.roots(kept).await.unwrap()));
         }
     });

@@ -60,7 +60,7 @@ fn configuration() -> Result<(Roots, Intent), String> {
     if !any {
         return Err("no --root given".into());
     }
-    let roots = boundary.build().map(|boundary| boundary.operator_roots()).map_err(|error| error.to_string())?;
+    let roots = boundary.build().map(|boundary| boundary.allowed_roots()).map_err(|error| error.to_string())?;
     Ok((roots, intent))
 }
 

@@ -275,8 +275,8 @@ fn print_roots(roots: &Roots, work: &str) {
         println!("  {path:<32} {:<13} {name}", format!("{:?}", root.access()));
     }
     println!("Rejected entries:");
-    for skipped in roots.skipped() {
-        println!("  {:<48} {}", skipped.entry().replace(&in_uri(work), "$WORK"), skipped.error().kind());
+    for rejected in roots.rejected() {
+        println!("  {:<48} {}", rejected.entry().replace(&in_uri(work), "$WORK"), rejected.error().kind());
     }
 }
 

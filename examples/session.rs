@@ -11,8 +11,8 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_roots_guard::{
-    Access, Answer, Boundary, ClientCapabilities, Guard, ListRootsResult, Revision, RootsListChanged, RootsSource,
-    Session,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, Revision, RootsListChanged, RootsResponse,
+    RootsSource, Session,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
@@ -116,10 +116,12 @@ impl Peer {
             let answer = peer.ask(ListRootsResult::METHOD, &params);
             async move {
                 match answer.await {
-                    Ok(mut message) if message["error"].is_null() => Answer::from_result(message["result"].take()),
+                    Ok(mut message) if message["error"].is_null() => {
+                        RootsResponse::from_result(message["result"].take())
+                    }
                     // An error is no "unsupported", whatever its code.
-                    Ok(message) => Answer::Failed(message["error"].to_string()),
-                    Err(_) => Answer::Failed("the client is gone".into()),
+                    Ok(message) => RootsResponse::Failed(message["error"].to_string()),
+                    Err(_) => RootsResponse::Failed("the client is gone".into()),
                 }
             }
         }

@@ -162,7 +162,7 @@ kinds! {
 
     /// The client did not declare roots, and the server serves nothing without them
     /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)); or it has none to list
-    /// ([`Answer::Unsupported`](crate::Answer::Unsupported)).
+    /// ([`RootsResponse::Unsupported`](crate::RootsResponse::Unsupported)).
     RootsUnsupported = "roots_unsupported", "the client offers no roots, and this server requires them";
     /// The client answered `roots/list` with an error, or with something that is not a root list.
     RootsFailed = "roots_failed", "the client's roots could not be obtained";
@@ -232,7 +232,7 @@ kinds! {
     /// rename(2)).
     DotName = "dot_name", "the path ends in . or ..; name the entry itself";
     /// An entry is removed or renamed by a proof that was made for another
-    /// [`Intent`](crate::Intent) than `Entry`, so that symlinks were followed.
+    /// [`Intent`](crate::Intent) than `NoFollow`, so that symlinks were followed.
     WrongIntent = "wrong_intent", "was checked for another intent";
     /// Open options that request nothing, or that exclude each other.
     InvalidOptions = "invalid_options", "the open options are incompatible";

@@ -5,13 +5,13 @@
 //!
 //! | message | level | fields |
 //! | --- | --- | --- |
-//! | `roots fetched` | debug | `session`, `roots`, `skipped`, `pages` |
+//! | `roots fetched` | debug | `session`, `roots`, `rejected`, `pages` |
 //! | `roots not fetched` | warn | `session`, `kind`, `detail` |
 //! | `roots changed` | debug | `session` |
 //! | `roots resolved again` | debug | `session`, `roots` |
 //! | `roots evicted` | debug | `session`, `cause` |
 //! | `session closed` | debug | `session` |
-//! | `entry skipped` | warn | `session`, `index`, `entry`, `kind`, `detail` |
+//! | `entry rejected` | warn | `session`, `index`, `entry`, `kind`, `detail` |
 //! | `refused` | info | `session`, `kind`, `error`, `detail` |
 
 use std::fmt;
@@ -39,8 +39,8 @@ macro_rules! event {
     };
 }
 
-pub(crate) fn fetched(session: SessionId, roots: usize, skipped: usize, pages: usize) {
-    event!(debug, "roots fetched", session = session.0, roots = roots, skipped = skipped, pages = pages);
+pub(crate) fn fetched(session: SessionId, roots: usize, rejected: usize, pages: usize) {
+    event!(debug, "roots fetched", session = session.0, roots = roots, rejected = rejected, pages = pages);
 }
 
 pub(crate) fn not_fetched(session: SessionId, error: &Error) {
@@ -70,10 +70,10 @@ pub(crate) fn closed(session: SessionId) {
     event!(debug, "session closed", session = session.0);
 }
 
-pub(crate) fn skipped(session: SessionId, index: usize, entry: &str, error: &Error) {
+pub(crate) fn rejected(session: SessionId, index: usize, entry: &str, error: &Error) {
     event!(
         warn,
-        "entry skipped",
+        "entry rejected",
         session = session.0,
         index = index,
         entry = entry,

@@ -13,8 +13,8 @@
 //! // For each list that a client sends: what of it lies in there.
 //! let list = ListRootsResult::from_uris([format!("file://{projects}/site"), "file:///etc".into()]);
 //! let roots = boundary.resolve(&list)?;
-//! for skipped in roots.skipped() {
-//!     eprintln!("{:?}: {}", skipped.entry(), skipped.error());
+//! for rejected in roots.rejected() {
+//!     eprintln!("{:?}: {}", rejected.entry(), rejected.error());
 //! }
 //!
 //! // For each request of a tool: checked and done in one step, or checked first.
@@ -43,13 +43,13 @@
 //! asks the client. An [`Error`] becomes a tool's result or a JSON-RPC error as each [`Revision`] wants it.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Answer, Boundary, Guard, RootsCapability};
+//! use mcp_roots_guard::{Access, RootsResponse, Boundary, Guard, RootsCapability};
 //!
 //! # async fn request(_: &str) -> Result<serde_json::Value, String> { Ok(serde_json::json!({"roots": []})) }
 //! # async fn example(guard: &Guard) -> mcp_roots_guard::Result<()> {
 //! let session = guard.session(Some(RootsCapability::announcing()))?; // as declared in `initialize`
 //! let ask = |_: Option<String>| async {
-//!     request("roots/list").await.map_or_else(Answer::Failed, Answer::from_result)
+//!     request("roots/list").await.map_or_else(RootsResponse::Failed, RootsResponse::from_result)
 //! };
 //! let roots = session.roots(ask).await?; // for each request
 //! session.list_changed(); // for each `notifications/roots/list_changed`
@@ -72,7 +72,7 @@
 //!   single name) **after it was opened**.
 //! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal tells nothing about what is there. Only
 //!   the roots' own paths are walked again, to verify that they still lead to the roots.
-//! - With operator directories, nothing outside them is ever in force, whatever a client lists.
+//! - With allowed directories, nothing outside them is ever in force, whatever a client lists.
 //! - A call of [`Session::roots`] that began after [`Session::list_changed`] returned is not decided by a list that was asked for before;
 //!   a list that is empty, late, malformed or failed grants nothing; and no session is decided by another's list.
 //! - A client that does not answer costs a call at most the guard's time limit.
@@ -87,7 +87,7 @@
 //!
 //! - Hard links to files outside are served, unless the [`Policy`] refuses files with several names.
 //! - Code that opens files without the guard, and whoever may do everything, are not stopped; on Linux the feature `landlock` confines such
-//!   code to the operator directories.
+//!   code to the allowed directories.
 //! - A filesystem that hangs (NFS, FUSE) inside a root makes a call wait: run operations where waiting is allowed. With the feature
 //!   `rmcp` they run on threads of the guard's, and one that hangs costs other clients at most some seconds.
 //! - Opening a FIFO or a device for reading is refused at once, but it is open for that instant: a writer that waits for a reader
@@ -131,8 +131,8 @@
 //!
 //! None is on by default.
 //!
-//! - `tracing`: events of what is asked, changed, skipped and refused, for the operator's log; they are listed in the README.
-//! - `landlock`: on Linux, `Guard::confine_process`: the whole process restricted to the operator directories by the kernel. Elsewhere it says
+//! - `tracing`: events of what is asked, changed, rejected and refused, for the operator's log; they are listed in the README.
+//! - `landlock`: on Linux, `Guard::confine_process`: the whole process restricted to the allowed directories by the kernel. Elsewhere it says
 //!   that it is not available.
 //! - `rmcp`: the adapter for rmcp 3, the official SDK; it needs rmcp's `server`.
 //! - `rmcp-http`: the same for its streamable HTTP; it needs rmcp's `transport-streamable-http-server`.
@@ -165,15 +165,15 @@ pub mod recipes;
 pub use boundary::{Boundary, BoundaryBuilder};
 pub use check::CheckedPath;
 #[cfg(feature = "landlock")]
-pub use confine::{Confined, ConfinedPath, Confinement, Enforced, RUNTIME_FILES, Reach};
+pub use confine::{Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, RUNTIME_FILES};
 pub use dir::{Access, FileType, Metadata, Policy, Rule};
 pub use error::{Error, ErrorKind, Result};
 pub use events::SessionId;
 pub use fs::{DirEntry, Existing, OpenFile, OpenOptions, ReadDir, Replace, Walk, WalkEntry, WalkOptions, WriteOptions};
 pub use path::Location;
-pub use roots::{Intent, Root, Roots, Skipped};
+pub use roots::{Intent, RejectedRoot, Root, Roots};
 pub use session::{
-    Answer, Changes, ClientRoots, Guard, GuardBuilder, RootsSource, RootsState, Session, WithoutClientRoots,
+    Changes, ClientRoots, Guard, GuardBuilder, RootsResponse, RootsSource, RootsState, Session, WithoutClientRoots,
 };
 pub use wire::{
     ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry, RootsCapability, RootsListChanged,

@@ -34,7 +34,7 @@
 //!     .build()?;
 //!
 //! // For each request.
-//! let roots = boundary.operator_roots();
+//! let roots = boundary.allowed_roots();
 //! assert_eq!(roots.read_to_string("index.html", 1 << 20)?, "<h1>");
 //! roots.write("drafts.txt", "soon")?;
 //! let guide = manuals.join("guide.txt");
@@ -134,7 +134,7 @@
 //!
 //! # fn service() -> mcp_roots_guard::Result<()> {
 //! let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-//! // For clients that declare no roots: nothing, where each has to name its project. The default is all operator directories.
+//! // For clients that declare no roots: nothing, where each has to name its project. The default is all allowed directories.
 //! let guard = Guard::builder(boundary).without_client_roots(WithoutClientRoots::Deny).build()?;
 //! let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
 //! let server = Server { guard };
@@ -160,7 +160,7 @@
 //! tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 //! ```
 //!
-//! Users who may not share directories need a guard each: operator directories are what *any* client of a guard may come to.
+//! Users who may not share directories need a guard each: allowed directories are what *any* client of a guard may come to.
 //!
 //! # Stateless requests (2026-07-28)
 //!
@@ -169,7 +169,7 @@
 //! asked in, and count on what the client told lately under its key.
 //!
 //! Without the SDK, a root list that came with a request decides that request alone, and nothing that a client sends says that an
-//! answer is good: it is resolved within the operator directories, as any list.
+//! answer is good: it is resolved within the allowed directories, as any list.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ClientCapabilities, Error, ErrorKind, Guard, ListRootsResult, Roots};
@@ -189,14 +189,14 @@
 //!         serde_json::from_value(declared.clone()).map_err(|_| Error::from(ErrorKind::Malformed))?;
 //!     let session = guard.session(declared.roots)?; // for this request alone
 //!     if declared.roots.is_none() {
-//!         // Nobody is asked: the operator directories, or a refusal by `WithoutClientRoots::Deny`.
-//!         return session.roots(|_: Option<String>| async { mcp_roots_guard::Answer::Unsupported }).await.map(Asked::Roots);
+//!         // Nobody is asked: the allowed directories, or a refusal by `WithoutClientRoots::Deny`.
+//!         return session.roots(|_: Option<String>| async { mcp_roots_guard::RootsResponse::Unsupported }).await.map(Asked::Roots);
 //!     }
 //!     match params["inputResponses"].get("roots") {
 //!         Some(answer) => {
 //!             let list: ListRootsResult =
 //!                 serde_json::from_value(answer.clone()).map_err(|_| Error::from(ErrorKind::RootsFailed))?;
-//!             session.roots_told(list).await.map(Asked::Roots)
+//!             session.roots_from_list(list).await.map(Asked::Roots)
 //!         }
 //!         None => Ok(Asked::Question(json!({
 //!             "resultType": "input_required",
@@ -213,7 +213,7 @@
 //! # assert!(matches!(roots(&guard, &params).await?, Asked::Question(_)));
 //! # params["inputResponses"] = json!({"roots": {"roots": [{"uri": uri}, {"uri": "file:///etc"}]}});
 //! # let Asked::Roots(told) = roots(&guard, &params).await? else { panic!("it was answered") };
-//! # assert_eq!((told.roots().count(), told.skipped().len()), (1, 1));
+//! # assert_eq!((told.roots().count(), told.rejected().len()), (1, 1));
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): {}});
 //! # let Asked::Roots(told) = roots(&guard, &params).await? else { panic!("it has no roots") };
 //! # assert_eq!(told.roots().count(), 1);
@@ -227,7 +227,7 @@
 //! # A server that only reads
 //!
 //! Say so in the boundary, not in the tools: [`Access::ReadOnly`](crate::Access::ReadOnly) holds for every operation, whatever a tool tries. A client's
-//! roots have the access of the operator directory that they lie in.
+//! roots have the access of the allowed directory that they lie in.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ErrorKind, Policy, Replace, Rule};
@@ -238,7 +238,7 @@
 //!     .directory(work.path(), Access::ReadOnly)
 //!     .policy(Policy::default().hard_links(Rule::Refuse)) // nor a file outside by a second name
 //!     .build()?;
-//! let roots = boundary.operator_roots();
+//! let roots = boundary.allowed_roots();
 //! assert_eq!(roots.read("a.txt", 1 << 20)?, b"a");
 //! let refused = [
 //!     roots.write("a.txt", "b").unwrap_err().kind(),
@@ -283,7 +283,7 @@
 //! # let guard = Guard::new(Boundary::builder().directory(work.path(), Access::ReadWrite).build()?);
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 //! # let session = guard.session(None)?;
-//! # let checked = guard.boundary().operator_roots().check("a.txt", Intent::Existing)?;
+//! # let checked = guard.boundary().allowed_roots().check("a.txt", Intent::Existing)?;
 //! # let (sender, changed) = tokio::sync::mpsc::channel(1);
 //! # let client = session.clone();
 //! # let task = subscription(session, checked, changed);
@@ -307,7 +307,7 @@
 //! # What to log
 //!
 //! A refusal's text is for whoever asked, and tells nothing. Why it was refused is for your log alone: never put
-//! [`operator_detail`](crate::Error::operator_detail), [`Roots::skipped`](crate::Roots::skipped) or a [`Root`](crate::Root) into an answer.
+//! [`operator_detail`](crate::Error::operator_detail), [`Roots::rejected`](crate::Roots::rejected) or a [`Root`](crate::Root) into an answer.
 //! With the feature `tracing` and a subscriber, each is an event of the target `mcp_roots_guard` already, and bears the session's number:
 //! `info` for refusals, `warn` for lists that could not be had and entries that grant nothing. Log to standard error: on stdio, standard
 //! output is the protocol's.
@@ -318,10 +318,10 @@
 //! # let work = tempfile::tempdir().unwrap();
 //! let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
 //! let roots = boundary.resolve(&ListRootsResult::from_uris(["file:///elsewhere", "/no/uri"]))?;
-//! for skipped in roots.skipped() {
-//!     eprintln!("entry {} grants nothing: {:?}: {}", skipped.index(), skipped.entry(), skipped.error()); // escaped: it is the client's
+//! for rejected in roots.rejected() {
+//!     eprintln!("entry {} grants nothing: {:?}: {}", rejected.index(), rejected.entry(), rejected.error()); // escaped: it is the client's
 //! }
-//! # assert_eq!(roots.skipped().len(), 2);
+//! # assert_eq!(roots.rejected().len(), 2);
 //! if let Err(error) = roots.read("notes.txt", 1 << 20) {
 //!     eprintln!("refused: {error} ({}): {:?}", error.kind().as_str(), error.operator_detail());
 //! }

@@ -13,7 +13,7 @@ fn a_root_is_named_with_and_without_private() {
     let canonical = tree.path("root");
     let alias = std::path::Path::new("/").join(canonical.strip_prefix("/private").unwrap());
     for root in [&canonical, &alias] {
-        let operator = Boundary::builder().directory(root, Access::ReadOnly).build().unwrap().operator_roots();
+        let operator = Boundary::builder().directory(root, Access::ReadOnly).build().unwrap().allowed_roots();
         let list = ListRootsResult::from_uris([format!("file://{}", root.display())]);
         for roots in [operator, Roots::from_list(&list).unwrap()] {
             for request in [&canonical, &alias] {

@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Answer, Boundary, Error, ErrorKind, Guard, Intent, ListRootsResult, Policy, Roots, RootsCapability, Rule,
+    Access, Boundary, Error, ErrorKind, Guard, Intent, ListRootsResult, Policy, Roots, RootsCapability, RootsResponse,
+    Rule,
 };
 use nix::libc::{self, c_long};
 use nix::sys::ptrace;
@@ -86,7 +87,7 @@ fn battery() {
     let one = tree.roots(["root"]);
     let policy = Policy::default().mounts(Rule::Refuse);
     let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadWrite).policy(policy).build().unwrap();
-    let unmounted = boundary.operator_roots();
+    let unmounted = boundary.allowed_roots();
     let many: Vec<String> = (0..100).map(|number| format!("many/r{number}")).collect();
     for root in &many {
         tree.add(&format!("dir {root}"));
@@ -97,7 +98,7 @@ fn battery() {
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
     let session = guard.session(Some(RootsCapability::announcing())).unwrap();
     let list = ListRootsResult::from_uris([format!("file://{}", tree.path("root").display())]);
-    runtime.block_on(session.roots(async |_: Option<String>| Answer::List(list.clone()))).unwrap();
+    runtime.block_on(session.roots(async |_: Option<String>| RootsResponse::List(list.clone()))).unwrap();
     let is = |result: Result<(), Error>, expected: Option<ErrorKind>, row: &str| {
         assert_eq!(result.map_err(|error| error.kind()).err(), expected, "{row}");
     };
@@ -107,7 +108,8 @@ fn battery() {
     runtime.block_on(async {
         for _ in 0..TRIES {
             mark("session");
-            let kept = session.roots(async |_: Option<String>| -> Answer { unreachable!("the roots are kept") }).await;
+            let kept =
+                session.roots(async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") }).await;
             mark(CHECKED);
             kept.unwrap();
         }
@@ -222,7 +224,7 @@ fn create(roots: &Roots, request: &str) -> Result<(), Error> {
 }
 
 fn entry(roots: &Roots, request: &str) -> Result<(), Error> {
-    roots.check(request, Intent::Entry).map(drop)
+    roots.check(request, Intent::NoFollow).map(drop)
 }
 
 /// None of what a debug build of `std` asks besides, and of what the allocator does.

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{Access, Answer, Boundary, Guard, ListRootsResult, RootsCapability, RootsSource};
+use mcp_roots_guard::{Access, Boundary, Guard, ListRootsResult, RootsCapability, RootsResponse, RootsSource};
 
 use tree::Tree;
 
@@ -62,13 +62,13 @@ fn each_event_bears_its_session_and_the_operators_detail() {
         let told = log.taken(&tree, number);
         assert_eq!(
             told,
-            "DEBUG roots fetched session=$S roots=1 skipped=3 pages=1\n\
-             WARN entry skipped session=$S index=1 entry=\"file://$T/op/later\" kind=\"not_found\"\n\
-             WARN entry skipped session=$S index=2 entry=\"file://$T/op/out\\n\" kind=\"dropped_character\"\n\
-             WARN entry skipped session=$S index=3 entry=\"ftp://host/\" kind=\"foreign_scheme\"\n"
+            "DEBUG roots fetched session=$S roots=1 rejected=3 pages=1\n\
+             WARN entry rejected session=$S index=1 entry=\"file://$T/op/later\" kind=\"not_found\"\n\
+             WARN entry rejected session=$S index=2 entry=\"file://$T/op/out\\n\" kind=\"dropped_character\"\n\
+             WARN entry rejected session=$S index=3 entry=\"ftp://host/\" kind=\"foreign_scheme\"\n"
         );
         // A list that comes with a request is told as well.
-        session.roots_told(list.clone()).await.unwrap();
+        session.roots_from_list(list.clone()).await.unwrap();
         assert_eq!(log.taken(&tree, number), told);
         // A refusal says where a link led, and the client is not told.
         let refused = roots.read(tree.path("op/out/x"), 9).unwrap_err();
@@ -87,7 +87,7 @@ fn each_event_bears_its_session_and_the_operators_detail() {
         guard.forget_all();
         assert_eq!(log.taken(&tree, number), "DEBUG roots evicted session=$S cause=\"time\"\n");
         session.list_changed();
-        let failing = |_: Option<String>| std::future::ready(Answer::Failed("-32601: \"no\"".into()));
+        let failing = |_: Option<String>| std::future::ready(RootsResponse::Failed("-32601: \"no\"".into()));
         assert!(session.roots(failing).await.is_err());
         assert_eq!(
             log.taken(&tree, number),
@@ -119,5 +119,5 @@ fn each_event_bears_its_session_and_the_operators_detail() {
 
 fn tells(list: &ListRootsResult) -> impl RootsSource + use<> {
     let list = list.clone();
-    move |_: Option<String>| std::future::ready(Answer::List(list.clone()))
+    move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use mcp_roots_guard::limits::{HANDLES, SESSIONS};
 use mcp_roots_guard::{
-    Access, Answer, Boundary, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsSource, Session,
+    Access, Boundary, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsResponse, RootsSource, Session,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -81,7 +81,7 @@ async fn a_kept_snapshot_weighs_what_it_takes() {
         // The first time fills what is kept besides: the memory of grants, and tables.
         let first = session(&guard, list.clone()).await;
         let roots = first.roots(tells(&list)).await.unwrap();
-        println!("{shape}: {} roots, {} rejected", roots.roots().count(), roots.skipped().len());
+        println!("{shape}: {} roots, {} rejected", roots.roots().count(), roots.rejected().len());
         drop((first, roots));
         guard.forget_all();
         let region = Region::new(ALLOCATOR);
@@ -144,7 +144,7 @@ async fn sessions_are_cheap() {
     for _ in 0..10 {
         let region = Region::new(ALLOCATOR);
         for session in &sessions[..1_000] {
-            session.roots(async |_: Option<String>| -> Answer { unreachable!("it is kept") }).await.unwrap();
+            session.roots(async |_: Option<String>| -> RootsResponse { unreachable!("it is kept") }).await.unwrap();
         }
         taken.push(region.change().allocations);
     }
@@ -187,5 +187,5 @@ fn heap(region: &Region<'_, System>) -> usize {
 
 fn tells(list: &ListRootsResult) -> impl RootsSource + use<> {
     let list = list.clone();
-    move |_: Option<String>| std::future::ready(Answer::List(list.clone()))
+    move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
 }

@@ -1,7 +1,7 @@
 //! What mounts do to identities and names: overlayfs, as in containers, and bind mounts.
 //!
 //! Each test mounts in a mount namespace of its own thread, which takes root. Where that is not
-//! allowed the test is skipped and says so; in CI (`CI` is set) it then fails.
+//! allowed the test is rejected and says so; in CI (`CI` is set) it then fails.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use std::thread::{self, sleep};
 
 use mcp_roots_guard::limits::VERIFY_EVERY;
 use mcp_roots_guard::{
-    Access, Answer, Boundary, ErrorKind, Guard, Intent, ListRootsResult, Replace, Roots, RootsCapability,
+    Access, Boundary, ErrorKind, Guard, Intent, ListRootsResult, Replace, Roots, RootsCapability, RootsResponse,
 };
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -31,7 +31,7 @@ fn mounted(tree: &Tree, mounts: impl FnOnce(&Tree) -> nix::Result<()> + Send, te
         Err(error) if std::env::var_os("CI").is_some() => {
             panic!("CI has to show this, and nothing can be mounted: {error}")
         }
-        Err(error) => println!("skipped: nothing can be mounted: {error}"),
+        Err(error) => println!("rejected: nothing can be mounted: {error}"),
     };
     thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
@@ -62,7 +62,7 @@ fn a_root_in_a_lower_layer_stays_the_same_after_its_first_write() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let session = guard.session(Some(RootsCapability::announcing())).unwrap();
         let list = ListRootsResult::from_uris([tree.uri("merged/app")]);
-        let tells = |_: Option<String>| std::future::ready(Answer::List(list.clone()));
+        let tells = |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()));
         let of_client = runtime.block_on(session.roots(tells)).unwrap();
         let (proof, subscribed) =
             (roots.check("f", Intent::Existing).unwrap(), of_client.check("f", Intent::Existing).unwrap());
@@ -102,11 +102,11 @@ fn a_grant_is_remembered_after_a_copy_up_and_a_rename_of_its_ancestor() {
         symlink("../../secret", top.join("q/a/l")).unwrap();
         let planted = resolve("merged/q/a/l");
         assert!(planted.is_empty(), "{planted:?}");
-        assert_eq!(planted.skipped()[0].error().kind(), ErrorKind::ThroughLink);
+        assert_eq!(planted.rejected()[0].error().kind(), ErrorKind::ThroughLink);
         // By its path alone, too: another directory where a granted one was.
         fs::create_dir_all(top.join("p/a")).unwrap();
         symlink("../../secret", top.join("p/a/l")).unwrap();
-        assert_eq!(resolve("merged/p/a/l").skipped()[0].error().kind(), ErrorKind::ThroughLink);
+        assert_eq!(resolve("merged/p/a/l").rejected()[0].error().kind(), ErrorKind::ThroughLink);
         assert_eq!(resolve("merged/secret").roots().len(), 1);
     });
 }

@@ -30,7 +30,7 @@ fn kind<T>(result: Result<T>) -> Option<K> {
 
 fn with_policy(tree: &Tree, policy: Policy) -> Roots {
     let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadWrite).policy(policy).build().unwrap();
-    boundary.operator_roots()
+    boundary.allowed_roots()
 }
 
 type Operation = fn(&Roots, &str) -> Result<()>;
@@ -393,7 +393,7 @@ fn a_rename_checks_both_ends_and_replaces_only_when_told() {
         .directory(tree.path("ro"), Access::ReadOnly)
         .build()
         .unwrap()
-        .operator_roots();
+        .allowed_roots();
     let at = |path: &str| tree.path(path).to_str().unwrap().to_owned();
     assert_eq!(kind(roots.rename("f", "g", Replace::Never)), Some(K::AlreadyExists));
     assert_eq!(kind(roots.rename("f", at("b/h"), Replace::Never)), Some(K::AlreadyExists));
@@ -419,8 +419,8 @@ fn a_rename_checks_both_ends_and_replaces_only_when_told() {
     }
     roots.rename("g", "out", Replace::Existing).unwrap();
     assert!(tree.path("out").is_dir() && fs::read(tree.path("a/out")).unwrap() == b"A");
-    let from = roots.check("out", Intent::Entry).unwrap();
-    let to = roots.check("back", Intent::Entry).unwrap();
+    let from = roots.check("out", Intent::NoFollow).unwrap();
+    let to = roots.check("back", Intent::NoFollow).unwrap();
     from.rename(&to, Replace::Never).unwrap();
     assert_eq!(roots.read("back", 9).unwrap(), b"A");
 }
@@ -503,7 +503,7 @@ fn removing_takes_the_entry_and_never_a_root() {
 fn a_read_only_directory_is_read_and_nothing_else() {
     let tree = Tree::new("file root/f; dir root/d; file root/inside");
     let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
-    let roots = boundary.operator_roots();
+    let roots = boundary.allowed_roots();
     let before = tree.snapshot("root");
     let reads = ["check open", "check create", "open", "read", "read_to_string", "read_dir", "walk"];
     for request in ["f", "d", "new"] {
@@ -526,7 +526,7 @@ fn a_read_only_directory_is_read_and_nothing_else() {
 fn mounts_are_crossed_by_policy_and_never_removed() {
     // /proc and /dev are mounts on every Linux that runs this; / is a root that holds them.
     let top =
-        |policy| Boundary::builder().directory("/", Access::ReadWrite).policy(policy).build().unwrap().operator_roots();
+        |policy| Boundary::builder().directory("/", Access::ReadWrite).policy(policy).build().unwrap().allowed_roots();
     let allow = top(Policy::default());
     let refuse = top(Policy::default().mounts(Rule::Refuse));
     assert!(allow.metadata("/proc/version").is_ok());
@@ -579,7 +579,7 @@ fn lengths_are_bounded_at_their_limits() {
     );
     assert_eq!(kind(roots.check("n".repeat(NAME_BYTES).as_str(), Intent::New)), None);
     let long = "n".repeat(NAME_BYTES + 1);
-    for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::Entry] {
+    for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {
         assert_eq!(kind(roots.check(long.as_str(), intent)), Some(K::TooLong), "{intent:?}");
         assert_eq!(kind(roots.check(format!("d/{long}/x"), intent)), Some(K::TooLong), "{intent:?}");
     }

@@ -107,8 +107,8 @@ fn rows() -> Vec<Row> {
         false " (read)"     Existing "@/data"   open_with(new().read(true))              saw_read;
         false ""            Existing "@/data"   metadata()                               |it| saw(&it);
         false ""            Existing "@"        metadata()                               |it| saw(&it);
-        false ""            Entry    "@/data"   symlink_metadata()                       |it| saw(&it);
-        false ""            Entry    "@"        symlink_metadata()                       |it| saw(&it);
+        false ""            NoFollow "@/data"   symlink_metadata()                       |it| saw(&it);
+        false ""            NoFollow "@"        symlink_metadata()                       |it| saw(&it);
         false ""            Existing "@"        read_dir()                               saw_list;
         false ""            Existing "@/sub"    read_dir()                               saw_list;
         false ""            Existing "@"        walk(WalkOptions::new())                 saw_walk;
@@ -125,12 +125,12 @@ fn rows() -> Vec<Row> {
         true  ""            NewTree  "@/new"    create_dir()                             |()| false;
         true  ""            NewTree  "@/new"    create_dir_all()                         |()| false;
         true  ""            NewTree  "@/n1/n2"  create_dir_all()                         |()| false;
-        true  ""            Entry    "@/data"   remove_file()                            |()| false;
-        true  ""            Entry    "@"        remove_file()                            |()| false;
-        true  ""            Entry    "@/empty"  remove_dir()                             |()| false;
-        true  ""            Entry    "@/sub"    remove_dir_all()                         |()| false;
-        true  ""            Entry    "@"        remove_dir_all()                         |()| false;
-        true  ""            Entry    "box"      remove_dir_all()                         |()| false;
+        true  ""            NoFollow "@/data"   remove_file()                            |()| false;
+        true  ""            NoFollow "@"        remove_file()                            |()| false;
+        true  ""            NoFollow "@/empty"  remove_dir()                             |()| false;
+        true  ""            NoFollow "@/sub"    remove_dir_all()                         |()| false;
+        true  ""            NoFollow "@"        remove_dir_all()                         |()| false;
+        true  ""            NoFollow "box"      remove_dir_all()                         |()| false;
     };
     rows.extend(
         [
@@ -145,7 +145,7 @@ fn rows() -> Vec<Row> {
         .map(|(from, to, replace)| Row {
             name: format!("rename {from} {to}"),
             changes: true,
-            requests: vec![(from, Intent::Entry), (to, Intent::Entry)],
+            requests: vec![(from, Intent::NoFollow), (to, Intent::NoFollow)],
             at_once: Box::new(move |roots, requests| {
                 roots.rename(requests[0].as_str(), requests[1].as_str(), replace).map(|()| false)
             }),
@@ -525,7 +525,7 @@ fn without_openat2_a_raced_symlink_is_a_change_and_tried_again() {
     let tree = Tree::in_memory("file op/a/sub/f; file op/real/sub/f; link op/b -> real");
     let (a, b) = (tree.path("op/a"), tree.path("op/b"));
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
-    let roots = boundary.operator_roots();
+    let roots = boundary.allowed_roots();
     let list = ListRootsResult::from_uris([tree.uri("op/a/sub")]);
     let stop = AtomicBool::new(false);
     let (mut kinds, mut swaps) = (BTreeMap::new(), 0_u64);
@@ -541,7 +541,7 @@ fn without_openat2_a_raced_symlink_is_a_change_and_tried_again() {
                 let checked = roots.check("a/sub/f", Intent::Existing).map(drop).map_err(|error| error.kind());
                 *kinds.entry(checked).or_insert(0_u64) += 1;
                 let listed = boundary.resolve(&list).unwrap();
-                let listed = listed.skipped().first().map_or(Ok(()), |skipped| Err(skipped.error().kind()));
+                let listed = listed.rejected().first().map_or(Ok(()), |rejected| Err(rejected.error().kind()));
                 *kinds.entry(listed).or_insert(0) += 1;
             }
             stop.store(true, SeqCst);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{Access, Answer, Boundary, Guard, Intent, ListRootsResult, RootsCapability};
+use mcp_roots_guard::{Access, Boundary, Guard, Intent, ListRootsResult, RootsCapability, RootsResponse};
 use tokio::runtime::Builder;
 
 use crate::blocked;
@@ -107,7 +107,7 @@ fn as_model(name: &str, client: RootsCapability, time_to_live: u64, time: Durati
                     let source = |_| {
                         asked += 1;
                         std::future::ready(if model.fails {
-                            Answer::Failed(String::new())
+                            RootsResponse::Failed(String::new())
                         } else {
                             tell(&tree, model.list)
                         })
@@ -140,10 +140,10 @@ fn step(random: &mut Random) -> Step {
     }
 }
 
-fn tell(tree: &Tree, list: u8) -> Answer {
+fn tell(tree: &Tree, list: u8) -> RootsResponse {
     let listed = (0..4).filter(|directory| list & 1 << directory != 0);
     let uris = listed.map(|directory| tree.expand(&format!("file://$T/{directory}")));
-    Answer::List(ListRootsResult::from_uris(uris))
+    RootsResponse::List(ListRootsResult::from_uris(uris))
 }
 
 /// Of one session.

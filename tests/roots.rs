@@ -1,4 +1,4 @@
-//! Root lists, operator directories, and what keeps a list from being widened by what a tool wrote.
+//! Root lists, allowed directories, and what keeps a list from being widened by what a tool wrote.
 
 use std::fs;
 use std::path::{Component, PathBuf};
@@ -9,7 +9,7 @@ use mcp_roots_guard::{
     Access, Boundary, ErrorKind, ErrorKind as K, Intent, ListRootsResult, Policy, Result, Root, Roots, Rule,
 };
 #[cfg(unix)]
-use mcp_roots_guard::{Answer, Guard, RootsCapability};
+use mcp_roots_guard::{Guard, RootsCapability, RootsResponse};
 
 #[cfg(unix)]
 use crate::blocked;
@@ -43,14 +43,14 @@ fn link_again(tree: &Tree, path: &str, target: &str) {
     }
 }
 
-/// The roots' paths from the tree's top, and the kinds of the skipped entries.
+/// The roots' paths from the tree's top, and the kinds of the rejected entries.
 fn told(tree: &Tree, roots: &Roots) -> (Vec<String>, Vec<(usize, ErrorKind)>) {
     let short = |root: &Root| {
         let path = root.path().strip_prefix(tree.path("")).unwrap_or(root.path()).display().to_string();
         if cfg!(windows) { path.replace('\\', "/") } else { path }
     };
-    let skipped = roots.skipped().iter().map(|skipped| (skipped.index(), skipped.error().kind())).collect();
-    (roots.roots().map(short).collect(), skipped)
+    let rejected = roots.rejected().iter().map(|rejected| (rejected.index(), rejected.error().kind())).collect();
+    (roots.roots().map(short).collect(), rejected)
 }
 
 fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
@@ -126,12 +126,12 @@ fn a_list_as_clients_send_it_keeps_the_good_entries_and_reports_the_bad() {
     assert_eq!(names, [Some("A"), None, None, None]);
     let file = roots.roots().nth(1).unwrap();
     assert!(file.is_file() && file.is_available());
-    let linked: Vec<_> = roots.roots().nth(2).unwrap().spellings().collect();
+    let linked: Vec<_> = roots.roots().nth(2).unwrap().aliases().collect();
     let names: &[_] = if links_are_seen() { &["a", "l"] } else { &["a"] };
     assert_eq!(linked, names.iter().map(|name| tree.path(name)).collect::<Vec<_>>());
     assert_eq!(roots.roots().next().unwrap().uri(), tree.uri("a%20b"));
-    assert!(roots.skipped()[0].error().to_string().starts_with("open root \"vscode-remote:"));
-    assert_eq!(roots.skipped().iter().map(|skipped| skipped.entry().len()).max(), Some(160));
+    assert!(roots.rejected()[0].error().to_string().starts_with("open root \"vscode-remote:"));
+    assert_eq!(roots.rejected().iter().map(|rejected| rejected.entry().len()).max(), Some(160));
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn client_roots_narrow_the_operators_directories_and_never_widen_them() {
         "file op/a/f; file op/b/f; file ro/f; file out/f; link op/link -> b; link op/out -> ../out; link op/ab -> $T/op/a",
     );
     let boundary = operator(&tree, &[("op", Access::ReadWrite), ("ro", Access::ReadOnly)]);
-    for (entries, granted, skipped) in ROWS {
+    for (entries, granted, rejected) in ROWS {
         #[cfg(windows)]
         if !links_are_seen() && entries.contains(&"op/link") {
             let why = "a root through a link";
@@ -361,7 +361,7 @@ fn client_roots_narrow_the_operators_directories_and_never_widen_them() {
         let boundary = operator(&tree, &[("op", Access::ReadWrite), ("ro", Access::ReadOnly)]);
         let roots = boundary.resolve(&list).unwrap();
         let granted: Vec<String> = granted.iter().map(ToString::to_string).collect();
-        assert_eq!(told(&tree, &roots), (granted, skipped.to_vec()), "{entries:?}");
+        assert_eq!(told(&tree, &roots), (granted, rejected.to_vec()), "{entries:?}");
     }
     let everything = boundary.resolve(&ListRootsResult::from_uris([uri(&top(&tree))])).unwrap();
     assert_eq!(told(&tree, &everything).0, ["op", "ro"]);
@@ -431,9 +431,9 @@ fn an_optional_directory_is_looked_for_again() {
         .optional_directory(tree.path("b"), Access::ReadWrite)
         .build()
         .unwrap();
-    assert_eq!(told(&tree, &boundary.operator_roots()), (vec!["a".into()], vec![(1, ErrorKind::NotFound)]));
+    assert_eq!(told(&tree, &boundary.allowed_roots()), (vec!["a".into()], vec![(1, ErrorKind::NotFound)]));
     tree.add("file b/f");
-    becomes(|| told(&tree, &boundary.operator_roots()).0, &vec!["a".into(), "b".into()]);
+    becomes(|| told(&tree, &boundary.allowed_roots()).0, &vec!["a".into(), "b".into()]);
 }
 
 /// Decision 8: a nested root that a tool re-points does not grant what the link points to.
@@ -456,7 +456,7 @@ fn a_nested_root_that_is_re_pointed_grants_nothing_new() {
     let expected = if links_are_seen() { ErrorKind::ThroughLink } else { ErrorKind::OutsideRoots };
     for again in [&both, &list(&tree, ["ws/sub"]), &list(&tree, ["ws/sub", "ws"])] {
         let roots = boundary.resolve(again).unwrap();
-        assert!(roots.skipped().iter().any(|skipped| skipped.error().kind() == expected));
+        assert!(roots.rejected().iter().any(|rejected| rejected.error().kind() == expected));
         assert_ne!(roots.read(tree.path("ws/sub/secret"), 99).ok().as_deref(), Some(&b"out/secret"[..]));
         assert_eq!(kind(roots.read(tree.path("out/secret"), 99)), Some(ErrorKind::OutsideRoots));
     }
@@ -505,13 +505,13 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
         told(&tree, &boundary.resolve(&list(&tree, ["moved/planted"])).unwrap()).1,
         [(0, ErrorKind::ThroughLink)]
     );
-    // Beneath an operator directory, too, where the link stays inside; unless the whole directory was granted.
+    // Beneath an allowed directory, too, where the link stays inside; unless the whole directory was granted.
     let tree = Tree::new("dir op/ws; dir op/other; link op/ws/planted -> ../other; link op/plain -> other");
     let boundary = operator(&tree, &[("op", Access::ReadWrite)]);
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op"])).unwrap()).0, ["op"]);
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/plain"])).unwrap()).0, ["op/other"]);
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/ws", "op/ws/planted"])).unwrap()).0, ["op/ws"]);
-    // A link that leads up, to the operator's directory or around it, widens no less than one that leads aside.
+    // A link that leads up, to the allowed directory or around it, widens no less than one that leads aside.
     tree.add("link op/ws/up -> ../..; link op/ws/op -> ..; link op/fair -> ../..");
     link(&top(&tree), &tree.path("op/ws/top")).unwrap();
     for entry in ["op/ws/up", "op/ws/op", "op/ws/top"] {
@@ -521,8 +521,8 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/fair"])).unwrap()).0, ["op"]);
 }
 
-/// Without operator directories `/` is nobody's: who was granted it may have written any link.
-/// By two links in places of the same name, each in an operator directory: the second may be a tool's.
+/// Without allowed directories `/` is nobody's: who was granted it may have written any link.
+/// By two links in places of the same name, each in an allowed directory: the second may be a tool's.
 #[test]
 fn each_link_on_the_way_is_judged_in_the_root_that_it_is_in() {
     #[cfg(windows)]
@@ -568,7 +568,7 @@ fn a_client_that_was_granted_all_takes_the_roots_through_links_from_all() {
     assert_eq!(granted(), [""; 0]);
 }
 
-/// Operator directories that lie in each other bound what they hold, and nothing granted between or below them does.
+/// Allowed directories that lie in each other bound what they hold, and nothing granted between or below them does.
 #[test]
 fn nested_operator_directories_do_not_hide_a_planted_link() {
     #[cfg(windows)]
@@ -634,7 +634,7 @@ fn a_client_that_fills_the_memory_of_grants_costs_nobody_else_a_root() {
         session.list_changed();
         let list = ListRootsResult::from_uris(entries);
         runtime
-            .block_on(session.roots(move |_: Option<String>| std::future::ready(Answer::List(list.clone()))))
+            .block_on(session.roots(move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))))
             .unwrap()
     };
     let batches = 3;
@@ -652,23 +652,23 @@ fn a_client_that_fills_the_memory_of_grants_costs_nobody_else_a_root() {
     }
     // What it was granted before it is still granted.
     assert_eq!(tells(&full, vec![tree.uri("data/0-0"), tree.uri("data/1-9")]).roots().len(), 2);
-    assert_eq!(tells(&full, vec![tree.uri("data/l")]).skipped()[0].error().kind(), ErrorKind::TooCostly);
+    assert_eq!(tells(&full, vec![tree.uri("data/l")]).rejected()[0].error().kind(), ErrorKind::TooCostly);
     let roots = tells(&fair, vec![tree.uri("data/l"), tree.uri("data/2-0")]);
-    assert_eq!((told(&tree, &roots).0, roots.skipped().len()), (vec!["data/fair".into(), "data/2-0".into()], 0));
+    assert_eq!((told(&tree, &roots).0, roots.rejected().len()), (vec!["data/fair".into(), "data/2-0".into()], 0));
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["data/m"])).unwrap()).0, ["data/mine"]);
     fs::remove_file(tree.path("current")).unwrap();
     tree.add("link current -> rel2");
-    becomes(|| boundary.operator_roots().read(tree.path("current/f"), 9).ok(), &Some(b"rel2/f".to_vec()));
+    becomes(|| boundary.allowed_roots().read(tree.path("current/f"), 9).ok(), &Some(b"rel2/f".to_vec()));
 }
 
-/// The operator's directory can be a single file, and a client can name it.
+/// The allowed directory can be a single file, and a client can name it.
 #[test]
 fn a_client_can_list_the_operators_file() {
     let tree = Tree::new("file d/only = old; file d/other");
     let boundary = operator(&tree, &[("d/only", Access::ReadWrite)]);
     let roots = boundary.resolve(&list(&tree, ["d/only", "d/other", "d"])).unwrap();
-    let skipped = vec![(1, ErrorKind::OutsideRoots), (2, ErrorKind::Duplicate)];
-    assert_eq!(told(&tree, &roots), (vec!["d/only".into()], skipped));
+    let rejected = vec![(1, ErrorKind::OutsideRoots), (2, ErrorKind::Duplicate)];
+    assert_eq!(told(&tree, &roots), (vec!["d/only".into()], rejected));
     assert_eq!(kind(roots.write(tree.path("d/only"), "new")), Some(ErrorKind::RootItself));
     assert_eq!(roots.read(tree.path("d/only"), 9).unwrap(), b"old");
     sleep(VERIFY_EVERY);
@@ -701,7 +701,7 @@ fn the_root_that_a_request_comes_to_is_verified_when_it_fails() {
     assert_eq!(kind(roots.read("none", 9)), Some(ErrorKind::NotFound), "the other root stands");
 }
 
-/// A list of long paths, links and spellings takes no memory or time to speak of.
+/// A list of long paths, links and aliases takes no memory or time to speak of.
 #[cfg(unix)]
 #[test]
 fn a_hostile_list_is_bounded_in_time() {
@@ -709,7 +709,7 @@ fn a_hostile_list_is_bounded_in_time() {
     let deep = "d/".repeat((4000 - tree.path("op").as_os_str().len()) / 2);
     fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
     let boundary = operator(&tree, &[("op", Access::ReadWrite)]);
-    let spelling = |n: usize| (0..11).map(|bit| if n >> bit & 1 == 0 { "l/" } else { "m/" }).collect::<String>();
+    let alias = |n: usize| (0..11).map(|bit| if n >> bit & 1 == 0 { "l/" } else { "m/" }).collect::<String>();
     let lists: [(&str, Vec<String>); 3] = [
         (
             "deep",
@@ -717,8 +717,8 @@ fn a_hostile_list_is_bounded_in_time() {
                 .map(|n| format!("op/{}", &deep[..deep.len() - 2 * n]))
                 .collect(),
         ),
-        ("spellings", (0..2000).map(|n| format!("op/{}x", spelling(n))).collect()),
-        ("links and deep", (0..250).map(|n| format!("op/{}{deep}", spelling(n))).collect()),
+        ("aliases", (0..2000).map(|n| format!("op/{}x", alias(n))).collect()),
+        ("links and deep", (0..250).map(|n| format!("op/{}{deep}", alias(n))).collect()),
     ];
     for (name, entries) in lists {
         let start = std::time::Instant::now();
@@ -726,12 +726,12 @@ fn a_hostile_list_is_bounded_in_time() {
         let roots = boundary.resolve(&list).unwrap();
         let resolved = start.elapsed();
         let kinds: std::collections::BTreeSet<_> = told(&tree, &roots).1.iter().map(|(_, kind)| *kind).collect();
-        let spellings = roots.roots().map(|root| root.spellings().count()).max();
-        println!("{name}: {} entries in {resolved:?}, then {spellings:?} spellings, {kinds:?}", entries.len());
+        let aliases = roots.roots().map(|root| root.aliases().count()).max();
+        println!("{name}: {} entries in {resolved:?}, then {aliases:?} aliases, {kinds:?}", entries.len());
         // Half a minute for a list, and what its last entry takes.
         assert!(resolved.as_secs() < 40, "{name}: {resolved:?}");
         assert_eq!(kinds.contains(&ErrorKind::TooCostly), name == "links and deep", "{name}: {kinds:?}");
-        assert!(spellings.is_none_or(|count| count <= 9), "{name}: {spellings:?}");
+        assert!(aliases.is_none_or(|count| count <= 9), "{name}: {aliases:?}");
         let start = std::time::Instant::now();
         for _ in 0..10 {
             assert!(roots.read("none", 9).is_err());
@@ -756,7 +756,7 @@ fn no_operator_directory_is_removed_by_a_client_that_lists_the_one_around_it() {
 fn a_root_that_is_held_is_neither_renamed_nor_removed() {
     let tree = Tree::new("file up/root/f = mine; dir up/empty; file up/only");
     let boundary = operator(&tree, &[("up/root", Access::ReadWrite), ("up/empty", Access::ReadWrite)]);
-    let roots = boundary.operator_roots();
+    let roots = boundary.allowed_roots();
     for root in ["up/root", "up/empty"] {
         assert!(fs::rename(tree.path(root), tree.path("up/old")).is_err(), "{root}");
     }
@@ -799,7 +799,7 @@ fn a_root_that_is_not_what_its_name_says_is_unavailable_until_resolved_again() {
     for (what, change) in changes {
         let tree = Tree::new("file up/root/f = mine");
         let boundary = operator(&tree, &[("up/root", Access::ReadWrite)]);
-        let roots = boundary.operator_roots();
+        let roots = boundary.allowed_roots();
         change(&tree);
         // Until it is noticed, the object that was resolved is served, and nothing else.
         assert_ne!(roots.read("f", 9).ok().as_deref(), Some(&b"planted"[..]), "{what}");
@@ -810,7 +810,7 @@ fn a_root_that_is_not_what_its_name_says_is_unavailable_until_resolved_again() {
         assert_eq!(kind(roots.read("/etc/passwd", 9)), Some(ErrorKind::OutsideRoots), "{what}");
         assert!(!roots.roots().next().unwrap().is_available(), "{what}");
         // Another snapshot notices when it is taken: then the name is resolved again, through no link of a former root.
-        let fresh = || boundary.operator_roots();
+        let fresh = || boundary.allowed_roots();
         match what {
             "removed" => becomes(|| told(&tree, &fresh()), &(vec![], vec![(0, ErrorKind::NotFound)])),
             // A link outside every root is the operator's.
@@ -853,21 +853,21 @@ fn a_root_that_is_gone_and_back_is_served_again_in_the_next_snapshot() {
     }
     let tree = Tree::new("file v1/f = one; file v2/f = two; link current -> v1");
     let boundary = operator(&tree, &[("current", Access::ReadOnly)]);
-    let roots = boundary.operator_roots();
+    let roots = boundary.allowed_roots();
     assert_eq!(roots.read(tree.path("current/f"), 9).unwrap(), b"one");
     let remove = if cfg!(windows) { fs::remove_dir } else { fs::remove_file };
     remove(tree.path("current")).unwrap();
-    becomes(|| boundary.operator_roots().is_empty(), &true);
+    becomes(|| boundary.allowed_roots().is_empty(), &true);
     tree.add("link current -> v2");
-    becomes(|| boundary.operator_roots().read(tree.path("current/f"), 9).ok(), &Some(b"two".to_vec()));
-    let fresh = boundary.operator_roots();
+    becomes(|| boundary.allowed_roots().read(tree.path("current/f"), 9).ok(), &Some(b"two".to_vec()));
+    let fresh = boundary.allowed_roots();
     assert_eq!(kind(fresh.read(tree.path("v1/f"), 9)), Some(ErrorKind::OutsideRoots));
     // The snapshot of before is verified by identity: its link leads elsewhere.
     assert_eq!(kind(roots.read("nope", 9)), Some(ErrorKind::RootUnavailable));
     // Also where it was never gone, and what it led to still stands.
     link_again(&tree, "current", "v1");
     becomes(|| kind(fresh.read("nope", 9)), &Some(ErrorKind::RootUnavailable));
-    becomes(|| boundary.operator_roots().read(tree.path("current/f"), 9).ok(), &Some(b"one".to_vec()));
+    becomes(|| boundary.allowed_roots().read(tree.path("current/f"), 9).ok(), &Some(b"one".to_vec()));
 }
 
 #[test]
@@ -910,7 +910,7 @@ fn a_file_root_serves_one_name_and_is_written_in_place() {
         return not_shown("roots::a_file_root_serves_one_name_and_is_written_in_place", "a link by its name");
     }
     link("other".as_ref(), &tree.path("d/only")).unwrap();
-    for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::Entry] {
+    for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {
         assert_eq!(kind(roots.check(tree.path("d/only"), intent)), Some(ErrorKind::RootUnavailable), "{intent:?}");
     }
 }
@@ -925,10 +925,10 @@ fn the_policy_of_the_boundary_is_the_policy_of_its_roots() {
         .unwrap();
     let roots = boundary.resolve(&list(&tree, ["op/a"])).unwrap();
     assert_eq!(kind(roots.read("f", 9)), Some(ErrorKind::HardLinked));
-    assert_eq!(kind(boundary.operator_roots().read("a/f", 9)), Some(ErrorKind::HardLinked));
+    assert_eq!(kind(boundary.allowed_roots().read("a/f", 9)), Some(ErrorKind::HardLinked));
 }
 
-/// Decision 8, through a client's root beneath an operator directory: the name of the directory around it counts, too.
+/// Decision 8, through a client's root beneath an allowed directory: the name of the directory around it counts, too.
 #[cfg(unix)]
 #[test]
 fn a_client_root_is_unavailable_when_the_operators_directory_is_not_what_its_name_says() {
@@ -957,8 +957,8 @@ fn a_root_spelled_with_dots_has_no_such_name() {
     let (path, content, outside) = rows[usize::from(cfg!(windows))];
     for root in [format!("{}/l/../x", tree.path("").display()), "x/../l/../x".to_owned()] {
         let roots = Roots::from_dirs([tree.path(root)]).unwrap();
-        let spellings: Vec<_> = roots.roots().flat_map(Root::spellings).collect();
-        assert_eq!(spellings, [tree.path(path)]);
+        let aliases: Vec<_> = roots.roots().flat_map(Root::aliases).collect();
+        assert_eq!(aliases, [tree.path(path)]);
         assert_eq!(roots.read("f", 9).unwrap(), content);
         assert_eq!(kind(roots.read(tree.path(outside), 9)), Some(ErrorKind::OutsideRoots));
     }

@@ -15,7 +15,7 @@ use mcp_roots_guard::RootsCapability;
 use mcp_roots_guard::limits::VERIFY_EVERY;
 
 use crate::blocked;
-use crate::invariants::session::Step::{self, Answer, Begin, Poll};
+use crate::invariants::session::Step::{self, Begin, Poll, RootsResponse};
 use crate::invariants::session::{Run, World};
 
 #[test]
@@ -38,7 +38,7 @@ fn every_schedule_holds_once_a_list_is_kept() {
 #[test]
 fn every_schedule_holds_while_calls_wait() {
     for client in [RootsCapability::announcing(), RootsCapability::silent()] {
-        every_schedule(client, &[Begin, Begin, Begin, Answer], 5);
+        every_schedule(client, &[Begin, Begin, Begin, RootsResponse], 5);
     }
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn number(variable: &str) -> Option<u64> {
 }
 
 /// A call was answered, and its list is kept.
-const KEPT: &[Step] = &[Begin, Answer, Poll(0), Poll(0)];
+const KEPT: &[Step] = &[Begin, RootsResponse, Poll(0), Poll(0)];
 
 /// Runs that wait together until their names are due: not so many that they hold all handles for roots.
 const AT_A_TIME: usize = 128;

@@ -28,7 +28,7 @@ const KINDS: [&str; 10] = ["f", "d", "a", "b/a", "..", "../o", "missing", "$T/r/
 
 const COMPONENTS: [&str; 6] = ["a", "b", "missing", ".", "..", ""];
 
-const INTENTS: [Intent; 4] = [Intent::Existing, Intent::New, Intent::NewTree, Intent::Entry];
+const INTENTS: [Intent; 4] = [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow];
 
 /// Paths beneath `r` and kinds, parents first.
 type Entries = Vec<(String, &'static str)>;

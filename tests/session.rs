@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, VERIFY_EVERY};
 use mcp_roots_guard::{
-    Access, Answer, Boundary, ClientRoots, ErrorKind as K, Guard, GuardBuilder, Intent, ListRootsResult, Roots,
-    RootsCapability, RootsSource, RootsState, Rule, Session, WithoutClientRoots,
+    Access, Boundary, ClientRoots, ErrorKind as K, Guard, GuardBuilder, Intent, ListRootsResult, Roots,
+    RootsCapability, RootsResponse, RootsSource, RootsState, Rule, Session, WithoutClientRoots,
 };
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::tree::not_shown;
 use crate::tree::{Tree, links_are_seen};
 
-type Source<'a> = Box<dyn FnMut(Option<String>) -> Answer + Send + 'a>;
+type Source<'a> = Box<dyn FnMut(Option<String>) -> RootsResponse + Send + 'a>;
 
 const LIMIT: Duration = FETCH_LIMIT;
 
@@ -62,21 +62,21 @@ async fn becomes<T: PartialEq + std::fmt::Debug>(now: impl AsyncFn() -> T, expec
 /// A client that counts how often it is asked.
 #[derive(Clone)]
 struct Client {
-    answer: Arc<Mutex<Answer>>,
+    answer: Arc<Mutex<RootsResponse>>,
     asked: Arc<AtomicUsize>,
 }
 
 impl Client {
     fn telling(list: ListRootsResult) -> Self {
-        Self { answer: Arc::new(Mutex::new(Answer::List(list))), asked: Arc::default() }
+        Self { answer: Arc::new(Mutex::new(RootsResponse::List(list))), asked: Arc::default() }
     }
 
     fn tells(&self, list: ListRootsResult) {
-        *self.answer.lock().unwrap() = Answer::List(list);
+        *self.answer.lock().unwrap() = RootsResponse::List(list);
     }
 
     fn fails(&self) {
-        *self.answer.lock().unwrap() = Answer::Failed("-32601".into());
+        *self.answer.lock().unwrap() = RootsResponse::Failed("-32601".into());
     }
 
     fn asked(&self) -> usize {
@@ -98,7 +98,7 @@ impl Client {
 
 /// A client that answers with this list, whenever it is asked.
 fn tells(list: ListRootsResult) -> impl RootsSource {
-    move |_: Option<String>| std::future::ready(Answer::List(list.clone()))
+    move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
 }
 
 fn telling(tree: &Tree, paths: &[&str]) -> impl RootsSource + use<> {
@@ -249,17 +249,17 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
     };
     let large = "file:///".to_owned() + &"x".repeat(1 << 20);
     let cases: Vec<(&str, Source<'_>, K)> = vec![
-        ("an error", Box::new(|_| Answer::Failed("-32601".into())), K::RootsFailed),
-        ("no list", Box::new(|_| Answer::from_result(serde_json::json!({"roots": 7}))), K::RootsFailed),
+        ("an error", Box::new(|_| RootsResponse::Failed("-32601".into())), K::RootsFailed),
+        ("no list", Box::new(|_| RootsResponse::from_result(serde_json::json!({"roots": 7}))), K::RootsFailed),
         ("a panic", Box::new(|_| panic!("a bug of the server's author")), K::SourcePanicked),
-        ("100,001 entries", Box::new(|_| Answer::List(many(100_001))), K::TooManyRoots),
-        ("an endless pager", Box::new(|cursor| Answer::List(page(cursor))), K::TooManyPages),
+        ("100,001 entries", Box::new(|_| RootsResponse::List(many(100_001))), K::TooManyRoots),
+        ("an endless pager", Box::new(|cursor| RootsResponse::List(page(cursor))), K::TooManyPages),
         (
             "a pager that repeats itself",
             Box::new(|_| {
                 let mut page = list(&tree, &["a"]);
                 page.next_cursor = Some("again".into());
-                Answer::List(page)
+                RootsResponse::List(page)
             }),
             K::RepeatedCursor,
         ),
@@ -268,7 +268,7 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
             Box::new(|cursor| {
                 let mut list = many(ROOT_LIST_ENTRIES / 2);
                 list.next_cursor = page(cursor).next_cursor;
-                Answer::List(list)
+                RootsResponse::List(list)
             }),
             K::TooManyRoots,
         ),
@@ -277,14 +277,20 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
             Box::new(|_| {
                 let mut page = list(&tree, &["a"]);
                 page.next_cursor = Some("c".repeat(1 << 20));
-                Answer::List(page)
+                RootsResponse::List(page)
             }),
             K::TooLarge,
         ),
-        ("long URIs", Box::new(|_| Answer::List(ListRootsResult::from_uris(vec![large.clone(); 10]))), K::TooLarge),
+        (
+            "long URIs",
+            Box::new(|_| RootsResponse::List(ListRootsResult::from_uris(vec![large.clone(); 10]))),
+            K::TooLarge,
+        ),
         (
             "unsupported, after a page",
-            Box::new(|cursor| if cursor.is_none() { Answer::List(page(None)) } else { Answer::Unsupported }),
+            Box::new(
+                |cursor| if cursor.is_none() { RootsResponse::List(page(None)) } else { RootsResponse::Unsupported },
+            ),
             K::RootsUnsupported,
         ),
     ];
@@ -321,7 +327,7 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
     let mut one_long = list(&tree, &["a"]);
     one_long.roots.extend(ListRootsResult::from_uris([large]).roots);
     let roots = session.roots(tells(one_long)).await;
-    assert_eq!(roots.as_ref().unwrap().skipped()[0].error().kind(), K::TooLong);
+    assert_eq!(roots.as_ref().unwrap().rejected()[0].error().kind(), K::TooLong);
     assert_eq!(told(&tree, &roots), Ok(vec!["a".into()]));
 }
 
@@ -337,7 +343,7 @@ async fn pages_are_read_to_their_end() {
         };
         let mut page = list(&tree, &[path]);
         page.next_cursor = next.map(str::to_owned);
-        std::future::ready(Answer::List(page))
+        std::future::ready(RootsResponse::List(page))
     };
     let roots = announcing(&guard).roots(source).await;
     assert_eq!(told(&tree, &roots), Ok(vec!["a".into(), "b".into(), "c".into()]));
@@ -350,9 +356,9 @@ async fn what_is_in_force_by_policy() {
     let boundary = || Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
     let alone = || Boundary::builder().client_roots_only().build().unwrap();
     let some = Some(RootsCapability::announcing());
-    let good = || Answer::List(list(&tree, &["op/a", "out"]));
-    let none = || Answer::List(ListRootsResult::default());
-    let failed = || Answer::Failed(String::new());
+    let good = || RootsResponse::List(list(&tree, &["op/a", "out"]));
+    let none = || RootsResponse::List(ListRootsResult::default());
+    let failed = || RootsResponse::Failed(String::new());
     let (deny, ignore) = (WithoutClientRoots::Deny, ClientRoots::Ignore);
     let ok = |paths: &[&str]| Ok(paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
     let rows = [
@@ -364,7 +370,7 @@ async fn what_is_in_force_by_policy() {
             "declared, and then unsupported",
             Guard::builder(boundary()),
             some,
-            Answer::Unsupported,
+            RootsResponse::Unsupported,
             Err(K::RootsUnsupported),
             RootsState::Failed(K::RootsUnsupported),
         ),
@@ -403,7 +409,7 @@ async fn what_is_in_force_by_policy() {
         assert_eq!(session.state(), state, "{name}");
     }
     // A configuration that would serve what nobody configured is none.
-    let operator = WithoutClientRoots::OperatorDirectories;
+    let operator = WithoutClientRoots::AllowedDirectories;
     assert_eq!(kind(Guard::builder(alone()).without_client_roots(operator).build()), Some(K::NoDirectories));
     assert_eq!(kind(Guard::builder(alone()).client_roots(ignore).build()), Some(K::NoDirectories));
 }
@@ -423,7 +429,7 @@ async fn a_list_that_changes_while_it_is_asked_for_is_asked_for_again() {
             if !last {
                 session.list_changed();
             }
-            Answer::List(answer)
+            RootsResponse::List(answer)
         }
     });
     assert_eq!(told(&tree, &roots.await), Ok(vec!["new".into()]));
@@ -433,7 +439,7 @@ async fn a_list_that_changes_while_it_is_asked_for_is_asked_for_again() {
     let roots = session.roots(|_: Option<String>| {
         asked += 1;
         session.list_changed();
-        std::future::ready(Answer::List(list(&tree, &["old"])))
+        std::future::ready(RootsResponse::List(list(&tree, &["old"])))
     });
     assert_eq!(kind(roots.await), Some(K::RootsChanging));
     assert_eq!(asked, 5);
@@ -565,7 +571,7 @@ async fn a_proof_stands_as_long_as_its_place_is_in_force() {
 #[test]
 fn a_proof_does_not_stand_where_it_says_too_much() {
     let tree = Tree::new("file a/f");
-    let boundary = |access| Boundary::builder().directory(tree.path("a"), access).build().unwrap().operator_roots();
+    let boundary = |access| Boundary::builder().directory(tree.path("a"), access).build().unwrap().allowed_roots();
     let (read, write) = (boundary(Access::ReadOnly), boundary(Access::ReadWrite));
     assert_eq!(kind(read.still_allows(&write.check("f", Intent::Existing).unwrap())), Some(K::ReadOnly));
     assert_eq!(kind(write.still_allows(&read.check("f", Intent::Existing).unwrap())), None);
@@ -614,7 +620,7 @@ async fn changes_wake_whoever_waits_and_closing_ends_them() {
     let checked = undeclared.roots(unasked()).await.unwrap().check("a", Intent::Existing).unwrap();
     undeclared.close();
     assert_eq!(kind(undeclared.roots(unasked()).await), Some(K::SessionClosed));
-    assert_eq!(kind(undeclared.roots_told(list(&tree, &["a"])).await), Some(K::SessionClosed));
+    assert_eq!(kind(undeclared.roots_from_list(list(&tree, &["a"])).await), Some(K::SessionClosed));
     assert_eq!(kind(undeclared.still_allows(&checked)), Some(K::SessionClosed));
     // The last clone that is dropped closes; who waits for changes does not hold it open.
     let session = announcing(&guard);
@@ -696,7 +702,7 @@ async fn bare_paths_are_roots_only_where_the_operator_says_so() {
     for (rule, expected) in [(Rule::Refuse, vec!["a b"]), (Rule::Allow, vec!["a%20b", "a b"])] {
         let boundary = Boundary::builder().directory(tree.path(""), Access::ReadOnly).bare_paths(rule).build().unwrap();
         let roots = announcing(&Guard::new(boundary)).roots(tells(bare.clone())).await;
-        let kinds: Vec<_> = roots.as_ref().unwrap().skipped().iter().map(|skipped| skipped.error().kind()).collect();
+        let kinds: Vec<_> = roots.as_ref().unwrap().rejected().iter().map(|rejected| rejected.error().kind()).collect();
         let expected: Vec<_> = expected.into_iter().map(str::to_owned).collect();
         let drive = if cfg!(windows) && rule == Rule::Allow { K::OutsideRoots } else { K::NotAbsolute };
         assert_eq!(kinds[kinds.len() - 4..], [K::NotAbsolute, drive, K::Empty, K::ForeignScheme], "{rule:?}");
@@ -765,24 +771,24 @@ async fn a_watch_does_not_keep_a_replaced_directory_in_force() {
     let guard = Guard::new(boundary);
     let watch = guard.session(None).unwrap();
     let narrow = announcing(&guard);
-    let of_operator = watch.roots(never()).await.unwrap().check("f", Intent::Existing).unwrap();
+    let of_allowed = watch.roots(never()).await.unwrap().check("f", Intent::Existing).unwrap();
     let narrowed = narrow.roots(telling(&tree, &["top/op/a"])).await.unwrap().check(".", Intent::Existing).unwrap();
     fs::rename(tree.path("top/op"), tree.path("trash")).unwrap();
     tree.add("file top/op/f = new; dir top/op/a");
     let start = std::time::Instant::now();
     while start.elapsed() < 3 * VERIFY_EVERY {
-        let _ = watch.still_allows(&of_operator);
+        let _ = watch.still_allows(&of_allowed);
         let _ = narrow.still_allows(&narrowed);
         sleep(Duration::from_millis(1));
     }
-    becomes(async || kind(watch.still_allows(&of_operator)), Some(K::RootUnavailable)).await;
+    becomes(async || kind(watch.still_allows(&of_allowed)), Some(K::RootUnavailable)).await;
     becomes(async || kind(narrow.still_allows(&narrowed)), Some(K::RootUnavailable)).await;
     assert_eq!(watch.roots(never()).await.unwrap().read("f", 9).unwrap(), b"new");
     let other = announcing(&guard).roots(telling(&tree, &["top/op"])).await.unwrap();
     assert_eq!(other.read("f", 9).unwrap(), b"new");
 }
 
-/// An operator directory that was not there when the list was told, in a deploy or for the first time.
+/// An allowed directory that was not there when the list was told, in a deploy or for the first time.
 #[cfg(unix)]
 #[tokio::test]
 async fn an_operator_directory_that_comes_back_is_in_force_for_kept_lists() {
@@ -845,7 +851,7 @@ async fn a_call_after_a_change_does_not_wait_for_what_was_asked_before() {
     let leader = tokio::spawn(async move {
         let source = |_: Option<String>| {
             let answer = answers.pop().unwrap();
-            async { if let Some(list) = answer { Answer::List(list) } else { pending().await } }
+            async { if let Some(list) = answer { RootsResponse::List(list) } else { pending().await } }
         };
         leader.roots(source).await
     });
@@ -977,18 +983,18 @@ async fn a_list_that_came_with_a_request_decides_that_alone() {
     let asking = session.clone();
     let leader = tokio::spawn(async move { asking.roots(never()).await });
     tokio::task::yield_now().await;
-    let call = session.roots_told(list(&tree, &["a"]));
+    let call = session.roots_from_list(list(&tree, &["a"]));
     session.list_changed();
     assert_eq!(told(&tree, &call.await), Ok(vec!["a".into()]));
     assert_eq!(session.state(), RootsState::Stale);
     leader.abort();
     assert_eq!(told(&tree, &session.roots(telling(&tree, &["b"])).await), Ok(vec!["b".into()]));
     assert_eq!(
-        told(&tree, &guard.session(None).unwrap().roots_told(list(&tree, &["a"])).await),
+        told(&tree, &guard.session(None).unwrap().roots_from_list(list(&tree, &["a"])).await),
         Ok(vec![String::new()])
     );
     session.close();
-    assert_eq!(kind(session.roots_told(list(&tree, &["a"])).await), Some(K::SessionClosed));
+    assert_eq!(kind(session.roots_from_list(list(&tree, &["a"])).await), Some(K::SessionClosed));
 }
 
 /// Calls that come and end all the time, behind a leader that was cancelled late: each waits for the one before, and has no time left.
@@ -1006,7 +1012,7 @@ async fn leaders_with_too_little_time_do_not_ask_for_ever() {
             let told = told.clone();
             async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                Answer::List(told)
+                RootsResponse::List(told)
             }
         }
     };
@@ -1047,7 +1053,7 @@ async fn a_burst_of_changes_and_calls_refuses_none() {
                     let told = told.clone();
                     async {
                         tokio::time::sleep(Duration::from_millis(300)).await;
-                        Answer::List(told)
+                        RootsResponse::List(told)
                     }
                 };
                 kind(session.roots(source).await)
@@ -1072,7 +1078,7 @@ fn a_turn_to_verify_that_is_lost_is_taken_by_the_next() {
     let call = pin!(session.roots(never()));
     let std::task::Poll::Ready(roots) = call.poll(&mut Context::from_waker(Waker::noop())) else { panic!("waits") };
     assert_eq!(kind(roots), Some(K::NoRuntime));
-    assert_eq!(boundary.operator_roots().read("f", 9).unwrap(), b"new");
+    assert_eq!(boundary.allowed_roots().read("f", 9).unwrap(), b"new");
 }
 
 /// Who waits for an answer takes none that is too old by the time it comes: the client may have withdrawn a root since it was asked.
@@ -1087,7 +1093,7 @@ async fn an_answer_that_is_too_old_when_it_comes_decides_no_later_call() {
             let told = told_first.clone();
             async {
                 tokio::time::sleep(LIMIT / 2).await;
-                Answer::List(told)
+                RootsResponse::List(told)
             }
         };
         slow.roots(source).await
@@ -1097,7 +1103,7 @@ async fn an_answer_that_is_too_old_when_it_comes_decides_no_later_call() {
     assert_eq!(told(&tree, &leader.await.unwrap()), Ok(vec!["a".into()]));
 }
 
-/// An optional operator directory that is made later: nobody else looks for it, and nothing of the list says that it may come.
+/// An optional allowed directory that is made later: nobody else looks for it, and nothing of the list says that it may come.
 #[tokio::test]
 async fn an_operator_directory_that_is_made_later_is_looked_for() {
     let tree = Tree::new("dir op");
@@ -1105,7 +1111,7 @@ async fn an_operator_directory_that_is_made_later_is_looked_for() {
     let boundary = boundary.optional_directory(tree.path("later"), Access::ReadWrite).build().unwrap();
     let session = announcing(&Guard::new(boundary));
     let roots = session.roots(telling(&tree, &["later/b"])).await.unwrap();
-    assert_eq!(roots.skipped()[0].error().kind(), K::OutsideRoots);
+    assert_eq!(roots.rejected()[0].error().kind(), K::OutsideRoots);
     tree.add("dir later/b");
     becomes(async || told(&tree, &session.roots(unasked()).await), Ok(vec!["later/b".into()])).await;
 }
@@ -1116,7 +1122,8 @@ async fn a_clients_error_is_kept_shortened() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
     let why = "x".repeat(1 << 20);
-    let error = session.roots(|_: Option<String>| std::future::ready(Answer::Failed(why.clone()))).await.unwrap_err();
+    let error =
+        session.roots(|_: Option<String>| std::future::ready(RootsResponse::Failed(why.clone()))).await.unwrap_err();
     assert_eq!((error.kind(), error.operator_detail().map(str::len)), (K::RootsFailed, Some(1024)));
 }
 
@@ -1147,7 +1154,7 @@ async fn a_list_that_takes_long_to_resolve_is_late() {
 async fn a_failure_from_before_a_change_refuses_nobody() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
-    let mut answers = vec![Answer::List(list(&tree, &["a"])), Answer::Failed("-32601".into())];
+    let mut answers = vec![RootsResponse::List(list(&tree, &["a"])), RootsResponse::Failed("-32601".into())];
     let roots = session.roots(|_: Option<String>| {
         if answers.len() > 1 {
             session.list_changed();
@@ -1160,7 +1167,7 @@ async fn a_failure_from_before_a_change_refuses_nobody() {
     let leader = tokio::spawn(async move {
         let fails = |_: Option<String>| async {
             tokio::time::sleep(LIMIT / 4).await;
-            Answer::Failed("-32601".into())
+            RootsResponse::Failed("-32601".into())
         };
         let failed = kind(leader.roots(fails).await);
         // Before the other is polled that waits for the same answer.
@@ -1203,8 +1210,9 @@ async fn what_an_equal_list_led_to_earlier_is_not_told_of_a_later_one() {
         tree.add(line);
         let session = announcing(&guard);
         let roots = session.roots(tells(list(&tree, &["a", "b"]))).await.unwrap();
-        let skipped: Vec<_> = roots.skipped().iter().map(|skipped| (skipped.index(), skipped.error().kind())).collect();
-        assert_eq!(skipped, expected.map(|kind| (1, kind)).into_iter().collect::<Vec<_>>());
+        let rejected: Vec<_> =
+            roots.rejected().iter().map(|rejected| (rejected.index(), rejected.error().kind())).collect();
+        assert_eq!(rejected, expected.map(|kind| (1, kind)).into_iter().collect::<Vec<_>>());
         kept.push((session, roots));
     }
 }

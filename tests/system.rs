@@ -41,20 +41,24 @@ fn each_clients_way_to_write_a_root_names_it() {
     let build = |bare: Rule| Boundary::builder().client_roots_only().bare_paths(bare).build().unwrap();
     for (uri, rule) in uris.iter().map(|uri| (uri, Rule::Refuse)).chain(bare.iter().map(|path| (path, Rule::Allow))) {
         let roots = build(rule).resolve(&ListRootsResult::from_uris([uri.clone()])).unwrap();
-        assert!(roots.skipped().is_empty(), "{uri}: {:?}", roots.skipped());
+        assert!(roots.rejected().is_empty(), "{uri}: {:?}", roots.rejected());
         assert_eq!(roots.read("f", 9).unwrap(), b"content", "{uri}");
         assert_eq!(roots.read(tree.path("root").join("f"), 9).unwrap(), b"content", "{uri}");
     }
     for path in bare {
-        let skipped = build(Rule::Refuse).resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
-        assert_eq!(skipped.skipped()[0].error().kind(), K::NotAbsolute, "{path}");
+        let rejected = build(Rule::Refuse).resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
+        assert_eq!(rejected.rejected()[0].error().kind(), K::NotAbsolute, "{path}");
     }
     // All of them are one root, within the operator's as without.
     let operator = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
     for boundary in [operator, build(Rule::Refuse)] {
         let roots = boundary.resolve(&ListRootsResult::from_uris(uris.clone())).unwrap();
         assert_eq!(roots.roots().count(), 1, "{roots:?}");
-        assert!(roots.skipped().iter().all(|skipped| skipped.error().kind() == K::Duplicate), "{:?}", roots.skipped());
+        assert!(
+            roots.rejected().iter().all(|rejected| rejected.error().kind() == K::Duplicate),
+            "{:?}",
+            roots.rejected()
+        );
     }
 }
 
@@ -145,7 +149,7 @@ fn a_clients_root_on_another_host_grants_nothing() {
         Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap().resolve(&list).unwrap();
     for roots in [without, within] {
         assert_eq!(roots.roots().count(), 1);
-        assert_eq!(roots.skipped()[0].error().kind(), K::OutsideRoots);
+        assert_eq!(roots.rejected()[0].error().kind(), K::OutsideRoots);
         assert_eq!(kind(roots.read(r"\\server\share\dir\f", 9)), Some(K::OutsideRoots));
     }
 }
@@ -200,14 +204,14 @@ fn what_leads_out_is_refused_before_any_effect() {
     }
 }
 
-/// A root list entry that leads out of the operator's directory, by a link that is seen or not.
+/// A root list entry that leads out of the allowed directory, by a link that is seen or not.
 #[test]
 fn a_root_that_leads_out_of_the_operators_directory_grants_nothing() {
     let tree = Tree::new("dir op/a; file out/secret; link op/l -> ../out");
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
     let roots = boundary.resolve(&ListRootsResult::from_uris([tree.uri("op/l"), tree.uri("op/a")])).unwrap();
     assert_eq!(roots.roots().count(), 1);
-    assert_eq!(roots.skipped()[0].error().kind(), K::OutsideRoots);
+    assert_eq!(roots.rejected()[0].error().kind(), K::OutsideRoots);
 }
 
 #[test]
@@ -243,7 +247,7 @@ fn each_operation_does_its_work() {
     let hard = Policy::default().hard_links(Rule::Refuse);
     tree.add("file root/one; hard root/two = root/one");
     let refusing = Boundary::builder().directory(tree.path("root"), Access::ReadWrite).policy(hard).build().unwrap();
-    assert_eq!(kind(refusing.operator_roots().read("one", 9)), Some(K::HardLinked));
+    assert_eq!(kind(refusing.allowed_roots().read("one", 9)), Some(K::HardLinked));
     assert_eq!(roots.metadata("two").unwrap().hard_links(), 2);
 }
 
@@ -255,8 +259,8 @@ fn a_volume_that_is_not_there_is_missing() {
         let with =
             |builder: mcp_roots_guard::BoundaryBuilder| builder.directory(tree.path("root"), Access::ReadWrite).build();
         assert_eq!(kind(with(Boundary::builder().directory(path, Access::ReadOnly))), Some(K::NotFound), "{path}");
-        let roots = with(Boundary::builder().optional_directory(path, Access::ReadOnly)).unwrap().operator_roots();
-        assert_eq!((roots.roots().count(), roots.skipped()[0].error().kind()), (1, K::NotFound), "{path}");
+        let roots = with(Boundary::builder().optional_directory(path, Access::ReadOnly)).unwrap().allowed_roots();
+        assert_eq!((roots.roots().count(), roots.rejected()[0].error().kind()), (1, K::NotFound), "{path}");
         assert_eq!(roots.read("f", 9).unwrap(), b"root/f");
     }
 }
@@ -301,7 +305,7 @@ fn access_is_that_of_the_directory_in_any_case() {
     assert_eq!(kind(conflict.build()), Some(K::AccessConflict));
     let list = ListRootsResult::from_uris([tree.uri("root"), tree.uri("ROOT")]);
     let roots = Roots::from_list(&list).unwrap();
-    assert_eq!((roots.roots().count(), roots.skipped()[0].error().kind()), (1, K::Duplicate));
+    assert_eq!((roots.roots().count(), roots.rejected()[0].error().kind()), (1, K::Duplicate));
 }
 
 /// A volume as a root, and nothing above it.

@@ -76,7 +76,7 @@ fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Resu
         "open" => Intent::Existing,
         "create" => Intent::New,
         "tree" => Intent::NewTree,
-        "entry" => Intent::Entry,
+        "entry" => Intent::NoFollow,
         _ => return Err(format!("unknown intent {intent}")),
     };
     let decided = match roots.check(request.as_str(), intent) {

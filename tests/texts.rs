@@ -19,7 +19,7 @@ fn a_rename_names_both_ends_and_which_one_failed() {
     let tree = Tree::new("dir in/d; file in/a; file in/b; dir in/full/x; file ro/r; dir out");
     let boundary =
         Boundary::builder().directory(tree.path("in"), Access::ReadWrite).directory(tree.path("ro"), Access::ReadOnly);
-    let roots = boundary.build().unwrap().operator_roots();
+    let roots = boundary.build().unwrap().allowed_roots();
     let ro = tree.path("ro").join("r");
     let ro = ro.to_str().unwrap();
     let cases = [
@@ -38,7 +38,7 @@ fn a_rename_names_both_ends_and_which_one_failed() {
     for (from, to, replace, why) in cases {
         let expected = format!("rename {from:?} to {to:?}: {why}");
         assert_eq!(text(roots.rename(from, to, replace)), expected);
-        let checked = |path| roots.check(path, Intent::Entry).ok();
+        let checked = |path| roots.check(path, Intent::NoFollow).ok();
         if let (Some(from), Some(to)) = (checked(from), checked(to)) {
             assert_eq!(text(from.rename(&to, replace)), expected);
         }
@@ -108,8 +108,8 @@ fn where_no_directory_is_in_force_a_refusal_says_so_and_nothing_else() {
         (optional.resolve(&client(&[inside])), rejected),
         // An ancestor of no directory at all.
         (optional.resolve(&client(&[top()])), rejected),
-        (Ok(Boundary::builder().client_roots_only().build().unwrap().operator_roots()), unset),
-        (Ok(optional.operator_roots()), missing),
+        (Ok(Boundary::builder().client_roots_only().build().unwrap().allowed_roots()), unset),
+        (Ok(optional.allowed_roots()), missing),
     ] {
         let roots = roots.unwrap();
         assert!(roots.is_empty(), "{roots:?}");

@@ -82,7 +82,7 @@ fn battery() {
         look_outside(&tree);
     } else {
         let answers = ask(&tree, WORLDS.last().unwrap(), &REQUESTS, how.is_some());
-        let wrong = |answer: &&Answer| answer.leads_out && answer.kind != Some(ErrorKind::OutsideRoots);
+        let wrong = |answer: &&RootsResponse| answer.leads_out && answer.kind != Some(ErrorKind::OutsideRoots);
         let failures: Vec<_> = answers.iter().filter(wrong).map(|answer| answer.text.as_str()).collect();
         let served = answers.iter().filter(|answer| answer.kind.is_none()).count();
         // A traced child leaves the verdict to the judge.
@@ -185,9 +185,9 @@ const OPERATIONS: &[(&str, Last, Operation)] = &[
     ("check existing", Followed, |roots, at| roots.check(at, Intent::Existing).map(drop)),
     ("check new", Followed, |roots, at| roots.check(at, Intent::New).map(drop)),
     ("check new tree", Followed, |roots, at| roots.check(at, Intent::NewTree).map(drop)),
-    ("check entry", Itself, |roots, at| roots.check(at, Intent::Entry).map(drop)),
+    ("check entry", Itself, |roots, at| roots.check(at, Intent::NoFollow).map(drop)),
     ("check and open", Followed, |roots, at| roots.check(at, Intent::Existing)?.open().map(drop)),
-    ("check entry and open", Itself, |roots, at| roots.check(at, Intent::Entry)?.open().map(drop)),
+    ("check entry and open", Itself, |roots, at| roots.check(at, Intent::NoFollow)?.open().map(drop)),
     ("open", Followed, |roots, at| roots.open(at)?.read(LIMIT).map(drop)),
     ("open with read", Followed, |roots, at| roots.open_with(at, with().read(true)).map(drop)),
     ("open with write", Followed, |roots, at| roots.open_with(at, with().write(true)).map(drop)),
@@ -223,7 +223,7 @@ fn with() -> OpenOptions {
 }
 
 #[derive(Clone, PartialEq)]
-struct Answer {
+struct RootsResponse {
     kind: Option<ErrorKind>,
     text: String,
     leads_out: bool,
@@ -231,8 +231,8 @@ struct Answer {
 
 /// Every request of every operation; an operation that changes something leaves the next one a tree built anew at the
 /// same path.
-fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<Answer> {
-    let mut answers: Vec<Answer> = Vec::new();
+fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<RootsResponse> {
+    let mut answers: Vec<RootsResponse> = Vec::new();
     let mut fresh = false;
     for (name, last, operation) in OPERATIONS {
         if !fresh {
@@ -260,7 +260,7 @@ fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<A
                         cause = source.source();
                     }
                 }
-                answers.push(Answer { kind, text, leads_out });
+                answers.push(RootsResponse { kind, text, leads_out });
             }
         }
         if traced {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
-use mcp_roots_guard::{Answer, Boundary, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability};
+use mcp_roots_guard::{Boundary, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability, RootsResponse};
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::spellings::{RootIs, Spellings};
+use crate::aliases::{PathIndex, RootIs};
 use crate::tree::{DEPTHS, Tree, grow, names};
 use crate::ways::{self, Decision, Way};
 
@@ -91,8 +91,8 @@ fn session(criterion: &mut Criterion) {
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
     let session = guard.session(Some(RootsCapability::announcing())).unwrap();
     let uri = format!("file://{}", tree.root.display());
-    let told = async |_: Option<String>| Answer::List(ListRootsResult::from_uris([uri.clone()]));
-    let kept = async |_: Option<String>| -> Answer { unreachable!("the roots are kept") };
+    let told = async |_: Option<String>| RootsResponse::List(ListRootsResult::from_uris([uri.clone()]));
+    let kept = async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") };
     let path = tree.file(DEPTH);
     let request = path.to_str().unwrap();
     let roots = runtime.block_on(session.roots(told)).unwrap();
@@ -150,14 +150,14 @@ fn parse(criterion: &mut Criterion) {
 fn contain(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("contain");
     for count in [1, 100, 10_000] {
-        let mut spellings = Spellings::default();
+        let mut aliases = PathIndex::default();
         for number in 0..count {
-            spellings.add(Path::new(&format!("/srv/projects/root{number}")), RootIs::Directory);
+            aliases.add(Path::new(&format!("/srv/projects/root{number}")), RootIs::Directory);
         }
         let path = Path::new("/srv/projects").join(format!("root{}", count / 2)).join(names(8));
         let roots: Vec<PathBuf> = (0..count).map(|number| format!("/srv/projects/root{number}").into()).collect();
         group.bench_function(BenchmarkId::new("guard", count), |b| {
-            b.iter(|| spellings.begin(OsStr::new(black_box(&path))).unwrap());
+            b.iter(|| aliases.begin(OsStr::new(black_box(&path))).unwrap());
         });
         group.bench_function(BenchmarkId::new("std", count), |b| {
             b.iter(|| roots.iter().position(|root| black_box(&path).starts_with(root)).unwrap());

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
-use mcp_roots_guard::{Answer, Boundary, Guard, ListRootsResult, RootsCapability, Session};
+use mcp_roots_guard::{Boundary, Guard, ListRootsResult, RootsCapability, RootsResponse, Session};
 
 use crate::tree::{Tree, grow, names};
 use crate::ways::open_beneath;
@@ -32,7 +32,7 @@ pub(crate) fn load(criterion: &mut Criterion) {
         for directory in directories.iter().cycle().take(SESSIONS) {
             let session = guard.session(Some(RootsCapability::announcing())).unwrap();
             let list = ListRootsResult::from_uris([format!("file://{}", directory.display())]);
-            session.roots(async |_: Option<String>| Answer::List(list.clone())).await.unwrap();
+            session.roots(async |_: Option<String>| RootsResponse::List(list.clone())).await.unwrap();
             clients.push((session, directory.join(names(DEPTH)).to_str().unwrap().to_owned()));
         }
         clients
@@ -49,7 +49,8 @@ pub(crate) fn load(criterion: &mut Criterion) {
                     runtime().block_on(async {
                         for _ in 0..count {
                             let (session, request) = mine.next().unwrap();
-                            let kept = async |_: Option<String>| -> Answer { unreachable!("the roots are kept") };
+                            let kept =
+                                async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") };
                             drop(session.roots(kept).await.unwrap().open(request.as_str()).unwrap());
                         }
                     });

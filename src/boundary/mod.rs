@@ -1,23 +1,23 @@
 //! From a root list to the roots in force.
 //!
-//! Goes in: the operator's directories, once, and root lists, untrusted, any number of times. Comes out: [`Roots`]. What is true
-//! after: nothing outside the operator directories is in force, where there are any; and no entry grants what a link points to that
+//! Goes in: the allowed directories, once, and root lists, untrusted, any number of times. Comes out: [`Roots`]. What is true
+//! after: nothing outside the allowed directories is in force, where there are any; and no entry grants what a link points to that
 //! a tool could have written.
 //!
-//! Entries are resolved by the walk of requests: beneath the operator directories, or beneath `/` where there are none. So an entry
-//! that leads out of the operator directories is not looked up at all, and one that names an ancestor of some stands for those.
+//! Entries are resolved by the walk of requests: beneath the allowed directories, or beneath `/` where there are none. So an entry
+//! that leads out of the allowed directories is not looked up at all, and one that names an ancestor of some stands for those.
 //!
-//! | an entry | beneath operator directories | without |
+//! | an entry | beneath allowed directories | without |
 //! | --- | --- | --- |
 //! | leads into one | grants that place | grants it |
 //! | is an ancestor of some | grants those | grants it |
 //! | leads elsewhere | grants nothing: [`OutsideRoots`](ErrorKind::OutsideRoots) | |
-//! | runs through a link that lies in a root granted earlier, or by the same list | grants nothing: [`ThroughLink`](ErrorKind::ThroughLink); an operator directory that was granted as a whole does not count | the same; every root counts |
-//! | the same place as an earlier one | another spelling of that; [`Duplicate`](ErrorKind::Duplicate) | the same |
+//! | runs through a link that lies in a root granted earlier, or by the same list | grants nothing: [`ThroughLink`](ErrorKind::ThroughLink); an allowed directory that was granted as a whole does not count | the same; every root counts |
+//! | the same place as an earlier one | another alias of that; [`Duplicate`](ErrorKind::Duplicate) | the same |
 
-mod granted;
+mod grants;
 mod shared;
-mod search;
+mod entries;
 mod top;
 
 use std::collections::{HashMap, HashSet};
@@ -26,9 +26,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::boundary::granted::{Candidate, Granted};
-use crate::boundary::search::{Entry, Search};
-use crate::boundary::shared::SharedRoots;
+use crate::boundary::entries::{Entry, EntryResolver};
+use crate::boundary::grants::{Candidate, GrantMemory};
+use crate::boundary::shared::SnapshotTable;
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{ALIASES, ENTRY_CHARS, ROOT_LIST_ENTRIES};
@@ -36,7 +36,7 @@ use crate::limits::{Budget, Effort};
 use crate::path::Location;
 use crate::path::index::Tree;
 use crate::path::names::path_key;
-use crate::roots::{Intent, Place, Questions, Root, Roots, Skipped, ToVerify, resolve, settled};
+use crate::roots::{Intent, Lookups, Place, RejectedRoot, Root, Roots, Verification, resolve, settled};
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -62,16 +62,16 @@ struct Shared {
     directories: Vec<Directory>,
     bare_paths: bool,
     policy: Policy,
-    /// `/`, which everything is resolved beneath that no operator directory is around. On Windows each list has its `volumes`.
+    /// `/`, which everything is resolved beneath that no allowed directory is around. On Windows each list has its `volumes`.
     #[cfg(not(windows))]
     top: Roots,
-    /// The operator directories as they were last resolved. Always from their spellings, never from the last result.
+    /// The allowed directories as they were last resolved. Always from their aliases, never from the last result.
     operator: Mutex<Roots>,
     /// Of those. They count how often they came to be others.
     generation: AtomicU64,
-    granted: Mutex<Granted>,
+    granted: Mutex<GrantMemory>,
     /// The snapshots that sessions keep.
-    kept: SharedRoots,
+    kept: SnapshotTable,
 }
 
 /// The operator's configuration on its way to a [`Boundary`].
@@ -92,9 +92,9 @@ struct Directory {
 }
 
 impl BoundaryBuilder {
-    /// Adds an operator directory (or a single file), which must exist when the boundary is built. A relative path is relative to
+    /// Adds an allowed directory (or a single file), which must exist when the boundary is built. A relative path is relative to
     /// the process directory at that time; links are followed, as the operator is trusted. On Windows short names (`PROGRA~1`) are expanded
-    /// then, and a link or junction to another volume leads there only if some operator directory names that volume.
+    /// then, and a link or junction to another volume leads there only if some allowed directory names that volume.
     pub fn directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
         self.directories.push(Directory { path: path.into(), access, optional: false });
         self
@@ -106,7 +106,7 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Builds without any operator directory: then whatever a client lists is served, up to `file:///`.
+    /// Builds without any allowed directory: then whatever a client lists is served, up to `file:///`.
     pub fn client_roots_only(mut self) -> Self {
         self.client_roots_only = true;
         self
@@ -125,7 +125,7 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Resolves the operator directories.
+    /// Resolves the allowed directories.
     ///
     /// # Errors
     ///
@@ -161,12 +161,12 @@ impl BoundaryBuilder {
                 operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
                 generation: AtomicU64::new(0),
                 granted: Mutex::default(),
-                kept: SharedRoots::default(),
+                kept: SnapshotTable::default(),
             }),
         };
-        let mut operator = boundary.resolve_operator();
-        if let Some(bad) = operator.skipped.iter().position(|skipped| boundary.demands(skipped)) {
-            return Err(operator.skipped.swap_remove(bad).error);
+        let mut operator = boundary.resolve_allowed();
+        if let Some(bad) = operator.rejected.iter().position(|rejected| boundary.demands(rejected)) {
+            return Err(operator.rejected.swap_remove(bad).error);
         }
         boundary.no_conflict_to_come(&operator)?;
         *lock(&boundary.shared.operator) = operator.into_roots(boundary.shared.policy);
@@ -174,7 +174,7 @@ impl BoundaryBuilder {
     }
 }
 
-/// The operator directories, and nothing of what clients were granted.
+/// The allowed directories, and nothing of what clients were granted.
 impl fmt::Debug for Boundary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Boundary").field("directories", &self.shared.directories).finish_non_exhaustive()
@@ -187,47 +187,47 @@ impl Boundary {
         BoundaryBuilder::default()
     }
 
-    /// Whether any operator directory was configured.
+    /// Whether any allowed directory was configured.
     #[must_use]
-    pub fn has_operator_directories(&self) -> bool {
+    pub fn has_allowed_directories(&self) -> bool {
         !self.shared.directories.is_empty()
     }
 
-    /// Whether an operator directory that grants nothing has to be there.
-    pub(crate) fn demands(&self, skipped: &Skipped) -> bool {
-        match skipped.error.kind() {
+    /// Whether an allowed directory that grants nothing has to be there.
+    pub(crate) fn demands(&self, rejected: &RejectedRoot) -> bool {
+        match rejected.error.kind() {
             ErrorKind::Duplicate => false,
-            ErrorKind::NotFound => !self.directory(skipped).is_some_and(|directory| directory.optional),
+            ErrorKind::NotFound => !self.directory(rejected).is_some_and(|directory| directory.optional),
             _ => true,
         }
     }
 
-    fn directory(&self, skipped: &Skipped) -> Option<&Directory> {
-        self.shared.directories.get(skipped.index)
+    fn directory(&self, rejected: &RejectedRoot) -> Option<&Directory> {
+        self.shared.directories.get(rejected.index)
     }
 
-    /// The operator directories alone, as roots in force.
+    /// The allowed directories alone, as roots in force.
     ///
     /// Their names are verified (at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time), and all are resolved again if one is gone, or
     /// was missing: a directory that is replaced in a deploy comes back with the next snapshot. One that can not be resolved now
-    /// is [skipped](Roots::skipped), and grants nothing.
+    /// is [rejected](Roots::rejected), and grants nothing.
     #[must_use]
-    pub fn operator_roots(&self) -> Roots {
-        match self.standing_operator_roots() {
+    pub fn allowed_roots(&self) -> Roots {
+        match self.current_allowed_roots() {
             (current, None) => current,
-            (_, Some(turn)) => self.verify_operator_roots(turn),
+            (_, Some(turn)) => self.verify_allowed_roots(turn),
         }
     }
 
     /// The operator's roots without any I/O, and whether it is this caller's turn to have them verified.
-    pub(crate) fn standing_operator_roots(&self) -> (Roots, Option<ToVerify>) {
-        let current = self.last_operator_roots();
-        let turn = current.turn_to_verify();
+    pub(crate) fn current_allowed_roots(&self) -> (Roots, Option<Verification>) {
+        let current = self.last_allowed_roots();
+        let turn = current.begin_verification();
         (current, turn)
     }
 
     /// The operator's roots as they were last resolved, without any I/O.
-    pub(crate) fn last_operator_roots(&self) -> Roots {
+    pub(crate) fn last_allowed_roots(&self) -> Roots {
         lock(&self.shared.operator).clone()
     }
 
@@ -236,14 +236,14 @@ impl Boundary {
         roots.generation() == self.shared.generation.load(Ordering::Acquire)
     }
 
-    pub(crate) fn verify_operator_roots(&self, mut turn: ToVerify) -> Roots {
+    pub(crate) fn verify_allowed_roots(&self, mut turn: Verification) -> Roots {
         let gone = turn.verify_all();
         let current = turn.roots();
-        let missing = current.skipped().iter().any(|skipped| skipped.error.kind() != ErrorKind::Duplicate);
+        let missing = current.rejected().iter().any(|rejected| rejected.error.kind() != ErrorKind::Duplicate);
         if gone == 0 && !missing {
             return current.clone();
         }
-        let fresh = self.resolve_operator().into_roots(self.shared.policy);
+        let fresh = self.resolve_allowed().into_roots(self.shared.policy);
         if fresh.says_the_same(current) {
             return current.clone();
         }
@@ -258,21 +258,21 @@ impl Boundary {
         fresh
     }
 
-    /// The roots in force for a client's root list: the list itself, or, where there are operator directories, what of it lies in
-    /// them. A bad entry is [skipped](Roots::skipped) and the others stand; an empty list grants nothing.
+    /// The roots in force for a client's root list: the list itself, or, where there are allowed directories, what of it lies in
+    /// them. A bad entry is [rejected](Roots::rejected) and the others stand; an empty list grants nothing.
     ///
     /// # Errors
     ///
     /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge) for a list of more than
     /// [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) of text.
     pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
-        let _ = self.operator_roots();
+        let _ = self.allowed_roots();
         self.resolve_within(list, &Account::Anonymous, &Effort::default())
     }
 
     /// As [`resolve`](Self::resolve), for a session, which keeps the list to resolve it again: within a time, or not at all.
     /// The session has had the operator's roots verified.
-    pub(crate) fn resolve_to_keep(
+    pub(crate) fn resolve_to_cache(
         &self,
         list: &Arc<ListRootsResult>,
         account: &Account,
@@ -296,18 +296,18 @@ impl Boundary {
         });
         let entries: Vec<_> = entries.collect();
         let around =
-            if self.has_operator_directories() { self.last_operator_roots() } else { self.top(&entries, account) };
+            if self.has_allowed_directories() { self.last_allowed_roots() } else { self.top(&entries, account) };
         let granting = self.grant(&around, account, entries, effort);
         Ok(granting.into_roots(self.shared.policy).of_generation(around.generation()).of_client())
     }
 
-    fn resolve_operator(&self) -> Granting {
+    fn resolve_allowed(&self) -> Granting {
         let entries: Vec<_> = self.shared.directories.iter().map(Directory::entry).collect();
         let top = self.top(&entries, &Account::Operator);
         self.grant(&top, &Account::Operator, entries, &Effort::default())
     }
 
-    /// What the entries of a list are resolved beneath where no operator directory is around.
+    /// What the entries of a list are resolved beneath where no allowed directory is around.
     #[cfg(not(windows))]
     fn top(&self, _: &[Entry], _: &Account) -> Roots {
         self.shared.top.clone()
@@ -323,19 +323,19 @@ impl Boundary {
     fn no_conflict_to_come(&self, operator: &Granting) -> Result<()> {
         let there = operator.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access));
         let mut planned: Vec<_> = there.collect();
-        for skipped in operator.skipped.iter().filter(|skipped| skipped.error.kind() == ErrorKind::NotFound) {
-            let Some(directory) = self.shared.directories.get(skipped.index) else { continue };
+        for rejected in operator.rejected.iter().filter(|rejected| rejected.error.kind() == ErrorKind::NotFound) {
+            let Some(directory) = self.shared.directories.get(rejected.index) else { continue };
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
             let top = &self.top(&[entry], &Account::Operator);
             // Its volume is not there, either.
-            if top.spellings().begin(location.as_os_str()).is_none() {
+            if top.aliases().begin(location.as_os_str()).is_none() {
                 planned.push((location.as_path().to_owned(), directory.access));
                 continue;
             }
             let mut budget = Budget::new();
-            let mut questions = Questions::new(top, &mut budget);
-            let place = resolve(&mut questions, top.spellings(), None, location.as_os_str(), Intent::NewTree);
+            let mut questions = Lookups::new(top, &mut budget);
+            let place = resolve(&mut questions, top.aliases(), None, location.as_os_str(), Intent::NewTree);
             // What can not be told now could be anything later.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
                 Place::Inside { root, path, .. } => planned.push((top.root(root)?.path().join(path), directory.access)),
@@ -353,7 +353,7 @@ impl Boundary {
         let mut granting = Granting::default();
         let mut found = Vec::new();
         let mut seen = HashSet::new();
-        let mut search = Search::new(around, account, effort);
+        let mut search = EntryResolver::new(around, account, effort);
         for (index, entry) in entries.into_iter().enumerate() {
             // The same text once more; of the operator's, the access may differ.
             let location = entry.location.as_ref().ok().filter(|_| *account != Account::Operator);
@@ -382,7 +382,7 @@ impl Boundary {
             }
         }
         granting.drop_conflicts();
-        granting.skipped.sort_by_key(Skipped::index);
+        granting.rejected.sort_by_key(RejectedRoot::index);
         granting
     }
 }
@@ -390,18 +390,18 @@ impl Boundary {
 /// What confinement asks.
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 impl Boundary {
-    /// The path and the access that the operator gave to a directory which is skipped.
-    pub(crate) fn configured(&self, skipped: &Skipped) -> Option<(&Path, Access)> {
-        self.directory(skipped).map(|directory| (&*directory.path, directory.access))
+    /// The path and the access that the operator gave to a directory which is rejected.
+    pub(crate) fn configured(&self, rejected: &RejectedRoot) -> Option<(&Path, Access)> {
+        self.directory(rejected).map(|directory| (&*directory.path, directory.access))
     }
 
     /// Where an absolute path of the operator leads, and by which links.
     pub(crate) fn place_of(&self, path: &Path) -> Result<(PathBuf, Trail)> {
         let top = &self.shared.top;
         let mut budget = Budget::new();
-        let mut questions = Questions::new(top, &mut budget);
+        let mut questions = Lookups::new(top, &mut budget);
         let location = Location::from_path(path)?;
-        match resolve(&mut questions, top.spellings(), None, location.as_os_str(), Intent::Existing)? {
+        match resolve(&mut questions, top.aliases(), None, location.as_os_str(), Intent::Existing)? {
             Place::Inside { root, path, .. } => Ok((top.root(root)?.path().join(path), questions.into_trail())),
             Place::Above(_) => Err(ErrorKind::NotFound.into()),
         }
@@ -410,7 +410,7 @@ impl Boundary {
     /// Whether a link on the trail lies in a root, or in one of these directories: then a tool could have made it.
     pub(crate) fn leads_by_planted_link(roots: &Roots, others: &[(PathBuf, Identity)], trail: &Trail) -> bool {
         let roots = roots.roots().filter(|root| !root.is_file()).map(|root| (root.path().to_owned(), root.identity));
-        Granted::only(roots.chain(others.iter().cloned())).are_on(trail)
+        GrantMemory::only(roots.chain(others.iter().cloned())).are_on(trail)
     }
 }
 
@@ -420,7 +420,7 @@ struct Granting {
     roots: Vec<(usize, String, Root)>,
     /// By what paths that are one have in common.
     by_path: HashMap<PathBuf, usize>,
-    skipped: Vec<Skipped>,
+    rejected: Vec<RejectedRoot>,
     /// Canonical paths that two entries want with different access.
     conflicts: HashSet<PathBuf>,
 }
@@ -430,7 +430,7 @@ impl Granting {
         let error = error.at("open root", entry.as_ref());
         // A hostile list is as long as its client likes; what is kept of it for the log is not.
         let entry = entry.chars().take(ENTRY_CHARS).collect();
-        self.skipped.push(Skipped { index, entry, error });
+        self.rejected.push(RejectedRoot { index, entry, error });
     }
 
     fn add(&mut self, index: usize, entry: String, root: Root) {
@@ -450,7 +450,7 @@ impl Granting {
             }
         }
         // An entry that stands for many is told once.
-        if self.skipped.last().is_none_or(|last| last.index != index) {
+        if self.rejected.last().is_none_or(|last| last.index != index) {
             self.skip(index, &entry, ErrorKind::Duplicate.into());
         }
     }
@@ -482,7 +482,7 @@ impl Granting {
     }
 
     fn into_roots(self, policy: Policy) -> Roots {
-        Roots::new(self.roots.into_iter().map(|(.., root)| root).collect(), policy, self.skipped)
+        Roots::new(self.roots.into_iter().map(|(.., root)| root).collect(), policy, self.rejected)
     }
 }
 
@@ -523,7 +523,7 @@ impl Roots {
     /// Roots from directories (or single files) alone, read-write, with the default [`Policy`]. For read-only directories, optional
     /// ones and other policies, see [`Boundary::builder`].
     ///
-    /// A program that runs for long keeps a [`Boundary`] and takes [`operator_roots`](Boundary::operator_roots) for each request, or calls
+    /// A program that runs for long keeps a [`Boundary`] and takes [`allowed_roots`](Boundary::allowed_roots) for each request, or calls
     /// [`verify`](Roots::verify): else a directory that is moved away is noticed only when an operation fails.
     ///
     /// # Errors
@@ -538,16 +538,16 @@ impl Roots {
     /// ```
     pub fn from_dirs<P: Into<PathBuf>>(directories: impl IntoIterator<Item = P>) -> Result<Self> {
         let add = |builder: BoundaryBuilder, path: P| builder.directory(path, Access::ReadWrite);
-        directories.into_iter().fold(Boundary::builder(), add).build().map(|boundary| boundary.operator_roots())
+        directories.into_iter().fold(Boundary::builder(), add).build().map(|boundary| boundary.allowed_roots())
     }
 
-    /// Roots from a client's list alone, with no operator directories around it: whatever the client names is served. For one
+    /// Roots from a client's list alone, with no allowed directories around it: whatever the client names is served. For one
     /// list only: a server that knows its directories, or resolves lists again and again, keeps a [`Boundary`], which remembers
     /// what it granted, so that a link that a tool made in one root can not become the next.
     ///
     /// # Errors
     ///
-    /// As [`Boundary::resolve`]; a bad entry is [skipped](Roots::skipped).
+    /// As [`Boundary::resolve`]; a bad entry is [rejected](Roots::rejected).
     pub fn from_list(list: &ListRootsResult) -> Result<Self> {
         Boundary::builder().client_roots_only().build()?.resolve(list)
     }
@@ -574,7 +574,7 @@ mod tests {
         for (entry, (_, name)) in list.roots.iter_mut().zip(names) {
             entry.name = name.map(Into::into);
         }
-        boundary.resolve_to_keep(&Arc::new(list), &Account::Anonymous, &Effort::default()).expect("a list")
+        boundary.resolve_to_cache(&Arc::new(list), &Account::Anonymous, &Effort::default()).expect("a list")
     }
 
     fn is_shared(one: &Roots, two: &Roots) -> bool {
@@ -653,11 +653,11 @@ mod tests {
         }
         let boundary = Boundary::builder().directory(&top, Access::ReadOnly).build().unwrap();
         let list = Arc::new(ListRootsResult::from_uris([format!("file://{}/l0", top.display())]));
-        let resolve = |effort: &Effort| boundary.resolve_to_keep(&list, &Account::Anonymous, effort);
+        let resolve = |effort: &Effort| boundary.resolve_to_cache(&list, &Account::Anonymous, effort);
         let whole = Instant::now();
-        let skipped = resolve(&Effort::default()).unwrap().skipped()[0].error().kind();
+        let rejected = resolve(&Effort::default()).unwrap().rejected()[0].error().kind();
         let whole = whole.elapsed();
-        assert_eq!(skipped, ErrorKind::TooCostly);
+        assert_eq!(rejected, ErrorKind::TooCostly);
         let ended_after = |_| {
             let given_up = Arc::new(AtomicBool::new(false));
             let effort = Effort::new(None, given_up.clone());

@@ -12,7 +12,7 @@ use crate::roots::{Roots, Snapshot};
 
 /// The snapshots that somebody still has, by a hash of what was listed.
 #[derive(Default)]
-pub(crate) struct SharedRoots(Mutex<Table>);
+pub(crate) struct SnapshotTable(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
@@ -21,7 +21,7 @@ struct Table {
     alive: usize,
 }
 
-impl SharedRoots {
+impl SnapshotTable {
     /// An older snapshot that says the same, or this one.
     pub(crate) fn share(&self, roots: Roots) -> Roots {
         let key = key(&roots);

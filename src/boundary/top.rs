@@ -1,4 +1,4 @@
-//! What a root list is resolved beneath where no operator directory is around.
+//! What a root list is resolved beneath where no allowed directory is around.
 //!
 //! Goes in: nothing, or on Windows the entries of a list and whose they are. Comes out: [`Roots`] that are the whole of the file system, or those
 //! volumes of it that the entries name. What is true after: no share was gone to but one that the operator names, and none of these
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 #[cfg(windows)]
-use crate::boundary::search::Entry;
+use crate::boundary::entries::Entry;
 use crate::dir::{Access, Handle, Policy, Rule};
 use crate::error::{Error, Result};
-use crate::limits::Turns;
+use crate::limits::Throttle;
 #[cfg(windows)]
 use crate::path::index::Tree;
 #[cfg(windows)]
@@ -70,7 +70,7 @@ pub(crate) fn root(path: &Path) -> Result<Root> {
         born: metadata.birth(),
         gone: AtomicBool::new(false),
         one_is_gone: Arc::default(),
-        given_verified: Turns::new(),
+        aliases_verified: Throttle::new(),
     })
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use std::path::Path;
 
     use super::of_volumes;
-    use crate::boundary::search::Entry;
+    use crate::boundary::entries::Entry;
     use crate::error::ErrorKind;
     use crate::path::Location;
     use crate::workers::Account;

@@ -22,7 +22,7 @@ impl Roots {
         let (number, rest) = self.start(request)?;
         let decided = match intent {
             Intent::Existing => self.place_by_kernel(number, rest)?.map(|(_, relative)| (relative, Found::Exists)),
-            Intent::New | Intent::NewTree | Intent::Entry => Ok(self.last_by_kernel(number, rest, intent)?),
+            Intent::New | Intent::NewTree | Intent::NoFollow => Ok(self.last_by_kernel(number, rest, intent)?),
         };
         let root = self.shared_root(number).ok()?;
         Some(decided.map(|(relative, found)| CheckedPath {
@@ -65,7 +65,7 @@ impl Roots {
         let found = match Handle::from(directory).look_in(OsStr::from_bytes(name), self.policy().mounts).ok()? {
             Look::Missing => Found::Missing(1),
             Look::Other(_) => Found::Exists,
-            Look::Link(..) if intent == Intent::Entry => Found::Link,
+            Look::Link(..) if intent == Intent::NoFollow => Found::Link,
             Look::Link(..) => return None,
         };
         relative.push(OsStr::from_bytes(name));
@@ -100,7 +100,7 @@ pub(crate) enum Walked {
     Undecided,
 }
 
-/// What follows a root's spelling in a request, as the kernel takes it: no leading slash, all else as it is.
+/// What follows a root's alias in a request, as the kernel takes it: no leading slash, all else as it is.
 fn beneath(rest: &OsStr) -> &OsStr {
     let bytes = rest.as_bytes();
     let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());

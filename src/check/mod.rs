@@ -84,10 +84,10 @@ impl Roots {
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         let proved = &checked.root;
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
-        let around = self.spellings().at_or_around(proved.path());
+        let around = self.aliases().at_or_around(proved.path());
         // The proof's own root, or the innermost around it; else one that lies further in.
         let root = around.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name).or_else(|| {
-            let inner = self.spellings().at_or_around(&checked.canonical());
+            let inner = self.aliases().at_or_around(&checked.canonical());
             inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
         });
         let Some(root) = root else { return Err(self.explained(ErrorKind::OutsideRoots.into())) };
@@ -129,7 +129,7 @@ impl Roots {
         Ok(CheckedPath { roots: self.clone(), root, relative, found, intent, request: request.clone() })
     }
 
-    /// The root that a request starts in, and what follows that root's spelling in it.
+    /// The root that a request starts in, and what follows that root's alias in it.
     pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
         let request = request.as_os_str();
         if !is_absolute(request) {
@@ -138,7 +138,7 @@ impl Roots {
         // Mostly there is one root, and requests have its canonical path.
         let only = self.only_root().filter(|only| only.given.is_empty());
         let below = only.and_then(|only| below(request, only.path()));
-        below.map(|below| (0, below)).or_else(|| self.spellings().begin(request))
+        below.map(|below| (0, below)).or_else(|| self.aliases().begin(request))
     }
 
     /// Runs the work of one request, as [`verified`](Self::verified). A failure names the operation and
@@ -265,8 +265,8 @@ impl CheckedPath {
     /// operator's.
     pub(crate) fn is_no_root(&self) -> Result<()> {
         let canonical = self.canonical();
-        let around = self.root.around().is_some_and(|around| around.spellings().holds(&canonical));
-        if around || self.roots.spellings().holds(&canonical) {
+        let around = self.root.around().is_some_and(|around| around.aliases().holds(&canonical));
+        if around || self.roots.aliases().holds(&canonical) {
             return Err(ErrorKind::RootItself.into());
         }
         Ok(())
@@ -317,7 +317,7 @@ impl CheckedPath {
     pub(crate) fn may_take_away(&self) -> Result<()> {
         self.may_write()?;
         self.is_no_root()?;
-        if self.intent != Intent::Entry {
+        if self.intent != Intent::NoFollow {
             return Err(ErrorKind::WrongIntent.into());
         }
         match components(self.request.as_os_str()).last() {

@@ -12,7 +12,7 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::{Confined, ConfinedPath, Confinement, Enforced, Missing, Named, Reach, SINCE};
+use super::{Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, Missing, Named, SINCE};
 use crate::boundary::Boundary;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc, name_of};
 use crate::error::{Error, ErrorKind, Result};
@@ -20,19 +20,19 @@ use crate::roots::{Root, Trail};
 
 /// Everything before the last call changes nothing, so that a refusal leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
-    if !boundary.has_operator_directories() {
+    if !boundary.has_allowed_directories() {
         return Err(Error::new(ErrorKind::NoDirectories).detail("there is nothing to confine the process to"));
     }
     let threads = threads()?;
     let mut rules = Rules { ruleset: ruleset()?, read_only: Vec::new(), objects: Vec::new(), paths: Vec::new() };
     let mut missing = Vec::new();
-    let roots = boundary.operator_roots();
-    for skipped in roots.skipped() {
-        let Some((path, access)) = boundary.configured(skipped) else { continue };
-        if boundary.demands(skipped) {
-            return Err(Error::new(skipped.error().kind()).at("confine", path.as_os_str()));
+    let roots = boundary.allowed_roots();
+    for rejected in roots.rejected() {
+        let Some((path, access)) = boundary.configured(rejected) else { continue };
+        if boundary.demands(rejected) {
+            return Err(Error::new(rejected.error().kind()).at("confine", path.as_os_str()));
         }
-        if skipped.error().kind() == ErrorKind::NotFound {
+        if rejected.error().kind() == ErrorKind::NotFound {
             rules.read_only.extend(Some(planned(path)).filter(|_| access == Access::ReadOnly));
             missing.push(path.to_owned());
         }
@@ -51,7 +51,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         }
     }
     // What may be written may hold a link that a tool made, also one of an earlier run.
-    let writable = found.iter().filter(|extra| extra.named.reach == Reach::ReadWrite);
+    let writable = found.iter().filter(|extra| extra.named.reach == ExtraAccess::ReadWrite);
     let written: Vec<_> = writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
     for extra in found {
         if Boundary::leads_by_planted_link(&roots, &written, &extra.trail) {
@@ -107,7 +107,7 @@ fn find<'a>(boundary: &Boundary, named: &'a Named) -> Result<Found<'a>> {
 /// What is to be enforced, and its report.
 struct Rules {
     ruleset: RulesetCreated,
-    /// The operator directories that nothing may lend more access, also those that are missing.
+    /// The allowed directories that nothing may lend more access, also those that are missing.
     read_only: Vec<PathBuf>,
     /// Those, as objects, which can have other names: by bind mounts.
     objects: Vec<Identity>,
@@ -115,14 +115,14 @@ struct Rules {
 }
 
 impl Rules {
-    /// An operator directory, or the single file that one is: by the handle that the guard holds, if its names still lead there.
+    /// An allowed directory, or the single file that one is: by the handle that the guard holds, if its names still lead there.
     fn with_root(mut self, root: &Root) -> Result<Self> {
         if !root.verify_all() {
             return Err(ErrorKind::RootUnavailable.into());
         }
         let reach = match root.access() {
-            Access::ReadOnly => Reach::ReadOnly,
-            Access::ReadWrite => Reach::ReadWrite,
+            Access::ReadOnly => ExtraAccess::ReadOnly,
+            Access::ReadWrite => ExtraAccess::ReadWrite,
         };
         let handle = root.handle()?;
         // Of a single file the file alone: it is written in place.
@@ -132,7 +132,7 @@ impl Rules {
         if metadata.file_type() != expected {
             return Err(ErrorKind::RootUnavailable.into());
         }
-        if reach == Reach::ReadOnly {
+        if reach == ExtraAccess::ReadOnly {
             self.read_only.push(root.path().to_owned());
             self.objects.push(metadata.identity());
         }
@@ -146,7 +146,7 @@ impl Rules {
         // Rules add up: one around a read-only directory would lend it its own.
         let lends = |read_only: &PathBuf| read_only.starts_with(&path) || path.starts_with(read_only);
         let is_other_name = self.objects.contains(&metadata.identity());
-        if named.reach == Reach::ReadWrite && (is_other_name || self.read_only.iter().any(lends)) {
+        if named.reach == ExtraAccess::ReadWrite && (is_other_name || self.read_only.iter().any(lends)) {
             return Err(ErrorKind::AccessConflict.into());
         }
         self.ruleset = add(self.ruleset, &file, &metadata, named.reach)?;
@@ -175,7 +175,7 @@ fn ruleset() -> Result<RulesetCreated> {
 /// The last version that adds a right over files, as opposed to sockets.
 const KNOWN: ABI = ABI::V5;
 
-fn add(ruleset: RulesetCreated, object: &File, metadata: &Metadata, reach: Reach) -> Result<RulesetCreated> {
+fn add(ruleset: RulesetCreated, object: &File, metadata: &Metadata, reach: ExtraAccess) -> Result<RulesetCreated> {
     // The kernel takes no rule that gives a file what only a directory has (EINVAL, landlock_add_rule(2)).
     let is_directory = metadata.file_type() == FileType::Directory;
     let rights = if is_directory { rights(reach) } else { rights(reach) & AccessFs::from_file(KNOWN) };
@@ -183,12 +183,12 @@ fn add(ruleset: RulesetCreated, object: &File, metadata: &Metadata, reach: Reach
 }
 
 /// To rename a link, a FIFO or a socket is to make one (landlock(7)), and the guard renames what is there. Device nodes it does not.
-fn rights(reach: Reach) -> BitFlags<AccessFs> {
+fn rights(reach: ExtraAccess) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     match reach {
-        Reach::ReadOnly => read,
-        Reach::Execute => read | AccessFs::Execute,
-        Reach::ReadWrite => {
+        ExtraAccess::ReadOnly => read,
+        ExtraAccess::Execute => read | AccessFs::Execute,
+        ExtraAccess::ReadWrite => {
             let make = make_bitflags!(AccessFs::{MakeReg | MakeDir | MakeSym | MakeFifo | MakeSock});
             read | make | make_bitflags!(AccessFs::{WriteFile | Truncate | RemoveFile | RemoveDir | Refer})
         }

@@ -1,8 +1,8 @@
-//! The whole process confined to the operator directories.
+//! The whole process confined to the allowed directories.
 //!
-//! Goes in: a [`Guard`] with operator directories, and what else the process needs. Comes out: a [`Confined`], the report of what the
+//! Goes in: a [`Guard`] with allowed directories, and what else the process needs. Comes out: a [`Confined`], the report of what the
 //! kernel enforces from then on. What is true after: no thread of the process opens, makes, removes, renames or runs a file that lies
-//! neither in an operator directory nor in an extra, whether it asks the guard or not; nor does any program that it starts. It can not be
+//! neither in an allowed directory nor in an extra, whether it asks the guard or not; nor does any program that it starts. It can not be
 //! undone.
 //!
 //! This is Landlock (landlock(7), Linux 5.13): rules tied to directory objects, which the kernel asks for each path that it opens. The
@@ -12,7 +12,7 @@
 //!
 //! | | what is refused | what is enforced then |
 //! | --- | --- | --- |
-//! | no operator directory | [`NoDirectories`](crate::ErrorKind::NoDirectories) | nothing |
+//! | no allowed directory | [`NoDirectories`](crate::ErrorKind::NoDirectories) | nothing |
 //! | another system, or a kernel without Landlock | [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) | nothing |
 //! | other threads, and a kernel that confines the calling one only | [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning) | nothing |
 //! | an extra that may be written, and is in a read-only directory, around one, or one by another name | [`AccessConflict`](crate::ErrorKind::AccessConflict) | nothing |
@@ -30,14 +30,14 @@ use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::session::Guard;
 
-/// What a process may use besides the operator directories, on its way to [`Guard::confine_process`].
+/// What a process may use besides the allowed directories, on its way to [`Guard::confine_process`].
 ///
 /// ```no_run
-/// use mcp_roots_guard::{Access, Boundary, Confinement, Reach, Guard};
+/// use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess, Guard};
 ///
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     let guard = Guard::new(Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?);
-///     let extras = Confinement::new().runtime_files().extra("/var/cache/server", Reach::ReadWrite);
+///     let extras = Confinement::new().runtime_files().extra("/var/cache/server", ExtraAccess::ReadWrite);
 ///     eprintln!("{}", guard.confine_process(&extras)?); // first of all: no thread is there yet
 ///     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async { /* serve */ });
 ///     Ok(())
@@ -52,7 +52,7 @@ pub struct Confinement {
 /// What may be done with a path, and with what is beneath it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reach {
+pub enum ExtraAccess {
     /// Reading and listing.
     ReadOnly,
     /// Also making, writing, renaming and removing; device nodes excepted.
@@ -66,7 +66,7 @@ pub enum Reach {
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is looked for elsewhere"))]
 struct Named {
     path: PathBuf,
-    reach: Reach,
+    reach: ExtraAccess,
     missing: Missing,
 }
 
@@ -80,22 +80,22 @@ enum Missing {
 }
 
 impl Confinement {
-    /// The operator directories alone. That is enough for the guard, for a Rust program that is running, and for tokio.
+    /// The allowed directories alone. That is enough for the guard, for a Rust program that is running, and for tokio.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a file or directory, which must exist. Links are followed, as the operator is trusted, but none that lies in an
-    /// operator directory, or in an extra that may be written: a tool could have made it. A temporary directory is an extra, too:
+    /// allowed directory, or in an extra that may be written: a tool could have made it. A temporary directory is an extra, too:
     /// better the server's own than all of `/tmp`, where other programs keep theirs.
-    pub fn extra(mut self, path: impl Into<PathBuf>, reach: Reach) -> Self {
+    pub fn extra(mut self, path: impl Into<PathBuf>, reach: ExtraAccess) -> Self {
         self.also(path.into(), reach, Missing::Refused);
         self
     }
 
     /// As [`extra`](Self::extra), but it may be missing. Then it is reported ([`Confined::missing`]), and stays out of reach when it is
     /// made later.
-    pub fn optional_extra(mut self, path: impl Into<PathBuf>, reach: Reach) -> Self {
+    pub fn optional_extra(mut self, path: impl Into<PathBuf>, reach: ExtraAccess) -> Self {
         self.also(path.into(), reach, Missing::Reported);
         self
     }
@@ -106,13 +106,13 @@ impl Confinement {
     /// some programs when the network changes, is out of reach until a restart; where that matters, name its directory.
     pub fn runtime_files(mut self) -> Self {
         for path in RUNTIME_FILES {
-            self.also(path.into(), Reach::ReadOnly, Missing::Ignored);
+            self.also(path.into(), ExtraAccess::ReadOnly, Missing::Ignored);
         }
-        self.also("/dev/null".into(), Reach::ReadWrite, Missing::Ignored);
+        self.also("/dev/null".into(), ExtraAccess::ReadWrite, Missing::Ignored);
         self
     }
 
-    fn also(&mut self, path: PathBuf, reach: Reach, missing: Missing) {
+    fn also(&mut self, path: PathBuf, reach: ExtraAccess, missing: Missing) {
         self.extras.push(Named { path, reach, missing });
     }
 }
@@ -165,7 +165,7 @@ pub enum Enforced {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfinedPath {
     path: PathBuf,
-    reach: Reach,
+    reach: ExtraAccess,
     is_operators: bool,
 }
 
@@ -178,13 +178,13 @@ impl ConfinedPath {
 
     /// What may be done there.
     #[must_use]
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> ExtraAccess {
         self.reach
     }
 
-    /// Whether it is an operator directory, and no extra.
+    /// Whether it is an allowed directory, and no extra.
     #[must_use]
-    pub fn is_operator_directory(&self) -> bool {
+    pub fn is_allowed_directory(&self) -> bool {
         self.is_operators
     }
 }
@@ -215,13 +215,13 @@ impl Confined {
         self.threads
     }
 
-    /// What can be used: the operator directories, then the extras.
+    /// What can be used: the allowed directories, then the extras.
     #[must_use]
     pub fn paths(&self) -> &[ConfinedPath] {
         &self.paths
     }
 
-    /// Optional operator directories and extras that were not there. One that is made later is out of reach,
+    /// Optional allowed directories and extras that were not there. One that is made later is out of reach,
     /// unless it lies in one of [`paths`](Self::paths).
     #[must_use]
     pub fn missing(&self) -> &[PathBuf] {
@@ -251,9 +251,9 @@ impl fmt::Display for Confined {
         }
         for confined in &self.paths {
             let reach = match confined.reach {
-                Reach::ReadOnly => "read-only",
-                Reach::ReadWrite => "read-write",
-                Reach::Execute => "read and execute",
+                ExtraAccess::ReadOnly => "read-only",
+                ExtraAccess::ReadWrite => "read-write",
+                ExtraAccess::Execute => "read and execute",
             };
             let whose = if confined.is_operators { "directory" } else { "extra" };
             write!(f, "\n  {whose}, {reach}: {:?}", confined.path)?;
@@ -266,7 +266,7 @@ impl fmt::Display for Confined {
 }
 
 impl Guard {
-    /// Restricts the whole process to the operator directories, by their access, and to the extras, so that code that forgets the
+    /// Restricts the whole process to the allowed directories, by their access, and to the extras, so that code that forgets the
     /// guard is stopped by the kernel. For good: neither this process nor a program that it starts can undo it. Each further call
     /// narrows, up to 16 (landlock(7)).
     ///
@@ -291,19 +291,19 @@ impl Guard {
     /// directory needs a restart; one that replaces what is in it does not. The same holds of a root that is a file, once another file has
     /// its name.
     ///
-    /// No file is run as a program but one of an extra ([`Reach::Execute`]); a program that is in memory only (memfd_create(2)) can
+    /// No file is run as a program but one of an extra ([`ExtraAccess::Execute`]); a program that is in memory only (memfd_create(2)) can
     /// be, and is confined, too. Device nodes can not be made, and a device that is opened later takes none of its own ioctls.
     /// `no_new_privs` is set (prctl(2)): programs that are started gain no rights by set-user-ID.
     ///
     /// # Errors
     ///
-    /// [`NoDirectories`](crate::ErrorKind::NoDirectories) without operator directories: what clients list is not known yet.
+    /// [`NoDirectories`](crate::ErrorKind::NoDirectories) without allowed directories: what clients list is not known yet.
     /// [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) where there is no Landlock: on other systems, on kernels
     /// before 5.13, on those where it is not built in or not enabled (`lsm=`), and behind a filter that takes it away or answers for it.
     /// [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning). [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and the like for
-    /// an operator directory that is gone by now. [`AccessConflict`](crate::ErrorKind::AccessConflict) for an extra that may be
-    /// written and lies in a read-only operator directory, or around one, or is one by another name.
-    /// [`ThroughLink`](crate::ErrorKind::ThroughLink) for an extra that is named through a link in an operator directory, or in an
+    /// an allowed directory that is gone by now. [`AccessConflict`](crate::ErrorKind::AccessConflict) for an extra that may be
+    /// written and lies in a read-only allowed directory, or around one, or is one by another name.
+    /// [`ThroughLink`](crate::ErrorKind::ThroughLink) for an extra that is named through a link in an allowed directory, or in an
     /// extra that may be written. By its kind, why an extra that is not optional can not be had. [`Io`](crate::ErrorKind::Io) for what
     /// else the kernel says; `no_new_privs` may be set then, and nothing else is.
     pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
@@ -324,9 +324,9 @@ mod tests {
     fn report(abi: u32, enforced: Enforced) -> Confined {
         let path = |path: &str, reach, is_operators| ConfinedPath { path: path.into(), reach, is_operators };
         let paths = vec![
-            path("/srv/a\nb", Reach::ReadWrite, true),
-            path("/srv/c", Reach::ReadOnly, true),
-            path("/usr", Reach::Execute, false),
+            path("/srv/a\nb", ExtraAccess::ReadWrite, true),
+            path("/srv/c", ExtraAccess::ReadOnly, true),
+            path("/usr", ExtraAccess::Execute, false),
         ];
         Confined { abi, enforced, threads: 1, paths, missing: vec!["/srv/none".into()] }
     }

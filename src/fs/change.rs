@@ -50,8 +50,9 @@ impl Roots {
     {
         let (from, to) = (self.location(from)?, self.location(to)?);
         let renamed = self.verified(&from, |budget| {
-            let from = self.decide(&from, Intent::Entry, budget)?;
-            let to = self.verified(&to, |_| self.decide(&to, Intent::Entry, budget)).map_err(Error::of_destination)?;
+            let from = self.decide(&from, Intent::NoFollow, budget)?;
+            let to =
+                self.verified(&to, |_| self.decide(&to, Intent::NoFollow, budget)).map_err(Error::of_destination)?;
             from.rename_now(&to, replace)
         });
         renamed.map_err(|error| self.refused(error.between("rename", from.sent(), to.sent())))
@@ -59,7 +60,7 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Renames what was checked for [`Intent::Entry`] to a name that was checked so, too.
+    /// Renames what was checked for [`Intent::NoFollow`] to a name that was checked so, too.
     ///
     /// # Errors
     ///

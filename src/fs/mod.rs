@@ -10,7 +10,7 @@
 //! | open for creating, write, write_with | [`New`](Intent::New) | `open`, `write` | yes, inside, also to a name that does not exist |
 //! | create_dir, create_dir_all | [`NewTree`](Intent::NewTree) | `write` | yes, inside |
 //! | read_dir, walk | [`Existing`](Intent::Existing) | `list` | yes, inside; links found are described, not followed |
-//! | symlink_metadata, rename, remove_file, remove_dir, remove_dir_all | [`Entry`](Intent::Entry) | `open`, `change` | no |
+//! | symlink_metadata, rename, remove_file, remove_dir, remove_dir_all | [`NoFollow`](Intent::NoFollow) | `open`, `change` | no |
 
 mod open;
 mod list;
@@ -162,7 +162,7 @@ operations! {
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound).
-    Entry: fn symlink_metadata() -> Metadata => metadata_now, "describe";
+    NoFollow: fn symlink_metadata() -> Metadata => metadata_now, "describe";
 
     /// Removes a file, a link or a special file; of a link, not what it points to.
     ///
@@ -170,7 +170,7 @@ operations! {
     ///
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself), [`IsADirectory`](crate::ErrorKind::IsADirectory),
     /// [`NotFound`](crate::ErrorKind::NotFound).
-    Entry: fn remove_file() -> () => remove_file_now, "remove";
+    NoFollow: fn remove_file() -> () => remove_file_now, "remove";
 
     /// Removes an empty directory.
     ///
@@ -178,7 +178,7 @@ operations! {
     ///
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself), [`NotADirectory`](crate::ErrorKind::NotADirectory) also for a
     /// link, [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty), [`NotFound`](crate::ErrorKind::NotFound).
-    Entry: fn remove_dir() -> () => remove_dir_now, "remove";
+    NoFollow: fn remove_dir() -> () => remove_dir_now, "remove";
 
     /// Removes a directory and everything in it, the deepest first; links in it are removed and not
     /// followed, and a mounted file system is never entered. It removes in batches, so that its
@@ -192,5 +192,5 @@ operations! {
     /// [`WALK_DEPTH`](crate::limits::WALK_DEPTH) deep. What was removed before an error stays removed, and
     /// so another call goes on where one ended with
     /// [`TooManyEntries`](crate::ErrorKind::TooManyEntries), after ten million entries.
-    Entry: fn remove_dir_all() -> () => remove_dir_all_now, "remove";
+    NoFollow: fn remove_dir_all() -> () => remove_dir_all_now, "remove";
 }

@@ -9,7 +9,7 @@ mod throttle;
 use std::time::Duration;
 
 pub(crate) use budget::{Budget, Effort};
-pub(crate) use throttle::{Due, Start, Turns};
+pub(crate) use throttle::{Due, Stopwatch, Throttle};
 
 // Requests.
 
@@ -87,11 +87,11 @@ pub(crate) const ROOT_LOOKUPS: usize = 4;
 /// judged.
 pub(crate) const TRAIL_PER_LOOKUP: usize = 8;
 
-/// A spelling that took more look-ups to resolve is not kept: it would be walked again whenever it is
+/// An alias that took more look-ups to resolve is not kept: it would be walked again whenever it is
 /// verified.
 pub(crate) const ALIAS_LOOKUPS: usize = 256;
 
-/// The most spellings of one root besides its canonical path: each is walked when its names are verified.
+/// The most aliases of one root besides its canonical path: each is walked when its names are verified.
 pub(crate) const ALIASES: usize = 8;
 
 /// What is kept of an entry that grants nothing.
@@ -103,7 +103,7 @@ pub(crate) const MALFORMED_CHARS: usize = 160;
 /// What is kept of a client's error, for the operator's log.
 pub(crate) const FAILURE_CHARS: usize = 1024;
 
-/// Skipped entries that are told one by one; the rest are counted.
+/// RejectedRoot entries that are told one by one; the rest are counted.
 pub(crate) const REJECTED_LOGGED: usize = 20;
 
 /// The most directories that are remembered for one client: twice the longest list. A client gets no

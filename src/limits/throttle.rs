@@ -17,9 +17,9 @@ pub(crate) enum Due {
 
 /// When something was done last, in milliseconds on [`clock`].
 #[derive(Debug)]
-pub(crate) struct Turns(AtomicU64);
+pub(crate) struct Throttle(AtomicU64);
 
-impl Turns {
+impl Throttle {
     /// It was done just now.
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(clock()))
@@ -31,7 +31,7 @@ impl Turns {
     }
 
     /// As [`take`](Self::take), and it is nobody else's turn until this one is [done](Self::done), or takes absurdly long.
-    pub(crate) fn take_alone(&self) -> Due {
+    pub(crate) fn take_exclusive(&self) -> Due {
         self.take_for(LONGEST_REST)
     }
 
@@ -65,7 +65,7 @@ impl Turns {
     }
 
     /// It was done since `start`. The longer that took, the longer it is not due.
-    pub(crate) fn done(&self, start: Start) {
+    pub(crate) fn done(&self, start: Stopwatch) {
         let more = start.rest().saturating_sub(VERIFY_EVERY);
         self.0.store(clock().saturating_add(millis(more)), Ordering::Relaxed);
     }
@@ -78,9 +78,9 @@ impl Turns {
 
 /// When something was begun.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Start(Instant);
+pub(crate) struct Stopwatch(Instant);
 
-impl Start {
+impl Stopwatch {
     pub(crate) fn now() -> Self {
         Self(Instant::now())
     }

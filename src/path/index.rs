@@ -13,7 +13,7 @@ use super::names::{components, key};
 
 /// The roots' paths as trees of names, so that a decision costs the same for one root and for ten thousand.
 #[derive(Debug, Default)]
-pub(crate) struct Spellings {
+pub(crate) struct PathIndex {
     /// Canonical paths: names of roots, and of their ancestors.
     canonical: Tree,
     /// Paths as they were given, where those differ: names of roots, and of nothing else.
@@ -66,7 +66,7 @@ enum Children {
     Many(Box<HashMap<Box<OsStr>, Node>>),
 }
 
-impl Spellings {
+impl PathIndex {
     /// Adds the next root by its canonical path. The caller has seen to it that no other has the same.
     pub(crate) fn add(&mut self, canonical: &Path, is: RootIs) {
         let node = self.canonical.insert(canonical, self.roots.len());
@@ -74,8 +74,8 @@ impl Spellings {
     }
 
     /// Adds another path of a root, as long as there is room. The first root that has a path keeps it.
-    pub(crate) fn add_given(&mut self, given: &Path, root: usize) {
-        if self.given.0.len() < GIVEN_NAMES {
+    pub(crate) fn add_alias(&mut self, given: &Path, root: usize) {
+        if self.given.0.len() < ALIAS_NAMES {
             self.given.insert(given, root);
         }
     }
@@ -124,7 +124,7 @@ impl Spellings {
         found
     }
 
-    /// The root with the longest spelling that an absolute path starts with, and the rest of the path.
+    /// The root with the longest alias that an absolute path starts with, and the rest of the path.
     pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         let mut best = self.root_at(TOP).map(|root| (root, path));
         let mut canonical = Some(TOP);
@@ -295,9 +295,9 @@ impl Tree {
     }
 }
 
-/// The most names kept for paths as they were given: ten for each entry of a list of 10,000, the longest. A root whose spelling finds no
+/// The most names kept for paths as they were given: ten for each entry of a list of 10,000, the longest. A root whose alias finds no
 /// room keeps its canonical path.
-pub(crate) const GIVEN_NAMES: usize = 100_000;
+pub(crate) const ALIAS_NAMES: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -328,24 +328,24 @@ mod tests {
 
     #[test]
     fn spellings_take_so_many_names_and_no_more() {
-        let mut spellings = Spellings::default();
-        spellings.add(Path::new("/r"), RootIs::Directory);
-        (0..2 * GIVEN_NAMES).for_each(|number| spellings.add_given(Path::new(&format!("/{number}")), 0));
-        assert_eq!(spellings.given.len(), GIVEN_NAMES);
-        let begins = |path: &'static str| spellings.begin(OsStr::new(path)).is_some();
+        let mut aliases = PathIndex::default();
+        aliases.add(Path::new("/r"), RootIs::Directory);
+        (0..2 * ALIAS_NAMES).for_each(|number| aliases.add_alias(Path::new(&format!("/{number}")), 0));
+        assert_eq!(aliases.given.len(), ALIAS_NAMES);
+        let begins = |path: &'static str| aliases.begin(OsStr::new(path)).is_some();
         assert_eq!([begins("/r/x"), begins("/0/x"), begins("/199999/x")], [true, true, false]);
     }
 
     #[test]
     fn above_a_root_is_its_place_in_the_one_around_it() {
-        let mut spellings = Spellings::default();
+        let mut aliases = PathIndex::default();
         for path in ["/x/y", "/x/y/a/b/c", "/x/z"] {
-            spellings.add(Path::new(path), RootIs::Directory);
+            aliases.add(Path::new(path), RootIs::Directory);
         }
-        assert!(matches!(spellings.above(1), Above::Root(0, path) if path == Path::new("a/b")));
-        assert!(matches!(spellings.above(0), Above::Ancestor(node) if spellings.beneath(node) == [0, 1, 2]));
-        assert_eq!(spellings.beneath(TOP), [0, 1, 2]);
-        let none = Spellings::default();
+        assert!(matches!(aliases.above(1), Above::Root(0, path) if path == Path::new("a/b")));
+        assert!(matches!(aliases.above(0), Above::Ancestor(node) if aliases.beneath(node) == [0, 1, 2]));
+        assert_eq!(aliases.beneath(TOP), [0, 1, 2]);
+        let none = PathIndex::default();
         assert_eq!(
             (none.begin(OsStr::new("/x")), none.beneath(TOP).len(), none.child(TOP, OsStr::new("x"))),
             (None, 0, None)

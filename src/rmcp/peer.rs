@@ -1,6 +1,6 @@
 //! Asking a client of the session era.
 //!
-//! Goes in: the peer of the request that needs the roots. Comes out: an [`Answer`]. What is true after: the question belongs to that
+//! Goes in: the peer of the request that needs the roots. Comes out: an [`RootsResponse`]. What is true after: the question belongs to that
 //! request, and one that is not waited for any more is cancelled, so that nothing of it stays behind.
 
 use ::rmcp::model::{
@@ -9,7 +9,7 @@ use ::rmcp::model::{
 use ::rmcp::service::{Peer, PeerRequestOptions, RoleServer};
 use serde_json::json;
 
-use crate::session::{Answer, RootsSource};
+use crate::session::{RootsResponse, RootsSource};
 use crate::wire::{ListRootsResult, RootEntry};
 
 /// Asks the client at the other end, in the request in flight.
@@ -22,13 +22,13 @@ struct Asked {
 }
 
 impl RootsSource for PeerSource {
-    async fn ask(&mut self, cursor: Option<String>) -> Answer {
+    async fn ask(&mut self, cursor: Option<String>) -> RootsResponse {
         let peer = &self.0;
         // Rmcp's own way has no time limit; the session's ends this one.
         let sent = peer.send_request_with_option(question(cursor), PeerRequestOptions::no_options()).await;
         let handle = match sent {
             Ok(handle) => handle,
-            Err(error) => return Answer::Failed(error.to_string()),
+            Err(error) => return RootsResponse::Failed(error.to_string()),
         };
         let mut asked = Asked { peer: peer.clone(), id: Some(handle.id.clone()) };
         let answered = handle.await_response().await;
@@ -36,7 +36,7 @@ impl RootsSource for PeerSource {
         match answered {
             Ok(result) => answer(result),
             // Whatever the error: a client that declared roots and has none to tell must not gain by that.
-            Err(error) => Answer::Failed(error.to_string()),
+            Err(error) => RootsResponse::Failed(error.to_string()),
         }
     }
 }
@@ -62,7 +62,7 @@ fn question(cursor: Option<String>) -> ServerRequest {
 }
 
 #[expect(deprecated, reason = "as above")]
-fn answer(result: ClientResult) -> Answer {
+fn answer(result: ClientResult) -> RootsResponse {
     match result {
         ClientResult::ListRootsResult(list) => {
             let entry = |root: ::rmcp::model::Root| {
@@ -71,11 +71,11 @@ fn answer(result: ClientResult) -> Answer {
                 entry
             };
             let roots = list.roots.into_iter().map(entry).collect();
-            Answer::List(ListRootsResult { roots, ..ListRootsResult::default() })
+            RootsResponse::List(ListRootsResult { roots, ..ListRootsResult::default() })
         }
         // What is not quite a root list: an entry in it may be malformed, and the others good.
-        ClientResult::CustomResult(result) => Answer::from_result(result.0),
+        ClientResult::CustomResult(result) => RootsResponse::from_result(result.0),
         // Rmcp took it for something else.
-        _ => Answer::Failed("the result is no root list".into()),
+        _ => RootsResponse::Failed("the result is no root list".into()),
     }
 }

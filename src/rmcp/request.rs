@@ -19,7 +19,7 @@ use crate::events::{self, SessionId};
 use crate::roots::Roots;
 use crate::session::runtime::{Instant, off_workers, until};
 use crate::session::told::ClientKey;
-use crate::session::{Answer, ClientRoots, Guard, RootsState, Session, failed};
+use crate::session::{ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 use crate::workers::Account;
 
@@ -139,7 +139,7 @@ impl Guard {
     /// [wrapped](Self::wrap) by this guard, or of a client that did not begin with `initialize`, or bears another [`ClientKey`] than its
     /// session began with; [`RootsFailed`](ErrorKind::RootsFailed) also if a request of the stateless era does not say what its client can do;
     /// [`Cancelled`](ErrorKind::Cancelled); [`TooManySessions`](ErrorKind::TooManySessions); those of [`Session::roots`] and
-    /// [`Session::roots_told`].
+    /// [`Session::roots_from_list`].
     pub async fn obtain(&self, ctx: &RequestContext<RoleServer>, answers: impl Into<Answers>) -> Result<Obtained> {
         let answers = answers.into();
         // Boxed, as every handler's future would be large else.
@@ -177,14 +177,14 @@ impl Guard {
         let known = ClientKey::of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
         let mut remembered = None;
         let roots = match (told, answers.take_roots()) {
-            (false, _) => session.roots(|_: Option<String>| std::future::ready(Answer::Unsupported)).await?,
+            (false, _) => session.roots(|_: Option<String>| std::future::ready(RootsResponse::Unsupported)).await?,
             (true, Some(list)) => {
                 // Whatever becomes of it, what the client told before counts no more.
                 if let Some((key, received)) = known {
                     self.told().begin(key, received);
                 }
                 let list = list_of(list).map_err(|error| refused(Some(session.id()), error))?;
-                let roots = session.roots_told(list).await?;
+                let roots = session.roots_from_list(list).await?;
                 if let Some((key, received)) = known {
                     self.told().finish(key, received, &roots);
                 }
@@ -211,9 +211,9 @@ impl Guard {
     async fn remembered(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
         let told = || key.and_then(|key| self.told().of(key));
         let Some(roots) = told() else { return Ok(None) };
-        if let Some(turn) = roots.turn_to_verify() {
+        if let Some(turn) = roots.begin_verification() {
             let deadline = Instant::now() + self.choices().fetch_limit;
-            self.operator_roots(deadline).await?;
+            self.allowed_roots(deadline).await?;
             let verify = off_workers(self.workers(), key.map_or(&Account::Anonymous, ClientKey::account), move || {
                 Ok(turn.verify())
             });
@@ -274,10 +274,10 @@ fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
 
 /// The root list that a request answers with.
 fn list_of(answer: Value) -> Result<ListRootsResult> {
-    match Answer::from_result(answer) {
-        Answer::List(list) => Ok(list),
-        Answer::Failed(why) => Err(failed(&why)),
-        Answer::Unsupported => Err(ErrorKind::RootsUnsupported.into()),
+    match RootsResponse::from_result(answer) {
+        RootsResponse::List(list) => Ok(list),
+        RootsResponse::Failed(why) => Err(failed(&why)),
+        RootsResponse::Unsupported => Err(ErrorKind::RootsUnsupported.into()),
     }
 }
 

@@ -137,7 +137,7 @@ impl Guard {
     /// Does the work of any other request with the roots in force: `resources/list`, `completion/complete`, a subscription. `resource`
     /// is the URI that the request names, if any.
     ///
-    /// In the stateless era such a request can not be asked in: what is in force are the operator directories for a client that declared
+    /// In the stateless era such a request can not be asked in: what is in force are the allowed directories for a client that declared
     /// no roots, and for another what it told within [a short time](crate::GuardBuilder::time_to_live_keyed), if it has a
     /// [`ClientKey`](super::ClientKey).
     ///

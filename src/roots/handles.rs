@@ -57,7 +57,7 @@ impl Opened {
 
 /// One of the [`HANDLES`] that this process holds open for roots.
 ///
-/// Clients take none of the last quarter, so some are left for the operator's directories. Of the rest
+/// Clients take none of the last quarter, so some are left for the allowed directories. Of the rest
 /// a client takes one more only while it has fewer than twice as many as are left: the first takes two
 /// thirds of them at most, the next two thirds of what remains. So a client that lists many directories
 /// leaves some for others.

@@ -9,11 +9,11 @@ use crate::dir::{Cursor, Handle, Identity, Look, count_separators};
 use crate::error::{ErrorKind, Result};
 use crate::limits::Budget;
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
-use crate::path::index::GIVEN_NAMES;
+use crate::path::index::ALIAS_NAMES;
 use crate::roots::{Found, Intent, Names, OnTrail, Place, Root, Roots, Seen, Trail, path_hashes, resolve};
 
 /// Answers the resolver from the filesystem, beneath the roots' handles.
-pub(crate) struct Questions<'a, 'b> {
+pub(crate) struct Lookups<'a, 'b> {
     roots: &'a Roots,
     budget: &'a mut Budget<'b>,
     opened: Option<(usize, Arc<Handle>, Cursor)>,
@@ -29,7 +29,7 @@ struct Passed {
     is_on_trail: bool,
 }
 
-impl<'a, 'b> Questions<'a, 'b> {
+impl<'a, 'b> Lookups<'a, 'b> {
     pub(crate) fn new(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
         Self { roots, budget, opened: None, trail: Trail::new(), way: Vec::new() }
     }
@@ -86,7 +86,7 @@ impl<'a, 'b> Questions<'a, 'b> {
             return;
         }
         let directory = root.canonical.join(directory);
-        let operators = if root.is_top() { Vec::new() } else { self.roots.spellings().depths(&directory) };
+        let operators = if root.is_top() { Vec::new() } else { self.roots.aliases().depths(&directory) };
         let above = root.canonical.iter().count().saturating_sub(1);
         let is_first = self.way.first().is_none_or(|root| !root.is_on_trail);
         for (depth, path) in path_hashes(&directory).enumerate() {
@@ -106,7 +106,7 @@ impl<'a, 'b> Questions<'a, 'b> {
     }
 }
 
-impl Names for Questions<'_, '_> {
+impl Names for Lookups<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
         let seen = self.ask(number, path)?;
         self.passed(number, path, &seen)?;
@@ -127,9 +127,9 @@ impl From<Look> for Seen {
 
 /// Answers for a request. Only where its way leads matters, so there is no trail, and many names may be
 /// passed at once.
-pub(super) struct OneRequest<'a, 'b>(pub(super) Questions<'a, 'b>);
+pub(super) struct RequestLookups<'a, 'b>(pub(super) Lookups<'a, 'b>);
 
-impl Names for OneRequest<'_, '_> {
+impl Names for RequestLookups<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
         self.0.ask(number, path).map(Seen::from)
     }
@@ -145,7 +145,7 @@ impl Names for OneRequest<'_, '_> {
 }
 
 // Each entry of the longest list has room for ten names of its path as it was given.
-const _: () = assert!(GIVEN_NAMES == 10 * ROOT_LIST_ENTRIES);
+const _: () = assert!(ALIAS_NAMES == 10 * ROOT_LIST_ENTRIES);
 
 /// Resolves a request against a snapshot.
 pub(crate) fn resolve_in(
@@ -154,7 +154,7 @@ pub(crate) fn resolve_in(
     intent: Intent,
     budget: &mut Budget<'_>,
 ) -> Result<(usize, PathBuf, Found)> {
-    match resolve(&mut OneRequest(Questions::new(roots, budget)), roots.spellings(), roots.base(), request, intent)? {
+    match resolve(&mut RequestLookups(Lookups::new(roots, budget)), roots.aliases(), roots.base(), request, intent)? {
         Place::Inside { root, path, found } => Ok((root, path, found)),
         Place::Above(_) => Err(ErrorKind::OutsideRoots.into()),
     }

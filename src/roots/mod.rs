@@ -17,11 +17,11 @@ mod snapshot;
 mod lookup;
 
 pub(crate) use self::handles::Opened;
-pub(crate) use self::lookup::{Questions, resolve_in, settled};
+pub(crate) use self::lookup::{Lookups, resolve_in, settled};
 pub use self::resolve::Intent;
 pub(crate) use self::resolve::{Found, Names, Place, Seen, resolve};
 pub use self::root::Root;
 pub(crate) use self::root::{Held, directory, file_uri};
-pub use self::snapshot::{Roots, Skipped};
-pub(crate) use self::snapshot::{Snapshot, ToVerify};
+pub use self::snapshot::{RejectedRoot, Roots};
+pub(crate) use self::snapshot::{Snapshot, Verification};
 pub(crate) use self::trail::{OnTrail, PathHash, Trail, path_hashes};

@@ -1,6 +1,6 @@
 //! Where a request really leads, without ever looking outside the roots.
 //!
-//! Goes in: a path as bytes, the roots' names ([`Spellings`]), an [`Intent`], and someone who answers one question ([`Names`]): *what is
+//! Goes in: a path as bytes, the roots' names ([`PathIndex`]), an [`Intent`], and someone who answers one question ([`Names`]): *what is
 //! this name, inside this root?* Comes out: a place inside a root, or a refusal. What is true after: every question that was asked
 //! lay inside a root, and named plain components only, so nothing outside was opened, read or even looked up.
 //!
@@ -17,7 +17,7 @@
 //! | an ancestor | another name | outside: refused |
 //! | inside | `..` | the parent; above the root's own top, an ancestor or the root around it |
 //! | inside | a directory or file | there |
-//! | inside | a link | its text comes before what is to do; an absolute text starts anew at `/` or at a root's spelling |
+//! | inside | a link | its text comes before what is to do; an absolute text starts anew at `/` or at a root's alias |
 //! | inside | nothing | refused, or the names that are to be made, by intent |
 //! | no directory | anything | refused |
 
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
-use crate::path::index::{Above, Node, RootIs, Spellings, TOP};
+use crate::path::index::{Above, Node, PathIndex, RootIs, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
 
 /// What a path is checked for.
@@ -42,7 +42,7 @@ use crate::path::names::{components, ends_as_directory, is_absolute};
 /// let roots = Roots::from_dirs([work.path()])?;
 /// assert_eq!(roots.check("link", Intent::Existing).unwrap_err().kind(), ErrorKind::NotFound);
 /// assert!(roots.check("link", Intent::New)?.relative().ends_with("docs/new.txt"));
-/// assert!(roots.check("link", Intent::Entry)?.relative().ends_with("link"));
+/// assert!(roots.check("link", Intent::NoFollow)?.relative().ends_with("link"));
 /// assert_eq!(roots.check("a/b/c", Intent::New).unwrap_err().kind(), ErrorKind::NotFound);
 /// assert!(!roots.check("a/b/c", Intent::NewTree)?.exists());
 /// # Ok(())
@@ -59,7 +59,7 @@ pub enum Intent {
     /// As [`New`](Intent::New), and missing parents will be made; only plain names may follow the first that is missing.
     NewTree,
     /// The last name itself, a link not followed, to remove, rename or describe it. It need not exist.
-    Entry,
+    NoFollow,
 }
 
 /// Answers the resolver's one question.
@@ -95,7 +95,7 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Found {
     Exists,
-    /// A link, as [`Intent::Entry`] asks for it.
+    /// A link, as [`Intent::NoFollow`] asks for it.
     Link,
     /// So many names at the end of the path do not exist.
     Missing(usize),
@@ -104,14 +104,14 @@ pub(crate) enum Found {
 /// Resolves `request`; a relative one starts in root `base`.
 pub(crate) fn resolve(
     names: &mut impl Names,
-    spellings: &Spellings,
+    aliases: &PathIndex,
     base: Option<usize>,
     request: &OsStr,
     intent: Intent,
 ) -> Result<Place> {
     let at = At::Above(TOP);
     let mut walk =
-        Walk { names, spellings, intent, at, todo: Vec::new(), steps: 0, hops: 0, link: None, looks_ahead: true };
+        Walk { names, aliases, intent, at, todo: Vec::new(), steps: 0, hops: 0, link: None, looks_ahead: true };
     if is_absolute(request) {
         walk.start(request);
     } else {
@@ -123,7 +123,7 @@ pub(crate) fn resolve(
 
 struct Walk<'a, N> {
     names: &'a mut N,
-    spellings: &'a Spellings,
+    aliases: &'a PathIndex,
     intent: Intent,
     at: At,
     /// Components to do, the next one last.
@@ -165,8 +165,8 @@ impl<N: Names> Walk<'_, N> {
             match &mut self.at {
                 At::Above(node) => match name.as_encoded_bytes() {
                     b"." => {}
-                    b".." => *node = self.spellings.parent(*node),
-                    _ => match self.spellings.child(*node, &name) {
+                    b".." => *node = self.aliases.parent(*node),
+                    _ => match self.aliases.child(*node, &name) {
                         Some(child) => self.arrive(child),
                         None => return Err(outside(self.link.as_ref())),
                     },
@@ -210,11 +210,11 @@ impl<N: Names> Walk<'_, N> {
             Seen::Directory => *here = Here::Directory,
             Seen::Other => *here = Here::Other,
             Seen::Missing => return self.missing().map(Some),
-            Seen::Link(_) if self.intent == Intent::Entry && self.todo.is_empty() => {
+            Seen::Link(_) if self.intent == Intent::NoFollow && self.todo.is_empty() => {
                 return Ok(Some(Place::Inside { root: *root, path: path.clone(), found: Found::Link }));
             }
             // `link/`: rmdir(2) and rename(2) refuse it, too.
-            Seen::Link(_) if self.intent == Intent::Entry && self.todo.iter().all(|name| name == ".") => {
+            Seen::Link(_) if self.intent == Intent::NoFollow && self.todo.iter().all(|name| name == ".") => {
                 return Err(ErrorKind::NotADirectory.into());
             }
             Seen::Link(text) => {
@@ -272,7 +272,7 @@ impl<N: Names> Walk<'_, N> {
     fn missing(&mut self) -> Result<Place> {
         let At::Inside { root, path, .. } = &mut self.at else { return Err(ErrorKind::NotFound.into()) };
         match self.intent {
-            Intent::New | Intent::Entry if self.todo.is_empty() => {}
+            Intent::New | Intent::NoFollow if self.todo.is_empty() => {}
             Intent::NewTree => {}
             _ => return Err(ErrorKind::NotFound.into()),
         }
@@ -317,9 +317,9 @@ impl<N: Names> Walk<'_, N> {
         Ok(*here)
     }
 
-    /// Begins an absolute path: at the root whose spelling it starts with (the longest), else at `/`.
+    /// Begins an absolute path: at the root whose alias it starts with (the longest), else at `/`.
     fn start(&mut self, path: &OsStr) {
-        if let Some((root, rest)) = self.spellings.begin(path) {
+        if let Some((root, rest)) = self.aliases.begin(path) {
             self.enter(root);
             self.push(rest);
         } else {
@@ -331,7 +331,7 @@ impl<N: Names> Walk<'_, N> {
     /// Goes above the root's own top.
     fn climb(&mut self) {
         let At::Inside { root, .. } = self.at else { return };
-        match self.spellings.above(root) {
+        match self.aliases.above(root) {
             Above::Root(outer, path) if path.as_os_str().is_empty() => self.enter(outer),
             Above::Root(outer, path) => self.at = At::Inside { root: outer, path, here: Here::Unknown },
             Above::Ancestor(node) => self.at = At::Above(node),
@@ -339,12 +339,12 @@ impl<N: Names> Walk<'_, N> {
     }
 
     fn enter(&mut self, root: usize) {
-        let here = if self.spellings.is(root) == RootIs::Directory { Here::Directory } else { Here::Unknown };
+        let here = if self.aliases.is(root) == RootIs::Directory { Here::Directory } else { Here::Unknown };
         self.at = At::Inside { root, path: PathBuf::new(), here };
     }
 
     fn arrive(&mut self, node: Node) {
-        match self.spellings.root_at(node) {
+        match self.aliases.root_at(node) {
             Some(root) => self.enter(root),
             None => self.at = At::Above(node),
         }
@@ -381,7 +381,7 @@ fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::Intent::{Entry, Existing, New, NewTree};
+    use super::Intent::{Existing, New, NewTree, NoFollow};
     use super::*;
     use std::collections::BTreeMap;
 
@@ -423,11 +423,11 @@ mod tests {
     }
 
     /// `/r/d` and `/r/d/f` are a directory and a file, and so on; a name with `>` is a link.
-    fn memory(roots: &[(&str, RootIs)], names: &[&str]) -> (Memory, Spellings) {
-        let mut spellings = Spellings::default();
+    fn memory(roots: &[(&str, RootIs)], names: &[&str]) -> (Memory, PathIndex) {
+        let mut aliases = PathIndex::default();
         let mut memory = Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new(), looks_ahead: false };
         for (path, is) in roots {
-            spellings.add(Path::new(&native(path)), *is);
+            aliases.add(Path::new(&native(path)), *is);
             memory.roots.push(PathBuf::from(native(path)));
         }
         for name in names {
@@ -438,11 +438,11 @@ mod tests {
             };
             memory.names.insert(PathBuf::from(native(path)), seen);
         }
-        (memory, spellings)
+        (memory, aliases)
     }
 
-    fn resolved(memory: &mut Memory, spellings: &Spellings, request: &str, intent: Intent) -> String {
-        match resolve(memory, spellings, Some(0), OsStr::new(&native(request)), intent) {
+    fn resolved(memory: &mut Memory, aliases: &PathIndex, request: &str, intent: Intent) -> String {
+        match resolve(memory, aliases, Some(0), OsStr::new(&native(request)), intent) {
             Ok(Place::Inside { root, path, found }) => {
                 format!("{root}:{} {found:?}", path.display().to_string().replace('\\', "/"))
             }
@@ -474,11 +474,11 @@ mod tests {
             "/x/f",
             "/r/s>s",
         ];
-        let (mut memory, spellings) = memory(&roots, &names);
+        let (mut memory, aliases) = memory(&roots, &names);
         let rows = [
             ("d/f", Existing, "0:d/f Exists"),
             ("l", Existing, "0:d/f Exists"),
-            ("l", Entry, "0:l Link"),
+            ("l", NoFollow, "0:l Link"),
             ("d/../l", Existing, "0:d/f Exists"),
             ("d/f/", Existing, "not_a_directory"),
             ("..", Existing, "above"),
@@ -516,11 +516,11 @@ mod tests {
         for (request, intent, expected) in rows {
             for looks_ahead in [false, true] {
                 memory.looks_ahead = looks_ahead;
-                let resolved = resolved(&mut memory, &spellings, request, intent);
+                let resolved = resolved(&mut memory, &aliases, request, intent);
                 assert_eq!(resolved, expected, "{request} {intent:?} {looks_ahead}");
             }
         }
-        let outside: Vec<_> = memory.asked.iter().filter(|path| spellings.begin(path.as_os_str()).is_none()).collect();
+        let outside: Vec<_> = memory.asked.iter().filter(|path| aliases.begin(path.as_os_str()).is_none()).collect();
         assert!(outside.is_empty(), "asked for {outside:?}");
     }
 
@@ -530,59 +530,59 @@ mod tests {
         let links: Vec<String> = (0..50).map(|n| format!("/r/{n}>{}", n + 1)).collect();
         let mut names: Vec<&str> = links.iter().map(String::as_str).collect();
         names.extend(["/r/50", "/r/d/", "/r/d/e/"]);
-        let (mut memory, spellings) = memory(&[("/r", RootIs::Directory)], &names);
-        assert_eq!(resolved(&mut memory, &spellings, "10", Intent::Existing), "0:50 Exists");
-        assert_eq!(resolved(&mut memory, &spellings, "9", Intent::Existing), "too_many_links");
+        let (mut memory, aliases) = memory(&[("/r", RootIs::Directory)], &names);
+        assert_eq!(resolved(&mut memory, &aliases, "10", Intent::Existing), "0:50 Exists");
+        assert_eq!(resolved(&mut memory, &aliases, "9", Intent::Existing), "too_many_links");
         memory.looks_ahead = true;
-        assert_eq!(resolved(&mut memory, &spellings, "10", Intent::Existing), "0:50 Exists");
-        assert_eq!(resolved(&mut memory, &spellings, "9", Intent::Existing), "too_many_links");
+        assert_eq!(resolved(&mut memory, &aliases, "10", Intent::Existing), "0:50 Exists");
+        assert_eq!(resolved(&mut memory, &aliases, "9", Intent::Existing), "too_many_links");
         let many = |times: usize| "d/../".repeat(times);
         let deep = |directories: usize| "d/e/../../".repeat(directories);
-        assert_eq!(resolved(&mut memory, &spellings, &(deep(2_047) + "d/e"), Existing), "0:d/e Exists");
-        assert_eq!(resolved(&mut memory, &spellings, &deep(2_048), Existing), "too_long");
+        assert_eq!(resolved(&mut memory, &aliases, &(deep(2_047) + "d/e"), Existing), "0:d/e Exists");
+        assert_eq!(resolved(&mut memory, &aliases, &deep(2_048), Existing), "too_long");
         for looks_ahead in [false, true] {
             memory.looks_ahead = looks_ahead;
-            assert_eq!(resolved(&mut memory, &spellings, &(many(4_094) + "d/../d"), Existing), "0:d Exists");
-            assert_eq!(resolved(&mut memory, &spellings, &(many(4_095) + "d/e"), Existing), "too_long");
+            assert_eq!(resolved(&mut memory, &aliases, &(many(4_094) + "d/../d"), Existing), "0:d Exists");
+            assert_eq!(resolved(&mut memory, &aliases, &(many(4_095) + "d/e"), Existing), "too_long");
         }
-        assert_eq!(resolved(&mut memory, &spellings, &(many(4_095) + "d"), Existing), "0:d Exists");
-        assert_eq!(resolved(&mut memory, &spellings, &many(4_096), Existing), "too_long");
+        assert_eq!(resolved(&mut memory, &aliases, &(many(4_095) + "d"), Existing), "0:d Exists");
+        assert_eq!(resolved(&mut memory, &aliases, &many(4_096), Existing), "too_long");
     }
 
     /// By the guard, and not only by the kernel, which is not asked for it.
     #[test]
     fn a_name_that_is_too_long_is_not_asked_for() {
-        let (mut memory, spellings) = memory(&[("/r", RootIs::Directory)], &["/r/d/"]);
+        let (mut memory, aliases) = memory(&[("/r", RootIs::Directory)], &["/r/d/"]);
         let (long, longer) = ("n".repeat(255), "n".repeat(256));
-        assert_eq!(resolved(&mut memory, &spellings, &long, Existing), "not_found");
+        assert_eq!(resolved(&mut memory, &aliases, &long, Existing), "not_found");
         let asked = memory.asked.len();
-        for intent in [Existing, New, NewTree, Entry] {
-            assert_eq!(resolved(&mut memory, &spellings, &longer, intent), "too_long");
+        for intent in [Existing, New, NewTree, NoFollow] {
+            assert_eq!(resolved(&mut memory, &aliases, &longer, intent), "too_long");
         }
         assert_eq!(memory.asked.len(), asked);
         for (request, expected) in
             [(format!("m/{long}"), format!("0:m/{long} Missing(2)")), (format!("m/{longer}"), "too_long".into())]
         {
-            assert_eq!(resolved(&mut memory, &spellings, &request, NewTree), expected);
+            assert_eq!(resolved(&mut memory, &aliases, &request, NewTree), expected);
         }
     }
 
     #[test]
     fn without_roots_everything_is_outside() {
-        let (mut memory, spellings) = memory(&[], &["/a"]);
+        let (mut memory, aliases) = memory(&[], &["/a"]);
         for request in ["/a", "/", "/b/.."] {
-            let place = resolve(&mut memory, &spellings, None, OsStr::new(&native(request)), Intent::Existing);
+            let place = resolve(&mut memory, &aliases, None, OsStr::new(&native(request)), Intent::Existing);
             assert!(!matches!(place, Ok(Place::Inside { .. })), "{request}");
         }
-        assert!(resolve(&mut memory, &spellings, None, OsStr::new("a"), Intent::New).is_err());
+        assert!(resolve(&mut memory, &aliases, None, OsStr::new("a"), Intent::New).is_err());
         assert!(memory.asked.is_empty());
     }
 
     /// The operator alone is told where a link led.
     #[test]
     fn a_link_that_leads_out_is_told_to_the_operator_only() {
-        let (mut memory, spellings) = memory(&[("/r", RootIs::Directory)], &["/r/l>/etc/shadow"]);
-        let error = resolve(&mut memory, &spellings, Some(0), OsStr::new("l"), Intent::Existing).unwrap_err();
+        let (mut memory, aliases) = memory(&[("/r", RootIs::Directory)], &["/r/l>/etc/shadow"]);
+        let error = resolve(&mut memory, &aliases, Some(0), OsStr::new("l"), Intent::Existing).unwrap_err();
         let target = native("/etc/shadow");
         let detail = format!(r#"after the link "l", which points to {target:?}"#);
         assert_eq!(error.operator_detail(), Some(detail.as_str()));

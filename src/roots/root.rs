@@ -10,10 +10,10 @@ use std::time::SystemTime;
 
 use crate::dir::{Access, Handle, Identity, Rule};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{Budget, Due, Turns};
+use crate::limits::{Budget, Due, Throttle};
 use crate::path::names::is_same;
-use crate::roots::lookup::OneRequest;
-use crate::roots::{Intent, Opened, Place, Questions, Roots, resolve};
+use crate::roots::lookup::RequestLookups;
+use crate::roots::{Intent, Lookups, Opened, Place, Roots, resolve};
 
 /// One entry of a root list, resolved: a directory, or a single file.
 pub struct Root {
@@ -31,7 +31,7 @@ pub struct Root {
     /// Its snapshot's.
     pub(crate) one_is_gone: Arc<AtomicBool>,
     /// When the given paths were last verified.
-    pub(crate) given_verified: Turns,
+    pub(crate) aliases_verified: Throttle,
 }
 
 /// How a root's directory is reached.
@@ -55,7 +55,7 @@ impl Root {
     }
 
     /// The paths by which requests may name it: canonical, and as given where that differs and has no `..`.
-    pub fn spellings(&self) -> impl Iterator<Item = &Path> {
+    pub fn aliases(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.given.iter().map(PathBuf::as_path))
     }
 
@@ -125,14 +125,14 @@ impl Root {
     pub(crate) fn verify(&self) -> bool {
         if self.is_available() {
             // Each given path is a walk, and so not for each failure: what a client gave can be long.
-            let _ = self.notice(self.still_named(self.given_verified.take() == Due::Yes));
+            let _ = self.notice(self.still_named(self.aliases_verified.take() == Due::Yes));
         }
         self.is_available()
     }
 
     /// As [`verify_all`](Self::verify_all), at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     pub(crate) fn verify_in_time(&self) -> bool {
-        if self.given_verified.take() == Due::Yes { self.verify_all() } else { self.is_available() }
+        if self.aliases_verified.take() == Due::Yes { self.verify_all() } else { self.is_available() }
     }
 
     /// As [`verify`](Self::verify), with each given path whenever that was last done.
@@ -191,8 +191,8 @@ impl Root {
         for given in self.given.iter().filter(|_| with_given) {
             // It was resolved within a part of this when the list was.
             let mut budget = Budget::new();
-            let mut questions = OneRequest(Questions::new(around, &mut budget));
-            let place = resolve(&mut questions, around.spellings(), None, given.as_os_str(), Intent::Existing);
+            let mut questions = RequestLookups(Lookups::new(around, &mut budget));
+            let place = resolve(&mut questions, around.aliases(), None, given.as_os_str(), Intent::Existing);
             let here = match place.map_err(no_longer)? {
                 Place::Inside { root, path, .. } => is_same(&around.root(root)?.canonical.join(path), &self.canonical),
                 Place::Above(_) => false,

@@ -8,15 +8,15 @@ use std::sync::{Arc, Weak};
 use crate::dir::Policy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
-use crate::limits::{Due, Start, Turns};
-use crate::path::index::{RootIs, Spellings};
+use crate::limits::{Due, Stopwatch, Throttle};
+use crate::path::index::{PathIndex, RootIs};
 use crate::path::names::is_same;
 use crate::roots::Root;
 use crate::wire::ListRootsResult;
 
 /// The roots in force: an immutable snapshot, cheap to clone and share.
 ///
-/// From configuration alone, [`Roots::from_dirs`]; from a client's list, [`Roots::from_list`]; with operator directories,
+/// From configuration alone, [`Roots::from_dirs`]; from a client's list, [`Roots::from_list`]; with allowed directories,
 /// [`Boundary`](crate::Boundary).
 #[derive(Clone)]
 pub struct Roots {
@@ -28,9 +28,9 @@ pub struct Roots {
 
 pub(crate) struct Snapshot {
     roots: Vec<Arc<Root>>,
-    spellings: Spellings,
+    aliases: PathIndex,
     policy: Policy,
-    skipped: Vec<Skipped>,
+    rejected: Vec<RejectedRoot>,
     /// Whether a client listed these.
     is_listed: bool,
     /// The list that it was resolved from, where it may have to be resolved again.
@@ -40,24 +40,24 @@ pub(crate) struct Snapshot {
     /// Whether a root was found to be unavailable.
     gone: Arc<AtomicBool>,
     /// When the names were last verified.
-    verified: Turns,
+    verified: Throttle,
 }
 
 /// An entry of a root list that grants nothing, and why. For the operator: the reason can tell what exists.
 #[derive(Debug)]
-pub struct Skipped {
+pub struct RejectedRoot {
     pub(crate) index: usize,
     pub(crate) entry: String,
     pub(crate) error: Error,
 }
 
 /// The turn to verify a snapshot. Who drops it unused gives it back.
-pub(crate) struct ToVerify {
+pub(crate) struct Verification {
     roots: Roots,
-    start: Option<Start>,
+    start: Option<Stopwatch>,
 }
 
-impl ToVerify {
+impl Verification {
     /// Verifies every root. How many are gone.
     pub(crate) fn verify(mut self) -> usize {
         self.verify_all()
@@ -65,7 +65,7 @@ impl ToVerify {
 
     /// As [`verify`](Self::verify), with more to do before the turn is over.
     pub(crate) fn verify_all(&mut self) -> usize {
-        self.start = Some(Start::now());
+        self.start = Some(Stopwatch::now());
         self.roots.roots().filter(|root| !root.verify_all()).count()
     }
 
@@ -74,7 +74,7 @@ impl ToVerify {
     }
 }
 
-impl Drop for ToVerify {
+impl Drop for Verification {
     fn drop(&mut self) {
         match self.start {
             Some(start) => self.roots.snapshot.verified.done(start),
@@ -89,7 +89,7 @@ impl fmt::Debug for Roots {
     }
 }
 
-impl Skipped {
+impl RejectedRoot {
     fn says_the_same(&self, other: &Self) -> bool {
         self.index == other.index && self.entry == other.entry && self.error.says_the_same(&other.error)
     }
@@ -121,8 +121,8 @@ impl Roots {
 
     /// The entries that grant nothing, in the order of their list.
     #[must_use]
-    pub fn skipped(&self) -> &[Skipped] {
-        &self.snapshot.skipped
+    pub fn rejected(&self) -> &[RejectedRoot] {
+        &self.snapshot.rejected
     }
 
     /// Whether there is no root, so that everything is refused.
@@ -131,14 +131,14 @@ impl Roots {
         self.snapshot.roots.is_empty()
     }
 
-    /// The same roots, with relative requests resolved against the root at `path` (any of its spellings) instead of the first.
+    /// The same roots, with relative requests resolved against the root at `path` (any of its aliases) instead of the first.
     ///
     /// # Errors
     ///
     /// [`OutsideRoots`](ErrorKind::OutsideRoots) if no root has that path.
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let base = self.roots().position(|root| root.spellings().any(|spelling| is_same(spelling, path)));
+        let base = self.roots().position(|root| root.aliases().any(|alias| is_same(alias, path)));
         match base {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => Err(self.explained(ErrorKind::OutsideRoots.into()).at("set base", path.as_os_str())),
@@ -152,7 +152,7 @@ impl Roots {
     /// A [`Boundary`](crate::Boundary) does this whenever a snapshot is taken.
     #[must_use]
     pub fn verify(&self) -> bool {
-        if let Some(turn) = self.turn_to_verify() {
+        if let Some(turn) = self.begin_verification() {
             turn.verify();
         }
         self.roots().all(Root::is_available)
@@ -164,9 +164,9 @@ impl Roots {
     }
 
     /// The turn to verify, if it is due: nobody else has it until it is dropped, or takes absurdly long.
-    pub(crate) fn turn_to_verify(&self) -> Option<ToVerify> {
-        let due = self.snapshot.verified.take_alone() == Due::Yes;
-        due.then(|| ToVerify { roots: self.clone(), start: None })
+    pub(crate) fn begin_verification(&self) -> Option<Verification> {
+        let due = self.snapshot.verified.take_exclusive() == Due::Yes;
+        due.then(|| Verification { roots: self.clone(), start: None })
     }
 
     /// Whether a root was found to be gone: when its names were verified, or when an operation failed.
@@ -204,7 +204,7 @@ impl Roots {
         if !self.is_empty() || error.kind() != ErrorKind::OutsideRoots {
             return error;
         }
-        error.says(match (self.snapshot.is_listed, self.skipped().is_empty()) {
+        error.says(match (self.snapshot.is_listed, self.rejected().is_empty()) {
             (true, true) => "the client listed no directories",
             (true, false) => "none of the directories that the client listed is allowed",
             (false, true) => "the server has no directories configured",
@@ -247,8 +247,8 @@ impl Roots {
             && one.policy == two.policy
             && one.roots.len() == two.roots.len()
             && one.roots.iter().zip(&two.roots).all(|(one, two)| one.says_the_same(two))
-            && one.skipped.len() == two.skipped.len()
-            && one.skipped.iter().zip(&two.skipped).all(|(one, two)| one.says_the_same(two))
+            && one.rejected.len() == two.rejected.len()
+            && one.rejected.iter().zip(&two.rejected).all(|(one, two)| one.says_the_same(two))
             && !self.has_gone()
             && !other.has_gone()
     }
@@ -258,8 +258,8 @@ impl Roots {
         Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
 
-    pub(crate) fn new(mut roots: Vec<Root>, policy: Policy, mut skipped: Vec<Skipped>) -> Self {
-        let mut spellings = Spellings::default();
+    pub(crate) fn new(mut roots: Vec<Root>, policy: Policy, mut rejected: Vec<RejectedRoot>) -> Self {
+        let mut aliases = PathIndex::default();
         let gone = Arc::new(AtomicBool::new(false));
         for root in &mut roots {
             root.one_is_gone = gone.clone();
@@ -267,19 +267,19 @@ impl Roots {
             root.canonical.shrink_to_fit();
             root.given.shrink_to_fit();
             root.given.iter_mut().for_each(PathBuf::shrink_to_fit);
-            spellings.add(&root.canonical, if root.is_file() { RootIs::File } else { RootIs::Directory });
+            aliases.add(&root.canonical, if root.is_file() { RootIs::File } else { RootIs::Directory });
         }
         for (number, root) in roots.iter().enumerate() {
-            root.given.iter().for_each(|given| spellings.add_given(given, number));
+            root.given.iter().for_each(|given| aliases.add_alias(given, number));
         }
-        spellings.shrink();
+        aliases.shrink();
         let base = if roots.is_empty() { None } else { Some(0) };
         let mut roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
         roots.shrink_to_fit();
-        skipped.shrink_to_fit();
-        let verified = Turns::new();
+        rejected.shrink_to_fit();
+        let verified = Throttle::new();
         let (is_listed, list, generation) = (false, None, 0);
-        let snapshot = Snapshot { roots, spellings, policy, skipped, is_listed, list, generation, gone, verified };
+        let snapshot = Snapshot { roots, aliases, policy, rejected, is_listed, list, generation, gone, verified };
         Self { snapshot: Arc::new(snapshot), base, session: None }
     }
 
@@ -303,8 +303,8 @@ impl Roots {
         self.snapshot.roots.get(number).cloned().ok_or_else(|| ErrorKind::OutsideRoots.into())
     }
 
-    pub(crate) fn spellings(&self) -> &Spellings {
-        &self.snapshot.spellings
+    pub(crate) fn aliases(&self) -> &PathIndex {
+        &self.snapshot.aliases
     }
 
     pub(crate) fn policy(&self) -> Policy {

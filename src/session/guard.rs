@@ -23,7 +23,7 @@ use crate::limits::{CACHE_BYTES, FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_ID
 #[cfg(feature = "rmcp")]
 use crate::limits::{MOST_WORK, TIME_TO_LIVE_KEYED, WORK};
 use crate::roots::Roots;
-use crate::session::kept::{Kept, weight};
+use crate::session::cache::{Cached, weight};
 use crate::session::runtime::{Instant, off_workers, step, until};
 #[cfg(feature = "rmcp")]
 use crate::session::told::Told;
@@ -33,17 +33,17 @@ use crate::workers::{Account, Workers};
 ///
 /// | the client | [`Narrow`](Self::Narrow) | [`Ignore`](Self::Ignore) |
 /// | --- | --- | --- |
-/// | declared roots and tells them | what of them lies in the operator directories; without any, all of them | the operator directories |
-/// | declared roots and tells none | nothing | the operator directories |
-/// | declared roots and does not tell, or an error | a refusal | the operator directories |
-/// | declared no roots | by [`WithoutClientRoots`] | the operator directories |
+/// | declared roots and tells them | what of them lies in the allowed directories; without any, all of them | the allowed directories |
+/// | declared roots and tells none | nothing | the allowed directories |
+/// | declared roots and does not tell, or an error | a refusal | the allowed directories |
+/// | declared no roots | by [`WithoutClientRoots`] | the allowed directories |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientRoots {
-    /// They narrow the operator directories; where there are none
+    /// They narrow the allowed directories; where there are none
     /// ([`client_roots_only`](crate::BoundaryBuilder::client_roots_only)), they are all there is.
     Narrow,
-    /// They are never asked for: the operator directories are in force.
+    /// They are never asked for: the allowed directories are in force.
     Ignore,
 }
 
@@ -53,8 +53,8 @@ pub enum ClientRoots {
 pub enum WithoutClientRoots {
     /// Nothing: each request is refused with [`RootsUnsupported`](ErrorKind::RootsUnsupported).
     Deny,
-    /// The operator directories.
-    OperatorDirectories,
+    /// The allowed directories.
+    AllowedDirectories,
 }
 
 /// The guard of a server process: built once, cheap to clone, shared by all clients.
@@ -72,7 +72,7 @@ pub enum WithoutClientRoots {
 /// let session = guard.session(Some(RootsCapability::announcing()))?;
 /// // For each request; the client is asked only when it has to be.
 /// # let told = ListRootsResult::from_uris([format!("file://{projects}/site")]);
-/// # let ask = |_: Option<String>| std::future::ready(mcp_roots_guard::Answer::List(told.clone()));
+/// # let ask = |_: Option<String>| std::future::ready(mcp_roots_guard::RootsResponse::List(told.clone()));
 /// let roots = session.roots(ask).await?;
 /// roots.write("notes.txt", "hello")?;
 /// // On `notifications/roots/list_changed`.
@@ -88,7 +88,7 @@ pub struct Guard {
 struct Shared {
     boundary: Boundary,
     choices: Choices,
-    kept: Cache<SessionId, Kept>,
+    kept: Cache<SessionId, Cached>,
     sessions: AtomicUsize,
     /// What clients of the stateless era told, by who they are.
     #[cfg(feature = "rmcp")]
@@ -121,13 +121,13 @@ pub(crate) struct Choices {
 }
 
 impl GuardBuilder {
-    /// What client roots are to this server. Default: they narrow the operator directories.
+    /// What client roots are to this server. Default: they narrow the allowed directories.
     pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
         self.choices.client_roots = client_roots;
         self
     }
 
-    /// What is in force for a client that declared no roots. Default: the operator directories, and where there are none, nothing.
+    /// What is in force for a client that declared no roots. Default: the allowed directories, and where there are none, nothing.
     pub fn without_client_roots(mut self, without: WithoutClientRoots) -> Self {
         self.choices.without_client_roots = without;
         self
@@ -183,11 +183,11 @@ impl GuardBuilder {
     ///
     /// # Errors
     ///
-    /// [`NoDirectories`](ErrorKind::NoDirectories) if the operator directories are to be in force, and there are none.
+    /// [`NoDirectories`](ErrorKind::NoDirectories) if the allowed directories are to be in force, and there are none.
     pub fn build(self) -> Result<Guard> {
         let wanted = self.choices.client_roots == ClientRoots::Ignore
-            || self.choices.without_client_roots == WithoutClientRoots::OperatorDirectories;
-        if wanted && !self.boundary.has_operator_directories() {
+            || self.choices.without_client_roots == WithoutClientRoots::AllowedDirectories;
+        if wanted && !self.boundary.has_allowed_directories() {
             return Err(ErrorKind::NoDirectories.into());
         }
         Ok(self.into_guard())
@@ -197,7 +197,7 @@ impl GuardBuilder {
         let Self { boundary, choices, time_to_idle } = self;
         let kept = Cache::builder()
             .max_capacity(CACHE_BYTES)
-            .weigher(|_, kept: &Kept| weight(Some(&kept.roots), 0))
+            .weigher(|_, kept: &Cached| weight(Some(&kept.roots), 0))
             // The other policy of this map refuses newcomers while it is full, and they would be asked at each request.
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(choices.time_to_live.max(choices.time_to_live_unannounced))
@@ -228,8 +228,8 @@ impl GuardBuilder {
 }
 
 impl Guard {
-    /// A guard with the default choices: client roots narrow the boundary's operator directories, and those alone are in force for a
-    /// client that declared no roots. Where there are no operator directories, client roots are all there is.
+    /// A guard with the default choices: client roots narrow the boundary's allowed directories, and those alone are in force for a
+    /// client that declared no roots. Where there are no allowed directories, client roots are all there is.
     #[must_use]
     pub fn new(boundary: Boundary) -> Self {
         Self::builder(boundary).into_guard()
@@ -237,10 +237,10 @@ impl Guard {
 
     /// Begins the choices for a boundary.
     pub fn builder(boundary: Boundary) -> GuardBuilder {
-        let any = boundary.has_operator_directories();
+        let any = boundary.has_allowed_directories();
         let choices = Choices {
             client_roots: ClientRoots::Narrow,
-            without_client_roots: if any { WithoutClientRoots::OperatorDirectories } else { WithoutClientRoots::Deny },
+            without_client_roots: if any { WithoutClientRoots::AllowedDirectories } else { WithoutClientRoots::Deny },
             fetch_limit: FETCH_LIMIT,
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
@@ -280,12 +280,12 @@ impl Guard {
         &self.shared.choices
     }
 
-    pub(crate) fn kept(&self, session: SessionId) -> Option<Kept> {
+    pub(crate) fn kept(&self, session: SessionId) -> Option<Cached> {
         step();
         self.shared.kept.get(&session)
     }
 
-    pub(crate) fn keep(&self, session: SessionId, kept: Kept) {
+    pub(crate) fn keep(&self, session: SessionId, kept: Cached) {
         step();
         self.shared.kept.insert(session, kept);
     }
@@ -311,11 +311,11 @@ impl Guard {
     /// If that takes long, the last ones are returned, as to everyone who asks meanwhile: an allowed
     /// directory that hangs must not keep clients from the others. Until it answers, none of them is
     /// verified or resolved again.
-    pub(crate) async fn operator_roots(&self, deadline: Instant) -> Result<Roots> {
-        let (standing, turn) = self.boundary().standing_operator_roots();
+    pub(crate) async fn allowed_roots(&self, deadline: Instant) -> Result<Roots> {
+        let (standing, turn) = self.boundary().current_allowed_roots();
         let Some(turn) = turn else { return Ok(standing) };
         let boundary = self.boundary().clone();
-        let verify = off_workers(self.workers(), &Account::Operator, move || Ok(boundary.verify_operator_roots(turn)));
+        let verify = off_workers(self.workers(), &Account::Operator, move || Ok(boundary.verify_allowed_roots(turn)));
         match until(deadline.min(Instant::now() + VERIFY_LIMIT), verify).await? {
             Some(Err(error)) if !matches!(error.kind(), ErrorKind::QueueFull | ErrorKind::Busy) => Err(error),
             Some(Ok(verified)) => Ok(verified),

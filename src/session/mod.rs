@@ -21,11 +21,11 @@
 
 pub(crate) mod runtime;
 mod source;
-pub(crate) mod kept;
+pub(crate) mod cache;
 #[cfg(feature = "rmcp")]
 pub(crate) mod told;
 mod guard;
-pub(crate) mod flight;
+pub(crate) mod fetch;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub use self::guard::{ClientRoots, Guard, GuardBuilder, WithoutClientRoots};
 #[cfg(feature = "rmcp")]
 pub(crate) use self::source::failed;
-pub use self::source::{Answer, RootsSource};
+pub use self::source::{RootsResponse, RootsSource};
 pub(crate) use self::source::{Told, ask};
 
 #[cfg(feature = "rmcp")]
@@ -42,27 +42,27 @@ use crate::check::CheckedPath;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::roots::Roots;
-use crate::session::flight::{Client, Stay};
+use crate::session::fetch::{Client, Stay};
 use crate::wire::{ListRootsResult, RootsCapability};
 use crate::workers::Account;
 
 /// One client of a server. Cheap to clone; the last clone that is dropped closes it.
 ///
 /// ```
-/// use mcp_roots_guard::{Answer, Boundary, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsState};
+/// use mcp_roots_guard::{RootsResponse, Boundary, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsState};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
 /// let session = guard.session(Some(RootsCapability::announcing()))?;
 /// assert_eq!(session.state(), RootsState::Stale);
-/// let ask = |_: Option<String>| async { Answer::List(ListRootsResult::from_uris(["file:///tmp"])) }; // a request to the client
+/// let ask = |_: Option<String>| async { RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"])) }; // a request to the client
 /// session.roots(ask).await?;
 /// assert_eq!(session.state(), RootsState::Available);
 /// // The client is not asked again,
 /// session.roots(|_: Option<String>| async { unreachable!() }).await?;
 /// session.list_changed();
 /// // until it says that its roots changed; then nothing is served until it has told them.
-/// let failed = session.roots(|_: Option<String>| async { Answer::Failed("-32601: no such method".into()) }).await;
+/// let failed = session.roots(|_: Option<String>| async { RootsResponse::Failed("-32601: no such method".into()) }).await;
 /// assert_eq!(failed.unwrap_err().kind(), ErrorKind::RootsFailed);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// # }).unwrap();
@@ -125,7 +125,7 @@ impl Guard {
     /// Begins the session of a client, with the roots capability that it declared in `initialize`
     /// ([`ClientCapabilities`](crate::ClientCapabilities)), or none.
     ///
-    /// None is for a client that declared no roots, and nothing else: it opens the operator directories, unless
+    /// None is for a client that declared no roots, and nothing else: it opens the allowed directories, unless
     /// [`WithoutClientRoots::Deny`] was chosen.
     ///
     /// A client of the stateless era (2026-07-28) declares its capabilities in each request: a session for each request is as good.
@@ -220,7 +220,7 @@ impl Session {
     /// [`RootsUnsupported`](ErrorKind::RootsUnsupported), [`RootsTimedOut`](ErrorKind::RootsTimedOut), [`RootsFailed`](ErrorKind::RootsFailed),
     /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge), [`SessionClosed`](ErrorKind::SessionClosed),
     /// [`NoRuntime`](ErrorKind::NoRuntime).
-    pub async fn roots_told(&self, list: ListRootsResult) -> Result<Roots> {
+    pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
         let client = self.client();
         match client.told(list).await {
             Ok(roots) => Ok(roots.of(client.id)),
@@ -263,7 +263,7 @@ impl Session {
         match client.without_asking() {
             None => Ok(client.kept().ok_or(ErrorKind::RootsStale)?.roots),
             Some(WithoutClientRoots::Deny) => Err(ErrorKind::RootsUnsupported.into()),
-            Some(WithoutClientRoots::OperatorDirectories) => Ok(client.guard.boundary().last_operator_roots()),
+            Some(WithoutClientRoots::AllowedDirectories) => Ok(client.guard.boundary().last_allowed_roots()),
         }
     }
 

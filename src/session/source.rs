@@ -14,7 +14,7 @@ use crate::wire::ListRootsResult;
 /// What asking for a root list came to.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum RootsResponse {
     /// A list, or one page of it.
     List(ListRootsResult),
     /// The client has no roots to tell: a refusal, [`RootsUnsupported`](ErrorKind::RootsUnsupported).
@@ -33,19 +33,19 @@ pub enum Answer {
 /// time limit of its own, and it may be dropped at any await. A closure is one.
 ///
 /// The question has to be sent within `ask`, and not before: an answer that was asked for earlier may be of before a change. For a list
-/// that came with a request there is [`Session::roots_told`](crate::Session::roots_told). It must not block its thread, or the time limit
+/// that came with a request there is [`Session::roots_from_list`](crate::Session::roots_from_list). It must not block its thread, or the time limit
 /// can not end it.
 ///
 /// ```
-/// use mcp_roots_guard::{Answer, ListRootsResult, RootsSource};
+/// use mcp_roots_guard::{RootsResponse, ListRootsResult, RootsSource};
 /// # #[derive(Clone)] struct Peer;
 /// # impl Peer { async fn request(&self, _: &str, _: Option<String>) -> Result<serde_json::Value, String> { Ok(serde_json::json!({"roots": []})) } }
 ///
 /// fn ask(peer: &Peer) -> impl RootsSource {
 ///     move |cursor: Option<String>| async move {
 ///         match peer.request("roots/list", cursor).await {
-///             Ok(result) => Answer::from_result(result),
-///             Err(error) => Answer::Failed(error),
+///             Ok(result) => RootsResponse::from_result(result),
+///             Err(error) => RootsResponse::Failed(error),
 ///         }
 ///     }
 /// }
@@ -53,20 +53,20 @@ pub enum Answer {
 /// ```
 pub trait RootsSource: Send {
     /// Asks for the page at `cursor`: the `nextCursor` of the page before, or none for the first.
-    fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = Answer> + Send;
+    fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = RootsResponse> + Send;
 }
 
 impl<F, A> RootsSource for F
 where
     F: FnMut(Option<String>) -> A + Send,
-    A: Future<Output = Answer> + Send,
+    A: Future<Output = RootsResponse> + Send,
 {
-    fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = Answer> + Send {
+    fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = RootsResponse> + Send {
         self(cursor)
     }
 }
 
-impl Answer {
+impl RootsResponse {
     /// The answer that a `roots/list` result is: a list, or [`Failed`](Self::Failed) for what is none.
     #[must_use]
     pub fn from_result(result: serde_json::Value) -> Self {
@@ -87,9 +87,9 @@ pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
     let mut cursor: Option<String> = None;
     for pages in 1..=ROOT_LIST_PAGES {
         let page = match source.ask(cursor.take()).await {
-            Answer::List(page) => page,
-            Answer::Unsupported => return Err(ErrorKind::RootsUnsupported.into()),
-            Answer::Failed(why) => return Err(failed(&why)),
+            RootsResponse::List(page) => page,
+            RootsResponse::Unsupported => return Err(ErrorKind::RootsUnsupported.into()),
+            RootsResponse::Failed(why) => return Err(failed(&why)),
         };
         // What comes with an entry but its URI and name is of no use here, and memory.
         list.roots.extend(page.roots.into_iter().map(|mut entry| {

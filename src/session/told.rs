@@ -15,7 +15,7 @@ use moka::sync::Cache;
 
 use crate::limits::CACHE_BYTES;
 use crate::roots::Roots;
-use crate::session::kept::weight;
+use crate::session::cache::weight;
 use crate::session::runtime::Instant;
 use crate::workers::Account;
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// What a client declares about itself, as far as roots go: `params.capabilities` of `initialize`, or since 2026-07-28 the metadata
 /// of each request under [`META_KEY`](Self::META_KEY). Everything else in there is ignored.
 ///
-/// Those that can not be read are an error, and not "no roots", which can open the operator's directories: refuse such an `initialize`.
+/// Those that can not be read are an error, and not "no roots", which can open the allowed directories: refuse such an `initialize`.
 ///
 /// ```
 /// # use mcp_roots_guard::{ClientCapabilities, RootsCapability};
@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
 
 /// That a client has roots, and whether it tells of changes.
 ///
-/// Any JSON but `null` declares them: to a client without, the operator's directories may be served, so what is malformed must not
+/// Any JSON but `null` declares them: to a client without, the allowed directories may be served, so what is malformed must not
 /// pass for absent. Changes are announced only where `listChanged` is `true` and nothing else: a client that does not tell is
 /// asked again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]

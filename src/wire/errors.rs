@@ -67,17 +67,17 @@ impl Error {
         let kind = self.kind().as_str();
         let told = |code| ErrorBody { code, message: self.to_string(), data: Some(json!({ "kind": kind })) };
         match (answer(self.kind()), resource) {
-            (Answer::NotServed, Some(uri)) => ErrorBody {
+            (RootsResponse::NotServed, Some(uri)) => ErrorBody {
                 code: if revision.is_stateless() { INVALID_PARAMS } else { RESOURCE_NOT_FOUND },
                 message: "Resource not found".into(),
                 data: Some(json!({ "kind": kind, "uri": shortened(uri) })),
             },
-            (Answer::BadText | Answer::NotServed, _) => told(INVALID_PARAMS),
-            (Answer::NoRoots, _) if revision.is_stateless() => ErrorBody {
+            (RootsResponse::BadText | RootsResponse::NotServed, _) => told(INVALID_PARAMS),
+            (RootsResponse::NoRoots, _) if revision.is_stateless() => ErrorBody {
                 data: Some(json!({ "kind": kind, "requiredCapabilities": { "roots": {} } })),
                 ..told(MISSING_CAPABILITY)
             },
-            (Answer::NoRoots | Answer::Failure, _) => told(INTERNAL_ERROR),
+            (RootsResponse::NoRoots | RootsResponse::Failure, _) => told(INTERNAL_ERROR),
         }
     }
 }
@@ -101,14 +101,14 @@ impl ErrorBody {
 }
 
 /// A row of the table above.
-enum Answer {
+enum RootsResponse {
     BadText,
     NotServed,
     NoRoots,
     Failure,
 }
 
-fn answer(kind: ErrorKind) -> Answer {
+fn answer(kind: ErrorKind) -> RootsResponse {
     use ErrorKind as K;
     // No `_`: a new kind has to be given its row.
     match kind {
@@ -130,7 +130,7 @@ fn answer(kind: ErrorKind) -> Answer {
         | K::TrailingDot
         | K::ShortName
         | K::InvalidName
-        | K::DotName => Answer::BadText,
+        | K::DotName => RootsResponse::BadText,
         K::OutsideRoots
         | K::NotFound
         | K::NotADirectory
@@ -141,8 +141,8 @@ fn answer(kind: ErrorKind) -> Answer {
         | K::HardLinked
         | K::MountCrossing
         | K::IsADirectory
-        | K::PermissionDenied => Answer::NotServed,
-        K::RootsUnsupported => Answer::NoRoots,
+        | K::PermissionDenied => RootsResponse::NotServed,
+        K::RootsUnsupported => RootsResponse::NoRoots,
         K::RootItself
         | K::ReadOnly
         | K::Duplicate
@@ -177,7 +177,7 @@ fn answer(kind: ErrorKind) -> Answer {
         | K::Changed
         | K::WrongIntent
         | K::InvalidOptions
-        | K::Io => Answer::Failure,
+        | K::Io => RootsResponse::Failure,
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Answer, Boundary, Confined, Confinement, Enforced, ErrorKind as K, Guard, Intent, ListRootsResult, Reach,
-    Replace, RootsCapability, WalkOptions,
+    Access, Boundary, Confined, Confinement, Enforced, ErrorKind as K, ExtraAccess, Guard, Intent, ListRootsResult,
+    Replace, RootsCapability, RootsResponse, WalkOptions,
 };
 use nix::libc;
 use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
@@ -82,7 +82,7 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
     let ioctl = || rustix::fs::ioctl_blksszget(File::open(dev).unwrap()).unwrap_err();
     assert_eq!(ioctl(), rustix::io::Errno::NOTTY);
 
-    let confined = confine(&guard(top), &Confinement::new().extra(dev, Reach::ReadWrite));
+    let confined = confine(&guard(top), &Confinement::new().extra(dev, ExtraAccess::ReadWrite));
 
     assert_eq!((confined.threads(), confined.missing().len(), confined.paths().len()), (1, 0, 3));
     assert_eq!(confined.enforced() == Enforced::Fully, confined.abi() >= 5);
@@ -189,7 +189,7 @@ fn threads_and_programs_that_come_later(top: &Path) {
     let programs = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store"];
     let extras = programs
         .iter()
-        .fold(Confinement::new().runtime_files(), |extras, path| extras.optional_extra(path, Reach::Execute));
+        .fold(Confinement::new().runtime_files(), |extras, path| extras.optional_extra(path, ExtraAccess::Execute));
     let cat = |path: &Path| Command::new("/bin/cat").arg(path).output().unwrap();
     assert_eq!(cat(&secret).stdout, b"secret");
     fs::copy("/bin/cat", top.join("rw/cat")).unwrap();
@@ -218,7 +218,7 @@ fn each_operation_of_the_guard_works(top: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, top.join("rw/fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     let guard = guard(top);
     let confined = confine(&guard, &Confinement::new());
-    let roots = guard.boundary().operator_roots();
+    let roots = guard.boundary().allowed_roots();
 
     assert_eq!(roots.read_to_string("f", 99).unwrap(), "inside");
     assert_eq!(roots.read_to_string("absolute", 99).unwrap(), "inside");
@@ -283,8 +283,10 @@ fn sessions_of_a_runtime_built_afterwards(top: &Path) {
     let secret = top.join("out/secret");
     runtime.block_on(async move {
         let session = guard.session(Some(RootsCapability::announcing())).unwrap();
-        let roots =
-            session.roots(move |_: Option<String>| std::future::ready(Answer::List(list.clone()))).await.unwrap();
+        let roots = session
+            .roots(move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone())))
+            .await
+            .unwrap();
         let work = move || {
             roots.write("f", "by a session").unwrap();
             roots.read_to_string("f", 99).unwrap()
@@ -296,12 +298,14 @@ fn sessions_of_a_runtime_built_afterwards(top: &Path) {
 
 fn extras_are_what_they_are_said_to_be(top: &Path) {
     symlink("extra", top.join("link")).unwrap();
-    let extras =
-        Confinement::new().extra(top.join("link"), Reach::ReadOnly).extra(top.join("scratch"), Reach::ReadWrite);
-    let confined = confine(&guard(top), &extras.runtime_files().optional_extra(top.join("none"), Reach::ReadOnly));
-    let extras: Vec<_> = confined.paths().iter().filter(|path| !path.is_operator_directory()).collect();
-    assert_eq!((extras[0].path(), extras[0].reach()), (&*top.join("extra"), Reach::ReadOnly));
-    assert_eq!((extras[1].path(), extras[1].reach()), (&*top.join("scratch"), Reach::ReadWrite));
+    let extras = Confinement::new()
+        .extra(top.join("link"), ExtraAccess::ReadOnly)
+        .extra(top.join("scratch"), ExtraAccess::ReadWrite);
+    let confined =
+        confine(&guard(top), &extras.runtime_files().optional_extra(top.join("none"), ExtraAccess::ReadOnly));
+    let extras: Vec<_> = confined.paths().iter().filter(|path| !path.is_allowed_directory()).collect();
+    assert_eq!((extras[0].path(), extras[0].reach()), (&*top.join("extra"), ExtraAccess::ReadOnly));
+    assert_eq!((extras[1].path(), extras[1].reach()), (&*top.join("scratch"), ExtraAccess::ReadWrite));
     assert_eq!(confined.missing(), [top.join("none")]);
     assert_eq!(fs::read_to_string(top.join("extra/f")).unwrap(), "extra");
     assert!(denied(fs::write(top.join("extra/f"), "")));
@@ -317,11 +321,11 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
     let guard = guard(top);
     let extra = |path: &Path, extra| Confinement::new().extra(path, extra);
     for (path, access, expected) in [
-        ("none", Reach::ReadOnly, K::NotFound),
-        ("rw/f/g", Reach::ReadOnly, K::NotADirectory),
-        ("", Reach::ReadWrite, K::AccessConflict),
-        ("ro", Reach::ReadWrite, K::AccessConflict),
-        ("ro/sub", Reach::ReadWrite, K::AccessConflict),
+        ("none", ExtraAccess::ReadOnly, K::NotFound),
+        ("rw/f/g", ExtraAccess::ReadOnly, K::NotADirectory),
+        ("", ExtraAccess::ReadWrite, K::AccessConflict),
+        ("ro", ExtraAccess::ReadWrite, K::AccessConflict),
+        ("ro/sub", ExtraAccess::ReadWrite, K::AccessConflict),
     ] {
         let path = top.join(path);
         let refused = guard.confine_process(&extra(&path, access)).unwrap_err();
@@ -333,14 +337,14 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     let boundary = boundary.optional_directory(top.join("by link/later/ro"), Access::ReadOnly).build().unwrap();
     for path in ["", "scratch"] {
-        let refused = Guard::new(boundary.clone()).confine_process(&extra(&top.join(path), Reach::ReadWrite));
+        let refused = Guard::new(boundary.clone()).confine_process(&extra(&top.join(path), ExtraAccess::ReadWrite));
         assert_eq!(refused.unwrap_err().kind(), K::AccessConflict, "{path}");
     }
     // Optional is what is missing, and nothing else.
-    let refused = guard.confine_process(&Confinement::new().optional_extra(top.join("rw/f/g"), Reach::ReadOnly));
+    let refused = guard.confine_process(&Confinement::new().optional_extra(top.join("rw/f/g"), ExtraAccess::ReadOnly));
     assert_eq!(refused.unwrap_err().kind(), K::NotADirectory);
     assert!(outside_is_open(top));
-    let around = extra(top, Reach::ReadOnly).extra(top.join("rw/a"), Reach::ReadWrite);
+    let around = extra(top, ExtraAccess::ReadOnly).extra(top.join("rw/a"), ExtraAccess::ReadWrite);
     let _ = confine(&guard, &around);
     assert!(denied(fs::write(top.join("ro/f"), "")));
 }
@@ -355,10 +359,10 @@ fn a_link_that_a_tool_could_have_made_names_no_extra(top: &Path) {
     // The last is in an extra that may be written, named sooner or later.
     for link in ["rw/cache", "rw/cache/dir", "twice", "ro/cache", "extra/sub/cache"] {
         let link = top.join(link);
-        let (before, after) = (Confinement::new().extra(top.join("extra"), Reach::ReadWrite), Confinement::new());
+        let (before, after) = (Confinement::new().extra(top.join("extra"), ExtraAccess::ReadWrite), Confinement::new());
         for extras in [
-            before.extra(&link, Reach::ReadWrite),
-            after.optional_extra(&link, Reach::ReadOnly).extra(top.join("extra"), Reach::ReadWrite),
+            before.extra(&link, ExtraAccess::ReadWrite),
+            after.optional_extra(&link, ExtraAccess::ReadOnly).extra(top.join("extra"), ExtraAccess::ReadWrite),
         ] {
             let refused = guard.confine_process(&extras).unwrap_err();
             assert_eq!(refused.kind(), K::ThroughLink, "{}", link.display());
@@ -366,9 +370,10 @@ fn a_link_that_a_tool_could_have_made_names_no_extra(top: &Path) {
     }
     assert!(outside_is_open(top));
     // The operator's own is followed, and so is one in an extra that is only read.
-    let extras = Confinement::new().extra(top.join("extra"), Reach::ReadOnly);
-    let extras =
-        extras.extra(top.join("operators"), Reach::ReadOnly).extra(top.join("extra/sub/cache"), Reach::ReadOnly);
+    let extras = Confinement::new().extra(top.join("extra"), ExtraAccess::ReadOnly);
+    let extras = extras
+        .extra(top.join("operators"), ExtraAccess::ReadOnly)
+        .extra(top.join("extra/sub/cache"), ExtraAccess::ReadOnly);
     let confined = confine(&guard, &extras);
     assert_eq!(confined.paths().last().map(mcp_roots_guard::ConfinedPath::path), Some(&*top.join("out")));
 }
@@ -387,9 +392,9 @@ fn a_read_only_directory_by_another_name_is_no_extra(top: &Path) {
         println!("not shown: no mount can be made here: {error}");
         return;
     }
-    let extras = Confinement::new().extra(top.join("scratch"), Reach::ReadWrite);
+    let extras = Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadWrite);
     assert_eq!(guard(top).confine_process(&extras).unwrap_err().kind(), K::AccessConflict);
-    let _ = confine(&guard(top), &Confinement::new().extra(top.join("scratch"), Reach::ReadOnly));
+    let _ = confine(&guard(top), &Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadOnly));
     assert!(denied(fs::write(top.join("scratch/f"), "")));
 }
 
@@ -397,7 +402,7 @@ fn a_root_that_is_a_file_is_that_file(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("single/one"), Access::ReadWrite);
     let guard = Guard::new(boundary.directory(top.join("out/secret"), Access::ReadOnly).build().unwrap());
     let _ = confine(&guard, &Confinement::new());
-    let roots = guard.boundary().operator_roots();
+    let roots = guard.boundary().allowed_roots();
     for content in ["longer than it was", "short"] {
         let options = mcp_roots_guard::OpenOptions::new().write(true).truncate(true);
         roots.open_with(top.join("single/one"), options).unwrap().write_all(content.as_bytes()).unwrap();
@@ -443,11 +448,11 @@ fn a_directory_that_is_replaced_needs_a_restart(top: &Path) {
     let mut deploy = deploy.spawn().unwrap();
     let confined = confine(&guard, &Confinement::new());
     assert_eq!(confined.missing(), [top.join("scratch/later")]);
-    guard.boundary().operator_roots().write(top.join("rw/a/f"), "old").unwrap();
+    guard.boundary().allowed_roots().write(top.join("rw/a/f"), "old").unwrap();
     deploy.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert_eq!(io::read_to_string(deploy.stdout.take().unwrap()).unwrap(), "done\n");
     thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
-    let roots = guard.boundary().operator_roots();
+    let roots = guard.boundary().allowed_roots();
     assert_eq!(roots.roots().count(), 2);
     for path in ["rw/a/f", "scratch/later/f"] {
         assert_eq!(roots.read(top.join(path), 99).unwrap_err().kind(), K::PermissionDenied, "{path}");
@@ -464,11 +469,11 @@ fn each_call_narrows(top: &Path) {
     let inner = Guard::new(Boundary::builder().directory(top.join("rw/a"), Access::ReadOnly).build().unwrap());
     let _ = confine(&guard, &Confinement::new());
     assert!(fs::write(top.join("rw/a/f"), "f").is_ok() && denied(fs::read(top.join("out/secret"))));
-    let _ = confine(&inner, &Confinement::new().extra(top.join("rw/b"), Reach::ReadWrite));
+    let _ = confine(&inner, &Confinement::new().extra(top.join("rw/b"), ExtraAccess::ReadWrite));
     assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::write(top.join("rw/a/f"), "")));
     assert!(denied(fs::read(top.join("rw/f"))) && fs::write(top.join("rw/b/f"), "").is_ok());
     // No layer gives what an earlier one took.
-    let _ = confine(&inner, &Confinement::new().extra(top.join("out"), Reach::ReadWrite));
+    let _ = confine(&inner, &Confinement::new().extra(top.join("out"), ExtraAccess::ReadWrite));
     assert!(denied(fs::read(top.join("out/secret"))));
     // Threads are counted from within, too; and there are only so many layers.
     let (stop, stopped) = channel::<()>();
@@ -487,7 +492,7 @@ fn each_call_narrows(top: &Path) {
 
 fn without_directories_there_is_nothing_to_confine_to(top: &Path) {
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let refused = guard.confine_process(&Confinement::new().extra(top.join("rw"), Reach::ReadWrite)).unwrap_err();
+    let refused = guard.confine_process(&Confinement::new().extra(top.join("rw"), ExtraAccess::ReadWrite)).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
     assert_eq!(refused.kind(), K::NoDirectories);
     assert!(outside_is_open(top));

@@ -32,7 +32,7 @@ const CASES: &[(&str, Case)] = &[("elsewhere_it_is_not_available", |top| {
     assert_eq!(std::fs::read_to_string(top.join("out/secret")).unwrap(), "secret");
 })];
 
-/// Operator directories `rw` and `ro`; all else is outside unless a case says otherwise.
+/// Allowed directories `rw` and `ro`; all else is outside unless a case says otherwise.
 const TREE: &str =
     "file rw/f = inside; dir rw/a; dir rw/b; dir rw/sub; file ro/f = read; dir ro/sub; file out/secret = secret
     dir out/dir; file extra/f = extra; dir scratch; file single/one = one; file single/other = other";
@@ -48,11 +48,11 @@ fn main() -> ExitCode {
         println!("{DONE}");
         return ExitCode::SUCCESS;
     }
-    let (mut words, mut skipped, mut lists) = (Vec::new(), Vec::new(), false);
+    let (mut words, mut rejected, mut lists) = (Vec::new(), Vec::new(), false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--skip" => skipped.extend(arguments.next()),
+            "--skip" => rejected.extend(arguments.next()),
             "--list" => lists = true,
             "--test-threads" | "--color" | "--format" => drop(arguments.next()),
             // What else libtest takes has no meaning here.
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         }
     }
     let holds = |words: &[String], name: &str| words.iter().any(|word| name.contains(word.as_str()));
-    let is_wanted = |name: &&str| (words.is_empty() || holds(&words, name)) && !holds(&skipped, name);
+    let is_wanted = |name: &&str| (words.is_empty() || holds(&words, name)) && !holds(&rejected, name);
     let wanted: Vec<_> = CASES.iter().map(|(name, _)| *name).filter(is_wanted).collect();
     if lists {
         for name in wanted {

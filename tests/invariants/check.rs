@@ -10,7 +10,7 @@
 //! What is proven, with `openat2` and without: the guard decides as the naive rule does ([`model`](super::model)), place, existence
 //! and kind of refusal. That rule comes to what `std` canonicalizes and to where the kernel goes ([`kernel`](super::kernel)), unless
 //! the way leaves the roots (DESIGN decision 7), which it recognises exactly. What is read is what `std` reads there. Left out: roots that
-//! are files or go away, operator directories, policies; those are rows and tests of their own.
+//! are files or go away, allowed directories, policies; those are rows and tests of their own.
 
 use std::fs;
 
@@ -68,4 +68,4 @@ fn ask(world: &World, request: &str, intents: &[Intent]) {
     }
 }
 
-const INTENTS: [Intent; 4] = [Intent::Existing, Intent::New, Intent::NewTree, Intent::Entry];
+const INTENTS: [Intent; 4] = [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow];

@@ -4,23 +4,23 @@
 //!
 //! ```text
 //! d/srv/app        a directory that is a root; `f` for a file
-//! 0/work/app       another spelling of the first root; 1 of the second, and so on
+//! 0/work/app       another alias of the first root; 1 of the second, and so on
 //! ?/srv/./app/x    a question; any other letter will do
 //! ```
 //!
-//! What is proven: each answer of [`Spellings`] is the one that comes of comparing lists of names, root by root, without any tree:
-//! the longest spelling that a path starts with, and the rest; what is at, around, beneath and above. No I/O is done.
+//! What is proven: each answer of [`PathIndex`] is the one that comes of comparing lists of names, root by root, without any tree:
+//! the longest alias that a path starts with, and the rest; what is at, around, beneath and above. No I/O is done.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use spellings::{Above, Node, RootIs, Spellings, TOP};
+use aliases::{Above, Node, PathIndex, RootIs, TOP};
 
 /// The crate's own file: what it says is not public.
 #[path = "../../src/path/index.rs"]
 #[allow(dead_code, unreachable_pub)]
-mod spellings;
+mod aliases;
 
 /// What that uses.
 #[path = "../../src/path/names/mod.rs"]
@@ -36,11 +36,11 @@ pub(crate) fn hold(bytes: &[u8]) {
             None => {}
             Some((b'd', path)) => world.add(path, RootIs::Directory),
             Some((b'f', path)) => world.add(path, RootIs::File),
-            Some((number @ b'0'..=b'9', path)) => world.add_given(path, usize::from(number - b'0')),
+            Some((number @ b'0'..=b'9', path)) => world.add_alias(path, usize::from(number - b'0')),
             Some((_, path)) => questions.push(path),
         }
     }
-    world.spellings.shrink();
+    world.aliases.shrink();
     world.roots_are_told();
     for path in questions {
         assert_eq!(names::is_absolute(OsStr::from_bytes(path)), path.starts_with(b"/"));
@@ -58,7 +58,7 @@ type Names<'a> = Vec<&'a [u8]>;
 struct World<'a> {
     roots: Vec<(Names<'a>, RootIs)>,
     given: Vec<(Names<'a>, usize)>,
-    spellings: Spellings,
+    aliases: PathIndex,
 }
 
 impl<'a> World<'a> {
@@ -66,21 +66,21 @@ impl<'a> World<'a> {
     fn add(&mut self, path: &'a [u8], is: RootIs) {
         let names = names(path);
         if self.roots.iter().all(|(other, _)| *other != names) {
-            self.spellings.add(&path_of(&names), is);
+            self.aliases.add(&path_of(&names), is);
             self.roots.push((names, is));
         }
     }
 
-    /// `/` is the canonical path of what it names, and so no other spelling.
-    fn add_given(&mut self, path: &'a [u8], root: usize) {
+    /// `/` is the canonical path of what it names, and so no other alias.
+    fn add_alias(&mut self, path: &'a [u8], root: usize) {
         let names = names(path);
         if root < self.roots.len() && !names.is_empty() {
-            self.spellings.add_given(&path_of(&names), root);
+            self.aliases.add_alias(&path_of(&names), root);
             self.given.push((names, root));
         }
     }
 
-    /// The root with the longest spelling that an absolute path starts with, and the rest of the path. Of two that have the same, the
+    /// The root with the longest alias that an absolute path starts with, and the rest of the path. Of two that have the same, the
     /// one whose canonical path it is, or else the first.
     fn begin(&self, path: &[u8]) {
         let canonical = self.roots.iter().enumerate().map(|(root, (names, _))| (root, names));
@@ -88,46 +88,46 @@ impl<'a> World<'a> {
         let fits =
             canonical.chain(given).filter_map(|(root, names)| Some((names.len(), root, rest_after(names, path)?)));
         let longest = fits.reduce(|best, next| if next.0 > best.0 { next } else { best });
-        let begun = self.spellings.begin(OsStr::from_bytes(path));
+        let begun = self.aliases.begin(OsStr::from_bytes(path));
         let expected = longest.map(|(_, root, rest)| (root, OsStr::from_bytes(rest)));
         assert_eq!(begun, expected, "{} begins in {self}", path.escape_ascii());
     }
 
     /// What is at a canonical path, around it and beneath it.
     fn place(&self, names: &Names<'_>) {
-        let (path, spellings) = (path_of(names), &self.spellings);
+        let (path, aliases) = (path_of(names), &self.aliases);
         let mut around: Vec<_> = (0..self.roots.len()).filter(|&root| names.starts_with(&self.roots[root].0)).collect();
         around.sort_by_key(|&root| self.roots[root].0.len());
         let depths: Vec<_> = around.iter().map(|&root| self.roots[root].0.len()).collect();
-        assert_eq!(spellings.at_or_around(&path), around, "at and around {} in {self}", shown(names));
-        assert_eq!(spellings.depths(&path), depths, "depths of {} in {self}", shown(names));
+        assert_eq!(aliases.at_or_around(&path), around, "at and around {} in {self}", shown(names));
+        assert_eq!(aliases.depths(&path), depths, "depths of {} in {self}", shown(names));
         let beneath: Vec<_> = (0..self.roots.len()).filter(|&root| self.roots[root].0.starts_with(names)).collect();
-        assert_eq!(spellings.holds(&path), !beneath.is_empty(), "holds {} in {self}", shown(names));
+        assert_eq!(aliases.holds(&path), !beneath.is_empty(), "holds {} in {self}", shown(names));
         let node = self.node(names);
         assert_eq!(node.is_some(), names.is_empty() || !beneath.is_empty(), "a way to {} in {self}", shown(names));
         if let Some(node) = node {
-            assert_eq!(spellings.beneath(node), beneath, "beneath {} in {self}", shown(names));
+            assert_eq!(aliases.beneath(node), beneath, "beneath {} in {self}", shown(names));
             let at = around.last().copied().filter(|&root| self.roots[root].0 == *names);
-            assert_eq!(spellings.root_at(node), at, "at {} in {self}", shown(names));
+            assert_eq!(aliases.root_at(node), at, "at {} in {self}", shown(names));
             let parent = names.split_last().map_or(&[][..], |(_, parent)| parent);
-            assert_eq!(Some(spellings.parent(node)), self.node(parent), "the parent of {} in {self}", shown(names));
+            assert_eq!(Some(aliases.parent(node)), self.node(parent), "the parent of {} in {self}", shown(names));
         }
     }
 
     /// The node of some names, one child after the other.
     fn node(&self, names: &[&[u8]]) -> Option<Node> {
-        names.iter().try_fold(TOP, |node, name| self.spellings.child(node, OsStr::from_bytes(name)))
+        names.iter().try_fold(TOP, |node, name| self.aliases.child(node, OsStr::from_bytes(name)))
     }
 
     /// What each root is, and is above it.
     fn roots_are_told(&self) {
         for (number, (names, is)) in self.roots.iter().enumerate() {
-            assert_eq!(self.spellings.is(number), *is, "{number} in {self}");
+            assert_eq!(self.aliases.is(number), *is, "{number} in {self}");
             self.place(names);
             let parent = names.split_last().map_or(&[][..], |(_, parent)| parent);
             let around = self.roots.iter().enumerate().filter(|(_, (root, _))| parent.starts_with(root));
             let outer = around.max_by_key(|(_, (root, _))| root.len());
-            match (self.spellings.above(number), outer) {
+            match (self.aliases.above(number), outer) {
                 (Above::Root(above, path), Some((expected, (root, _)))) => {
                     let below: PathBuf = parent[root.len()..].iter().map(|name| OsStr::from_bytes(name)).collect();
                     assert_eq!((above, path), (expected, below), "above {number} in {self}");
@@ -141,7 +141,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// The roots, and their spellings as they were given.
+/// The roots, and their aliases as they were given.
 impl std::fmt::Display for World<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.roots.iter().try_for_each(|(names, is)| write!(f, "{is:?} {}; ", shown(names)))?;

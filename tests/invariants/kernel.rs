@@ -34,12 +34,12 @@ pub(crate) fn agrees(decided: &Decision, root: &Path, request: &str, intent: Int
             let _ = made.as_ref().map(fs::remove_file);
             made
         }
-        (Intent::Entry, Err(ErrorKind::NotADirectory))
+        (Intent::NoFollow, Err(ErrorKind::NotADirectory))
             if without_dots(request).is_some_and(|name| root.join(name).is_symlink()) =>
         {
             return Ok(());
         }
-        (Intent::Entry, Ok((_, false))) => {
+        (Intent::NoFollow, Ok((_, false))) => {
             let there = open(&path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty());
             let parent = open(path.parent().unwrap_or(&path), OFlags::PATH, Mode::empty());
             let is_alike = there.err() == Some(Errno::NOENT)
@@ -47,7 +47,7 @@ pub(crate) fn agrees(decided: &Decision, root: &Path, request: &str, intent: Int
                     .is_ok_and(|parent| decided.as_ref().is_ok_and(|(path, _)| path.parent() == Some(&name(&parent))));
             return if is_alike { Ok(()) } else { Err("the kernel does not miss just the last name".into()) };
         }
-        (Intent::Entry, _) => open(&path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).map(|found| name(&found)),
+        (Intent::NoFollow, _) => open(&path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).map(|found| name(&found)),
         (Intent::NewTree, _) => return Ok(()),
     };
     let is_alike = match (decided, &expected) {
@@ -72,7 +72,7 @@ fn leaves(root: &Path, request: &str, intent: Intent) -> Result<(), String> {
         _ if request.starts_with('/') => return Ok(()),
         _ => request,
     };
-    let last = if intent == Intent::Entry { OFlags::NOFOLLOW } else { OFlags::empty() };
+    let last = if intent == Intent::NoFollow { OFlags::NOFOLLOW } else { OFlags::empty() };
     let root = open(root, OFlags::PATH, Mode::empty()).map_err(|error| error.to_string())?;
     let ask = || openat2(&root, format!("./{rest}"), OFlags::PATH | last, Mode::empty(), ResolveFlags::BENEATH);
     // EAGAIN: something was renamed somewhere, by another test, while it passed `..` (openat2(2)).

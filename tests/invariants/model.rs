@@ -46,7 +46,7 @@ pub(crate) fn decide(look: impl Fn(&Path) -> Name, roots: &[PathBuf], request: &
         match &here {
             Name::Missing => {
                 return match intent {
-                    Intent::New | Intent::Entry if todo.is_empty() => Ok((at, false)),
+                    Intent::New | Intent::NoFollow if todo.is_empty() => Ok((at, false)),
                     Intent::NewTree if !todo.iter().any(|name| name == "..") => {
                         at.extend(todo.iter().filter(|name| *name != "."));
                         Ok((at, false))
@@ -54,8 +54,8 @@ pub(crate) fn decide(look: impl Fn(&Path) -> Name, roots: &[PathBuf], request: &
                     _ => Err(ErrorKind::NotFound),
                 };
             }
-            Name::Link(_) if intent == Intent::Entry && todo.is_empty() => return Ok((at, true)),
-            Name::Link(_) if intent == Intent::Entry && todo.iter().all(|name| name == ".") => {
+            Name::Link(_) if intent == Intent::NoFollow && todo.is_empty() => return Ok((at, true)),
+            Name::Link(_) if intent == Intent::NoFollow && todo.iter().all(|name| name == ".") => {
                 return Err(ErrorKind::NotADirectory);
             }
             Name::Link(target) => {

@@ -78,13 +78,13 @@ macro_rules! operations {
         },)*
         Operation {
             name: "rename, never replacing",
-            intent: Intent::Entry,
+            intent: Intent::NoFollow,
             at_once: |roots, [from, to]| roots.rename(from.as_str(), to.as_str(), Replace::Never).map(nothing),
             by_proof: |checked| checked[0].rename(&checked[1], Replace::Never).map(nothing),
         },
         Operation {
             name: "rename, replacing",
-            intent: Intent::Entry,
+            intent: Intent::NoFollow,
             at_once: |roots, [from, to]| roots.rename(from.as_str(), to.as_str(), Replace::Existing).map(nothing),
             by_proof: |checked| checked[0].rename(&checked[1], Replace::Existing).map(nothing),
         },
@@ -103,7 +103,7 @@ const OPERATIONS: &[Operation] = operations! {
     Existing open() opened;
     Existing open_with(OpenOptions::new().read(true)) read;
     Existing metadata() |metadata| described(&metadata);
-    Entry symlink_metadata() |metadata| described(&metadata);
+    NoFollow symlink_metadata() |metadata| described(&metadata);
     Existing read_dir() listed;
     Existing walk(WalkOptions::new()) walked;
     Existing open_with(OpenOptions::new().write(true)) written;
@@ -117,9 +117,9 @@ const OPERATIONS: &[Operation] = operations! {
     New write("written") nothing;
     NewTree create_dir() nothing;
     NewTree create_dir_all() nothing;
-    Entry remove_file() nothing;
-    Entry remove_dir() nothing;
-    Entry remove_dir_all() nothing;
+    NoFollow remove_file() nothing;
+    NoFollow remove_dir() nothing;
+    NoFollow remove_dir_all() nothing;
 };
 
 fn in_place() -> WriteOptions {

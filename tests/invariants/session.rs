@@ -29,8 +29,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{
-    Access, Answer, Boundary, CheckedPath, ErrorKind, Guard, Intent, ListRootsResult, Result, Root, RootEntry, Roots,
-    RootsCapability, RootsSource, RootsState, Session,
+    Access, Boundary, CheckedPath, ErrorKind, Guard, Intent, ListRootsResult, Result, Root, RootEntry, Roots,
+    RootsCapability, RootsResponse, RootsSource, RootsState, Session,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -91,7 +91,7 @@ pub(crate) enum Step {
     /// A call is dropped.
     Drop(usize),
     /// The client answers the question with its list as it is now, or with an error. The answer is on its way until the call goes on.
-    Answer,
+    RootsResponse,
     Refuse,
     /// The client changes its list, and says so, unless it is silent.
     Change,
@@ -142,7 +142,7 @@ struct Question {
     asked: usize,
     /// The version that was told, or an error; it is on its way until it is heard.
     told: Option<std::result::Result<usize, ()>>,
-    answer: Option<Answer>,
+    answer: Option<RootsResponse>,
     waker: Option<Waker>,
     /// In which step.
     heard: Option<usize>,
@@ -173,7 +173,7 @@ impl World {
         let place = if cfg!(unix) && memory.is_dir() { memory } else { std::env::temp_dir() };
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(place).unwrap();
         let boundary = Boundary::builder().directory(keep.path(), Access::ReadWrite).build().unwrap();
-        let top = boundary.operator_roots().roots().next().unwrap().uri();
+        let top = boundary.allowed_roots().roots().next().unwrap().uri();
         let version = |version| {
             let name = format!("v{version}");
             let directory = keep.path().join(&name);
@@ -255,7 +255,7 @@ impl Run<'_> {
         steps.extend((living().count() < CALLS).then_some(Step::Begin));
         steps.extend(living().filter(|(_, call)| call.goes_on()).map(|(number, _)| Step::Poll(number)));
         if self.wire().unanswered().is_some() {
-            steps.extend([Step::Answer, Step::Refuse]);
+            steps.extend([Step::RootsResponse, Step::Refuse]);
         }
         // Two changes in a row are one.
         let is_new = self.steps.last().is_none_or(|(_, last)| *last != Step::Change);
@@ -307,7 +307,7 @@ impl Run<'_> {
     fn settle(&mut self) {
         for _ in 0..ROUNDS {
             if self.wire().unanswered().is_some() {
-                self.step(Step::Answer);
+                self.step(Step::RootsResponse);
             }
             let living = || (0..self.calls.len()).filter(|&call| self.calls[call].work.is_some());
             match (living().next(), living().find(|&call| self.calls[call].goes_on())) {
@@ -325,7 +325,7 @@ impl Run<'_> {
             Step::Begin => self.begin(),
             Step::Poll(call) => self.poll(call),
             Step::Drop(call) => self.calls[call].work = None,
-            Step::Answer => self.answer(Ok(self.version)),
+            Step::RootsResponse => self.answer(Ok(self.version)),
             Step::Refuse => self.answer(Err(())),
             Step::Change => {
                 self.version += 1;
@@ -384,9 +384,9 @@ impl Run<'_> {
             Ok(version) => {
                 let mut entry = RootEntry::new(&self.world.versions[version].0);
                 entry.name = Some(format!("{number} of {}", self.number));
-                Answer::List(ListRootsResult { roots: vec![entry], ..ListRootsResult::default() })
+                RootsResponse::List(ListRootsResult { roots: vec![entry], ..ListRootsResult::default() })
             }
-            Err(()) => Answer::Failed("by schedule".into()),
+            Err(()) => RootsResponse::Failed("by schedule".into()),
         };
         let question = &mut wire.questions[number];
         (question.told, question.answer) = (Some(told), Some(answer));
@@ -561,7 +561,7 @@ impl Wire {
 }
 
 impl RootsSource for Source {
-    async fn ask(&mut self, _: Option<String>) -> Answer {
+    async fn ask(&mut self, _: Option<String>) -> RootsResponse {
         let asking = {
             let mut wire = self.wire.lock().unwrap();
             let (call, asked) = (self.call, wire.now);

@@ -8,7 +8,7 @@
 //!
 //! - Nothing panics. What is read is what a rule over plain JSON says; it prints, and reads again to the same; and it is no more than a
 //!   multiple of what came.
-//! - Between two good entries, whatever is there leaves both granted; nothing outside the operator's directories is in force, and each
+//! - Between two good entries, whatever is there leaves both granted; nothing outside the allowed directories is in force, and each
 //!   place inside that is named plainly is.
 //! - A list in pages is refused by the bound that it breaks, or grants what the same list does in one; no page is asked for after that.
 //! - A refusal's text is bounded, whatever it quotes, and reads again.
@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Answer, Boundary, ClientCapabilities, ErrorBody, ErrorKind, Guard, ListRootsResult, Location, Revision,
-    Root, RootEntry, Roots, RootsCapability, RootsListChanged, Skipped,
+    Access, Boundary, ClientCapabilities, ErrorBody, ErrorKind, Guard, ListRootsResult, Location, RejectedRoot,
+    Revision, Root, RootEntry, Roots, RootsCapability, RootsListChanged, RootsResponse,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -167,22 +167,22 @@ impl World {
         let between = value.get("roots").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![value]);
         let good = |path| json!({ "uri": self.expand(&format!("file://$T/{path}")), "name": path });
         let entries: Vec<_> = std::iter::once(good("o/a")).chain(between).chain([good("o/b")]).collect();
-        let Answer::List(list) = Answer::from_result(json!({ "roots": entries })) else {
+        let RootsResponse::List(list) = RootsResponse::from_result(json!({ "roots": entries })) else {
             panic!("{entries:?} is no list")
         };
         let roots = self.guard.boundary().resolve(&list).unwrap();
         assert_eq!(roots.roots().next().map(Root::path), Some(&*self.top.join("o/a")), "the first of {entries:?}");
         assert!(Self::grants(&roots, &self.top.join("o/b")), "the last of {entries:?}");
         self.lies_inside(&roots);
-        let mut skipped = roots.skipped().iter().peekable();
+        let mut rejected = roots.rejected().iter().peekable();
         for (index, entry) in list.roots.iter().enumerate() {
-            let skipped = skipped.next_if(|skipped| skipped.index() == index);
-            self.is_settled(entry, &list.roots[..index], &roots, skipped);
+            let rejected = rejected.next_if(|rejected| rejected.index() == index);
+            self.is_settled(entry, &list.roots[..index], &roots, rejected);
         }
-        assert_eq!(skipped.next().map(Skipped::index), None, "skipped twice, or nowhere, in {entries:?}");
+        assert_eq!(rejected.next().map(RejectedRoot::index), None, "rejected twice, or nowhere, in {entries:?}");
     }
 
-    /// Nothing else is in force than what is, by its own name, in an operator's directory.
+    /// Nothing else is in force than what is, by its own name, in an allowed directory.
     fn lies_inside(&self, roots: &Roots) {
         for root in roots.roots() {
             let path = root.path();
@@ -193,13 +193,13 @@ impl World {
         }
     }
 
-    /// An entry grants what it names, or was skipped for a reason that there is.
-    fn is_settled(&self, entry: &RootEntry, earlier: &[RootEntry], roots: &Roots, skipped: Option<&Skipped>) {
-        let kind = skipped.map(|skipped| skipped.error().kind());
-        if let Some(skipped) = skipped {
-            let shown = skipped.error().to_string();
-            let is_short = skipped.entry().chars().count() <= KEPT_CHARS && shown.len() <= TEXT_BYTES;
-            assert!(is_short, "{entry:?} is skipped as {skipped:?}");
+    /// An entry grants what it names, or was rejected for a reason that there is.
+    fn is_settled(&self, entry: &RootEntry, earlier: &[RootEntry], roots: &Roots, rejected: Option<&RejectedRoot>) {
+        let kind = rejected.map(|rejected| rejected.error().kind());
+        if let Some(rejected) = rejected {
+            let shown = rejected.error().to_string();
+            let is_short = rejected.entry().chars().count() <= KEPT_CHARS && shown.len() <= TEXT_BYTES;
+            assert!(is_short, "{entry:?} is rejected as {rejected:?}");
         }
         let path = match Location::from_uri(&entry.uri) {
             _ if entry.is_malformed() => return assert_eq!(kind, Some(ErrorKind::Malformed), "{entry:?}"),
@@ -221,10 +221,10 @@ impl World {
                 && directories.iter().any(|directory| real.starts_with(directory) || directory.starts_with(real))
         });
         match kind {
-            // It repeats what may have been skipped itself.
+            // It repeats what may have been rejected itself.
             Some(ErrorKind::Duplicate) if earlier.iter().any(|earlier| is_at(earlier, &path)) => {}
             None | Some(ErrorKind::Duplicate) => assert!(granted, "{entry:?} is told to be in force in {roots:?}"),
-            Some(_) => assert!(!is_plain, "{entry:?} is skipped: {skipped:?}"),
+            Some(_) => assert!(!is_plain, "{entry:?} is rejected: {rejected:?}"),
         }
     }
 
@@ -246,7 +246,7 @@ impl World {
         let session = self.guard.session(Some(SILENT)).unwrap();
         let roots = self.runtime.block_on(session.roots(source));
         let cursors =
-            pages.iter().map(|page| if let Answer::List(list) = page { list.next_cursor.clone() } else { None });
+            pages.iter().map(|page| if let RootsResponse::List(list) = page { list.next_cursor.clone() } else { None });
         let cursors: Vec<_> = std::iter::once(None).chain(cursors).take(pages.len()).collect();
         assert!(asked == cursors, "of {text:?}, other pages were asked for");
         match (roots, expected) {
@@ -271,12 +271,12 @@ impl World {
     }
 
     /// What a line is as the answer to a question, which is one of many.
-    fn page(&self, line: &str, number: usize) -> Answer {
+    fn page(&self, line: &str, number: usize) -> RootsResponse {
         if line.is_empty() {
-            return Answer::Unsupported;
+            return RootsResponse::Unsupported;
         }
         let text = self.expand(line).replace("$N", &number.to_string()).replacen("$L", &"l".repeat(CURSOR_BYTES), 4);
-        serde_json::from_str(&text).map_or_else(|_| Answer::Failed(text.clone()), Answer::from_result)
+        serde_json::from_str(&text).map_or_else(|_| RootsResponse::Failed(text.clone()), RootsResponse::from_result)
     }
 }
 
@@ -297,14 +297,14 @@ fn is_at(entry: &RootEntry, path: &Path) -> bool {
 }
 
 /// What a list in pages comes to, one page after the other; `pages` are those that have to be asked for.
-fn told(pages: &mut Vec<Answer>, page: impl Fn(usize) -> Answer) -> Result<ListRootsResult, ErrorKind> {
+fn told(pages: &mut Vec<RootsResponse>, page: impl Fn(usize) -> RootsResponse) -> Result<ListRootsResult, ErrorKind> {
     let mut all = ListRootsResult::default();
     let mut cursors: Vec<String> = Vec::new();
     while pages.len() < ROOT_LIST_PAGES {
         pages.push(page(pages.len()));
         let list = match pages.last() {
-            Some(Answer::List(list)) => list,
-            Some(Answer::Unsupported) => return Err(ErrorKind::RootsUnsupported),
+            Some(RootsResponse::List(list)) => list,
+            Some(RootsResponse::Unsupported) => return Err(ErrorKind::RootsUnsupported),
             _ => return Err(ErrorKind::RootsFailed),
         };
         all.roots.extend(list.roots.iter().cloned());
@@ -323,9 +323,10 @@ fn told(pages: &mut Vec<Answer>, page: impl Fn(usize) -> Answer) -> Result<ListR
 
 /// Everything that can be told of roots.
 fn in_force(roots: &Roots) -> Vec<String> {
-    let granted = roots.roots().map(|root| (root.path(), root.name(), root.spellings().collect::<Vec<_>>()));
-    let skipped = roots.skipped().iter().map(|skipped| (skipped.index(), skipped.entry(), skipped.error().kind()));
-    granted.map(|root| format!("{root:?}")).chain(skipped.map(|skipped| format!("{skipped:?}"))).collect()
+    let granted = roots.roots().map(|root| (root.path(), root.name(), root.aliases().collect::<Vec<_>>()));
+    let rejected =
+        roots.rejected().iter().map(|rejected| (rejected.index(), rejected.entry(), rejected.error().kind()));
+    granted.map(|root| format!("{root:?}")).chain(rejected.map(|rejected| format!("{rejected:?}"))).collect()
 }
 
 const SILENT: RootsCapability = RootsCapability::silent();
@@ -337,7 +338,7 @@ const CURSOR_BYTES: usize = ROOT_LIST_BYTES / ROOT_LIST_PAGES;
 /// Different lines of one input.
 const LINES: usize = 8;
 
-/// What is kept of a malformed or skipped entry, in characters.
+/// What is kept of a malformed or rejected entry, in characters.
 const KEPT_CHARS: usize = 160;
 
 /// What is kept of a client's error, in characters.

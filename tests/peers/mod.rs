@@ -124,7 +124,7 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
         }
         "read-only" => {
             let boundary = Boundary::builder().directory(&root, Access::ReadOnly).build().unwrap();
-            let roots = boundary.operator_roots();
+            let roots = boundary.allowed_roots();
             assert!(roots.read(request, LIMIT).is_ok());
             roots.write(request, "written").map_err(Failure::from).map_or_else(|f| of_failure(&f), |()| "writes").into()
         }

@@ -95,7 +95,7 @@ impl Way for Guard {
     fn read_unless_hard_linked(&self, request: &str) -> Option<Done<Vec<u8>>> {
         let boundary = Boundary::builder().directory(&self.root, Access::ReadWrite);
         let boundary = boundary.policy(Policy::default().hard_links(Rule::Refuse)).build().unwrap();
-        Some(boundary.operator_roots().read(request, LIMIT).map_err(Into::into))
+        Some(boundary.allowed_roots().read(request, LIMIT).map_err(Into::into))
     }
 
     /// That was just verified, and is again after a rest.

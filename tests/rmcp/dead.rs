@@ -56,7 +56,7 @@ impl Dead {
         match told.next().unwrap_or_default() {
             failed if !failed.contains(MOUNTED) => {
                 assert!(std::env::var_os("CI").is_none(), "{failed}");
-                println!("skipped: {failed}");
+                println!("rejected: {failed}");
                 server.wait().unwrap();
                 return None;
             }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use mcp_roots_guard::{Answer, ErrorKind, Guard, ListRootsResult, RootsCapability, Session};
+use mcp_roots_guard::{ErrorKind, Guard, ListRootsResult, RootsCapability, RootsResponse, Session};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -137,7 +137,7 @@ impl ServerHandler for HandlerBased {
         let peer = &ctx.peer;
         let ask = move |_: Option<String>| async move {
             let told = peer.list_roots().await.unwrap();
-            Answer::List(ListRootsResult::from_uris(told.roots.into_iter().map(|root| root.uri)))
+            RootsResponse::List(ListRootsResult::from_uris(told.roots.into_iter().map(|root| root.uri)))
         };
         let roots = self.session.get().unwrap().roots(ask).await.unwrap();
         Ok(match roots.read_to_string(path, 1000) {

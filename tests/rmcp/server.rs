@@ -50,7 +50,7 @@ impl Tree {
         self.tree.uri(below)
     }
 
-    /// Whose operator directory is `op`.
+    /// Whose allowed directory is `op`.
     pub(crate) fn builder(&self) -> GuardBuilder {
         let boundary = Boundary::builder().directory(self.path("op"), Access::ReadWrite).build().unwrap();
         Guard::builder(boundary).fetch_limit(Duration::from_secs(60))

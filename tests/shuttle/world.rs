@@ -15,8 +15,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mcp_roots_guard::{
-    Access, Answer, Boundary, Changes, CheckedPath, ErrorKind, Guard, Intent, ListRootsResult, Roots, RootsCapability,
-    RootsSource, RootsState, Session,
+    Access, Boundary, Changes, CheckedPath, ErrorKind, Guard, Intent, ListRootsResult, Roots, RootsCapability,
+    RootsResponse, RootsSource, RootsState, Session,
 };
 use shuttle::future::yield_now;
 use tempfile::TempDir;
@@ -180,10 +180,10 @@ impl World {
             yield_now().await;
             let number = self.asked.fetch_add(1, SeqCst) + 1;
             let answer = if self.fails > 0 && number % self.fails == 0 {
-                Answer::Failed("as it was told to".into())
+                RootsResponse::Failed("as it was told to".into())
             } else {
                 let uri = format!("file://{}/v{}", self.top.path().display(), self.version.load(SeqCst));
-                Answer::List(ListRootsResult::from_uris([uri]))
+                RootsResponse::List(ListRootsResult::from_uris([uri]))
             };
             yield_now().await;
             drop(asking);

@@ -30,8 +30,8 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let work = |roots: mcp_roots_guard::rmcp::RequestRoots| {
             let granted = roots.roots().map(|root| format!("{}: in force", root.uri()));
-            let skipped = roots.skipped().iter().map(|entry| format!("{}: {}", entry.entry(), entry.error()));
-            Ok(granted.chain(skipped).collect::<Vec<_>>().join("\n"))
+            let rejected = roots.rejected().iter().map(|entry| format!("{}: {}", entry.entry(), entry.error()));
+            Ok(granted.chain(rejected).collect::<Vec<_>>().join("\n"))
         };
         self.guard.tool(&ctx, answers, work).await
     }

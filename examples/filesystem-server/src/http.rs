@@ -129,7 +129,7 @@ struct Http {
     opening: Mutex<()>,
 }
 
-type Answer = Response<BoxBody<Bytes, Infallible>>;
+type RootsResponse = Response<BoxBody<Bytes, Infallible>>;
 
 impl Http {
     /// Serves one connection to its end. A client's error ends it, and concerns nobody else.
@@ -151,7 +151,7 @@ impl Http {
         let _ = connection.await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer(&self, request: Request<Incoming>) -> RootsResponse {
         if request.uri().path() != "/mcp" {
             return said(StatusCode::NOT_FOUND, "this server is under /mcp");
         }
@@ -198,7 +198,7 @@ fn opens_session(body: &[u8]) -> bool {
     message.map_or(true, |message| message.method.as_deref() == Some("initialize"))
 }
 
-fn said(status: StatusCode, why: &str) -> Answer {
+fn said(status: StatusCode, why: &str) -> RootsResponse {
     let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": INTERNAL_ERROR, "message": why } });
     let mut answer = Response::new(Full::from(error.to_string()).boxed());
     *answer.status_mut() = status;
@@ -206,7 +206,7 @@ fn said(status: StatusCode, why: &str) -> Answer {
     answer
 }
 
-fn unavailable(why: &str) -> Answer {
+fn unavailable(why: &str) -> RootsResponse {
     let mut answer = said(StatusCode::SERVICE_UNAVAILABLE, why);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
     answer

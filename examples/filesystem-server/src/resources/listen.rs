@@ -4,7 +4,7 @@
 //! request's stream. What is true after: the guard was asked for the roots of that request before each look, as if it came anew; all is
 //! dropped when it ends.
 //!
-//! Such a request can not be asked in. It is served by the operator's directories if the client declared no roots, and by what the client
+//! Such a request can not be asked in. It is served by the allowed directories if the client declared no roots, and by what the client
 //! told in another request as long as that counts; while nothing does, nothing is said. Nobody tells that roots changed in this era, so
 //! `resourcesListChanged` is not accepted, although `server/discover`, whose answer is that of `initialize`, has `listChanged`.
 

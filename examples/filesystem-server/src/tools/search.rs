@@ -32,7 +32,7 @@ struct SearchFiles {
 #[tool_router(router = search_tools, vis = "pub(super)")]
 impl Server {
     #[tool(
-        title = "Search Files",
+        title = "EntryResolver Files",
         description = "Finds files and directories whose path matches a glob, and tells their full paths. *.ext matches in the directory \
                        itself, **/*.ext also in those beneath it. Contents are not searched.",
         output_schema = text_schema(),
@@ -80,7 +80,7 @@ fn named(roots: &RequestRoots, path: &Path) -> String {
     if is_plain(path.as_os_str()) {
         return path.display().to_string();
     }
-    roots.check(path, Intent::Entry).map_or_else(|_| shown(path), |checked| checked.uri())
+    roots.check(path, Intent::NoFollow).map_or_else(|_| shown(path), |checked| checked.uri())
 }
 
 /// More paths are no answer to a question.

@@ -11,14 +11,14 @@ use std::sync::atomic::AtomicBool;
 
 use path_clean::PathClean as _;
 
-use crate::boundary::granted::Candidate;
+use crate::boundary::grants::Candidate;
 use crate::dir::{Access, FileType, Look};
 use crate::error::{ErrorKind, Result};
 use crate::limits::{ALIAS_LOOKUPS, LIST_LOOKUPS, NAMES_PER_LOOKUP, ROOT_LOOKUPS, TRAIL_PER_LOOKUP};
-use crate::limits::{Budget, Effort, Turns};
+use crate::limits::{Budget, Effort, Throttle};
 use crate::path::Location;
 use crate::path::names::{components, ends_as_directory, is_absolute};
-use crate::roots::{Held, Intent, Opened, Place, Questions, Root, Roots, Trail, directory, resolve};
+use crate::roots::{Held, Intent, Lookups, Opened, Place, Root, Roots, Trail, directory, resolve};
 use crate::workers::Account;
 
 /// One entry of a list, before it is resolved.
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 }
 
 /// The search for the places of one list.
-pub(crate) struct Search<'a> {
+pub(crate) struct EntryResolver<'a> {
     around: &'a Roots,
     account: &'a Account,
     /// Look-ups so far.
@@ -39,7 +39,7 @@ pub(crate) struct Search<'a> {
     effort: &'a Effort,
 }
 
-impl<'a> Search<'a> {
+impl<'a> EntryResolver<'a> {
     pub(crate) fn new(around: &'a Roots, account: &'a Account, effort: &'a Effort) -> Self {
         Self { around, account, lookups: 0, effort }
     }
@@ -70,7 +70,7 @@ impl<'a> Search<'a> {
             return Err(ErrorKind::NotAbsolute.into());
         }
         // On Windows its volume may not be there: a disk that is not plugged in.
-        if *self.account == Account::Operator && around.spellings().begin(location).is_none() {
+        if *self.account == Account::Operator && around.aliases().begin(location).is_none() {
             return Err(ErrorKind::NotFound.into());
         }
         if self.lookups > LIST_LOOKUPS || self.effort.is_spent() {
@@ -89,8 +89,8 @@ impl<'a> Search<'a> {
         if let Some(found) = self.find_plain(location, budget)? {
             return Ok(vec![Candidate { root: as_listed(found, budget.spent()), trail: Trail::new() }]);
         }
-        let mut questions = Questions::new(around, budget);
-        let place = resolve(&mut questions, around.spellings(), None, location, Intent::Existing);
+        let mut questions = Lookups::new(around, budget);
+        let place = resolve(&mut questions, around.aliases(), None, location, Intent::Existing);
         let trail = questions.into_trail();
         match place? {
             Place::Inside { root, path, .. } => {
@@ -99,7 +99,7 @@ impl<'a> Search<'a> {
             }
             // A link that a tool made can lead up, too.
             Place::Above(node) => {
-                let roots = around.spellings().beneath(node);
+                let roots = around.aliases().beneath(node);
                 let name = if roots.len() == 1 { &entry.name } else { &None };
                 let copy = |number: usize| {
                     let outer = around.root(number)?;
@@ -116,7 +116,7 @@ impl<'a> Search<'a> {
     /// What an entry of plain names leads to, if there is no symlink on the way: one question, however
     /// deep it is. `None` where it has to be walked.
     fn find_plain(&self, location: &OsStr, budget: &mut Budget<'_>) -> Result<Option<Root>> {
-        let Some((number, rest)) = self.around.spellings().begin(location) else { return Ok(None) };
+        let Some((number, rest)) = self.around.aliases().begin(location) else { return Ok(None) };
         let outer = self.around.root(number)?;
         if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
             return Ok(None);
@@ -158,7 +158,7 @@ impl<'a> Search<'a> {
             Some(opened) => Held::Open(opened, around),
             None => Held::OnUse(around),
         };
-        let (gone, given_verified) = (AtomicBool::new(false), Turns::new());
+        let (gone, aliases_verified) = (AtomicBool::new(false), Throttle::new());
         let given = aliases(&canonical);
         Ok(Root {
             canonical,
@@ -171,12 +171,12 @@ impl<'a> Search<'a> {
             born,
             gone,
             one_is_gone: Arc::default(),
-            given_verified,
+            aliases_verified,
         })
     }
 }
 
-/// The spelling as it was given, cleaned of `//`, `.` and a trailing slash, where it is another than the canonical path. With a `..`
+/// The alias as it was given, cleaned of `//`, `.` and a trailing slash, where it is another than the canonical path. With a `..`
 /// it names no fixed place, and gives none.
 fn given(path: &Path, canonical: &Path) -> Option<PathBuf> {
     if path.components().any(|component| component == Component::ParentDir) {
@@ -218,7 +218,7 @@ mod tests {
             let location = Location::from_path(directory.path());
             let entry = Entry { text: String::new(), location, name: None, access: None };
             let mut found =
-                Search::new(&around, &Account::Operator, &effort).find(&entry, &mut effort.entry()).unwrap();
+                EntryResolver::new(&around, &Account::Operator, &effort).find(&entry, &mut effort.entry()).unwrap();
             let mut root = found.remove(0).root;
             root.born = born.map(|second| SystemTime::UNIX_EPOCH + Duration::from_secs(second));
             if !is_held {

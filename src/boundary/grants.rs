@@ -1,14 +1,14 @@
 //! The memory of what was granted, so that no list is widened by what a tool wrote.
 //!
 //! No entry of a list is granted through a symlink in a directory that was ever granted, or that the
-//! same list grants: a tool could have made that symlink. [`Granted`] remembers directories by identity
+//! same list grants: a tool could have made that symlink. [`GrantMemory`] remembers directories by identity
 //! and by canonical path, and either is a match: a rename changes the one, overlayfs can change the
 //! other. The path of what lies below a remembered path is not remembered again; its identity is, as it
 //! can be moved out of there.
 //!
 //! The memory is bounded. A client whose account is full gets no directory that would have to be
 //! remembered, and nobody else notices. When the whole memory is full, clients get no root through a
-//! symlink any more; the operator's directories always resolve.
+//! symlink any more; the allowed directories always resolve.
 
 use std::collections::{HashMap, HashSet};
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -28,7 +28,7 @@ pub(crate) struct Candidate {
 
 /// The directories that were ever granted.
 #[derive(Debug, Default)]
-pub(crate) struct Granted {
+pub(crate) struct GrantMemory {
     places: Places,
     /// How many of the remembered directories each account caused.
     charged: HashMap<Account, usize>,
@@ -53,9 +53,9 @@ impl Places {
     }
 
     /// The path of a root, if neither it nor the path of a directory around it is one of these. The
-    /// operator's directories do not count as being around it: a trail leaves them out.
+    /// allowed directories do not count as being around it: a trail leaves them out.
     fn new_path(&self, around: &Roots, root: &Root) -> Option<PathHash> {
-        let operators = if around.is_top() { Vec::new() } else { around.spellings().depths(root.path()) };
+        let operators = if around.is_top() { Vec::new() } else { around.aliases().depths(root.path()) };
         let mut paths = path_hashes(root.path()).enumerate().peekable();
         while let Some((depth, path)) = paths.next() {
             let is_own = paths.peek().is_none();
@@ -80,7 +80,7 @@ impl Places {
 }
 
 #[cfg(all(target_os = "linux", feature = "landlock"))]
-impl Granted {
+impl GrantMemory {
     /// As if these directories had been granted, and no others.
     pub(crate) fn only(directories: impl IntoIterator<Item = (PathBuf, Identity)>) -> Self {
         let mut places = Places::default();
@@ -95,7 +95,7 @@ impl Granted {
     }
 }
 
-impl Granted {
+impl GrantMemory {
     /// Which of a list's candidates are granted; remembers those.
     ///
     /// # Errors
@@ -166,11 +166,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::boundary::search::{Entry, Search};
+    use crate::boundary::entries::{Entry, EntryResolver};
     use crate::limits::Effort;
     use crate::path::Location;
 
-    /// Roots of directories `a`, `a/b` and `c` beneath an operator's directory, each without symlinks on
+    /// Roots of directories `a`, `a/b` and `c` beneath an allowed directory, each without symlinks on
     /// the way unless told so.
     fn candidates(linked: &[&str]) -> (tempfile::TempDir, Roots, Vec<Candidate>) {
         let directory = tempfile::tempdir().unwrap();
@@ -195,12 +195,12 @@ mod tests {
         let location = Location::from_path(path);
         let entry = Entry { text: String::new(), location, name: None, access: None };
         let effort = Effort::default();
-        let found = Search::new(around, &Account::Anonymous, &effort).find(&entry, &mut effort.entry());
+        let found = EntryResolver::new(around, &Account::Anonymous, &effort).find(&entry, &mut effort.entry());
         found.unwrap().remove(0)
     }
 
     fn judge(
-        granted: &mut Granted,
+        granted: &mut GrantMemory,
         around: &Roots,
         account: &Account,
         candidates: &[Candidate],
@@ -209,8 +209,8 @@ mod tests {
         judged.into_iter().map(|judged| judged.err().map(|error| error.kind())).collect()
     }
 
-    fn filled(with: usize) -> Granted {
-        let mut granted = Granted::default();
+    fn filled(with: usize) -> GrantMemory {
+        let mut granted = GrantMemory::default();
         granted.places.paths.extend((0..u64::try_from(with).unwrap()).map(PathHash));
         granted
     }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_path_below_a_remembered_path_is_not_remembered_again() {
         let (_keep, around, candidates) = candidates(&[]);
-        let mut granted = Granted::default();
+        let mut granted = GrantMemory::default();
         for _ in 0..2 {
             assert_eq!(judge(&mut granted, &around, &Account::Anonymous, &candidates), [None; 3]);
             let Places { paths, identities } = &granted.places;
@@ -226,7 +226,7 @@ mod tests {
         }
         // The operator's own directory is around them all, and does not count.
         let own = find(&around, around.roots().next().unwrap().path());
-        let mut granted = Granted::default();
+        let mut granted = GrantMemory::default();
         judge(&mut granted, &around, &Account::Operator, &[own]);
         judge(&mut granted, &around, &Account::Anonymous, &candidates);
         assert_eq!(granted.places.paths.len(), 3);

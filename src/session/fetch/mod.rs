@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED, STALLED};
 use crate::roots::Roots;
-use crate::session::kept::Kept;
+use crate::session::cache::Cached;
 use crate::session::runtime::{AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, until};
 use crate::session::{ClientRoots, Guard, RootsSource, WithoutClientRoots};
 use crate::wire::{ListRootsResult, RootsCapability};
@@ -59,7 +59,7 @@ pub(crate) enum Stay {
 
 #[derive(Debug, Default)]
 struct State {
-    flight: Option<Arc<Flight>>,
+    flight: Option<Arc<Fetch>>,
     /// Flights that began, and those that landed.
     begun: u64,
     landed: u64,
@@ -81,18 +81,18 @@ struct Failure {
 
 /// A question that is being asked.
 #[derive(Debug)]
-struct Flight {
+struct Fetch {
     number: u64,
     epoch: u64,
     /// When its leader gives up, if it still runs.
     until: Instant,
-    landing: OnceLock<Landing>,
+    landing: OnceLock<Outcome>,
     landed: Notify,
 }
 
 #[derive(Clone, Debug)]
-enum Landing {
-    Kept(Kept),
+enum Outcome {
+    Cached(Cached),
     Overtaken,
     Superseded,
     Failed(Failure),
@@ -112,7 +112,7 @@ enum Stands {
 /// What a call without a snapshot does next.
 enum Turn<'a> {
     Lead(Leader<'a>),
-    Wait(Arc<Flight>),
+    Wait(Arc<Fetch>),
     /// Look for a snapshot again: flights may have landed since, this many by now.
     Look(Option<u64>),
 }
@@ -173,9 +173,9 @@ impl Client {
 
     /// Tells the operator what came of a list.
     fn tell_fetched(&self, roots: &Roots, pages: usize) {
-        events::fetched(self.id, roots.roots().len(), roots.skipped().len(), pages);
-        for skipped in roots.skipped().iter().take(REJECTED_LOGGED) {
-            events::skipped(self.id, skipped.index(), skipped.entry(), skipped.error());
+        events::fetched(self.id, roots.roots().len(), roots.rejected().len(), pages);
+        for rejected in roots.rejected().iter().take(REJECTED_LOGGED) {
+            events::rejected(self.id, rejected.index(), rejected.entry(), rejected.error());
         }
     }
 
@@ -183,7 +183,7 @@ impl Client {
     pub(crate) fn without_asking(&self) -> Option<WithoutClientRoots> {
         let choices = self.guard.choices();
         match (choices.client_roots, self.capability) {
-            (ClientRoots::Ignore, _) => Some(WithoutClientRoots::OperatorDirectories),
+            (ClientRoots::Ignore, _) => Some(WithoutClientRoots::AllowedDirectories),
             (ClientRoots::Narrow, None) => Some(choices.without_client_roots),
             (ClientRoots::Narrow, Some(_)) => None,
         }
@@ -192,12 +192,12 @@ impl Client {
     async fn roots_without(&self, without: WithoutClientRoots, deadline: Instant) -> Result<Roots> {
         match without {
             WithoutClientRoots::Deny => Err(ErrorKind::RootsUnsupported.into()),
-            WithoutClientRoots::OperatorDirectories => self.guard.operator_roots(deadline).await,
+            WithoutClientRoots::AllowedDirectories => self.guard.allowed_roots(deadline).await,
         }
     }
 
     /// The client's list, resolved: the one that is kept, or told now.
-    async fn listed(&self, mut source: impl RootsSource, deadline: Instant) -> Result<Kept> {
+    async fn listed(&self, mut source: impl RootsSource, deadline: Instant) -> Result<Cached> {
         // An answer that is too old by now counts only if it was asked for after the call began: so always, where lists do not live.
         let mut from = None;
         let mut seen = None;
@@ -223,10 +223,10 @@ impl Client {
                 }
                 (Turn::Wait(_), Some(kept)) if stands == Stands::MayBeMore => return Ok(kept),
                 (Turn::Wait(flight), _) => match flight.wait(deadline).await? {
-                    Some(Landing::Kept(kept)) if flight.number < from && Instant::now() >= kept.until => continue,
-                    Some(Landing::Kept(kept)) if kept.epoch != self.epoch() => continue,
+                    Some(Outcome::Cached(kept)) if flight.number < from && Instant::now() >= kept.until => continue,
+                    Some(Outcome::Cached(kept)) if kept.epoch != self.epoch() => continue,
                     // What failed before the list changed says nothing of the list.
-                    Some(Landing::Failed(failure)) if failure.epoch != self.epoch() => continue,
+                    Some(Outcome::Failed(failure)) if failure.epoch != self.epoch() => continue,
                     Some(landing) => landing,
                     None => return Err(late()),
                 },
@@ -234,32 +234,32 @@ impl Client {
                 (Turn::Lead(leader), None) => leader.fetch(&mut source, deadline).await?,
             };
             match landing {
-                Landing::Kept(kept) => return Ok(kept),
-                Landing::Failed(failure) => return Err(failure.error()),
-                Landing::Abandoned | Landing::Superseded => {}
-                Landing::Overtaken if changes == FETCH_RETRIES => return Err(ErrorKind::RootsChanging.into()),
-                Landing::Overtaken => changes += 1,
+                Outcome::Cached(kept) => return Ok(kept),
+                Outcome::Failed(failure) => return Err(failure.error()),
+                Outcome::Abandoned | Outcome::Superseded => {}
+                Outcome::Overtaken if changes == FETCH_RETRIES => return Err(ErrorKind::RootsChanging.into()),
+                Outcome::Overtaken => changes += 1,
             }
         }
     }
 
     /// The snapshot in force, if one is kept that counts now.
-    pub(crate) fn kept(&self) -> Option<Kept> {
+    pub(crate) fn kept(&self) -> Option<Cached> {
         self.kept_at(Instant::now())
     }
 
-    fn kept_at(&self, now: Instant) -> Option<Kept> {
+    fn kept_at(&self, now: Instant) -> Option<Cached> {
         let kept = self.guard.kept(self.id)?;
         // In this order: a change that came before this call was made is seen.
         let counts = kept.epoch == self.epoch() && now < kept.until;
         counts.then_some(kept)
     }
 
-    /// Whether a kept snapshot can be served as it is. Verifies its names, and those of the operator directories, when that is due.
-    async fn stands(&self, kept: &Kept, now: Instant, deadline: Instant) -> Result<Stands> {
-        if let Some(turn) = kept.roots.turn_to_verify() {
+    /// Whether a kept snapshot can be served as it is. Verifies its names, and those of the allowed directories, when that is due.
+    async fn stands(&self, kept: &Cached, now: Instant, deadline: Instant) -> Result<Stands> {
+        if let Some(turn) = kept.roots.begin_verification() {
             // An allowed directory may be back, which none of these roots would tell.
-            self.guard.operator_roots(deadline).await?;
+            self.guard.allowed_roots(deadline).await?;
             let verify = off_workers(self.guard.workers(), &self.account, move || Ok(turn.verify()));
             until(deadline, verify).await?.ok_or_else(late)??;
         }
@@ -267,7 +267,7 @@ impl Client {
     }
 
     /// Whether a kept snapshot can be served whose names need not be verified now.
-    fn judge(&self, kept: &Kept, now: Instant) -> Stands {
+    fn judge(&self, kept: &Cached, now: Instant) -> Stands {
         let (gone, rests) = (kept.roots.has_gone(), now < kept.rests);
         if kept.epoch != self.epoch() {
             Stands::MayBeMore
@@ -289,9 +289,9 @@ impl Client {
         if let Some(flight) = &state.flight {
             // Nobody should wait for a question of before a change, or for a leader that is neither polled nor dropped.
             let useless = if flight.epoch != epoch {
-                Landing::Superseded
+                Outcome::Superseded
             } else if Instant::now() >= flight.until + STALLED {
-                Landing::Abandoned
+                Outcome::Abandoned
             } else {
                 return Ok(Turn::Wait(flight.clone()));
             };
@@ -310,7 +310,7 @@ impl Client {
         state.begun += 1;
         let number = state.begun;
         let flight =
-            Arc::new(Flight { number, epoch, until: deadline, landing: OnceLock::new(), landed: Notify::new() });
+            Arc::new(Fetch { number, epoch, until: deadline, landing: OnceLock::new(), landed: Notify::new() });
         state.flight = Some(flight.clone());
         Ok(Turn::Lead(Leader { client: self, flight }))
     }
@@ -323,19 +323,19 @@ impl Client {
     }
 
     /// Whether nobody has landed this flight.
-    fn flies(&self, flight: &Arc<Flight>) -> bool {
+    fn flies(&self, flight: &Arc<Fetch>) -> bool {
         self.lock().flight.as_ref().is_some_and(|current| Arc::ptr_eq(current, flight))
     }
 
-    fn land(&self, flight: &Arc<Flight>, landing: Landing) {
+    fn land(&self, flight: &Arc<Fetch>, landing: Outcome) {
         let mut state = self.lock();
         if !state.flight.as_ref().is_some_and(|current| Arc::ptr_eq(current, flight)) {
             return;
         }
         match &landing {
-            Landing::Kept(_) => (state.failure, state.in_vain) = (None, 0),
-            Landing::Failed(failure) => (state.failure, state.in_vain) = (Some(failure.clone()), 0),
-            Landing::Overtaken | Landing::Superseded | Landing::Abandoned => {}
+            Outcome::Cached(_) => (state.failure, state.in_vain) = (None, 0),
+            Outcome::Failed(failure) => (state.failure, state.in_vain) = (Some(failure.clone()), 0),
+            Outcome::Overtaken | Outcome::Superseded | Outcome::Abandoned => {}
         }
         state.flight = None;
         state.landed += 1;
@@ -366,7 +366,7 @@ impl Client {
         }
         let flight = self.lock().flight.clone();
         if let Some(flight) = flight {
-            self.land(&flight, Landing::Abandoned);
+            self.land(&flight, Outcome::Abandoned);
         }
         self.tell();
         true
@@ -409,15 +409,15 @@ impl Client {
     }
 }
 
-impl Flight {
+impl Fetch {
     /// How it lands; `None` if the deadline comes first.
-    async fn wait(&self, deadline: Instant) -> Result<Option<Landing>> {
+    async fn wait(&self, deadline: Instant) -> Result<Option<Outcome>> {
         let stalled = self.until + STALLED;
         let landed = until(deadline.min(stalled), self.landing()).await?;
-        Ok(if landed.is_none() && stalled < deadline { Some(Landing::Abandoned) } else { landed })
+        Ok(if landed.is_none() && stalled < deadline { Some(Outcome::Abandoned) } else { landed })
     }
 
-    async fn landing(&self) -> Landing {
+    async fn landing(&self) -> Outcome {
         loop {
             // From here on a landing wakes this, polled or not.
             let landed = self.landed.notified();

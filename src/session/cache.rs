@@ -1,6 +1,6 @@
 //! The snapshots of clients' roots that a guard keeps, and how much memory each takes.
 //!
-//! The maps of [`Kept`] hold at most [`CACHE_BYTES`](crate::limits::CACHE_BYTES) bytes.
+//! The maps of [`Cached`] hold at most [`CACHE_BYTES`](crate::limits::CACHE_BYTES) bytes.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use std::sync::Arc;
 
 use crate::dir::Handle;
 use crate::limits::CACHE_ENTRY_BYTES;
-use crate::roots::{Held, Opened, Root, Roots, Skipped, Snapshot};
+use crate::roots::{Held, Opened, RejectedRoot, Root, Roots, Snapshot};
 use crate::session::runtime::Instant;
 use crate::wire::{ListRootsResult, RootEntry};
 
 /// A session's snapshot, while it is kept.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct Cached {
     /// The session's epoch in which the list was asked for.
     pub(crate) epoch: u64,
     /// When the list is too old to count.
     pub(crate) until: Instant,
     /// Until when the list is not resolved again for what may be there by now.
     pub(crate) rests: Instant,
-    /// Whether an entry was skipped that may be there later; and whether resolving it again failed.
+    /// Whether an entry was rejected that may be there later; and whether resolving it again failed.
     pub(crate) lacks: bool,
     pub(crate) failed: bool,
     pub(crate) roots: Roots,
@@ -37,7 +37,8 @@ pub(crate) fn weight(roots: Option<&Roots>, besides: usize) -> u32 {
 }
 
 fn heap(roots: &Roots) -> usize {
-    let skipped = |skipped: &Skipped| size_of::<Skipped>() + skipped.entry.capacity() + skipped.error.heap();
+    let rejected =
+        |rejected: &RejectedRoot| size_of::<RejectedRoot>() + rejected.entry.capacity() + rejected.error.heap();
     let text = |entry: &RootEntry| entry.uri.capacity() + entry.name.as_ref().map_or(0, String::capacity);
     let entry = |entry: &RootEntry| size_of::<RootEntry>() + text(entry);
     let list = |list: &ListRootsResult| {
@@ -46,8 +47,8 @@ fn heap(roots: &Roots) -> usize {
     };
     shared::<Snapshot>()
         + roots.roots().map(root_heap).sum::<usize>()
-        + roots.spellings().heap()
-        + roots.skipped().iter().map(skipped).sum::<usize>()
+        + roots.aliases().heap()
+        + roots.rejected().iter().map(rejected).sum::<usize>()
         + roots.list().map_or(0, |shared| list(shared))
 }
 

@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::{Client, Failure, Flight, Landing, late};
+use super::{Client, Failure, Fetch, Outcome, late};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
 use crate::limits::{BACK_OFF, BACK_OFF_MOST};
-use crate::limits::{Effort, Start};
+use crate::limits::{Effort, Stopwatch};
 use crate::roots::Roots;
-use crate::session::kept::Kept;
+use crate::session::cache::Cached;
 use crate::session::runtime::{Instant, off_workers, std_instant, unless, unpanicked, until};
 use crate::session::{RootsSource, Told, ask};
 use crate::wire::ListRootsResult;
@@ -22,18 +22,18 @@ use crate::wire::ListRootsResult;
 /// The right to ask. Dropped before it landed, the flight is abandoned.
 pub(super) struct Leader<'a> {
     pub(super) client: &'a Client,
-    pub(super) flight: Arc<Flight>,
+    pub(super) flight: Arc<Fetch>,
 }
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        self.client.land(&self.flight, Landing::Abandoned);
+        self.client.land(&self.flight, Outcome::Abandoned);
     }
 }
 
 impl Leader<'_> {
     /// Asks for the list and resolves it, unless the flight is landed meanwhile: by who closes the session, or comes after a change.
-    pub(super) async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<Landing> {
+    pub(super) async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<Outcome> {
         let began = Instant::now();
         let answer = async {
             let told = async { unpanicked(ask(source)).await? };
@@ -49,39 +49,39 @@ impl Leader<'_> {
         self.client.tell_fetched(&roots, pages);
         // Its time begins before the answer came.
         let (epoch, until) = (self.flight.epoch, began + self.client.time_to_live());
-        Ok(self.keep(Kept { epoch, until, rests: began, lacks: false, failed: false, roots }, rest))
+        Ok(self.keep(Cached { epoch, until, rests: began, lacks: false, failed: false, roots }, rest))
     }
 
     /// Resolves a kept list again, as a root is gone, or one that was missing may be there now. If that fails, what still stands is
     /// served, and what is gone is unavailable.
-    pub(super) async fn renew(self, kept: Kept, deadline: Instant) -> Result<Landing> {
+    pub(super) async fn renew(self, kept: Cached, deadline: Instant) -> Result<Outcome> {
         let list = kept.roots.list().cloned().ok_or(ErrorKind::RootsStale)?;
-        let began = Start::now();
+        let began = Stopwatch::now();
         match unless(self.flight.landing(), self.client.resolve(list, deadline)).await {
             None => Ok(self.flight.landing().await),
             Some(Ok((roots, rest))) => {
                 events::resolved_again(self.client.id, roots.roots().len());
-                Ok(self.keep(Kept { roots, failed: false, ..kept }, rest))
+                Ok(self.keep(Cached { roots, failed: false, ..kept }, rest))
             }
             Some(Err(error)) => {
                 events::not_fetched(self.client.id, &error);
-                Ok(self.keep(Kept { failed: true, ..kept }, began.rest()))
+                Ok(self.keep(Cached { failed: true, ..kept }, began.rest()))
             }
         }
     }
 
     /// Lands with a snapshot, unless the list has changed since it was asked for.
-    fn keep(self, mut kept: Kept, rest: Duration) -> Landing {
+    fn keep(self, mut kept: Cached, rest: Duration) -> Outcome {
         let client = self.client;
         if kept.epoch != client.epoch() {
-            client.land(&self.flight, Landing::Overtaken);
-            return Landing::Overtaken;
+            client.land(&self.flight, Outcome::Overtaken);
+            return Outcome::Overtaken;
         }
         // Nobody waits for it any more, and another may have asked since.
         if !client.flies(&self.flight) {
-            return Landing::Abandoned;
+            return Outcome::Abandoned;
         }
-        kept.lacks = kept.roots.skipped().iter().any(|skipped| may_pass(skipped.error().kind()));
+        kept.lacks = kept.roots.rejected().iter().any(|rejected| may_pass(rejected.error().kind()));
         kept.rests = Instant::now() + rest;
         if !client.time_to_live().is_zero() {
             // A change that comes now leaves an entry of an older epoch, which never counts.
@@ -91,12 +91,12 @@ impl Leader<'_> {
             }
             client.tell();
         }
-        client.land(&self.flight, Landing::Kept(kept.clone()));
-        Landing::Kept(kept)
+        client.land(&self.flight, Outcome::Cached(kept.clone()));
+        Outcome::Cached(kept)
     }
 
     /// Lands with a failure that is the client's; passes on what is not.
-    fn fail(self, error: Error, began: Instant) -> Result<Landing> {
+    fn fail(self, error: Error, began: Instant) -> Result<Outcome> {
         let client = self.client;
         events::not_fetched(client.id, &error);
         let limit = client.guard.choices().fetch_limit;
@@ -105,16 +105,16 @@ impl Leader<'_> {
             return Err(error);
         }
         if self.flight.epoch != client.epoch() {
-            client.land(&self.flight, Landing::Overtaken);
-            return Ok(Landing::Overtaken);
+            client.land(&self.flight, Outcome::Overtaken);
+            return Ok(Outcome::Overtaken);
         }
         let epoch = self.flight.epoch;
         let earlier = client.lock().failure.as_ref().filter(|last| last.epoch == epoch).map_or(0, |last| last.times);
         let until = Instant::now() + BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let detail = error.operator_detail().map(Arc::from);
         let failure = Failure { epoch, kind: error.kind(), detail, times: earlier.saturating_add(1), until };
-        client.land(&self.flight, Landing::Failed(failure.clone()));
-        Ok(Landing::Failed(failure))
+        client.land(&self.flight, Outcome::Failed(failure.clone()));
+        Ok(Outcome::Failed(failure))
     }
 }
 
@@ -122,13 +122,13 @@ impl Client {
     /// The roots of a list, and how long it should not be resolved again.
     pub(super) async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<(Roots, Duration)> {
         // Not by the resolution: one of them may hang, and this client's list need not lie in it.
-        self.guard.operator_roots(deadline).await?;
+        self.guard.allowed_roots(deadline).await?;
         let (boundary, account) = (self.guard.boundary().clone(), self.account.clone());
         let given_up = GiveUp::default();
         let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
         let work = off_workers(self.guard.workers(), &self.account, move || {
-            let began = Start::now();
-            let roots = boundary.resolve_to_keep(&list, &account, &effort)?;
+            let began = Stopwatch::now();
+            let roots = boundary.resolve_to_cache(&list, &account, &effort)?;
             Ok((roots, began.rest()))
         });
         until(deadline, work).await?.ok_or_else(late)?
@@ -145,7 +145,7 @@ impl Drop for GiveUp {
     }
 }
 
-/// Whether what an entry was skipped for may be otherwise soon.
+/// Whether what an entry was rejected for may be otherwise soon.
 fn may_pass(kind: ErrorKind) -> bool {
     matches!(
         kind,
