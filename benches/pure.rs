@@ -6,7 +6,7 @@
 
 #[allow(dead_code, unused_imports, reason = "the names of roots without the rest of the crate")]
 #[path = "../src/path/index.rs"]
-mod aliases;
+mod index;
 
 #[allow(dead_code, unused_imports, reason = "the same")]
 #[path = "../src/path/names/mod.rs"]
@@ -18,7 +18,7 @@ use std::path::Path;
 
 use mcp_roots_guard::{Boundary, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability, RootsResponse};
 
-use crate::aliases::{PathIndex, RootIs};
+use crate::index::{PathIndex, RootIs};
 
 type Work = fn(u32);
 

@@ -126,7 +126,7 @@ fn a_list_as_clients_send_it_keeps_the_good_entries_and_reports_the_bad() {
     assert_eq!(names, [Some("A"), None, None, None]);
     let file = roots.roots().nth(1).unwrap();
     assert!(file.is_file() && file.is_available());
-    let linked: Vec<_> = roots.roots().nth(2).unwrap().aliases().collect();
+    let linked: Vec<_> = roots.roots().nth(2).unwrap().paths().collect();
     let names: &[_] = if links_are_seen() { &["a", "l"] } else { &["a"] };
     assert_eq!(linked, names.iter().map(|name| tree.path(name)).collect::<Vec<_>>());
     assert_eq!(roots.roots().next().unwrap().uri(), tree.uri("a%20b"));
@@ -726,7 +726,7 @@ fn a_hostile_list_is_bounded_in_time() {
         let roots = boundary.resolve(&list).unwrap();
         let resolved = start.elapsed();
         let kinds: std::collections::BTreeSet<_> = told(&tree, &roots).1.iter().map(|(_, kind)| *kind).collect();
-        let aliases = roots.roots().map(|root| root.aliases().count()).max();
+        let aliases = roots.roots().map(|root| root.paths().count()).max();
         println!("{name}: {} entries in {resolved:?}, then {aliases:?} aliases, {kinds:?}", entries.len());
         // Half a minute for a list, and what its last entry takes.
         assert!(resolved.as_secs() < 40, "{name}: {resolved:?}");
@@ -957,7 +957,7 @@ fn a_root_spelled_with_dots_has_no_such_name() {
     let (path, content, outside) = rows[usize::from(cfg!(windows))];
     for root in [format!("{}/l/../x", tree.path("").display()), "x/../l/../x".to_owned()] {
         let roots = Roots::from_dirs([tree.path(root)]).unwrap();
-        let aliases: Vec<_> = roots.roots().flat_map(Root::aliases).collect();
+        let aliases: Vec<_> = roots.roots().flat_map(Root::paths).collect();
         assert_eq!(aliases, [tree.path(path)]);
         assert_eq!(roots.read("f", 9).unwrap(), content);
         assert_eq!(kind(roots.read(tree.path(outside), 9)), Some(ErrorKind::OutsideRoots));

@@ -12,7 +12,7 @@ use mcp_roots_guard::{Boundary, Guard, Intent, ListRootsResult, Location, Roots,
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::aliases::{PathIndex, RootIs};
+use crate::index::{PathIndex, RootIs};
 use crate::tree::{DEPTHS, Tree, grow, names};
 use crate::ways::{self, Decision, Way};
 

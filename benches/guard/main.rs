@@ -34,7 +34,7 @@ mod ways;
 #[cfg(target_os = "linux")]
 #[allow(dead_code, unused_imports, reason = "the names of roots without the rest of the crate")]
 #[path = "../../src/path/index.rs"]
-mod aliases;
+mod index;
 
 #[cfg(target_os = "linux")]
 #[allow(dead_code, unused_imports, reason = "the same")]

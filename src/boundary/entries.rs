@@ -32,7 +32,7 @@ pub(crate) struct Entry {
 
 /// The search for the places of one list.
 pub(crate) struct EntryResolver<'a> {
-    around: &'a Roots,
+    enclosing: &'a Roots,
     account: &'a Account,
     /// Look-ups so far.
     lookups: usize,
@@ -40,8 +40,8 @@ pub(crate) struct EntryResolver<'a> {
 }
 
 impl<'a> EntryResolver<'a> {
-    pub(crate) fn new(around: &'a Roots, account: &'a Account, effort: &'a Effort) -> Self {
-        Self { around, account, lookups: 0, effort }
+    pub(crate) fn new(enclosing: &'a Roots, account: &'a Account, effort: &'a Effort) -> Self {
+        Self { enclosing, account, lookups: 0, effort }
     }
 
     /// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
@@ -61,7 +61,7 @@ impl<'a> EntryResolver<'a> {
     }
 
     fn find_within(&self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Vec<Candidate>> {
-        let around = self.around;
+        let enclosing = self.enclosing;
         let location = match &entry.location {
             Ok(location) => location.as_os_str(),
             Err(error) => return Err(error.kind().into()),
@@ -70,7 +70,7 @@ impl<'a> EntryResolver<'a> {
             return Err(ErrorKind::NotAbsolute.into());
         }
         // On Windows its volume may not be there: a disk that is not plugged in.
-        if *self.account == Account::Operator && around.aliases().begin(location).is_none() {
+        if *self.account == Account::Operator && enclosing.index().begin(location).is_none() {
             return Err(ErrorKind::NotFound.into());
         }
         if self.lookups > LIST_LOOKUPS || self.effort.is_spent() {
@@ -89,20 +89,20 @@ impl<'a> EntryResolver<'a> {
         if let Some(found) = self.find_plain(location, budget)? {
             return Ok(vec![Candidate { root: as_listed(found, budget.spent()), trail: Trail::new() }]);
         }
-        let mut questions = Lookups::new(around, budget);
-        let place = resolve(&mut questions, around.aliases(), None, location, Intent::Existing);
+        let mut questions = Lookups::new(enclosing, budget);
+        let place = resolve(&mut questions, enclosing.index(), None, location, Intent::Existing);
         let trail = questions.into_trail();
         match place? {
             Place::Inside { root, path, .. } => {
-                let root = as_listed(self.open(around.root(root)?, &path)?, budget.spent());
+                let root = as_listed(self.open(enclosing.root(root)?, &path)?, budget.spent());
                 Ok(vec![Candidate { root, trail }])
             }
             // A link that a tool made can lead up, too.
             Place::Above(node) => {
-                let roots = around.aliases().beneath(node);
+                let roots = enclosing.index().beneath(node);
                 let name = if roots.len() == 1 { &entry.name } else { &None };
                 let copy = |number: usize| {
-                    let outer = around.root(number)?;
+                    let outer = enclosing.root(number)?;
                     let mut root = self.open(outer, Path::new(""))?;
                     root.name.clone_from(name);
                     root.given.clone_from(&outer.given);
@@ -116,8 +116,8 @@ impl<'a> EntryResolver<'a> {
     /// What an entry of plain names leads to, if there is no symlink on the way: one question, however
     /// deep it is. `None` where it has to be walked.
     fn find_plain(&self, location: &OsStr, budget: &mut Budget<'_>) -> Result<Option<Root>> {
-        let Some((number, rest)) = self.around.aliases().begin(location) else { return Ok(None) };
-        let outer = self.around.root(number)?;
+        let Some((number, rest)) = self.enclosing.index().begin(location) else { return Ok(None) };
+        let outer = self.enclosing.root(number)?;
         if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
             return Ok(None);
         }
@@ -133,7 +133,7 @@ impl<'a> EntryResolver<'a> {
 
     /// Makes a root of the place at `path` in `outer`.
     fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
-        let (handle, mounts) = (outer.handle()?, self.around.policy().mounts);
+        let (handle, mounts) = (outer.handle()?, self.enclosing.policy().mounts);
         let place = outer.beneath_handle(path);
         let (handle, leaf) = match handle.dir(&place, mounts) {
             Ok(directory) if outer.leaf.is_none() => (directory, None),
@@ -153,10 +153,10 @@ impl<'a> EntryResolver<'a> {
         let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };
         let metadata = handle.metadata()?;
         let (identity, born) = (metadata.identity(), metadata.birth());
-        let around = self.around.clone();
+        let enclosing = self.enclosing.clone();
         let held = match Opened::hold(handle, directory(&canonical, leaf.is_some()), identity, self.account) {
-            Some(opened) => Held::Open(opened, around),
-            None => Held::OnUse(around),
+            Some(opened) => Held::Open(opened, enclosing),
+            None => Held::OnUse(enclosing),
         };
         let (gone, aliases_verified) = (AtomicBool::new(false), Throttle::new());
         let given = aliases(&canonical);
@@ -212,17 +212,17 @@ mod tests {
     #[test]
     fn a_number_that_is_used_again_is_another_directory_unless_it_is_held() {
         let directory = tempfile::tempdir().unwrap();
-        let around = Roots::from_dirs([directory.path()]).unwrap();
+        let enclosing = Roots::from_dirs([directory.path()]).unwrap();
         let effort = Effort::default();
         let root = |born: Option<u64>, is_held: bool| {
             let location = Location::from_path(directory.path());
             let entry = Entry { text: String::new(), location, name: None, access: None };
             let mut found =
-                EntryResolver::new(&around, &Account::Operator, &effort).find(&entry, &mut effort.entry()).unwrap();
+                EntryResolver::new(&enclosing, &Account::Operator, &effort).find(&entry, &mut effort.entry()).unwrap();
             let mut root = found.remove(0).root;
             root.born = born.map(|second| SystemTime::UNIX_EPOCH + Duration::from_secs(second));
             if !is_held {
-                root.held = Held::OnUse(around.clone());
+                root.held = Held::OnUse(enclosing.clone());
             }
             root
         };

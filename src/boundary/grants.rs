@@ -54,8 +54,8 @@ impl Places {
 
     /// The path of a root, if neither it nor the path of a directory around it is one of these. The
     /// allowed directories do not count as being around it: a trail leaves them out.
-    fn new_path(&self, around: &Roots, root: &Root) -> Option<PathHash> {
-        let operators = if around.is_top() { Vec::new() } else { around.aliases().depths(root.path()) };
+    fn new_path(&self, enclosing: &Roots, root: &Root) -> Option<PathHash> {
+        let operators = if enclosing.is_top() { Vec::new() } else { enclosing.index().depths(root.path()) };
         let mut paths = path_hashes(root.path()).enumerate().peekable();
         while let Some((depth, path)) = paths.next() {
             let is_own = paths.peek().is_none();
@@ -103,12 +103,12 @@ impl GrantMemory {
     /// For a candidate: [`ThroughLink`](ErrorKind::ThroughLink) if a directory on its trail was ever
     /// granted, or would be by the list itself, whatever the order; [`TooCostly`](ErrorKind::TooCostly)
     /// if it would have to be remembered and the account is full.
-    pub(crate) fn judge(&mut self, around: &Roots, account: &Account, candidates: &[&Candidate]) -> Vec<Result<()>> {
+    pub(crate) fn judge(&mut self, enclosing: &Roots, account: &Account, candidates: &[&Candidate]) -> Vec<Result<()>> {
         let mut linked = Places::default();
         let mut judged: Vec<Result<()>> = Vec::with_capacity(candidates.len());
         for candidate in candidates {
             if candidate.trail.is_empty() {
-                judged.push(self.remember(around, account, &candidate.root));
+                judged.push(self.remember(enclosing, account, &candidate.root));
             } else {
                 if !candidate.root.is_file() {
                     linked.insert(Some(PathHash::of(candidate.root.path())), candidate.root.identity);
@@ -124,17 +124,17 @@ impl GrantMemory {
         }
         for (candidate, judged) in candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty()) {
             if judged.is_ok() {
-                *judged = self.remember(around, account, &candidate.root);
+                *judged = self.remember(enclosing, account, &candidate.root);
             }
         }
         judged
     }
 
-    fn remember(&mut self, around: &Roots, account: &Account, root: &Root) -> Result<()> {
+    fn remember(&mut self, enclosing: &Roots, account: &Account, root: &Root) -> Result<()> {
         if root.is_file() {
             return Ok(());
         }
-        let path = self.places.new_path(around, root);
+        let path = self.places.new_path(enclosing, root);
         if path.is_none() && self.places.identities.contains(&root.identity) {
             return Ok(());
         }
@@ -179,33 +179,33 @@ mod tests {
         for name in names {
             std::fs::create_dir(top.join(name)).unwrap();
         }
-        let around = Roots::from_dirs([&top]).unwrap();
+        let enclosing = Roots::from_dirs([&top]).unwrap();
         let candidate = |name: &&str| {
-            let mut candidate = find(&around, &top.join(name));
+            let mut candidate = find(&enclosing, &top.join(name));
             if linked.contains(name) {
                 candidate.trail = vec![OnTrail { path: PathHash::of(&top.join("links")), identity: None }];
             }
             candidate
         };
         let candidates = names.iter().map(candidate).collect();
-        (directory, around, candidates)
+        (directory, enclosing, candidates)
     }
 
-    fn find(around: &Roots, path: &Path) -> Candidate {
+    fn find(enclosing: &Roots, path: &Path) -> Candidate {
         let location = Location::from_path(path);
         let entry = Entry { text: String::new(), location, name: None, access: None };
         let effort = Effort::default();
-        let found = EntryResolver::new(around, &Account::Anonymous, &effort).find(&entry, &mut effort.entry());
+        let found = EntryResolver::new(enclosing, &Account::Anonymous, &effort).find(&entry, &mut effort.entry());
         found.unwrap().remove(0)
     }
 
     fn judge(
         granted: &mut GrantMemory,
-        around: &Roots,
+        enclosing: &Roots,
         account: &Account,
         candidates: &[Candidate],
     ) -> Vec<Option<ErrorKind>> {
-        let judged = granted.judge(around, account, &candidates.iter().collect::<Vec<_>>());
+        let judged = granted.judge(enclosing, account, &candidates.iter().collect::<Vec<_>>());
         judged.into_iter().map(|judged| judged.err().map(|error| error.kind())).collect()
     }
 
@@ -217,31 +217,31 @@ mod tests {
 
     #[test]
     fn a_path_below_a_remembered_path_is_not_remembered_again() {
-        let (_keep, around, candidates) = candidates(&[]);
+        let (_keep, enclosing, candidates) = candidates(&[]);
         let mut granted = GrantMemory::default();
         for _ in 0..2 {
-            assert_eq!(judge(&mut granted, &around, &Account::Anonymous, &candidates), [None; 3]);
+            assert_eq!(judge(&mut granted, &enclosing, &Account::Anonymous, &candidates), [None; 3]);
             let Places { paths, identities } = &granted.places;
             assert_eq!((paths.len(), identities.len(), granted.charged[&Account::Anonymous]), (2, 3, 3));
         }
         // The operator's own directory is around them all, and does not count.
-        let own = find(&around, around.roots().next().unwrap().path());
+        let own = find(&enclosing, enclosing.roots().next().unwrap().path());
         let mut granted = GrantMemory::default();
-        judge(&mut granted, &around, &Account::Operator, &[own]);
-        judge(&mut granted, &around, &Account::Anonymous, &candidates);
+        judge(&mut granted, &enclosing, &Account::Operator, &[own]);
+        judge(&mut granted, &enclosing, &Account::Anonymous, &candidates);
         assert_eq!(granted.places.paths.len(), 3);
     }
 
     #[test]
     fn when_the_whole_memory_is_full_clients_get_no_root_through_a_symlink() {
-        let (_keep, around, candidates) = candidates(&["c"]);
+        let (_keep, enclosing, candidates) = candidates(&["c"]);
         let mut granted = filled(GRANTED - 2);
-        assert_eq!(judge(&mut granted, &around, &Account::Anonymous, &candidates), [None; 3]);
+        assert_eq!(judge(&mut granted, &enclosing, &Account::Anonymous, &candidates), [None; 3]);
         let mut granted = filled(GRANTED);
         let linked = [None, None, Some(ErrorKind::ThroughLink)];
-        assert_eq!(judge(&mut granted, &around, &Account::Anonymous, &candidates), linked);
+        assert_eq!(judge(&mut granted, &enclosing, &Account::Anonymous, &candidates), linked);
         assert_eq!(granted.places.len(), GRANTED);
-        assert_eq!(judge(&mut granted, &around, &Account::Operator, &candidates), [None; 3]);
+        assert_eq!(judge(&mut granted, &enclosing, &Account::Operator, &candidates), [None; 3]);
         assert_eq!(granted.places.len(), GRANTED + 2);
     }
 }

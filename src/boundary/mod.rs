@@ -18,7 +18,7 @@
 mod grants;
 mod shared;
 mod entries;
-mod top;
+mod volumes;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -157,7 +157,7 @@ impl BoundaryBuilder {
                 bare_paths: self.bare_paths,
                 policy: self.policy,
                 #[cfg(not(windows))]
-                top: top::of_system()?,
+                top: volumes::of_system()?,
                 operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
                 generation: AtomicU64::new(0),
                 granted: Mutex::default(),
@@ -295,10 +295,10 @@ impl Boundary {
             access: None,
         });
         let entries: Vec<_> = entries.collect();
-        let around =
+        let enclosing =
             if self.has_allowed_directories() { self.last_allowed_roots() } else { self.top(&entries, account) };
-        let granting = self.grant(&around, account, entries, effort);
-        Ok(granting.into_roots(self.shared.policy).of_generation(around.generation()).of_client())
+        let granting = self.grant(&enclosing, account, entries, effort);
+        Ok(granting.into_roots(self.shared.policy).of_generation(enclosing.generation()).of_client())
     }
 
     fn resolve_allowed(&self) -> Granting {
@@ -316,7 +316,7 @@ impl Boundary {
     #[cfg(windows)]
     #[expect(clippy::unused_self, reason = "elsewhere it is kept")]
     fn top(&self, entries: &[Entry], account: &Account) -> Roots {
-        top::of_volumes(entries, account, top::root)
+        volumes::of_volumes(entries, account, volumes::root)
     }
 
     /// An optional directory that is missing now must not come to lie in one of other access, or around one, when it is made.
@@ -329,13 +329,13 @@ impl Boundary {
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
             let top = &self.top(&[entry], &Account::Operator);
             // Its volume is not there, either.
-            if top.aliases().begin(location.as_os_str()).is_none() {
+            if top.index().begin(location.as_os_str()).is_none() {
                 planned.push((location.as_path().to_owned(), directory.access));
                 continue;
             }
             let mut budget = Budget::new();
             let mut questions = Lookups::new(top, &mut budget);
-            let place = resolve(&mut questions, top.aliases(), None, location.as_os_str(), Intent::NewTree);
+            let place = resolve(&mut questions, top.index(), None, location.as_os_str(), Intent::NewTree);
             // What can not be told now could be anything later.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
                 Place::Inside { root, path, .. } => planned.push((top.root(root)?.path().join(path), directory.access)),
@@ -349,11 +349,11 @@ impl Boundary {
     }
 
     /// Resolves entries beneath `around`, judges them together with all that was granted before, and opens what stands.
-    fn grant(&self, around: &Roots, account: &Account, entries: Vec<Entry>, effort: &Effort) -> Granting {
+    fn grant(&self, enclosing: &Roots, account: &Account, entries: Vec<Entry>, effort: &Effort) -> Granting {
         let mut granting = Granting::default();
         let mut found = Vec::new();
         let mut seen = HashSet::new();
-        let mut search = EntryResolver::new(around, account, effort);
+        let mut search = EntryResolver::new(enclosing, account, effort);
         for (index, entry) in entries.into_iter().enumerate() {
             // The same text once more; of the operator's, the access may differ.
             let location = entry.location.as_ref().ok().filter(|_| *account != Account::Operator);
@@ -374,7 +374,7 @@ impl Boundary {
             }
         }
         let candidates: Vec<&Candidate> = found.iter().map(|(.., candidate)| candidate).collect();
-        let judged = lock(&self.shared.granted).judge(around, account, &candidates);
+        let judged = lock(&self.shared.granted).judge(enclosing, account, &candidates);
         for ((index, entry, candidate), judged) in found.into_iter().zip(judged) {
             match judged {
                 Ok(()) => granting.add(index, entry, candidate.root),
@@ -401,7 +401,7 @@ impl Boundary {
         let mut budget = Budget::new();
         let mut questions = Lookups::new(top, &mut budget);
         let location = Location::from_path(path)?;
-        match resolve(&mut questions, top.aliases(), None, location.as_os_str(), Intent::Existing)? {
+        match resolve(&mut questions, top.index(), None, location.as_os_str(), Intent::Existing)? {
             Place::Inside { root, path, .. } => Ok((top.root(root)?.path().join(path), questions.into_trail())),
             Place::Above(_) => Err(ErrorKind::NotFound.into()),
         }

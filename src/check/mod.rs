@@ -84,12 +84,13 @@ impl Roots {
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         let proved = &checked.root;
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
-        let around = self.aliases().at_or_around(proved.path());
+        let enclosing = self.index().at_or_around(proved.path());
         // The proof's own root, or the innermost around it; else one that lies further in.
-        let root = around.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name).or_else(|| {
-            let inner = self.aliases().at_or_around(&checked.canonical());
-            inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
-        });
+        let root =
+            enclosing.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name).or_else(|| {
+                let inner = self.index().at_or_around(&checked.canonical());
+                inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
+            });
         let Some(root) = root else { return Err(self.explained(ErrorKind::OutsideRoots.into())) };
         let is_the_root = is_same(root.path(), proved.path());
         let stands = root.is_available()
@@ -138,7 +139,7 @@ impl Roots {
         // Mostly there is one root, and requests have its canonical path.
         let only = self.only_root().filter(|only| only.given.is_empty());
         let below = only.and_then(|only| below(request, only.path()));
-        below.map(|below| (0, below)).or_else(|| self.aliases().begin(request))
+        below.map(|below| (0, below)).or_else(|| self.index().begin(request))
     }
 
     /// Runs the work of one request, as [`verified`](Self::verified). A failure names the operation and
@@ -265,8 +266,8 @@ impl CheckedPath {
     /// operator's.
     pub(crate) fn is_no_root(&self) -> Result<()> {
         let canonical = self.canonical();
-        let around = self.root.around().is_some_and(|around| around.aliases().holds(&canonical));
-        if around || self.roots.aliases().holds(&canonical) {
+        let enclosing = self.root.enclosing().is_some_and(|enclosing| enclosing.index().holds(&canonical));
+        if enclosing || self.roots.index().holds(&canonical) {
             return Err(ErrorKind::RootItself.into());
         }
         Ok(())
@@ -310,7 +311,7 @@ impl CheckedPath {
     }
 
     fn roots_and_around(&self) -> impl Iterator<Item = &Root> {
-        self.roots.roots().chain(self.root.around().into_iter().flat_map(Roots::roots))
+        self.roots.roots().chain(self.root.enclosing().into_iter().flat_map(Roots::roots))
     }
 
     /// Whether the entry may be removed, renamed or replaced: it was checked as an entry, by its own name, and holds no root.

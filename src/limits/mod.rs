@@ -9,7 +9,7 @@ mod throttle;
 use std::time::Duration;
 
 pub(crate) use budget::{Budget, Effort};
-pub(crate) use throttle::{Due, Stopwatch, Throttle};
+pub(crate) use throttle::{Stopwatch, Throttle};
 
 // Requests.
 

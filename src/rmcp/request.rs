@@ -17,8 +17,8 @@ use super::transport::{Connection, Received};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::roots::Roots;
+use crate::session::keyed::ClientKey;
 use crate::session::runtime::{Instant, off_workers, until};
-use crate::session::told::ClientKey;
 use crate::session::{ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 use crate::workers::Account;
@@ -72,7 +72,7 @@ impl RequestRoots {
     pub(super) fn begin(&self) -> Result<()> {
         self.proceed()?;
         match &self.remembered {
-            Some((guard, key)) if !guard.told().of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) => {
+            Some((guard, key)) if !guard.keyed().of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) => {
                 Err(ErrorKind::RootsStale.into())
             }
             _ => Ok(()),
@@ -181,12 +181,12 @@ impl Guard {
             (true, Some(list)) => {
                 // Whatever becomes of it, what the client told before counts no more.
                 if let Some((key, received)) = known {
-                    self.told().begin(key, received);
+                    self.keyed().begin(key, received);
                 }
                 let list = list_of(list).map_err(|error| refused(Some(session.id()), error))?;
                 let roots = session.roots_from_list(list).await?;
                 if let Some((key, received)) = known {
-                    self.told().finish(key, received, &roots);
+                    self.keyed().finish(key, received, &roots);
                 }
                 roots
             }
@@ -209,7 +209,7 @@ impl Guard {
 
     /// What a client told in an earlier request, if that counts now and its roots still are what their names say.
     async fn remembered(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
-        let told = || key.and_then(|key| self.told().of(key));
+        let told = || key.and_then(|key| self.keyed().of(key));
         let Some(roots) = told() else { return Ok(None) };
         if let Some(turn) = roots.begin_verification() {
             let deadline = Instant::now() + self.choices().fetch_limit;

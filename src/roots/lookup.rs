@@ -10,7 +10,7 @@ use crate::error::{ErrorKind, Result};
 use crate::limits::Budget;
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
-use crate::roots::{Found, Intent, Names, OnTrail, Place, Root, Roots, Seen, Trail, path_hashes, resolve};
+use crate::roots::{EntryKind, Found, Intent, Lookup, OnTrail, Place, Root, Roots, Trail, path_hashes, resolve};
 
 /// Answers the resolver from the filesystem, beneath the roots' handles.
 pub(crate) struct Lookups<'a, 'b> {
@@ -86,7 +86,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
             return;
         }
         let directory = root.canonical.join(directory);
-        let operators = if root.is_top() { Vec::new() } else { self.roots.aliases().depths(&directory) };
+        let operators = if root.is_top() { Vec::new() } else { self.roots.index().depths(&directory) };
         let above = root.canonical.iter().count().saturating_sub(1);
         let is_first = self.way.first().is_none_or(|root| !root.is_on_trail);
         for (depth, path) in path_hashes(&directory).enumerate() {
@@ -106,15 +106,15 @@ impl<'a, 'b> Lookups<'a, 'b> {
     }
 }
 
-impl Names for Lookups<'_, '_> {
-    fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
+impl Lookup for Lookups<'_, '_> {
+    fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
         let seen = self.ask(number, path)?;
         self.passed(number, path, &seen)?;
         Ok(seen.into())
     }
 }
 
-impl From<Look> for Seen {
+impl From<Look> for EntryKind {
     fn from(look: Look) -> Self {
         match look {
             Look::Missing => Self::Missing,
@@ -129,18 +129,18 @@ impl From<Look> for Seen {
 /// passed at once.
 pub(super) struct RequestLookups<'a, 'b>(pub(super) Lookups<'a, 'b>);
 
-impl Names for RequestLookups<'_, '_> {
-    fn look(&mut self, number: usize, path: &Path) -> Result<Seen> {
-        self.0.ask(number, path).map(Seen::from)
+impl Lookup for RequestLookups<'_, '_> {
+    fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
+        self.0.ask(number, path).map(EntryKind::from)
     }
 
     #[cfg(target_os = "linux")]
-    fn look_ahead(&mut self, number: usize, path: &Path) -> Option<Seen> {
+    fn look_ahead(&mut self, number: usize, path: &Path) -> Option<EntryKind> {
         let mounts = self.0.roots.policy().mounts;
         let path = self.0.roots.root(number).ok()?.beneath_handle(path);
         self.0.open(number).ok()?;
         let (_, handle, cursor) = self.0.opened.as_mut()?;
-        cursor.look_ahead(handle, &path, mounts, self.0.budget)?.ok().map(Seen::from)
+        cursor.look_ahead(handle, &path, mounts, self.0.budget)?.ok().map(EntryKind::from)
     }
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn resolve_in(
     intent: Intent,
     budget: &mut Budget<'_>,
 ) -> Result<(usize, PathBuf, Found)> {
-    match resolve(&mut RequestLookups(Lookups::new(roots, budget)), roots.aliases(), roots.base(), request, intent)? {
+    match resolve(&mut RequestLookups(Lookups::new(roots, budget)), roots.index(), roots.base(), request, intent)? {
         Place::Inside { root, path, found } => Ok((root, path, found)),
         Place::Above(_) => Err(ErrorKind::OutsideRoots.into()),
     }

@@ -19,7 +19,7 @@ mod lookup;
 pub(crate) use self::handles::Opened;
 pub(crate) use self::lookup::{Lookups, resolve_in, settled};
 pub use self::resolve::Intent;
-pub(crate) use self::resolve::{Found, Names, Place, Seen, resolve};
+pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve};
 pub use self::root::Root;
 pub(crate) use self::root::{Held, directory, file_uri};
 pub use self::snapshot::{RejectedRoot, Roots};

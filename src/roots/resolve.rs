@@ -63,19 +63,19 @@ pub enum Intent {
 }
 
 /// Answers the resolver's one question.
-pub(crate) trait Names {
+pub(crate) trait Lookup {
     /// What is at `path` in root number `root`? `path` is plain names, and no link in it may be followed; the empty path is the root.
-    fn look(&mut self, root: usize, path: &Path) -> Result<Seen>;
+    fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
 
     /// The same of a path whose parents nobody has asked for yet. None where one of them is no directory, or that can not be told at once.
-    fn look_ahead(&mut self, _root: usize, _path: &Path) -> Option<Seen> {
+    fn look_ahead(&mut self, _root: usize, _path: &Path) -> Option<EntryKind> {
         None
     }
 }
 
 /// What a name is, as far as resolving goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum EntryKind {
     Missing,
     Directory,
     Link(OsString),
@@ -103,7 +103,7 @@ pub(crate) enum Found {
 
 /// Resolves `request`; a relative one starts in root `base`.
 pub(crate) fn resolve(
-    names: &mut impl Names,
+    names: &mut impl Lookup,
     aliases: &PathIndex,
     base: Option<usize>,
     request: &OsStr,
@@ -149,7 +149,7 @@ enum Here {
     Other,
 }
 
-impl<N: Names> Walk<'_, N> {
+impl<N: Lookup> Walk<'_, N> {
     fn run(mut self) -> Result<Place> {
         let place = self.walk();
         place.map_err(|error| match self.at {
@@ -207,17 +207,17 @@ impl<N: Names> Walk<'_, N> {
             None => self.names.look(*root, path)?,
         };
         match seen {
-            Seen::Directory => *here = Here::Directory,
-            Seen::Other => *here = Here::Other,
-            Seen::Missing => return self.missing().map(Some),
-            Seen::Link(_) if self.intent == Intent::NoFollow && self.todo.is_empty() => {
+            EntryKind::Directory => *here = Here::Directory,
+            EntryKind::Other => *here = Here::Other,
+            EntryKind::Missing => return self.missing().map(Some),
+            EntryKind::Link(_) if self.intent == Intent::NoFollow && self.todo.is_empty() => {
                 return Ok(Some(Place::Inside { root: *root, path: path.clone(), found: Found::Link }));
             }
             // `link/`: rmdir(2) and rename(2) refuse it, too.
-            Seen::Link(_) if self.intent == Intent::NoFollow && self.todo.iter().all(|name| name == ".") => {
+            EntryKind::Link(_) if self.intent == Intent::NoFollow && self.todo.iter().all(|name| name == ".") => {
                 return Err(ErrorKind::NotADirectory.into());
             }
-            Seen::Link(text) => {
+            EntryKind::Link(text) => {
                 let link = path.clone();
                 path.pop();
                 self.follow(link, text)?;
@@ -228,7 +228,7 @@ impl<N: Names> Walk<'_, N> {
 
     /// Takes the plain names that come next with the one just taken. If what is there is told at once, it is what a step for each comes
     /// to.
-    fn look_ahead(&mut self) -> Option<Seen> {
+    fn look_ahead(&mut self) -> Option<EntryKind> {
         if !self.looks_ahead {
             return None;
         }
@@ -307,11 +307,11 @@ impl<N: Names> Walk<'_, N> {
         let At::Inside { root, path, here } = &mut self.at else { return Ok(Here::Directory) };
         if *here == Here::Unknown {
             *here = match self.names.look(*root, path)? {
-                Seen::Directory => Here::Directory,
-                Seen::Other => Here::Other,
-                Seen::Missing => Here::Unknown,
+                EntryKind::Directory => Here::Directory,
+                EntryKind::Other => Here::Other,
+                EntryKind::Missing => Here::Unknown,
                 // A plain name when the roots were resolved, a link now.
-                Seen::Link(_) => return Err(ErrorKind::RootUnavailable.into()),
+                EntryKind::Link(_) => return Err(ErrorKind::RootUnavailable.into()),
             };
         }
         Ok(*here)
@@ -396,27 +396,27 @@ mod tests {
 
     /// A file system in memory, which writes down what it is asked.
     struct Memory {
-        names: BTreeMap<PathBuf, Seen>,
+        names: BTreeMap<PathBuf, EntryKind>,
         roots: Vec<PathBuf>,
         asked: Vec<PathBuf>,
         looks_ahead: bool,
     }
 
-    impl Names for Memory {
-        fn look(&mut self, root: usize, path: &Path) -> Result<Seen> {
+    impl Lookup for Memory {
+        fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind> {
             let path = if path.as_os_str().is_empty() { self.roots[root].clone() } else { self.roots[root].join(path) };
             assert!(path.components().all(|name| name.as_os_str() != ".."), "asked for {path:?}");
             self.asked.push(path.clone());
-            Ok(self.names.get(&path).cloned().unwrap_or(Seen::Missing))
+            Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
         }
 
-        fn look_ahead(&mut self, root: usize, path: &Path) -> Option<Seen> {
+        fn look_ahead(&mut self, root: usize, path: &Path) -> Option<EntryKind> {
             if !self.looks_ahead {
                 return None;
             }
             // Above all the root itself.
             for parent in path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
-                self.look(root, parent).ok().filter(|seen| *seen == Seen::Directory)?;
+                self.look(root, parent).ok().filter(|seen| *seen == EntryKind::Directory)?;
             }
             self.look(root, path).ok()
         }
@@ -432,9 +432,9 @@ mod tests {
         }
         for name in names {
             let (path, seen) = match name.split_once('>') {
-                Some((path, target)) => (path, Seen::Link(native(target).into())),
-                None if name.ends_with('/') => (name.trim_end_matches('/'), Seen::Directory),
-                None => (*name, Seen::Other),
+                Some((path, target)) => (path, EntryKind::Link(native(target).into())),
+                None if name.ends_with('/') => (name.trim_end_matches('/'), EntryKind::Directory),
+                None => (*name, EntryKind::Other),
             };
             memory.names.insert(PathBuf::from(native(path)), seen);
         }

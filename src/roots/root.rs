@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use crate::dir::{Access, Handle, Identity, Rule};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{Budget, Due, Throttle};
+use crate::limits::{Budget, Throttle};
 use crate::path::names::is_same;
 use crate::roots::lookup::RequestLookups;
 use crate::roots::{Intent, Lookups, Opened, Place, Roots, resolve};
@@ -39,13 +39,10 @@ pub(crate) enum Held {
     /// The file system's own root, which nothing is around.
     Top(Arc<Handle>),
     /// Held open, for all roots that are this directory.
-    Open(Arc<Opened>, Around),
+    Open(Arc<Opened>, Roots),
     /// Opened when it is used, and then verified to be the one that was resolved.
-    OnUse(Around),
+    OnUse(Roots),
 }
-
-/// The roots that a root was resolved beneath: the operator's, or `/`.
-pub(crate) type Around = Roots;
 
 impl Root {
     /// The canonical path, as the names stood when it was resolved.
@@ -55,7 +52,7 @@ impl Root {
     }
 
     /// The paths by which requests may name it: canonical, and as given where that differs and has no `..`.
-    pub fn aliases(&self) -> impl Iterator<Item = &Path> {
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.given.iter().map(PathBuf::as_path))
     }
 
@@ -125,14 +122,14 @@ impl Root {
     pub(crate) fn verify(&self) -> bool {
         if self.is_available() {
             // Each given path is a walk, and so not for each failure: what a client gave can be long.
-            let _ = self.notice(self.still_named(self.aliases_verified.take() == Due::Yes));
+            let _ = self.notice(self.still_named(self.aliases_verified.take()));
         }
         self.is_available()
     }
 
     /// As [`verify_all`](Self::verify_all), at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     pub(crate) fn verify_in_time(&self) -> bool {
-        if self.aliases_verified.take() == Due::Yes { self.verify_all() } else { self.is_available() }
+        if self.aliases_verified.take() { self.verify_all() } else { self.is_available() }
     }
 
     /// As [`verify`](Self::verify), with each given path whenever that was last done.
@@ -186,15 +183,17 @@ impl Root {
     }
 
     fn still_named(&self, with_given: bool) -> Result<()> {
-        let Some(around) = self.around() else { return Ok(()) };
+        let Some(enclosing) = self.enclosing() else { return Ok(()) };
         self.reach()?;
         for given in self.given.iter().filter(|_| with_given) {
             // It was resolved within a part of this when the list was.
             let mut budget = Budget::new();
-            let mut questions = RequestLookups(Lookups::new(around, &mut budget));
-            let place = resolve(&mut questions, around.aliases(), None, given.as_os_str(), Intent::Existing);
+            let mut questions = RequestLookups(Lookups::new(enclosing, &mut budget));
+            let place = resolve(&mut questions, enclosing.index(), None, given.as_os_str(), Intent::Existing);
             let here = match place.map_err(no_longer)? {
-                Place::Inside { root, path, .. } => is_same(&around.root(root)?.canonical.join(path), &self.canonical),
+                Place::Inside { root, path, .. } => {
+                    is_same(&enclosing.root(root)?.canonical.join(path), &self.canonical)
+                }
                 Place::Above(_) => false,
             };
             if !here {
@@ -205,10 +204,10 @@ impl Root {
     }
 
     /// The roots that this one was resolved beneath; `/` has none.
-    pub(crate) fn around(&self) -> Option<&Around> {
+    pub(crate) fn enclosing(&self) -> Option<&Roots> {
         match &self.held {
             Held::Top(_) => None,
-            Held::Open(_, around) | Held::OnUse(around) => Some(around),
+            Held::Open(_, enclosing) | Held::OnUse(enclosing) => Some(enclosing),
         }
     }
 
@@ -219,7 +218,7 @@ impl Root {
 
     /// The root around it that its directory is reached from, and the path from there.
     fn outer(&self) -> Option<(&Self, &Path)> {
-        let places = self.around()?.roots().filter_map(|outer| {
+        let places = self.enclosing()?.roots().filter_map(|outer| {
             let holds = !outer.is_file() || outer.canonical == self.canonical;
             let path = self.directory().strip_prefix(outer.directory()).ok()?;
             holds.then_some((outer, path))
@@ -247,11 +246,11 @@ impl Root {
 
     /// Opens the directory by its canonical path, through no link, and compares its identity.
     fn reach(&self) -> Result<Handle> {
-        let around = self.around().ok_or(ErrorKind::RootUnavailable)?;
+        let enclosing = self.enclosing().ok_or(ErrorKind::RootUnavailable)?;
         let Some((outer, path)) = self.outer().filter(|(outer, _)| outer.verify()) else {
             return Err(ErrorKind::RootUnavailable.into());
         };
-        let handle = outer.handle()?.dir(path, around.policy().mounts).map_err(no_longer)?;
+        let handle = outer.handle()?.dir(path, enclosing.policy().mounts).map_err(no_longer)?;
         if !self.is(&handle)? {
             return Err(ErrorKind::RootUnavailable.into());
         }

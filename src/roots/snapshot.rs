@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use crate::dir::Policy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
-use crate::limits::{Due, Stopwatch, Throttle};
+use crate::limits::{Stopwatch, Throttle};
 use crate::path::index::{PathIndex, RootIs};
 use crate::path::names::is_same;
 use crate::roots::Root;
@@ -65,7 +65,7 @@ impl Verification {
 
     /// As [`verify`](Self::verify), with more to do before the turn is over.
     pub(crate) fn verify_all(&mut self) -> usize {
-        self.start = Some(Stopwatch::now());
+        self.start = Some(Stopwatch::start());
         self.roots.roots().filter(|root| !root.verify_all()).count()
     }
 
@@ -138,7 +138,7 @@ impl Roots {
     /// [`OutsideRoots`](ErrorKind::OutsideRoots) if no root has that path.
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let base = self.roots().position(|root| root.aliases().any(|alias| is_same(alias, path)));
+        let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
         match base {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => Err(self.explained(ErrorKind::OutsideRoots.into()).at("set base", path.as_os_str())),
@@ -165,7 +165,7 @@ impl Roots {
 
     /// The turn to verify, if it is due: nobody else has it until it is dropped, or takes absurdly long.
     pub(crate) fn begin_verification(&self) -> Option<Verification> {
-        let due = self.snapshot.verified.take_exclusive() == Due::Yes;
+        let due = self.snapshot.verified.take_exclusive();
         due.then(|| Verification { roots: self.clone(), start: None })
     }
 
@@ -303,7 +303,7 @@ impl Roots {
         self.snapshot.roots.get(number).cloned().ok_or_else(|| ErrorKind::OutsideRoots.into())
     }
 
-    pub(crate) fn aliases(&self) -> &PathIndex {
+    pub(crate) fn index(&self) -> &PathIndex {
         &self.snapshot.aliases
     }
 

@@ -47,7 +47,7 @@ fn heap(roots: &Roots) -> usize {
     };
     shared::<Snapshot>()
         + roots.roots().map(root_heap).sum::<usize>()
-        + roots.aliases().heap()
+        + roots.index().heap()
         + roots.rejected().iter().map(rejected).sum::<usize>()
         + roots.list().map_or(0, |shared| list(shared))
 }

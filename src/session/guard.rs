@@ -24,9 +24,9 @@ use crate::limits::{CACHE_BYTES, FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_ID
 use crate::limits::{MOST_WORK, TIME_TO_LIVE_KEYED, WORK};
 use crate::roots::Roots;
 use crate::session::cache::{Cached, weight};
-use crate::session::runtime::{Instant, off_workers, step, until};
 #[cfg(feature = "rmcp")]
-use crate::session::told::Told;
+use crate::session::keyed::KeyedCache;
+use crate::session::runtime::{Instant, off_workers, step, until};
 use crate::workers::{Account, Workers};
 
 /// What client roots are to a server.
@@ -92,7 +92,7 @@ struct Shared {
     sessions: AtomicUsize,
     /// What clients of the stateless era told, by who they are.
     #[cfg(feature = "rmcp")]
-    told: Told,
+    keyed: KeyedCache,
     /// The threads that wait for filesystems.
     workers: Workers,
 }
@@ -210,7 +210,7 @@ impl GuardBuilder {
         });
         let (kept, sessions) = (kept.build(), AtomicUsize::new(0));
         #[cfg(feature = "rmcp")]
-        let (told, places) = (Told::new(choices.time_to_live_keyed), choices.work_at_once);
+        let (keyed, places) = (KeyedCache::new(choices.time_to_live_keyed), choices.work_at_once);
         // Work comes through the adapter.
         #[cfg(not(feature = "rmcp"))]
         let places = 1;
@@ -220,7 +220,7 @@ impl GuardBuilder {
             kept,
             sessions,
             #[cfg(feature = "rmcp")]
-            told,
+            keyed,
             workers: Workers::new(places),
         };
         Guard { shared: Arc::new(shared) }
@@ -273,7 +273,7 @@ impl Guard {
         }
         self.shared.kept.run_pending_tasks();
         #[cfg(feature = "rmcp")]
-        self.shared.told.forget_all();
+        self.shared.keyed.forget_all();
     }
 
     pub(crate) fn choices(&self) -> &Choices {
@@ -324,8 +324,8 @@ impl Guard {
     }
 
     #[cfg(feature = "rmcp")]
-    pub(crate) fn told(&self) -> &Told {
-        &self.shared.told
+    pub(crate) fn keyed(&self) -> &KeyedCache {
+        &self.shared.keyed
     }
 
     /// Mints the identifier of one more session, which is counted.

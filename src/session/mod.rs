@@ -23,7 +23,7 @@ pub(crate) mod runtime;
 mod source;
 pub(crate) mod cache;
 #[cfg(feature = "rmcp")]
-pub(crate) mod told;
+pub(crate) mod keyed;
 mod guard;
 pub(crate) mod fetch;
 
@@ -33,11 +33,11 @@ use std::sync::Arc;
 pub use self::guard::{ClientRoots, Guard, GuardBuilder, WithoutClientRoots};
 #[cfg(feature = "rmcp")]
 pub(crate) use self::source::failed;
+pub(crate) use self::source::{FetchedList, ask};
 pub use self::source::{RootsResponse, RootsSource};
-pub(crate) use self::source::{Told, ask};
 
 #[cfg(feature = "rmcp")]
-pub use self::told::ClientKey;
+pub use self::keyed::ClientKey;
 use crate::check::CheckedPath;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};

@@ -75,13 +75,13 @@ impl RootsResponse {
 }
 
 /// A whole answer.
-pub(crate) struct Told {
+pub(crate) struct FetchedList {
     pub(crate) list: ListRootsResult,
     pub(crate) pages: usize,
 }
 
 /// Asks for one page after the other.
-pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
+pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<FetchedList> {
     let mut list = ListRootsResult::default();
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
@@ -99,7 +99,7 @@ pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<Told> {
         list.is_bounded()?;
         let Some(next) = page.next_cursor else {
             list.roots.shrink_to_fit();
-            return Ok(Told { list, pages });
+            return Ok(FetchedList { list, pages });
         };
         if next.len() > ROOT_LIST_BYTES / ROOT_LIST_PAGES {
             let limit = ROOT_LIST_BYTES / ROOT_LIST_PAGES;

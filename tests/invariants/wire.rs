@@ -323,7 +323,7 @@ fn told(pages: &mut Vec<RootsResponse>, page: impl Fn(usize) -> RootsResponse) -
 
 /// Everything that can be told of roots.
 fn in_force(roots: &Roots) -> Vec<String> {
-    let granted = roots.roots().map(|root| (root.path(), root.name(), root.aliases().collect::<Vec<_>>()));
+    let granted = roots.roots().map(|root| (root.path(), root.name(), root.paths().collect::<Vec<_>>()));
     let rejected =
         roots.rejected().iter().map(|rejected| (rejected.index(), rejected.entry(), rejected.error().kind()));
     granted.map(|root| format!("{root:?}")).chain(rejected.map(|rejected| format!("{rejected:?}"))).collect()

@@ -1,7 +1,7 @@
 //! Who asks, and what comes of it.
 //!
-//! Goes in: the right to ask, and the leader's own source and deadline. Comes out: how the flight landed. What is true after: it has
-//! landed, whatever became of the leader; what is kept bears the epoch that it was asked in.
+//! Goes in: the right to ask, and the leader's own source and deadline. Comes out: how the fetch finished. What is true after: it has
+//! finished, whatever became of the leader; what is kept bears the epoch that it was asked in.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,39 +16,39 @@ use crate::limits::{Effort, Stopwatch};
 use crate::roots::Roots;
 use crate::session::cache::Cached;
 use crate::session::runtime::{Instant, off_workers, std_instant, unless, unpanicked, until};
-use crate::session::{RootsSource, Told, ask};
+use crate::session::{FetchedList, RootsSource, ask};
 use crate::wire::ListRootsResult;
 
-/// The right to ask. Dropped before it landed, the flight is abandoned.
+/// The right to ask. Dropped before it finished, the fetch is abandoned.
 pub(super) struct Leader<'a> {
     pub(super) client: &'a Client,
-    pub(super) flight: Arc<Fetch>,
+    pub(super) fetch: Arc<Fetch>,
 }
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        self.client.land(&self.flight, Outcome::Abandoned);
+        self.client.finish(&self.fetch, Outcome::Abandoned);
     }
 }
 
 impl Leader<'_> {
-    /// Asks for the list and resolves it, unless the flight is landed meanwhile: by who closes the session, or comes after a change.
+    /// Asks for the list and resolves it, unless the fetch is finished meanwhile: by who closes the session, or comes after a change.
     pub(super) async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<Outcome> {
         let began = Instant::now();
         let answer = async {
             let told = async { unpanicked(ask(source)).await? };
-            let Told { list, pages } = until(deadline, told).await?.ok_or_else(late)??;
+            let FetchedList { list, pages } = until(deadline, told).await?.ok_or_else(late)??;
             let (roots, rest) = self.client.resolve(Arc::new(list), deadline).await?;
             Ok((roots, rest, pages))
         };
-        let (roots, rest, pages) = match unless(self.flight.landing(), answer).await {
-            None => return Ok(self.flight.landing().await),
+        let (roots, rest, pages) = match unless(self.fetch.outcome(), answer).await {
+            None => return Ok(self.fetch.outcome().await),
             Some(Err(error)) => return self.fail(error, began),
             Some(Ok(told)) => told,
         };
         self.client.tell_fetched(&roots, pages);
         // Its time begins before the answer came.
-        let (epoch, until) = (self.flight.epoch, began + self.client.time_to_live());
+        let (epoch, until) = (self.fetch.epoch, began + self.client.time_to_live());
         Ok(self.keep(Cached { epoch, until, rests: began, lacks: false, failed: false, roots }, rest))
     }
 
@@ -56,9 +56,9 @@ impl Leader<'_> {
     /// served, and what is gone is unavailable.
     pub(super) async fn renew(self, kept: Cached, deadline: Instant) -> Result<Outcome> {
         let list = kept.roots.list().cloned().ok_or(ErrorKind::RootsStale)?;
-        let began = Stopwatch::now();
-        match unless(self.flight.landing(), self.client.resolve(list, deadline)).await {
-            None => Ok(self.flight.landing().await),
+        let began = Stopwatch::start();
+        match unless(self.fetch.outcome(), self.client.resolve(list, deadline)).await {
+            None => Ok(self.fetch.outcome().await),
             Some(Ok((roots, rest))) => {
                 events::resolved_again(self.client.id, roots.roots().len());
                 Ok(self.keep(Cached { roots, failed: false, ..kept }, rest))
@@ -74,11 +74,11 @@ impl Leader<'_> {
     fn keep(self, mut kept: Cached, rest: Duration) -> Outcome {
         let client = self.client;
         if kept.epoch != client.epoch() {
-            client.land(&self.flight, Outcome::Overtaken);
+            client.finish(&self.fetch, Outcome::Overtaken);
             return Outcome::Overtaken;
         }
         // Nobody waits for it any more, and another may have asked since.
-        if !client.flies(&self.flight) {
+        if !client.is_current(&self.fetch) {
             return Outcome::Abandoned;
         }
         kept.lacks = kept.roots.rejected().iter().any(|rejected| may_pass(rejected.error().kind()));
@@ -91,7 +91,7 @@ impl Leader<'_> {
             }
             client.tell();
         }
-        client.land(&self.flight, Outcome::Cached(kept.clone()));
+        client.finish(&self.fetch, Outcome::Cached(kept.clone()));
         Outcome::Cached(kept)
     }
 
@@ -100,20 +100,20 @@ impl Leader<'_> {
         let client = self.client;
         events::not_fetched(client.id, &error);
         let limit = client.guard.choices().fetch_limit;
-        let is_late = error.kind() == ErrorKind::RootsTimedOut && Instant::now() >= self.flight.until;
+        let is_late = error.kind() == ErrorKind::RootsTimedOut && Instant::now() >= self.fetch.until;
         if error.kind() == ErrorKind::NoRuntime || is_late && began.elapsed() < limit / 2 && client.asks_in_vain() {
             return Err(error);
         }
-        if self.flight.epoch != client.epoch() {
-            client.land(&self.flight, Outcome::Overtaken);
+        if self.fetch.epoch != client.epoch() {
+            client.finish(&self.fetch, Outcome::Overtaken);
             return Ok(Outcome::Overtaken);
         }
-        let epoch = self.flight.epoch;
+        let epoch = self.fetch.epoch;
         let earlier = client.lock().failure.as_ref().filter(|last| last.epoch == epoch).map_or(0, |last| last.times);
         let until = Instant::now() + BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let detail = error.operator_detail().map(Arc::from);
         let failure = Failure { epoch, kind: error.kind(), detail, times: earlier.saturating_add(1), until };
-        client.land(&self.flight, Outcome::Failed(failure.clone()));
+        client.finish(&self.fetch, Outcome::Failed(failure.clone()));
         Ok(Outcome::Failed(failure))
     }
 }
@@ -127,7 +127,7 @@ impl Client {
         let given_up = GiveUp::default();
         let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
         let work = off_workers(self.guard.workers(), &self.account, move || {
-            let began = Stopwatch::now();
+            let began = Stopwatch::start();
             let roots = boundary.resolve_to_cache(&list, &account, &effort)?;
             Ok((roots, began.rest()))
         });

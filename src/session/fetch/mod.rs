@@ -4,7 +4,7 @@
 //! to all who waited for it. What is true after: the first of the calls without a snapshot leads: it asks in its own request, and the
 //! others wait for it to land. No lock is held while it asks. A leader that is dropped lands as well, and the next of those who wait leads.
 //!
-//! | a flight lands as | when | those who waited |
+//! | a fetch lands as | when | those who waited |
 //! | --- | --- | --- |
 //! | kept | the list was told, resolved, and is still of the session's epoch | take it |
 //! | overtaken | the list changed before the answer came | ask again, at most [`FETCH_RETRIES`] times |
@@ -59,16 +59,16 @@ pub(crate) enum Stay {
 
 #[derive(Debug, Default)]
 struct State {
-    flight: Option<Arc<Fetch>>,
-    /// Flights that began, and those that landed.
+    fetch: Option<Arc<Fetch>>,
+    /// Flights that began, and those that finished.
     begun: u64,
-    landed: u64,
+    finished: u64,
     failure: Option<Failure>,
     /// Leaders in a row that had too little time to ask.
     in_vain: u32,
 }
 
-/// The last flight's failure, while nothing has succeeded since.
+/// The last fetch's failure, while nothing has succeeded since.
 #[derive(Clone, Debug)]
 struct Failure {
     epoch: u64,
@@ -86,8 +86,8 @@ struct Fetch {
     epoch: u64,
     /// When its leader gives up, if it still runs.
     until: Instant,
-    landing: OnceLock<Outcome>,
-    landed: Notify,
+    outcome: OnceLock<Outcome>,
+    finished: Notify,
 }
 
 #[derive(Clone, Debug)]
@@ -110,11 +110,11 @@ enum Stands {
 }
 
 /// What a call without a snapshot does next.
-enum Turn<'a> {
+enum Step<'a> {
     Lead(Leader<'a>),
     Wait(Arc<Fetch>),
-    /// Look for a snapshot again: flights may have landed since, this many by now.
-    Look(Option<u64>),
+    /// Look for a snapshot again: fetches may have finished since, this many by now.
+    LookAgain(Option<u64>),
 }
 
 impl Client {
@@ -216,24 +216,24 @@ impl Client {
                 return Err(late());
             }
             let from = *from.get_or_insert_with(|| self.lock().begun + 1);
-            let landing = match (self.turn(seen, deadline)?, kept) {
-                (Turn::Look(landed), _) => {
-                    seen = landed;
+            let outcome = match (self.turn(seen, deadline)?, kept) {
+                (Step::LookAgain(finished), _) => {
+                    seen = finished;
                     continue;
                 }
-                (Turn::Wait(_), Some(kept)) if stands == Stands::MayBeMore => return Ok(kept),
-                (Turn::Wait(flight), _) => match flight.wait(deadline).await? {
-                    Some(Outcome::Cached(kept)) if flight.number < from && Instant::now() >= kept.until => continue,
+                (Step::Wait(_), Some(kept)) if stands == Stands::MayBeMore => return Ok(kept),
+                (Step::Wait(fetch), _) => match fetch.wait(deadline).await? {
+                    Some(Outcome::Cached(kept)) if fetch.number < from && Instant::now() >= kept.until => continue,
                     Some(Outcome::Cached(kept)) if kept.epoch != self.epoch() => continue,
                     // What failed before the list changed says nothing of the list.
                     Some(Outcome::Failed(failure)) if failure.epoch != self.epoch() => continue,
-                    Some(landing) => landing,
+                    Some(outcome) => outcome,
                     None => return Err(late()),
                 },
-                (Turn::Lead(leader), Some(kept)) => leader.renew(kept, deadline).await?,
-                (Turn::Lead(leader), None) => leader.fetch(&mut source, deadline).await?,
+                (Step::Lead(leader), Some(kept)) => leader.renew(kept, deadline).await?,
+                (Step::Lead(leader), None) => leader.fetch(&mut source, deadline).await?,
             };
-            match landing {
+            match outcome {
                 Outcome::Cached(kept) => return Ok(kept),
                 Outcome::Failed(failure) => return Err(failure.error()),
                 Outcome::Abandoned | Outcome::Superseded => {}
@@ -280,39 +280,39 @@ impl Client {
         }
     }
 
-    fn turn(&self, seen: Option<u64>, deadline: Instant) -> Result<Turn<'_>> {
+    fn turn(&self, seen: Option<u64>, deadline: Instant) -> Result<Step<'_>> {
         let mut state = self.lock();
         let epoch = self.epoch();
         if epoch == CLOSED {
             return Err(ErrorKind::SessionClosed.into());
         }
-        if let Some(flight) = &state.flight {
+        if let Some(fetch) = &state.fetch {
             // Nobody should wait for a question of before a change, or for a leader that is neither polled nor dropped.
-            let useless = if flight.epoch != epoch {
+            let useless = if fetch.epoch != epoch {
                 Outcome::Superseded
-            } else if Instant::now() >= flight.until + STALLED {
+            } else if Instant::now() >= fetch.until + STALLED {
                 Outcome::Abandoned
             } else {
-                return Ok(Turn::Wait(flight.clone()));
+                return Ok(Step::Wait(fetch.clone()));
             };
-            let flight = flight.clone();
+            let fetch = fetch.clone();
             drop(state);
-            self.land(&flight, useless);
-            return Ok(Turn::Look(seen));
+            self.finish(&fetch, useless);
+            return Ok(Step::LookAgain(seen));
         }
         if let Some(failure) = state.failure.as_ref().filter(|last| last.epoch == epoch && Instant::now() < last.until)
         {
             return Err(failure.error());
         }
-        if seen != Some(state.landed) {
-            return Ok(Turn::Look(Some(state.landed)));
+        if seen != Some(state.finished) {
+            return Ok(Step::LookAgain(Some(state.finished)));
         }
         state.begun += 1;
         let number = state.begun;
-        let flight =
-            Arc::new(Fetch { number, epoch, until: deadline, landing: OnceLock::new(), landed: Notify::new() });
-        state.flight = Some(flight.clone());
-        Ok(Turn::Lead(Leader { client: self, flight }))
+        let fetch =
+            Arc::new(Fetch { number, epoch, until: deadline, outcome: OnceLock::new(), finished: Notify::new() });
+        state.fetch = Some(fetch.clone());
+        Ok(Step::Lead(Leader { client: self, fetch }))
     }
 
     /// Counts a leader that had too little time; false after too many in a row. Each may have waited for the one before.
@@ -322,27 +322,27 @@ impl Client {
         state.in_vain <= FETCH_RETRIES
     }
 
-    /// Whether nobody has landed this flight.
-    fn flies(&self, flight: &Arc<Fetch>) -> bool {
-        self.lock().flight.as_ref().is_some_and(|current| Arc::ptr_eq(current, flight))
+    /// Whether nobody has finished this fetch.
+    fn is_current(&self, fetch: &Arc<Fetch>) -> bool {
+        self.lock().fetch.as_ref().is_some_and(|current| Arc::ptr_eq(current, fetch))
     }
 
-    fn land(&self, flight: &Arc<Fetch>, landing: Outcome) {
+    fn finish(&self, fetch: &Arc<Fetch>, outcome: Outcome) {
         let mut state = self.lock();
-        if !state.flight.as_ref().is_some_and(|current| Arc::ptr_eq(current, flight)) {
+        if !state.fetch.as_ref().is_some_and(|current| Arc::ptr_eq(current, fetch)) {
             return;
         }
-        match &landing {
+        match &outcome {
             Outcome::Cached(_) => (state.failure, state.in_vain) = (None, 0),
             Outcome::Failed(failure) => (state.failure, state.in_vain) = (Some(failure.clone()), 0),
             Outcome::Overtaken | Outcome::Superseded | Outcome::Abandoned => {}
         }
-        state.flight = None;
-        state.landed += 1;
-        // Set before anybody is woken, and once: only the flight in the air lands.
-        let _ = flight.landing.set(landing);
+        state.fetch = None;
+        state.finished += 1;
+        // Set before anybody is woken, and once: only the fetch in the air lands.
+        let _ = fetch.outcome.set(outcome);
         drop(state);
-        flight.landed.notify_waiters();
+        fetch.finished.notify_waiters();
     }
 
     /// Withdraws all that was asked for so far. False if the session is closed.
@@ -364,9 +364,9 @@ impl Client {
             self.guard.forget(self.id);
             self.guard.leave();
         }
-        let flight = self.lock().flight.clone();
-        if let Some(flight) = flight {
-            self.land(&flight, Outcome::Abandoned);
+        let fetch = self.lock().fetch.clone();
+        if let Some(fetch) = fetch {
+            self.finish(&fetch, Outcome::Abandoned);
         }
         self.tell();
         true
@@ -389,7 +389,7 @@ impl Client {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Why the last flight failed, while that counts.
+    /// Why the last fetch failed, while that counts.
     pub(crate) fn failure(&self) -> Option<ErrorKind> {
         let epoch = self.epoch();
         self.lock().failure.as_ref().filter(|last| last.epoch == epoch).map(|last| last.kind)
@@ -413,18 +413,18 @@ impl Fetch {
     /// How it lands; `None` if the deadline comes first.
     async fn wait(&self, deadline: Instant) -> Result<Option<Outcome>> {
         let stalled = self.until + STALLED;
-        let landed = until(deadline.min(stalled), self.landing()).await?;
-        Ok(if landed.is_none() && stalled < deadline { Some(Outcome::Abandoned) } else { landed })
+        let finished = until(deadline.min(stalled), self.outcome()).await?;
+        Ok(if finished.is_none() && stalled < deadline { Some(Outcome::Abandoned) } else { finished })
     }
 
-    async fn landing(&self) -> Outcome {
+    async fn outcome(&self) -> Outcome {
         loop {
-            // From here on a landing wakes this, polled or not.
-            let landed = self.landed.notified();
-            if let Some(landing) = self.landing.get() {
-                return landing.clone();
+            // From here on a outcome wakes this, polled or not.
+            let finished = self.finished.notified();
+            if let Some(outcome) = self.outcome.get() {
+                return outcome.clone();
             }
-            landed.await;
+            finished.await;
         }
     }
 }

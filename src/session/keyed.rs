@@ -33,7 +33,7 @@ use crate::workers::Account;
 pub struct ClientKey(Account);
 
 /// What clients of the stateless era told, by who they are.
-pub(crate) struct Told {
+pub(crate) struct KeyedCache {
     lists: Cache<ClientKey, List>,
     time_to_live: Duration,
 }
@@ -91,7 +91,7 @@ impl fmt::Debug for ClientKey {
     }
 }
 
-impl Told {
+impl KeyedCache {
     pub(crate) fn new(time_to_live: Duration) -> Self {
         let lists = Cache::builder()
             .max_capacity(CACHE_BYTES)
@@ -146,7 +146,7 @@ mod tests {
     fn the_request_that_was_received_last_counts_and_for_its_time() {
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [one, other] = directories.each_ref().map(|directory| Roots::from_dirs([directory.path()]).unwrap());
-        let told = Told::new(Duration::from_secs(2));
+        let told = KeyedCache::new(Duration::from_secs(2));
         let (key, stranger) = (ClientKey::principal("one"), ClientKey::connection());
         let is = |roots: &Roots| told.of(&key).is_some_and(|kept| kept.is_same_snapshot(roots));
         told.begin(&key, 5);
@@ -170,7 +170,7 @@ mod tests {
         told.finish(&key, 7, &one);
         assert!(told.of(&key).is_none());
         // Its time is counted from when the request came.
-        let told = Told { time_to_live: Duration::ZERO, ..told };
+        let told = KeyedCache { time_to_live: Duration::ZERO, ..told };
         told.begin(&key, 8);
         told.finish(&key, 8, &one);
         assert!(told.of(&key).is_none());
@@ -181,7 +181,7 @@ mod tests {
     fn what_is_kept_has_a_bound() {
         let list = ListRootsResult::from_uris((0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}")));
         let roots = Roots::from_list(&list).unwrap();
-        let told = Told::new(Duration::from_secs(60));
+        let told = KeyedCache::new(Duration::from_secs(60));
         for _ in 0..2 * CACHE_BYTES / u64::from(weight(Some(&roots), 0)) {
             let key = ClientKey::connection();
             told.begin(&key, 1);
