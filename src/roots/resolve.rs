@@ -1,6 +1,6 @@
 //! Where a request really leads, without ever looking outside the roots.
 //!
-//! Goes in: a path as bytes, the roots' names ([`PathIndex`]), an [`Intent`], and someone who answers one question ([`Names`]): *what is
+//! Goes in: a path as bytes, the roots' names ([`PathIndex`]), an [`Intent`], and someone who answers one question ([`Lookup`]): *what is
 //! this name, inside this root?* Comes out: a place inside a root, or a refusal. What is true after: every question that was asked
 //! lay inside a root, and named plain components only, so nothing outside was opened, read or even looked up.
 //!
