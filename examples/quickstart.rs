@@ -122,7 +122,7 @@ const ROWS: &[Row] = &[
     (Read, "out-absolute/secret.txt", Err(OutsideRoots)),
     (Read, "out-absolute/back/readme.md", Err(OutsideRoots)),
     (Read, "loop", Err(TooManyLinks)),
-    (Look, "out", Ok("link")),
+    (Look, "out", Ok("symlink")),
     (Look, "pipe", Ok("fifo")),
     (Read, "pipe", Err(SpecialFile)),
     (Write("x"), "pipe", Err(SpecialFile)),

@@ -308,14 +308,14 @@ fn a_listing_describes_everything_and_follows_nothing() {
         let expected = [
             ("e", FileType::Directory),
             ("f", FileType::File),
-            ("l", FileType::Link),
+            ("l", FileType::Symlink),
             ("p", FileType::Fifo),
             ("s", FileType::Socket),
         ];
         assert_eq!(told, expected, "{request}");
         assert_eq!(entries[1].metadata().size(), 5);
         assert!(entries[1].metadata().modified().is_some());
-        let same = |one: &mcp_roots_guard::Metadata, other: &mcp_roots_guard::Metadata| {
+        let same = |one: &Metadata, other: &Metadata| {
             (one.created(), one.modified(), one.size(), one.mode(), one.hard_links())
                 == (other.created(), other.modified(), other.size(), other.mode(), other.hard_links())
         };
@@ -325,7 +325,9 @@ fn a_listing_describes_everything_and_follows_nothing() {
     }
     assert_eq!(kind(roots.read_dir("d/f")), Some(K::NotADirectory));
     assert_eq!(roots.metadata("ld").unwrap().file_type(), FileType::Directory);
-    assert_eq!(roots.symlink_metadata("ld").unwrap().file_type(), FileType::Link);
+    assert_eq!(roots.symlink_metadata("ld").unwrap().file_type(), FileType::Symlink);
+    let is_symlink = |metadata: Result<Metadata>| metadata.unwrap().is_symlink();
+    assert_eq!([is_symlink(roots.symlink_metadata("ld")), is_symlink(roots.metadata("ld"))], [true, false]);
     assert_eq!(kind(roots.metadata("d/l")), Some(K::OutsideRoots));
     assert_eq!(roots.metadata("d/f").unwrap().mode(), Some(0o644));
     // Whoever owns a file may say that it is very old.

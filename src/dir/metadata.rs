@@ -20,7 +20,7 @@ pub enum FileType {
     /// A directory.
     Directory,
     /// A symbolic link.
-    Link,
+    Symlink,
     /// A FIFO.
     Fifo,
     /// A Unix domain socket.
@@ -38,7 +38,7 @@ impl FileType {
         match self {
             Self::File => "file",
             Self::Directory => "directory",
-            Self::Link => "link",
+            Self::Symlink => "symlink",
             Self::Fifo => "fifo",
             Self::Socket => "socket",
             Self::Device => "device",
@@ -88,6 +88,18 @@ impl Metadata {
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.file_type == FileType::File
+    }
+
+    /// Whether it is a symbolic link, which only [`Roots::symlink_metadata`], [`Roots::read_dir`] and
+    /// [`Roots::walk`] describe: [`Roots::metadata`] follows it.
+    ///
+    /// [`Roots::metadata`]: crate::Roots::metadata
+    /// [`Roots::read_dir`]: crate::Roots::read_dir
+    /// [`Roots::symlink_metadata`]: crate::Roots::symlink_metadata
+    /// [`Roots::walk`]: crate::Roots::walk
+    #[must_use]
+    pub fn is_symlink(&self) -> bool {
+        self.file_type == FileType::Symlink
     }
 
     /// Size in bytes; of a link, the length of its text.
@@ -141,7 +153,7 @@ impl Metadata {
         let metadata = file.metadata()?;
         Ok(Self {
             file_type: match metadata.file_type() {
-                t if t.is_symlink() => FileType::Link,
+                t if t.is_symlink() => FileType::Symlink,
                 t if t.is_dir() => FileType::Directory,
                 t if t.is_file() => FileType::File,
                 _ => FileType::Other,
@@ -161,7 +173,7 @@ impl Metadata {
     pub(crate) fn unreadable_link() -> Self {
         let identity = Identity { device: 0, inode: 0 };
         let (modified, accessed, created, mode) = (None, None, None, None);
-        Self { file_type: FileType::Link, len: 0, links: 1, modified, accessed, created, mode, identity }
+        Self { file_type: FileType::Symlink, len: 0, links: 1, modified, accessed, created, mode, identity }
     }
 
     /// The same; there is no cheaper call.
@@ -267,7 +279,7 @@ impl FileType {
         match rustix::fs::FileType::from_raw_mode(mode as rustix::fs::RawMode) {
             rustix::fs::FileType::RegularFile => Self::File,
             rustix::fs::FileType::Directory => Self::Directory,
-            rustix::fs::FileType::Symlink => Self::Link,
+            rustix::fs::FileType::Symlink => Self::Symlink,
             rustix::fs::FileType::Fifo => Self::Fifo,
             rustix::fs::FileType::Socket => Self::Socket,
             rustix::fs::FileType::BlockDevice | rustix::fs::FileType::CharacterDevice => Self::Device,

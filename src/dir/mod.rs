@@ -141,7 +141,7 @@ impl Handle {
     /// Whether a name is neither a directory nor a symlink.
     fn is_other(&self, name: &OsStr) -> bool {
         let file_type = self.describe(name).map(|metadata| metadata.file_type());
-        file_type.is_ok_and(|file_type| !matches!(file_type, FileType::Directory | FileType::Link))
+        file_type.is_ok_and(|file_type| !matches!(file_type, FileType::Directory | FileType::Symlink))
     }
 
     /// What one name in this directory is, not followed.
@@ -176,7 +176,7 @@ impl Handle {
         let look = |file: File| {
             let metadata = Metadata::of_file(&file)?;
             match metadata.file_type() {
-                FileType::Link => Ok(Look::Link(kernel::read_link(&file)?, metadata)),
+                FileType::Symlink => Ok(Look::Link(kernel::read_link(&file)?, metadata)),
                 _ => Ok(Look::Other(metadata)),
             }
         };
@@ -217,7 +217,7 @@ impl Handle {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
             Err(error) => Err(on_the_way(error)),
             Ok(metadata) => match metadata.file_type() {
-                FileType::Link => Ok(Look::Link(self.link_here(name)?, metadata)),
+                FileType::Symlink => Ok(Look::Link(self.link_here(name)?, metadata)),
                 _ => Ok(Look::Other(metadata)),
             },
         }

@@ -42,7 +42,7 @@ pub(super) fn look_here(at: &Handle, name: &OsStr) -> Result<Look> {
     stands(at, name, &file)?;
     let metadata = Metadata::of_file(&file)?;
     Ok(match metadata.file_type() {
-        FileType::Link => Look::Link(link_text(&file)?, metadata),
+        FileType::Symlink => Look::Link(link_text(&file)?, metadata),
         _ => Look::Other(metadata),
     })
 }

@@ -5,7 +5,7 @@
 //! woken; `O_TRUNC` is never passed, a file is cut only after it was verified; a new file is made with `O_EXCL`.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::OnceLock;
 
 use crate::check::CheckedPath;
@@ -98,8 +98,34 @@ impl OpenOptions {
     }
 }
 
-/// A file open for reading: a regular one, unless the policy allows others. It was verified when it was opened, and stays that file
-/// whatever its name becomes.
+/// An open file: a regular one, unless the policy allows others. It was verified when it was opened,
+/// and stays that file whatever its name becomes and whatever becomes of the roots.
+///
+/// It reads, writes and seeks as [`std::fs::File`] does, by its own descriptor. What it was not
+/// opened for fails as the operating system says: a write to a file from [`Roots::open`] is `EBADF`
+/// on Unix and `ERROR_ACCESS_DENIED` on Windows.
+///
+/// ```
+/// use std::io::{Read as _, Seek as _, Write as _};
+///
+/// use mcp_roots_guard::{OpenOptions, Roots};
+///
+/// # let directory = tempfile::tempdir().unwrap();
+/// let roots = Roots::from_dirs([directory.path()])?;
+/// let options = OpenOptions::new().read(true).write(true).create(true);
+/// let mut file = roots.open_with("notes.txt", options)?;
+/// file.write_all(b"hello")?;
+/// file.rewind()?;
+/// let mut text = String::new();
+/// file.take(1 << 20).read_to_string(&mut text)?;
+/// assert_eq!(text, "hello");
+/// // Only for reading, with a limit.
+/// let file = roots.open("notes.txt")?;
+/// assert_eq!(file.metadata().size(), 5);
+/// assert_eq!(file.read_all_to_string(1 << 20)?, "hello");
+/// assert!(roots.open("notes.txt")?.write(b"no").is_err());
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
@@ -110,36 +136,42 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// All of the file, if that is no more than `limit` bytes. The limit is what bounds the memory: a file can be sparse, and of
-    /// any size.
+    /// Reads from the current position to the end of a file of at most `limit` bytes. The limit
+    /// bounds the memory: a file can be sparse, and of any size.
     ///
     /// # Errors
     ///
     /// [`TooLarge`](ErrorKind::TooLarge); what the operating system says.
-    pub fn read(self, limit: u64) -> Result<Vec<u8>> {
+    pub fn read_all(self, limit: u64) -> Result<Vec<u8>> {
         self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
     }
 
-    /// As [`read`](Self::read), as text.
+    /// As [`read_all`](Self::read_all), as text.
     ///
     /// # Errors
     ///
-    /// Besides, [`NotUtf8`](ErrorKind::NotUtf8).
-    pub fn read_to_string(self, limit: u64) -> Result<String> {
+    /// Those of [`read_all`](Self::read_all); [`NotUtf8`](ErrorKind::NotUtf8).
+    pub fn read_all_to_string(self, limit: u64) -> Result<String> {
         let content = self.read_within(limit).and_then(text);
         content.map_err(|error| error.at("read", self.request.sent()))
     }
 
-    /// What it was when it was opened. When it was created is asked for now, once; that does not change.
+    /// What it was when it was opened, and truncated if that was asked for. When it was created is
+    /// looked up on the first call; that does not change.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         self.all_metadata.get_or_init(|| Box::new(self.metadata.with_birth(&self.file)))
     }
 
-    /// The file. On Unix its descriptor has `O_NONBLOCK`, which means nothing for a regular file.
+    /// The file as `std` has it, for what takes one. On Unix its descriptor has `O_NONBLOCK`, which
+    /// has no effect on a regular file.
     #[must_use]
     pub fn into_std(self) -> File {
         self.file
+    }
+
+    fn new(file: File, metadata: Metadata, request: &Location) -> Self {
+        Self { file, metadata, all_metadata: OnceLock::new(), request: request.clone() }
     }
 
     fn read_within(&self, limit: u64) -> Result<Vec<u8>> {
@@ -159,6 +191,42 @@ impl OpenFile {
             return Ok(content);
         }
         Err(too_large(limit))
+    }
+
+    /// Runs one call of `std`'s traits as an operation on the file's device.
+    fn io<T>(&self, call: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
+        let device = || Some(self.metadata.identity().device);
+        counted(device, || Ok(call(&self.file))).map_err(io::Error::other)?
+    }
+}
+
+impl Read for OpenFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.io(|mut file| file.read(buffer))
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
+        self.io(|mut file| file.read_vectored(buffers))
+    }
+}
+
+impl Write for OpenFile {
+    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
+        self.io(|mut file| file.write(content))
+    }
+
+    fn write_vectored(&mut self, contents: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.io(|mut file| file.write_vectored(contents))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.io(|mut file| file.flush())
+    }
+}
+
+impl Seek for OpenFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.io(|mut file| file.seek(to))
     }
 }
 
@@ -184,7 +252,7 @@ impl Roots {
     ///
     /// As [`open`](Self::open); [`InvalidOptions`](ErrorKind::InvalidOptions), [`ReadOnly`](ErrorKind::ReadOnly),
     /// [`AlreadyExists`](ErrorKind::AlreadyExists).
-    pub fn open_with<L>(&self, request: L, options: OpenOptions) -> Result<File>
+    pub fn open_with<L>(&self, request: L, options: OpenOptions) -> Result<OpenFile>
     where
         L: TryInto<Location>,
         Error: From<L::Error>,
@@ -196,7 +264,7 @@ impl Roots {
                 let checked = self.decide(&request, options.intent(), budget)?;
                 return checked.operate(|| checked.open_now(options));
             }
-            Ok(self.open_for_reading(&request, budget)?.into_std())
+            self.open_for_reading(&request, budget)
         })
     }
 
@@ -235,7 +303,7 @@ impl Roots {
         match self.start(request).and_then(|(number, rest)| self.walk_by_kernel(number, rest, Follow::Read)) {
             Some(Walked::There(file)) => {
                 let metadata = verify(&file, self.policy())?;
-                return Ok(OpenFile { file, metadata, all_metadata: OnceLock::new(), request: request.clone() });
+                return Ok(OpenFile::new(file, metadata, request));
             }
             Some(Walked::Refused(error)) => return Err(error),
             Some(Walked::Undecided) | None => {}
@@ -260,7 +328,7 @@ impl CheckedPath {
     /// # Errors
     ///
     /// As [`Roots::open_with`].
-    pub fn open_with(&self, options: OpenOptions) -> Result<File> {
+    pub fn open_with(&self, options: OpenOptions) -> Result<OpenFile> {
         self.perform("open", || {
             options.validate()?;
             self.open_now(options)
@@ -287,7 +355,7 @@ impl CheckedPath {
 
     fn open_for_reading(&self) -> Result<OpenFile> {
         let (file, metadata) = self.open_existing(Want::READ)?;
-        Ok(OpenFile { file, metadata, all_metadata: OnceLock::new(), request: self.request().clone() })
+        Ok(OpenFile::new(file, metadata, self.request()))
     }
 
     pub(super) fn open_existing(&self, want: Want) -> Result<(File, Metadata)> {
@@ -300,12 +368,17 @@ impl CheckedPath {
         Ok((file, metadata))
     }
 
-    fn open_now(&self, options: OpenOptions) -> Result<File> {
+    fn open_now(&self, options: OpenOptions) -> Result<OpenFile> {
+        if !options.writes() {
+            return self.open_for_reading();
+        }
+        let (file, metadata) = self.open_to_write(options)?;
+        Ok(OpenFile::new(file, metadata, self.request()))
+    }
+
+    fn open_to_write(&self, options: OpenOptions) -> Result<(File, Metadata)> {
         let OpenOptions { read, write, append, .. } = options;
         let mut want = Want { read, write, append, create_new: None };
-        if !options.writes() {
-            return Ok(self.open_existing(want)?.0);
-        }
         self.may_write()?;
         let policy = self.roots().policy();
         let (handle, place) = self.place()?;
@@ -317,7 +390,11 @@ impl CheckedPath {
                     Err(error) if error.kind() == ErrorKind::AlreadyExists && !options.create_new => {
                         Err(ErrorKind::Changed.into())
                     }
-                    made => made,
+                    made => {
+                        let file = made?;
+                        let metadata = Metadata::without_birth(&file)?;
+                        Ok((file, metadata))
+                    }
                 }
             }
             Look::Missing => Err(ErrorKind::NotFound.into()),
@@ -326,11 +403,12 @@ impl CheckedPath {
             Look::Link(..) => Err(ErrorKind::Changed.into()),
             Look::Other(metadata) => {
                 allow(&metadata, policy)?;
-                let (file, _) = self.open_existing(want)?;
+                let (file, mut metadata) = self.open_existing(want)?;
                 if options.truncate {
                     file.set_len(0)?;
+                    metadata = Metadata::without_birth(&file)?;
                 }
-                Ok(file)
+                Ok((file, metadata))
             }
         }
     }

@@ -247,7 +247,7 @@ fn each_operation_of_the_guard_works(top: &Path) {
     let walked = walked.collect::<Result<Vec<_>, _>>().unwrap().len();
     println!("{entries} entries, {walked} walked");
     assert!(entries >= 1 && walked > entries);
-    assert_eq!(roots.symlink_metadata("in").unwrap().file_type(), mcp_roots_guard::FileType::Link);
+    assert_eq!(roots.symlink_metadata("in").unwrap().file_type(), mcp_roots_guard::FileType::Symlink);
     roots.remove_file("in/other").unwrap();
     roots.remove_dir("sub").unwrap();
     roots.remove_dir_all("b").unwrap();
