@@ -342,9 +342,11 @@
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::write(work.path().join("table.csv"), "a,b\n1,2\n").unwrap();
 //! let roots = Roots::from_dirs([work.path()])?;
-//! let file: std::fs::File = roots.open("table.csv")?.into_std();
-//! assert_eq!(BufReader::new(file).lines().count(), 2);
-//! let log: std::fs::File = roots.open_with("log.txt", OpenOptions::new().append(true).create(true))?;
+//! // An open file reads, writes and seeks.
+//! assert_eq!(BufReader::new(roots.open("table.csv")?).lines().count(), 2);
+//! // For what takes a file of std's:
+//! let log = roots.open_with("log.txt", OpenOptions::new().append(true).create(true))?;
+//! let log: std::fs::File = log.into_std();
 //! # drop(log);
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```

@@ -124,16 +124,16 @@ fn reading_has_a_limit_and_text_is_utf8() {
     assert_eq!(kind(roots.read("f", 4)), Some(K::TooLarge));
     assert_eq!(roots.read_to_string("f", u64::MAX).unwrap(), "12345");
     assert_eq!(kind(roots.read_to_string("bytes", 9)), Some(K::NotUtf8));
-    assert_eq!(roots.open("bytes").unwrap().read(2).unwrap(), [b'a', 0xff]);
+    assert_eq!(roots.open("bytes").unwrap().read_all(2).unwrap(), [b'a', 0xff]);
     assert_eq!(roots.open("f").unwrap().metadata().size(), 5);
     assert_eq!(kind(roots.open("d")), Some(K::IsADirectory));
     let checked = roots.check("f", Intent::Existing).unwrap();
     assert_eq!(checked.read_to_string(9).unwrap(), "12345");
-    assert_eq!(checked.open().unwrap().read_to_string(9).unwrap(), "12345");
+    assert_eq!(checked.open().unwrap().read_all_to_string(9).unwrap(), "12345");
     // A sparse file can claim any size: memory is taken for what comes, and here nothing may.
     fs::File::create(tree.path("root/sparse")).unwrap().set_len(1 << 40).unwrap();
     assert_eq!(kind(roots.read("sparse", 1 << 20)), Some(K::TooLarge));
-    assert_eq!(kind(roots.open("sparse").unwrap().read(0)), Some(K::TooLarge));
+    assert_eq!(kind(roots.open("sparse").unwrap().read_all(0)), Some(K::TooLarge));
     // A file that grows while it is read does not pass its limit: /proc files have size 0.
     #[cfg(target_os = "linux")]
     {

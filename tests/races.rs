@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::hint::spin_loop;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -165,15 +165,16 @@ fn saw(metadata: &Metadata) -> bool {
 }
 
 fn saw_open(file: OpenFile) -> bool {
-    saw(file.metadata()) || file.read(LIMIT).is_ok_and(|content| content != b"inside")
+    saw(file.metadata()) || file.read_all(LIMIT).is_ok_and(|content| content != b"inside")
 }
 
-fn saw_read(mut file: File) -> bool {
-    let mut text = String::new();
+fn saw_read(file: OpenFile) -> bool {
+    let (mut file, mut text) = (file.into_std(), String::new());
     is_marked(file.metadata().unwrap().mode()) || file.read_to_string(&mut text).is_err() || text != "inside"
 }
 
-fn saw_write(mut file: File) -> bool {
+fn saw_write(file: OpenFile) -> bool {
+    let mut file = file.into_std();
     is_marked(file.metadata().unwrap().mode()) || file.write_all(b"written").is_err()
 }
 

@@ -12,6 +12,7 @@ mod blocked;
 mod calls;
 #[cfg(target_os = "linux")]
 mod cost;
+mod files;
 mod invariants;
 #[cfg(target_os = "linux")]
 mod mounts;

@@ -61,7 +61,7 @@ fn a_limit_is_named_with_its_number() {
     let roots = Roots::from_dirs([tree.path("in")]).unwrap();
     assert_eq!(text(roots.read("f", 2)), r#"read "f": larger than 2 bytes"#);
     let open = roots.open("f").unwrap();
-    assert_eq!(text(open.read_to_string(1)), r#"read "f": larger than 1 bytes"#);
+    assert_eq!(text(open.read_all_to_string(1)), r#"read "f": larger than 1 bytes"#);
     let walk = roots.walk("d", WalkOptions::new().max_entries(1)).unwrap();
     assert_eq!(text(walk.last().unwrap()), r#"walk "d": more than 1 entries"#);
     // Those that are constants are in the texts of their kinds.
@@ -143,7 +143,7 @@ fn a_uri_is_quoted_as_it_was_sent() {
     for sent in [file.clone(), file.replace("file://", "FILE://localhost"), tree.uri("in/./d/../a%20b")] {
         assert_eq!(text(roots.read(&sent, 1)), format!("read {sent:?}: larger than 1 bytes"));
         let open = roots.open(&sent).unwrap();
-        assert_eq!(text(open.read(1)), format!("read {sent:?}: larger than 1 bytes"));
+        assert_eq!(text(open.read_all(1)), format!("read {sent:?}: larger than 1 bytes"));
         let checked = roots.check(&sent, Intent::Existing).unwrap();
         assert_eq!(text(checked.read_dir()), format!("list {sent:?}: not a directory"));
         // The text is no part of what it names.

@@ -188,7 +188,7 @@ const OPERATIONS: &[(&str, Last, Operation)] = &[
     ("check entry", Itself, |roots, at| roots.check(at, Intent::NoFollow).map(drop)),
     ("check and open", Followed, |roots, at| roots.check(at, Intent::Existing)?.open().map(drop)),
     ("check entry and open", Itself, |roots, at| roots.check(at, Intent::NoFollow)?.open().map(drop)),
-    ("open", Followed, |roots, at| roots.open(at)?.read(LIMIT).map(drop)),
+    ("open", Followed, |roots, at| roots.open(at)?.read_all(LIMIT).map(drop)),
     ("open with read", Followed, |roots, at| roots.open_with(at, with().read(true)).map(drop)),
     ("open with write", Followed, |roots, at| roots.open_with(at, with().write(true)).map(drop)),
     ("open with append", Followed, |roots, at| roots.open_with(at, with().append(true)).map(drop)),

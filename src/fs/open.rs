@@ -196,7 +196,7 @@ impl OpenFile {
     /// Runs one call of `std`'s traits as an operation on the file's device.
     fn io<T>(&self, call: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
         let device = || Some(self.metadata.identity().device);
-        counted(device, || Ok(call(&self.file))).map_err(io::Error::other)?
+        counted(device, || Ok(call(&self.file))).map_err(|busy| io::Error::new(io::ErrorKind::ResourceBusy, busy))?
     }
 }
 

@@ -180,17 +180,17 @@ fn described(metadata: &Metadata) -> Vec<u8> {
 }
 
 fn opened(file: OpenFile) -> Vec<u8> {
-    [described(file.metadata()), file.read(LIMIT).unwrap_or_default()].concat()
+    [described(file.metadata()), file.read_all(LIMIT).unwrap_or_default()].concat()
 }
 
-fn read(mut file: fs::File) -> Vec<u8> {
+fn read(mut file: OpenFile) -> Vec<u8> {
     let mut content = Vec::new();
     let _ = file.read_to_end(&mut content);
     content
 }
 
 /// What is outside shows that it was written to.
-fn written(mut file: fs::File) -> Vec<u8> {
+fn written(mut file: OpenFile) -> Vec<u8> {
     file.write_all(b"written").unwrap();
     Vec::new()
 }

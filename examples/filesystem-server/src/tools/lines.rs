@@ -11,7 +11,7 @@ use super::LIMIT;
 
 /// The first lines.
 pub(super) fn head(file: OpenFile, count: u32) -> Result<String, Error> {
-    let mut reader = BufReader::new(file.into_std()).take(LIMIT + 1);
+    let mut reader = BufReader::new(file).take(LIMIT + 1);
     let mut bytes = Vec::new();
     for _ in 0..count {
         if reader.read_until(b'\n', &mut bytes)? == 0 {
@@ -36,8 +36,7 @@ pub(super) fn tail(file: OpenFile, count: u32) -> Result<String, Error> {
 }
 
 /// The blocks at the end of a file that hold so many lines, or all of it.
-fn last_blocks(file: OpenFile, count: u32) -> Result<Vec<u8>, Error> {
-    let mut file = file.into_std();
+fn last_blocks(mut file: OpenFile, count: u32) -> Result<Vec<u8>, Error> {
     let mut start = file.seek(SeekFrom::End(0))?;
     let (mut blocks, mut read, mut newlines) = (Vec::new(), 0, 0_u64);
     // One more, as the last may end the file.
