@@ -21,6 +21,7 @@ mod operations;
 mod peers;
 #[cfg(target_os = "linux")]
 mod permissions;
+mod proofs;
 #[cfg(target_os = "linux")]
 mod races;
 mod reference;

@@ -14,6 +14,7 @@ mod kernel;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +33,32 @@ pub(crate) use kernel::Walked;
 /// Proof that a request names something inside a root: which root, and where in it. File operations hang off it.
 ///
 /// It keeps its snapshot of the roots, and stays good for that, whatever is in force later.
+///
+/// Two proofs are equal if they name the same place: the same root, compared by device and inode, and
+/// the same names from there, compared byte for byte. So requests that spell one place in different
+/// ways, by different symlinks or against different snapshots, give equal proofs. What does not count
+/// is how the place was asked for and what may be done with it: the request, the [`Intent`], the
+/// access, and whether something existed there. A place in two nested roots is two places, and so are
+/// two hard links. Two names that differ in case or in normal form are two places even where the
+/// filesystem takes them for one. Of a directory past the first [`HANDLES`](crate::limits::HANDLES), which is
+/// not held open, the time of birth counts as well.
+///
+/// ```
+/// use std::collections::HashSet;
+///
+/// use mcp_roots_guard::{Intent, Roots};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
+/// # std::fs::create_dir(work.path().join("docs")).unwrap();
+/// let roots = Roots::from_dirs([work.path()])?;
+/// // The files that a model named, each once.
+/// let named = ["a.txt", "docs/../a.txt", "./a.txt"];
+/// let checked = named.map(|path| roots.check(path, Intent::Existing));
+/// let files = checked.into_iter().collect::<Result<HashSet<_>, _>>()?;
+/// assert_eq!(files.len(), 1);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct CheckedPath {
     roots: Roots,
@@ -325,6 +352,22 @@ impl CheckedPath {
             Some((name, _)) if name == "." || name == ".." => Err(ErrorKind::DotName.into()),
             _ => Ok(()),
         }
+    }
+}
+
+/// By the place that is named; see the type.
+impl PartialEq for CheckedPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.root.object() == other.root.object() && self.relative == other.relative
+    }
+}
+
+impl Eq for CheckedPath {}
+
+impl Hash for CheckedPath {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.root.object().hash(state);
+        self.relative.hash(state);
     }
 }
 

@@ -170,6 +170,12 @@ impl Roots {
     }
 
     /// Whether a root was found to be gone: when its names were verified, or when an operation failed.
+    /// Which object it is, to compare and hash: two roots of the same are the same directory or file.
+    /// A root that is not held open also has its time of birth, as its numbers can be reused.
+    pub(crate) fn object(&self) -> (Identity, Option<SystemTime>, Option<&OsStr>) {
+        (self.identity, self.born.filter(|_| !self.is_held()), self.leaf.as_deref())
+    }
+
     pub(crate) fn has_gone(&self) -> bool {
         self.snapshot.gone.load(Ordering::Relaxed)
     }
