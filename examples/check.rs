@@ -81,7 +81,7 @@ fn answer(roots: &Roots, intent: Intent, request: &str) -> Value {
     match roots.check(request, intent) {
         Ok(checked) => json!({
             "decision": "allowed",
-            "path": checked.to_string(),
+            "path": checked.display_path(),
             "root": checked.root().path().to_string_lossy(),
             "relative": checked.relative().to_string_lossy(),
             "exists": checked.exists(),

@@ -599,7 +599,7 @@ fn the_proof_tells_its_root_and_paths_and_the_texts_are_pinned() {
     assert_eq!(checked.relative(), std::path::Path::new("a b/f"));
     let path = tree.path("root").join("a b").join("f");
     assert_eq!(checked.to_unguarded_path(), path);
-    assert_eq!(checked.to_string(), path.to_str().unwrap());
+    assert_eq!(checked.display_path(), path.to_str().unwrap());
     assert_eq!(checked.uri(), tree.uri("root/a%20b/f"));
     let text = |result: Result<()>| result.map_err(|error: Error| error.to_string()).unwrap_err();
     let texts = [

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::path::Path;
 
 use mcp_roots_guard::{Access, Boundary, CheckedPath, Intent, Location, Roots};
 
 use crate::tree::Tree;
 
-fn check(roots: &Roots, request: impl AsRef<std::path::Path>, intent: Intent) -> CheckedPath {
+fn check(roots: &Roots, request: impl AsRef<Path>, intent: Intent) -> CheckedPath {
     roots.check(Location::from_path(request.as_ref()).unwrap(), intent).unwrap()
 }
 
@@ -61,6 +62,35 @@ fn a_place_in_two_roots_is_two_places() {
     let other = tree.roots(["root/d/g"]);
     assert_equal(&proofs[2], &check(&other, tree.path("root/d/g"), Intent::Existing), false);
     assert_equal(&proofs[2], &check(&tree.roots(["root/d/f"]), &at, Intent::Existing), true);
+}
+
+/// What a proof displays says which root, and is no path: code that opens it finds nothing.
+#[test]
+fn a_proof_displays_its_place_and_no_path() {
+    let tree = Tree::new("file a/site/d/f; dir b/site");
+    let roots = tree.roots(["b/site", "a/site"]);
+    let shown = |request| check(&roots, tree.path(request), Intent::New).to_string();
+    assert_eq!(shown("a/site/d/f"), format!(r#"{:?} in root 1 ("site")"#, Path::new("d").join("f")));
+    assert_eq!(shown("b/site"), r#""." in root 0 ("site")"#);
+    assert_eq!(shown("b/site/new\u{2028}"), r#""new\u{2028}" in root 0 ("site")"#);
+    let file = tree.roots(["a/site/d/f"]);
+    let proof = check(&file, tree.path("a/site/d/f"), Intent::Existing);
+    assert_eq!(proof.to_string(), r#""." in root 0 ("f")"#);
+    for text in [proof.to_string(), shown("a/site/d/f"), shown("b/site")] {
+        assert!(!Path::new(&text).is_absolute(), "{text}");
+        assert!(fs::metadata(&text).is_err(), "{text}");
+    }
+}
+
+/// What may be shown is the canonical path, of a place and of its root.
+#[test]
+fn the_path_that_may_be_shown_is_canonical() {
+    let tree = Tree::new("file root/d/f; dir root/e");
+    let roots = tree.roots(["root"]);
+    let proof = check(&roots, "e/../d/f", Intent::Existing);
+    assert_eq!(proof.display_path(), tree.path("root/d/f").display().to_string());
+    assert_eq!(proof.root().display_path(), tree.path("root").display().to_string());
+    assert_eq!(check(&roots, ".", Intent::Existing).display_path(), proof.root().display_path());
 }
 
 /// A root is the object that was resolved, not its name.

@@ -226,7 +226,30 @@ impl CheckedPath {
         !matches!(self.found, Found::Missing(_))
     }
 
-    /// The canonical path as a `file:` URI, to show.
+    /// The canonical path as text for people and models to read: in an answer, in a log.
+    ///
+    /// It is the only path of a proof that is meant to be shown. Show it to nobody but the client
+    /// whose roots these are: it is the path with all symlinks followed. Do not open it: names that
+    /// are not UTF-8 have replacement characters in it, and the rest would be walked again from `/`;
+    /// see [`to_unguarded_path`](Self::to_unguarded_path).
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Intent, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
+    /// # let top = std::fs::canonicalize(work.path()).unwrap();
+    /// # #[cfg(windows)] let top = dunce::simplified(&top).to_owned();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let checked = roots.check("a.txt", Intent::Existing)?;
+    /// assert_eq!(checked.display_path(), top.join("a.txt").display().to_string());
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    #[must_use]
+    pub fn display_path(&self) -> String {
+        display_path(&self.canonical())
+    }
+
+    /// The canonical path as a `file:` URI, by which a client may name the place in a later request.
     #[must_use]
     pub fn uri(&self) -> String {
         file_uri(&self.canonical())
@@ -371,10 +394,17 @@ impl Hash for CheckedPath {
     }
 }
 
-/// The canonical path.
+/// The place and its root, by the root's number in [`Roots::roots`] and its last name: `"docs/a.txt" in
+/// root 0 ("site")`. For logs; it is no path. [`display_path`](CheckedPath::display_path) is the path
+/// to show.
 impl fmt::Display for CheckedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        dunce::simplified(&self.canonical()).display().fmt(f)
+        let relative = self.relative.as_os_str();
+        let place = quoted(if relative.is_empty() { OsStr::new(".") } else { relative });
+        let name = self.root.path().file_name().unwrap_or(self.root.path().as_os_str());
+        // A proof has a root of its own snapshot.
+        let number = self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
+        write!(f, "{place} in root {} ({})", number.unwrap_or_default(), quoted(name))
     }
 }
 

@@ -306,6 +306,11 @@ impl Roots {
     }
 
     pub(crate) fn shared_root(&self, number: usize) -> Result<Arc<Root>> {
+/// The path as it is shown: on Windows without `\\?\`.
+pub(crate) fn display_path(path: &Path) -> String {
+    dunce::simplified(path).display().to_string()
+}
+
         self.snapshot.roots.get(number).cloned().ok_or_else(|| ErrorKind::OutsideRoots.into())
     }
 

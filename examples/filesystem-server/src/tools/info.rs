@@ -39,7 +39,7 @@ impl Server {
     )]
     async fn list_allowed_directories(call: Call) -> Answered {
         call.text(|roots| {
-            let told = |root: &Root| shown(root.path()) + if root.is_file() { " (a file)" } else { "" };
+            let told = |root: &Root| shown(root.display_path()) + if root.is_file() { " (a file)" } else { "" };
             let paths: Vec<_> = roots.roots().filter(|root| root.is_available()).map(told).collect();
             if paths.is_empty() {
                 return Ok("No directories are allowed".into());
