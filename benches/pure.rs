@@ -75,7 +75,7 @@ fn contain(roots: u32, times: u32) {
 fn session(times: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
     runtime.block_on(async {
         let told = async |_: Option<String>| RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"]));
         session.roots(told).await.unwrap();

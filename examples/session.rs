@@ -55,10 +55,15 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
     while let Some(line) = lines.next_line().await? {
         let message: Value = serde_json::from_str(&line)?;
         match (message["method"].as_str(), &session) {
-            // What the client declares, it declares once. Capabilities that are malformed are an error, and not "no roots".
+            // What the client declares, it declares once. Capabilities that are missing or malformed
+            // are an error, and not "no roots".
             (Some("initialize"), None) => {
-                let declared: ClientCapabilities = serde_json::from_value(message["params"]["capabilities"].clone())?;
-                session = Some(guard.session(declared.roots)?);
+                let declared = message["params"]["capabilities"].clone();
+                let Ok(declared) = serde_json::from_value::<ClientCapabilities>(declared) else {
+                    peer.refuse(&message, -32602, "params.capabilities is not an object");
+                    continue;
+                };
+                session = Some(guard.session(declared)?);
                 peer.answer(
                     &message,
                     &json!({
@@ -155,6 +160,11 @@ impl Peer {
 
     fn answer(&self, request: &Value, result: &Value) {
         let _ = self.sender.send(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
+    }
+
+    fn refuse(&self, request: &Value, code: i64, message: &str) {
+        let error = json!({"code": code, "message": message});
+        let _ = self.sender.send(json!({"jsonrpc": "2.0", "id": request["id"], "error": error}));
     }
 }
 

@@ -43,11 +43,13 @@
 //! asks the client. An [`Error`] becomes a tool's result or a JSON-RPC error as each [`Revision`] wants it.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, RootsResponse, Boundary, Guard, RootsCapability};
+//! use mcp_roots_guard::{RootsResponse, ClientCapabilities, Guard};
 //!
 //! # async fn request(_: &str) -> Result<serde_json::Value, String> { Ok(serde_json::json!({"roots": []})) }
-//! # async fn example(guard: &Guard) -> mcp_roots_guard::Result<()> {
-//! let session = guard.session(Some(RootsCapability::announcing()))?; // as declared in `initialize`
+//! # async fn example(guard: &Guard, capabilities: serde_json::Value) -> Result<(), Box<dyn std::error::Error>> {
+//! // As declared in `initialize`: `params.capabilities`.
+//! let declared: ClientCapabilities = serde_json::from_value(capabilities)?;
+//! let session = guard.session(declared)?;
 //! let ask = |_: Option<String>| async {
 //!     request("roots/list").await.map_or_else(RootsResponse::Failed, RootsResponse::from_result)
 //! };

@@ -187,8 +187,8 @@
 //!     // Malformed is an error, and not "no roots": that would open more.
 //!     let declared: ClientCapabilities =
 //!         serde_json::from_value(declared.clone()).map_err(|_| Error::from(ErrorKind::Malformed))?;
-//!     let session = guard.session(declared.roots)?; // for this request alone
-//!     if declared.roots.is_none() {
+//!     let session = guard.session(declared)?; // for this request alone
+//!     if declared == ClientCapabilities::without_roots() {
 //!         // Nobody is asked: the allowed directories, or a refusal by `WithoutClientRoots::Deny`.
 //!         return session.roots(|_: Option<String>| async { mcp_roots_guard::RootsResponse::Unsupported }).await.map(Asked::Roots);
 //!     }
@@ -282,7 +282,7 @@
 //! # std::fs::write(work.path().join("a.txt"), "a").unwrap();
 //! # let guard = Guard::new(Boundary::builder().directory(work.path(), Access::ReadWrite).build()?);
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! # let session = guard.session(None)?;
+//! # let session = guard.session(mcp_roots_guard::ClientCapabilities::without_roots())?;
 //! # let checked = guard.boundary().allowed_roots().check("a.txt", Intent::Existing)?;
 //! # let (sender, changed) = tokio::sync::mpsc::channel(1);
 //! # let client = session.clone();

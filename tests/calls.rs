@@ -96,7 +96,7 @@ fn battery() {
     let many = Roots::from_list(&ListRootsResult::from_uris(uris)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
     let list = ListRootsResult::from_uris([format!("file://{}", tree.path("root").display())]);
     runtime.block_on(session.roots(async |_: Option<String>| RootsResponse::List(list.clone()))).unwrap();
     let is = |result: Result<(), Error>, expected: Option<ErrorKind>, row: &str| {

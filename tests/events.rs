@@ -54,7 +54,7 @@ fn each_event_bears_its_session_and_the_operators_detail() {
     runtime.block_on(async {
         let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
         let guard = Guard::builder(boundary).time_to_idle(Duration::from_millis(1)).build().unwrap();
-        let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+        let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         let number = session.id();
         let uris = [tree.uri("op/a"), tree.uri("op/later"), tree.uri("op/out\n"), "ftp://host/".into()];
         let list = ListRootsResult::from_uris(uris);
@@ -102,7 +102,7 @@ fn each_event_bears_its_session_and_the_operators_detail() {
         assert_eq!(log.taken(&tree, number), "DEBUG session closed session=$S\n");
         // A directory that is there by now.
         let guard = Guard::new(guard.boundary().clone());
-        let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+        let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         session.roots(tells(&list)).await.unwrap();
         tree.add("dir op/later");
         log.taken(&tree, number);

@@ -30,7 +30,7 @@ fn uri(path: &Path) -> String {
 }
 
 async fn session(guard: &Guard, list: ListRootsResult) -> Session {
-    let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
     session.roots(tells(&list)).await.unwrap();
     session
 }
@@ -88,7 +88,7 @@ async fn a_kept_snapshot_weighs_what_it_takes() {
         let session = session(&guard, list.clone()).await;
         let taken = heap(&region);
         // It counts when it tidies up.
-        drop(guard.session(None).unwrap());
+        drop(guard.session(ClientCapabilities::without_roots()).unwrap());
         let counted = counted(&guard);
         println!("  {taken} bytes of heap, counted as {counted}: {} %", counted * 100 / taken);
         assert!(counted * 2 <= taken * 3 && taken * 2 <= counted * 3, "{shape}: {taken} counted as {counted}");
@@ -136,7 +136,7 @@ async fn sessions_are_cheap() {
     println!("{SESSIONS} sessions with the same root: {each} bytes of heap each, {:?} in all", start.elapsed());
     assert!(each < 1024, "{each}");
     assert_eq!(descriptors() - before, 1);
-    let one_more = guard.session(None);
+    let one_more = guard.session(ClientCapabilities::without_roots());
     assert_eq!(one_more.unwrap_err().kind(), ErrorKind::TooManySessions);
     // A kept list is served without any of the guard's; the map tidies up every so many reads. Names are verified now and then, and so not
     // in each of the rounds.
@@ -151,7 +151,7 @@ async fn sessions_are_cheap() {
     println!("allocations of 1,000 calls with kept roots, ten times: {taken:?}");
     assert!(taken.iter().any(|taken| *taken <= 1_000 / MAP_TIDIES), "{taken:?}");
     sessions.pop();
-    assert!(guard.session(None).is_ok());
+    assert!(guard.session(ClientCapabilities::without_roots()).is_ok());
     sessions.clear();
     assert_eq!((guard.sessions(), descriptors()), (0, before));
 

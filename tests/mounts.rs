@@ -60,7 +60,7 @@ fn a_root_in_a_lower_layer_stays_the_same_after_its_first_write() {
         let boundary = Boundary::builder().directory(tree.path("merged"), Access::ReadWrite).build().unwrap();
         let guard = Guard::new(boundary);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+        let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         let list = ListRootsResult::from_uris([tree.uri("merged/app")]);
         let tells = |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()));
         let of_client = runtime.block_on(session.roots(tells)).unwrap();

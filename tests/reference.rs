@@ -79,7 +79,7 @@ fn as_model(name: &str, client: RootsCapability, time_to_live: u64, time: Durati
     let mut random = Random(number("GUARD_SCHEDULES_SEED").unwrap_or_else(Random::seed));
     let (mut steps, mut counts, began) = (0, BTreeMap::<_, u64>::new(), Instant::now());
     while began.elapsed() < time {
-        let (seed, session) = (random.0, guard.session(Some(client)).unwrap());
+        let (seed, session) = (random.0, guard.session(ClientCapabilities::with_roots(client)).unwrap());
         let mut model = Model { list: 1, time_to_live, ..Model::default() };
         let mut done = Vec::new();
         for _ in 0..STEPS {

@@ -629,7 +629,8 @@ fn a_client_that_fills_the_memory_of_grants_costs_nobody_else_a_root() {
     let boundary = operator(&tree, &[("current", Access::ReadOnly), ("data", Access::ReadWrite)]);
     let guard = Guard::new(boundary.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let [full, fair] = [(), ()].map(|()| guard.session(Some(RootsCapability::announcing())).unwrap());
+    let [full, fair] =
+        [(), ()].map(|()| guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap());
     let tells = |session: &mcp_roots_guard::Session, entries: Vec<String>| {
         session.list_changed();
         let list = ListRootsResult::from_uris(entries);

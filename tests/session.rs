@@ -24,12 +24,16 @@ type Source<'a> = Box<dyn FnMut(Option<String>) -> RootsResponse + Send + 'a>;
 
 const LIMIT: Duration = FETCH_LIMIT;
 
+/// What clients declare.
+const ANNOUNCING: ClientCapabilities = ClientCapabilities::with_roots(RootsCapability::announcing());
+const WITHOUT: ClientCapabilities = ClientCapabilities::without_roots();
+
 fn guard(tree: &Tree) -> GuardBuilder {
     Guard::builder(Boundary::builder().directory(tree.path(""), Access::ReadWrite).build().unwrap())
 }
 
 fn announcing(guard: &Guard) -> Session {
-    guard.session(Some(RootsCapability::announcing())).unwrap()
+    guard.session(ANNOUNCING).unwrap()
 }
 
 fn list(tree: &Tree, paths: &[&str]) -> ListRootsResult {
@@ -355,7 +359,7 @@ async fn what_is_in_force_by_policy() {
     let tree = Tree::new("dir op/a; dir out");
     let boundary = || Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
     let alone = || Boundary::builder().client_roots_only().build().unwrap();
-    let some = Some(RootsCapability::announcing());
+    let (some, without) = (ANNOUNCING, WITHOUT);
     let good = || RootsResponse::List(list(&tree, &["op/a", "out"]));
     let none = || RootsResponse::List(ListRootsResult::default());
     let failed = || RootsResponse::Failed(String::new());
@@ -365,7 +369,7 @@ async fn what_is_in_force_by_policy() {
         ("narrows", Guard::builder(boundary()), some, good(), ok(&["op/a"]), RootsState::Available),
         ("empty", Guard::builder(boundary()), some, none(), ok(&[]), RootsState::Empty),
         ("failed", Guard::builder(boundary()), some, failed(), Err(K::RootsFailed), RootsState::Failed(K::RootsFailed)),
-        ("undeclared", Guard::builder(boundary()), None, good(), ok(&["op"]), RootsState::Unsupported),
+        ("undeclared", Guard::builder(boundary()), without, good(), ok(&["op"]), RootsState::Unsupported),
         (
             "declared, and then unsupported",
             Guard::builder(boundary()),
@@ -377,7 +381,7 @@ async fn what_is_in_force_by_policy() {
         (
             "undeclared, deny",
             Guard::builder(boundary()).without_client_roots(deny),
-            None,
+            without,
             good(),
             Err(K::RootsUnsupported),
             RootsState::Unsupported,
@@ -386,17 +390,24 @@ async fn what_is_in_force_by_policy() {
         (
             "ignored, none",
             Guard::builder(boundary()).client_roots(ignore),
-            None,
+            without,
             good(),
             ok(&["op"]),
             RootsState::Ignored,
         ),
         ("alone", Guard::builder(alone()), some, good(), ok(&["op/a", "out"]), RootsState::Available),
         ("alone, empty", Guard::builder(alone()), some, none(), ok(&[]), RootsState::Empty),
-        ("alone, undeclared", Guard::builder(alone()), None, good(), Err(K::RootsUnsupported), RootsState::Unsupported),
+        (
+            "alone, undeclared",
+            Guard::builder(alone()),
+            without,
+            good(),
+            Err(K::RootsUnsupported),
+            RootsState::Unsupported,
+        ),
     ];
-    for (name, builder, capability, answer, expected, state) in rows {
-        let session = builder.build().unwrap().session(capability).unwrap();
+    for (name, builder, declared, answer, expected, state) in rows {
+        let session = builder.build().unwrap().session(declared).unwrap();
         let source = |_: Option<String>| std::future::ready(answer.clone());
         for _ in 0..2 {
             let roots = session.roots(source).await;
@@ -450,7 +461,7 @@ async fn a_list_that_changes_while_it_is_asked_for_is_asked_for_again() {
 async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
     let tree = Tree::new("dir a; dir b");
     let client = Client::telling(list(&tree, &["a"]));
-    let silent = Some(RootsCapability::silent());
+    let silent = ClientCapabilities::with_roots(RootsCapability::silent());
     let session = guard(&tree).build().unwrap().session(silent).unwrap();
     for (path, times) in [("a", 1), ("b", 2), ("a", 3)] {
         client.tells(list(&tree, &[path]));
@@ -616,7 +627,7 @@ async fn changes_wake_whoever_waits_and_closing_ends_them() {
     assert_eq!(kind(session.roots(unasked()).await), Some(K::SessionClosed));
     assert_eq!(guard.sessions(), 0);
     // Nothing is served by policy either, in one whose client declared nothing.
-    let undeclared = guard.session(None).unwrap();
+    let undeclared = guard.session(WITHOUT).unwrap();
     let checked = undeclared.roots(unasked()).await.unwrap().check("a", Intent::Existing).unwrap();
     undeclared.close();
     assert_eq!(kind(undeclared.roots(unasked()).await), Some(K::SessionClosed));
@@ -769,7 +780,7 @@ async fn a_watch_does_not_keep_a_replaced_directory_in_force() {
     let tree = Tree::new("file top/op/f = old; dir top/op/a");
     let boundary = Boundary::builder().directory(tree.path("top/op"), Access::ReadWrite).build().unwrap();
     let guard = Guard::new(boundary);
-    let watch = guard.session(None).unwrap();
+    let watch = guard.session(WITHOUT).unwrap();
     let narrow = announcing(&guard);
     let of_allowed = watch.roots(never()).await.unwrap().check("f", Intent::Existing).unwrap();
     let narrowed = narrow.roots(telling(&tree, &["top/op/a"])).await.unwrap().check(".", Intent::Existing).unwrap();
@@ -990,7 +1001,7 @@ async fn a_list_that_came_with_a_request_decides_that_alone() {
     leader.abort();
     assert_eq!(told(&tree, &session.roots(telling(&tree, &["b"])).await), Ok(vec!["b".into()]));
     assert_eq!(
-        told(&tree, &guard.session(None).unwrap().roots_from_list(list(&tree, &["a"])).await),
+        told(&tree, &guard.session(WITHOUT).unwrap().roots_from_list(list(&tree, &["a"])).await),
         Ok(vec![String::new()])
     );
     session.close();
@@ -1071,7 +1082,7 @@ async fn a_burst_of_changes_and_calls_refuses_none() {
 fn a_turn_to_verify_that_is_lost_is_taken_by_the_next() {
     let tree = Tree::new("file op/f = old");
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
-    let session = Guard::new(boundary.clone()).session(None).unwrap();
+    let session = Guard::new(boundary.clone()).session(WITHOUT).unwrap();
     fs::rename(tree.path("op"), tree.path("was")).unwrap();
     tree.add("file op/f = new");
     sleep(VERIFY_EVERY);
@@ -1086,7 +1097,7 @@ fn a_turn_to_verify_that_is_lost_is_taken_by_the_next() {
 async fn an_answer_that_is_too_old_when_it_comes_decides_no_later_call() {
     let tree = Tree::new("dir a; dir b");
     let guard = guard(&tree).time_to_live_unannounced(Duration::from_millis(10)).build().unwrap();
-    let session = guard.session(Some(RootsCapability::silent())).unwrap();
+    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::silent())).unwrap();
     let (slow, told_first) = (session.clone(), list(&tree, &["a"]));
     let leader = tokio::spawn(async move {
         let source = |_: Option<String>| {
@@ -1180,16 +1191,38 @@ async fn a_failure_from_before_a_change_refuses_nobody() {
     assert_eq!(told(&tree, &waiter.await.unwrap()), Ok(vec!["a".into()]));
 }
 
+/// A session begins only with capabilities that were read, so what cannot be read opens nothing: not
+/// even what a client gets that declares no roots.
+#[tokio::test]
+async fn what_a_client_declares_is_read_or_there_is_no_session() {
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).build().unwrap();
+    let begin = |capabilities: &str| -> Result<Session, Box<dyn std::error::Error>> {
+        let declared = serde_json::from_str::<ClientCapabilities>(capabilities)?;
+        Ok(guard.session(declared)?)
+    };
+    for unreadable in ["", "null", "5", "[]", "[null]", r#""{}""#, "true", r#"{"roots":"#] {
+        assert!(begin(unreadable).is_err(), "{unreadable}");
+    }
+    assert_eq!(guard.sessions(), 0);
+    for (none, some) in [("{}", r#"{"roots":5}"#), (r#"{"roots":null}"#, r#"{"roots":false}"#)] {
+        let (none, some) = (begin(none).unwrap(), begin(some).unwrap());
+        let silent = || |_: Option<String>| std::future::ready(RootsResponse::Failed(String::new()));
+        assert_eq!(told(&tree, &none.roots(silent()).await), Ok(vec![String::new()]));
+        assert_eq!(told(&tree, &some.roots(silent()).await), Err(K::RootsFailed));
+    }
+}
+
 /// By policy nothing is in force for it, and so nothing stands either.
 #[tokio::test]
 async fn no_proof_stands_for_a_client_that_is_denied() {
     let tree = Tree::new("file a/f");
     let proof = tree.roots(["a"]).check("f", Intent::Existing).unwrap();
     let guard = guard(&tree).without_client_roots(WithoutClientRoots::Deny).build().unwrap();
-    let undeclared = guard.session(None).unwrap();
+    let undeclared = guard.session(WITHOUT).unwrap();
     assert_eq!(kind(undeclared.still_allows(&proof)), Some(K::RootsUnsupported));
     let declared = announcing(&guard);
-    assert_eq!((undeclared.capability(), declared.capability()), (None, Some(RootsCapability::announcing())));
+    assert_eq!((undeclared.declared(), declared.declared()), (WITHOUT, ANNOUNCING));
     assert_eq!(kind(declared.still_allows(&proof)), Some(K::RootsStale));
 }
 

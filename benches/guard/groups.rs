@@ -89,7 +89,7 @@ fn session(criterion: &mut Criterion) {
     let tree = Tree::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
     let uri = format!("file://{}", tree.root.display());
     let told = async |_: Option<String>| RootsResponse::List(ListRootsResult::from_uris([uri.clone()]));
     let kept = async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") };

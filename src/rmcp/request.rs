@@ -160,7 +160,9 @@ impl Guard {
             Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
             session => Some(session.map_err(|error| refused(None, error))?),
         };
-        let asked = session.clone().unwrap_or_else(|| self.passing_session(None, ClientKey::of(&ctx.extensions)));
+        let asked = session.clone().unwrap_or_else(|| {
+            self.passing_session(ClientCapabilities::without_roots(), ClientKey::of(&ctx.extensions))
+        });
         let (roots, epoch) = asked.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
         let account = asked.account().clone();
@@ -169,10 +171,8 @@ impl Guard {
     }
 
     async fn obtain_stateless(&self, ctx: &RequestContext<RoleServer>, mut answers: Answers) -> Result<Obtained> {
-        let session = self.passing_session(
-            declared(ctx).map_err(|error| refused(None, error))?.roots,
-            ClientKey::of(&ctx.extensions),
-        );
+        let session =
+            self.passing_session(declared(ctx).map_err(|error| refused(None, error))?, ClientKey::of(&ctx.extensions));
         let told = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
         let known = ClientKey::of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
         let mut remembered = None;

@@ -19,7 +19,7 @@ use ::rmcp::transport::{IntoTransport, Transport};
 use crate::error::ErrorKind;
 use crate::session::keyed::ClientKey;
 use crate::session::{Guard, Session};
-use crate::wire::{RootsCapability, RootsListChanged};
+use crate::wire::{ClientCapabilities, RootsCapability, RootsListChanged};
 
 /// A transport wrapped by [`Guard::wrap`].
 pub struct GuardedTransport<T> {
@@ -116,15 +116,18 @@ impl<T> GuardedTransport<T> {
 
     /// Begins the client's session, and ends one that it began before.
     fn begin(&mut self, initialize: &InitializeRequest) {
-        let declared = initialize.params.capabilities.roots.as_ref();
-        let capability = declared.map(|roots| RootsCapability { list_changed: roots.list_changed == Some(true) });
+        let roots = initialize.params.capabilities.roots.as_ref();
+        let declared = roots.map_or(ClientCapabilities::without_roots(), |roots| {
+            let list_changed = roots.list_changed == Some(true);
+            ClientCapabilities::with_roots(RootsCapability { list_changed })
+        });
         let key = ClientKey::of(&initialize.extensions).cloned();
         // Whoever knows another's session can not make it theirs.
         if self.connection.as_ref().is_some_and(|connection| connection.key != key) {
             return;
         }
         self.end();
-        let session = self.guard.session_of_key(capability, key.as_ref()).map_err(|error| error.kind());
+        let session = self.guard.session_of_key(declared, key.as_ref()).map_err(|error| error.kind());
         self.connection = Some(Connection { session, key });
     }
 

@@ -60,7 +60,7 @@ pub enum WithoutClientRoots {
 /// The guard of a server process: built once, cheap to clone, shared by all clients.
 ///
 /// ```
-/// use mcp_roots_guard::{Access, Boundary, Guard, ListRootsResult, RootsCapability};
+/// use mcp_roots_guard::{Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// # let directory = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ pub enum WithoutClientRoots {
 /// // Once.
 /// let guard = Guard::new(Boundary::builder().directory(projects, Access::ReadWrite).build()?);
 /// // For each client, with what it declared in `initialize`.
-/// let session = guard.session(Some(RootsCapability::announcing()))?;
+/// let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing()))?;
 /// // For each request; the client is asked only when it has to be.
 /// # let told = ListRootsResult::from_uris([format!("file://{projects}/site")]);
 /// # let ask = |_: Option<String>| std::future::ready(mcp_roots_guard::RootsResponse::List(told.clone()));

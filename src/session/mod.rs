@@ -122,43 +122,37 @@ pub enum RootsState {
 }
 
 impl Guard {
-    /// Begins the session of a client, with the roots capability that it declared in `initialize`
-    /// ([`ClientCapabilities`](crate::ClientCapabilities)), or none.
+    /// Begins the session of a client, with what it declared in `initialize`.
     ///
-    /// None is for a client that declared no roots, and nothing else: it opens the allowed directories, unless
-    /// [`WithoutClientRoots::Deny`] was chosen.
+    /// Without readable capabilities there is no session: see [`ClientCapabilities`].
     ///
     /// A client of the stateless era (2026-07-28) declares its capabilities in each request: a session for each request is as good.
     ///
     /// # Errors
     ///
     /// [`TooManySessions`](ErrorKind::TooManySessions).
-    pub fn session(&self, capability: Option<RootsCapability>) -> Result<Session> {
+    pub fn session(&self, declared: ClientCapabilities) -> Result<Session> {
         let id = self.enter()?;
-        Ok(self.begin(id, capability, Account::Session(id), Stay::Session))
+        Ok(self.begin(id, declared, Account::Session(id), Stay::Session))
     }
 
     /// The same for a client that bears a key, which is then charged for what the session uses.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn session_of_key(
-        &self,
-        capability: Option<RootsCapability>,
-        key: Option<&ClientKey>,
-    ) -> Result<Session> {
+    pub(crate) fn session_of_key(&self, declared: ClientCapabilities, key: Option<&ClientKey>) -> Result<Session> {
         let id = self.enter()?;
         let account = key.map_or(Account::Session(id), |key| key.account().clone());
-        Ok(self.begin(id, capability, account, Stay::Session))
+        Ok(self.begin(id, declared, account, Stay::Session))
     }
 
     /// The same for one request: it is not counted, and its end is nothing to tell.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn passing_session(&self, capability: Option<RootsCapability>, key: Option<&ClientKey>) -> Session {
+    pub(crate) fn passing_session(&self, declared: ClientCapabilities, key: Option<&ClientKey>) -> Session {
         let account = key.map_or(Account::Anonymous, |key| key.account().clone());
-        self.begin(Self::mint(), capability, account, Stay::Request)
+        self.begin(Self::mint(), declared, account, Stay::Request)
     }
 
-    fn begin(&self, id: SessionId, capability: Option<RootsCapability>, account: Account, stay: Stay) -> Session {
-        let client = Client::new(id, self.clone(), capability, account, stay);
+    fn begin(&self, id: SessionId, declared: ClientCapabilities, account: Account, stay: Stay) -> Session {
+        let client = Client::new(id, self.clone(), declared, account, stay);
         Session { handle: Arc::new(Handle(Arc::new(client))) }
     }
 }
@@ -284,7 +278,7 @@ impl Session {
         if client.guard.choices().client_roots == ClientRoots::Ignore {
             return RootsState::Ignored;
         }
-        if client.capability.is_none() {
+        if client.declared.roots().is_none() {
             return RootsState::Unsupported;
         }
         match client.kept() {
@@ -313,8 +307,8 @@ impl Session {
 
     /// What the client declared.
     #[must_use]
-    pub fn capability(&self) -> Option<RootsCapability> {
-        self.client().capability
+    pub fn declared(&self) -> ClientCapabilities {
+        self.client().declared
     }
 
     fn client(&self) -> &Client {
@@ -371,7 +365,7 @@ mod tests {
     #[test]
     fn work_ends_with_its_session_whatever_it_took() {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-        let session = guard.session(None).unwrap();
+        let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let still = |epoch| session.is_still(epoch).map_err(|error| error.kind());
         let epoch = session.client().epoch();
         assert_eq!((still(None), still(Some(epoch)), still(Some(0))), (Ok(()), Ok(()), Err(ErrorKind::RootsStale)));

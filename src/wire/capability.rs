@@ -1,35 +1,78 @@
-//! What a client says that it can do.
+//! What a client declares that it can do.
 //!
-//! Goes in: the JSON of its capabilities, of either era. Comes out: whether it has roots, and tells of changes. What is true after:
-//! roots that are missing here were not declared at all, in no form.
+//! [`ClientCapabilities`] is read from JSON, of either era, or said by the server's author. A client that
+//! declares no roots may be served the allowed directories, so that must never be what a failure looks
+//! like: there is no value for capabilities that are missing or malformed, and no default.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-/// What a client declares about itself, as far as roots go: `params.capabilities` of `initialize`, or since 2026-07-28 the metadata
-/// of each request under [`META_KEY`](Self::META_KEY). Everything else in there is ignored.
+/// What a client declares about itself, as far as roots go: `params.capabilities` of `initialize`, or
+/// since 2026-07-28 the metadata of each request under [`META_KEY`](Self::META_KEY). A session begins
+/// with it ([`Guard::session`](crate::Guard::session)).
 ///
-/// Those that can not be read are an error, and not "no roots", which can open the allowed directories: refuse such an `initialize`.
+/// | what came | is |
+/// | --- | --- |
+/// | an object without `roots`, or with `null` there | [`without_roots`](Self::without_roots) |
+/// | an object with anything else in `roots` | [`with_roots`](Self::with_roots) |
+/// | something else, or nothing: both eras demand an object | an error |
+///
+/// RootsResponse that error as invalid parameters (-32602), and begin no session. A client without roots may be
+/// served the allowed directories, and a client that sent something unreadable must not be taken for
+/// one. So there is no value of this type for it, and no default that an `.ok()` or an
+/// `.unwrap_or_default()` would lead to:
+///
+/// ```compile_fail,E0277
+/// # use mcp_roots_guard::ClientCapabilities;
+/// let declared: ClientCapabilities = serde_json::from_str("5").unwrap_or_default();
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use mcp_roots_guard::{ClientCapabilities, Guard, Session};
+/// fn begin(guard: &Guard) -> mcp_roots_guard::Result<Session> {
+///     guard.session(serde_json::from_str::<ClientCapabilities>("5").ok())
+/// }
+/// ```
 ///
 /// ```
 /// # use mcp_roots_guard::{ClientCapabilities, RootsCapability};
 /// let read = |json| serde_json::from_str::<ClientCapabilities>(json);
-/// assert_eq!(read(r#"{"roots":{"listChanged":true},"sampling":{}}"#)?.roots, Some(RootsCapability::announcing()));
-/// assert_eq!(read(r#"{"roots":{}}"#)?.roots, Some(RootsCapability::silent()));
-/// assert_eq!(read(r#"{"sampling":{}}"#)?.roots, None);
+/// let announcing = r#"{"roots":{"listChanged":true},"sampling":{}}"#;
+/// assert_eq!(read(announcing)?.roots(), Some(RootsCapability::announcing()));
+/// assert_eq!(read(r#"{"roots":{}}"#)?.roots(), Some(RootsCapability::silent()));
+/// assert_eq!(read(r#"{"sampling":{}}"#)?, ClientCapabilities::without_roots());
+/// assert!(read("null").is_err());
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct ClientCapabilities {
-    /// Whether the client has roots; absent and `null` are the same.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub roots: Option<RootsCapability>,
+    roots: Option<RootsCapability>,
 }
 
 impl ClientCapabilities {
     /// Where a request of 2026-07-28 holds them in its `_meta`.
     pub const META_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+
+    /// Those of a client that has roots.
+    #[must_use]
+    pub const fn with_roots(roots: RootsCapability) -> Self {
+        Self { roots: Some(roots) }
+    }
+
+    /// Those of a client that said it has no roots. It is never asked for any, and
+    /// [`WithoutClientRoots`](crate::WithoutClientRoots) says what is in force for it.
+    #[must_use]
+    pub const fn without_roots() -> Self {
+        Self { roots: None }
+    }
+
+    /// Whether the client has roots, and if so, whether it announces changes.
+    #[must_use]
+    pub const fn roots(&self) -> Option<RootsCapability> {
+        self.roots
+    }
 }
 
 /// Only the field that matters is read, so that no other can spoil it.

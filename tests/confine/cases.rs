@@ -282,7 +282,7 @@ fn sessions_of_a_runtime_built_afterwards(top: &Path) {
     let list = ListRootsResult::from_uris([format!("file://{}", top.join("rw/sub").display())]);
     let secret = top.join("out/secret");
     runtime.block_on(async move {
-        let session = guard.session(Some(RootsCapability::announcing())).unwrap();
+        let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         let roots = session
             .roots(move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone())))
             .await

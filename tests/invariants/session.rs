@@ -220,7 +220,7 @@ impl World {
         Run {
             world: self,
             number: self.runs.fetch_add(1, SeqCst),
-            session: guard.session(Some(client)).unwrap(),
+            session: guard.session(ClientCapabilities::with_roots(client)).unwrap(),
             client,
             calls: Vec::new(),
             wire: Arc::default(),

@@ -84,7 +84,7 @@ fn messages(bytes: &[u8], value: &Value) {
     assert_eq!(again::<RootsCapability>(bytes), capability, "{value} as roots of a client");
     let roots = value.get("roots").filter(|roots| !roots.is_null()).map(declares);
     let capabilities = value.is_object().then_some(roots);
-    assert_eq!(again::<ClientCapabilities>(bytes).map(|read| read.roots), capabilities, "{value} as capabilities");
+    assert_eq!(again::<ClientCapabilities>(bytes).map(|read| read.roots()), capabilities, "{value} as capabilities");
 
     let changed = value.get("method").and_then(Value::as_str) == Some("notifications/roots/list_changed");
     let meta: Option<&Map<_, _>> = value.get("params").and_then(|params| params.get("_meta")?.as_object());
@@ -243,7 +243,7 @@ impl World {
             asked.push(cursor);
             ready(page.unwrap_or_else(|| panic!("of {text:?}, page {} is asked for", asked.len())))
         };
-        let session = self.guard.session(Some(SILENT)).unwrap();
+        let session = self.guard.session(ClientCapabilities::with_roots(SILENT)).unwrap();
         let roots = self.runtime.block_on(session.roots(source));
         let cursors =
             pages.iter().map(|page| if let RootsResponse::List(list) = page { list.next_cursor.clone() } else { None });

@@ -123,7 +123,7 @@ impl ServerHandler for HandlerBased {
         request: InitializeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        let session = self.guard.session(Some(RootsCapability::announcing())).unwrap();
+        let session = self.guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         self.session.set(session).unwrap();
         self.negotiate_initialize(&request)
     }

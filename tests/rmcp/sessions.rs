@@ -299,3 +299,37 @@ async fn gone(guard: &Guard) {
     }
     panic!("{} sessions are left", guard.sessions());
 }
+
+/// rmcp reads `initialize` before the guard does. Whatever it takes for capabilities, it must take for
+/// roots what this crate takes for them, or the client would be served as one that declared none.
+#[test]
+fn rmcp_takes_nothing_for_a_client_without_roots_that_declared_some() {
+    use mcp_roots_guard::ClientCapabilities;
+    use rmcp::model::{ClientJsonRpcMessage, ClientRequest, InitializeRequest, JsonRpcMessage};
+    let as_rmcp_reads = |message: Value| -> Option<InitializeRequest> {
+        match serde_json::from_value::<ClientJsonRpcMessage>(message) {
+            Ok(JsonRpcMessage::Request(message)) => match message.request {
+                ClientRequest::InitializeRequest(request) => Some(request),
+                _ => None,
+            },
+            _ => None,
+        }
+    };
+    let roots = [json!(null), json!({}), json!({"listChanged": true}), json!({"listChanged": null})];
+    let odd = [json!({"listChanged": 5}), json!(true), json!(false), json!(0), json!([]), json!("x")];
+    let declared = roots.into_iter().chain(odd).map(|roots| json!({ "roots": roots, "sampling": {} }));
+    let unreadable = [json!(null), json!(5), json!([]), json!([null]), json!("x"), json!(true)];
+    let mut read = 0;
+    for capabilities in declared.chain(unreadable).chain([json!({})]) {
+        let Some(request) = as_rmcp_reads(initialize(capabilities.clone())) else { continue };
+        let ours = serde_json::from_value::<ClientCapabilities>(capabilities.clone());
+        let ours = ours.unwrap_or_else(|error| panic!("rmcp reads {capabilities}: {error}"));
+        let theirs = request.params.capabilities.roots;
+        assert_eq!(theirs.is_some(), ours.roots().is_some(), "{capabilities}");
+        read += 1;
+    }
+    assert!(read >= 5, "rmcp reads {read}");
+    let mut without = initialize(json!({}));
+    without["params"].as_object_mut().unwrap().remove("capabilities");
+    assert!(as_rmcp_reads(without).is_none());
+}

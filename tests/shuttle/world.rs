@@ -47,7 +47,7 @@ impl World {
         let boundary = Boundary::builder().directory(top.path(), Access::ReadWrite).build().unwrap();
         let guard = Guard::new(boundary);
         let capability = if announces { RootsCapability::announcing() } else { RootsCapability::silent() };
-        let session = guard.session(Some(capability)).unwrap();
+        let session = guard.session(ClientCapabilities::with_roots(capability)).unwrap();
         let (version, told, asked) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let [is_closing, is_closed, asked_at_once] = std::array::from_fn(|_| AtomicBool::new(false));
         let asking = Mutex::default();

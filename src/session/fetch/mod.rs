@@ -118,17 +118,11 @@ enum Step<'a> {
 }
 
 impl Client {
-    pub(crate) fn new(
-        id: SessionId,
-        guard: Guard,
-        capability: Option<RootsCapability>,
-        account: Account,
-        stay: Stay,
-    ) -> Self {
+    pub(crate) fn new(id: SessionId, guard: Guard, declared: ClientCapabilities, account: Account, stay: Stay) -> Self {
         Self {
             id,
             guard,
-            capability,
+            declared,
             account,
             stay,
             epoch: AtomicU64::new(next_epoch()),
@@ -182,7 +176,7 @@ impl Client {
     /// What is in force without a question: where client roots are ignored, or the client declared none.
     pub(crate) fn without_asking(&self) -> Option<WithoutClientRoots> {
         let choices = self.guard.choices();
-        match (choices.client_roots, self.capability) {
+        match (choices.client_roots, self.declared.roots()) {
             (ClientRoots::Ignore, _) => Some(WithoutClientRoots::AllowedDirectories),
             (ClientRoots::Narrow, None) => Some(choices.without_client_roots),
             (ClientRoots::Narrow, Some(_)) => None,
@@ -397,7 +391,7 @@ impl Client {
 
     fn time_to_live(&self) -> Duration {
         let choices = self.guard.choices();
-        match self.capability {
+        match self.declared.roots() {
             Some(capability) if capability.list_changed => choices.time_to_live,
             _ => choices.time_to_live_unannounced,
         }
