@@ -234,7 +234,7 @@ kinds! {
     /// An entry is removed or renamed by a proof that was made for another
     /// [`Intent`](crate::Intent) than `NoFollow`, so that symlinks were followed.
     WrongIntent = "wrong_intent", "was checked for another intent";
-    /// Open options that request nothing, or that exclude each other.
+    /// Options that request nothing, that exclude each other, or that would have no effect.
     InvalidOptions = "invalid_options", "the open options are incompatible";
     /// Any other error of the operating system; see `source`.
     Io = "io", "input or output failed";

@@ -395,6 +395,18 @@ fn a_configuration_that_can_not_hold_is_an_error() {
     }
     assert_eq!(build(&[]), Some(ErrorKind::NoDirectories));
     assert_eq!(kind(Roots::from_dirs::<&str>([])), Some(ErrorKind::NoDirectories));
+    // What was said first would be ignored.
+    let alone = Boundary::builder().client_roots_only();
+    for both in [
+        alone.clone().directory(tree.path("a"), rw),
+        alone.clone().optional_directory(tree.path("none"), ro),
+        Boundary::builder().directory(tree.path("a"), rw).client_roots_only(),
+    ] {
+        let refused = both.build().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidOptions);
+        assert!(refused.to_string().starts_with("client_roots_only and a directory exclude each other"), "{refused}");
+    }
+    assert_eq!(kind(alone.build()), None);
     assert_eq!(build(&[("none", rw)]), Some(ErrorKind::NotFound));
     // One that is missing now would be a conflict when it is made, by a tool, say.
     let optional = |outer: Access, path: &str, inner: Access| {

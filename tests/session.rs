@@ -425,6 +425,29 @@ async fn what_is_in_force_by_policy() {
     assert_eq!(kind(Guard::builder(alone()).client_roots(ignore).build()), Some(K::NoDirectories));
 }
 
+/// What is chosen has an effect, or is refused: about lists, where none is ever asked for.
+#[test]
+fn a_guard_that_ignores_client_roots_takes_no_choice_about_them() {
+    let tree = Tree::new("dir a");
+    let ignore = || guard(&tree).client_roots(ClientRoots::Ignore);
+    let hour = Duration::from_secs(3600);
+    for (builder, name) in [
+        (ignore().without_client_roots(WithoutClientRoots::Deny), "without_client_roots(Deny)"),
+        (ignore().time_to_live(hour), "time_to_live"),
+        (ignore().time_to_live_unannounced(hour), "time_to_live_unannounced"),
+        (ignore().time_to_idle(hour), "time_to_idle"),
+        // In any order.
+        (guard(&tree).time_to_idle(hour).client_roots(ClientRoots::Ignore), "time_to_idle"),
+    ] {
+        let refused = builder.build().unwrap_err();
+        assert_eq!(refused.kind(), K::InvalidOptions);
+        assert!(refused.to_string().ends_with(&format!("leave {name} out")), "{refused}");
+    }
+    // These have one: they say what is in force anyway, or bound how long an allowed directory is waited for.
+    ignore().without_client_roots(WithoutClientRoots::AllowedDirectories).fetch_limit(hour).build().unwrap();
+    guard(&tree).without_client_roots(WithoutClientRoots::Deny).time_to_idle(hour).build().unwrap();
+}
+
 /// Decision 9: an answer that was asked for before a change is dropped, and asked for again.
 #[tokio::test]
 async fn a_list_that_changes_while_it_is_asked_for_is_asked_for_again() {

@@ -107,6 +107,8 @@ impl BoundaryBuilder {
     }
 
     /// Builds without any allowed directory: then whatever a client lists is served, up to `file:///`.
+    /// Together with a directory it is an error, because it could only be ignored: a directory already
+    /// bounds what a client can list.
     pub fn client_roots_only(mut self) -> Self {
         self.client_roots_only = true;
         self
@@ -114,6 +116,7 @@ impl BoundaryBuilder {
 
     /// Whether entries of a root list that are bare absolute paths count as roots, taken as they are, with no escapes. The protocol
     /// wants `file://`, so they are refused by default ([`NotAbsolute`](ErrorKind::NotAbsolute)); Cursor is known to send them.
+    /// A guard that ignores client roots does not read any; [`Boundary::resolve`] still obeys this.
     pub fn bare_paths(mut self, bare_paths: Rule) -> Self {
         self.bare_paths = bare_paths == Rule::Allow;
         self
@@ -130,12 +133,16 @@ impl BoundaryBuilder {
     /// # Errors
     ///
     /// [`NoDirectories`](ErrorKind::NoDirectories) if there are none, and [`client_roots_only`](Self::client_roots_only) was not said: an empty
-    /// configuration is no licence. [`TooManyRoots`](ErrorKind::TooManyRoots). Why a directory that is not optional can not be had, by its kind;
+    /// configuration is no licence. [`InvalidOptions`](ErrorKind::InvalidOptions) if it was said and there are some. [`TooManyRoots`](ErrorKind::TooManyRoots). Why a directory that is not optional can not be had, by its kind;
     /// [`AccessConflict`](ErrorKind::AccessConflict) if one lies, or would lie, in another with other access;
     /// [`ThroughLink`](ErrorKind::ThroughLink) if its path runs through a link inside another.
     pub fn build(mut self) -> Result<Boundary> {
         if self.directories.is_empty() && !self.client_roots_only {
             return Err(ErrorKind::NoDirectories.into());
+        }
+        if self.client_roots_only && !self.directories.is_empty() {
+            let text = "client_roots_only and a directory exclude each other: leave one of them out";
+            return Err(Error::new(ErrorKind::InvalidOptions).says(text));
         }
         if self.directories.len() > ROOT_LIST_ENTRIES {
             return Err(ErrorKind::TooManyRoots.into());

@@ -70,12 +70,14 @@ impl OpenOptions {
         Self { truncate, ..self }
     }
 
-    /// To make the file if it does not exist.
+    /// To make the file if it does not exist. With [`create_new`](Self::create_new) it has no effect,
+    /// as in `std`.
     pub fn create(self, create: bool) -> Self {
         Self { create, ..self }
     }
 
-    /// To make the file, which must not exist.
+    /// To make the file, which must not exist. A new file has nothing to truncate, so
+    /// [`truncate`](Self::truncate) has no effect then, as in `std`.
     pub fn create_new(self, create_new: bool) -> Self {
         Self { create_new, ..self }
     }

@@ -17,7 +17,7 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
 use crate::boundary::Boundary;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
 use crate::limits::{CACHE_BYTES, FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, VERIFY_LIMIT};
 #[cfg(feature = "rmcp")]
@@ -98,12 +98,29 @@ struct Shared {
 }
 
 /// The operator's choices on their way to a [`Guard`].
+///
+/// What would have no effect is an error: with [`ClientRoots::Ignore`] no list is asked for or kept, so
+/// no time to live and no time to idle may be set, and [`WithoutClientRoots::Deny`] would be passed over.
+/// A time of more than a year counts as a year.
+///
+/// ```
+/// use mcp_roots_guard::{Access, Boundary, ClientRoots, ErrorKind, Guard, WithoutClientRoots};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+/// let builder = Guard::builder(boundary).client_roots(ClientRoots::Ignore);
+/// let denied = builder.without_client_roots(WithoutClientRoots::Deny).build();
+/// assert_eq!(denied.unwrap_err().kind(), ErrorKind::InvalidOptions);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GuardBuilder {
     boundary: Boundary,
     choices: Choices,
     time_to_idle: Duration,
+    /// Why it cannot ignore client roots: what was chosen about their lists.
+    about_lists: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +147,12 @@ impl GuardBuilder {
     /// What is in force for a client that declared no roots. Default: the allowed directories, and where there are none, nothing.
     pub fn without_client_roots(mut self, without: WithoutClientRoots) -> Self {
         self.choices.without_client_roots = without;
+        if without == WithoutClientRoots::Deny {
+            self.about_lists.get_or_insert(
+                "client roots are ignored, so every client gets the allowed directories: leave \
+                 without_client_roots(Deny) out",
+            );
+        }
         self
     }
 
@@ -143,6 +166,7 @@ impl GuardBuilder {
     /// How long a list counts of a client that announces changes, in case a notification was lost. Default: [`TIME_TO_LIVE`].
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live = time_to_live.min(LONGEST_TIME);
+        self.about_lists.get_or_insert("client roots are ignored: leave time_to_live out");
         self
     }
 
@@ -150,6 +174,7 @@ impl GuardBuilder {
     /// another, such a client's withdrawn root is served for so long.
     pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
+        self.about_lists.get_or_insert("client roots are ignored: leave time_to_live_unannounced out");
         self
     }
 
@@ -183,8 +208,18 @@ impl GuardBuilder {
     ///
     /// # Errors
     ///
-    /// [`NoDirectories`](ErrorKind::NoDirectories) if the allowed directories are to be in force, and there are none.
+    /// [`NoDirectories`](ErrorKind::NoDirectories) if the allowed directories are to be in force, and there are none;
+    /// [`InvalidOptions`](ErrorKind::InvalidOptions) if a choice would have no effect beside another, or is no number of places.
     pub fn build(self) -> Result<Guard> {
+        let invalid = |text| Err(Error::new(ErrorKind::InvalidOptions).says(text));
+        match self.about_lists {
+            Some(text) if self.choices.client_roots == ClientRoots::Ignore => return invalid(text),
+            _ => {}
+        }
+        #[cfg(feature = "rmcp")]
+        if !(1..=MOST_WORK).contains(&self.choices.work_at_once) {
+            return invalid("work_at_once takes a number from 1 to 4096");
+        }
         let wanted = self.choices.client_roots == ClientRoots::Ignore
             || self.choices.without_client_roots == WithoutClientRoots::AllowedDirectories;
         if wanted && !self.boundary.has_allowed_directories() {
@@ -194,7 +229,7 @@ impl GuardBuilder {
     }
 
     fn into_guard(self) -> Guard {
-        let Self { boundary, choices, time_to_idle } = self;
+        let Self { boundary, choices, time_to_idle, .. } = self;
         let kept = Cache::builder()
             .max_capacity(CACHE_BYTES)
             .weigher(|_, kept: &Cached| weight(Some(&kept.roots), 0))
@@ -249,7 +284,7 @@ impl Guard {
             #[cfg(feature = "rmcp")]
             work_at_once: WORK,
         };
-        GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE }
+        GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE, about_lists: None }
     }
 
     /// What this server may ever serve.

@@ -17,7 +17,8 @@ pub struct Options {
     /// The directories to serve.
     pub directories: Vec<PathBuf>,
     /// Serves them read-only.
-    #[arg(long)]
+    // Clients' roots alone have no access but their own; what is asked for must not be ignored.
+    #[arg(long, requires = "directories")]
     pub read_only: bool,
     /// Has the kernel confine this process to the directories, too (Landlock; Linux 5.13 and later), or does not start. A directory that is
     /// replaced then takes a restart.
@@ -78,6 +79,14 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn read_only_is_not_ignored_without_directories() {
+        let parse = |arguments: &[&str]| Options::try_parse_from([&["filesystem-server"], arguments].concat());
+        assert!(parse(&["--read-only"]).is_err());
+        assert!(parse(&["--read-only", "/srv"]).unwrap().read_only);
+        assert!(!parse(&[]).unwrap().read_only);
+    }
 
     #[test]
     fn only_loopback_is_listened_on() {
