@@ -109,6 +109,8 @@ impl Roots {
     /// [`OutsideRoots`](ErrorKind::OutsideRoots) if the place is in none of these roots; [`ReadOnly`](ErrorKind::ReadOnly) if it may only be read by now,
     /// and the proof could be written by; [`RootUnavailable`](ErrorKind::RootUnavailable) if a root is no longer what its name said.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
+        #[cfg(feature = "rmcp")]
+        self.serve()?;
         let proved = &checked.root;
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
         let enclosing = self.index().at_or_around(proved.path());
@@ -129,12 +131,14 @@ impl Roots {
         }
     }
 
-    /// Parses a request.
+    /// Parses a request, with which each operation begins.
     pub(crate) fn location<L>(&self, request: L) -> Result<Location>
     where
         L: TryInto<Location>,
         Error: From<L::Error>,
     {
+        #[cfg(feature = "rmcp")]
+        self.serve().map_err(|error| self.refused(error))?;
         request.try_into().map_err(|error| self.refused(error.into()))
     }
 

@@ -5,6 +5,7 @@
 //! answer is judged anew; in the session era, only the session that the transport or the session manager put into the request counts.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
@@ -18,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::roots::Roots;
 use crate::session::keyed::ClientKey;
+use crate::lease::{EndOnDrop, Lease};
 use crate::session::runtime::{Instant, off_workers, until};
 use crate::session::{ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
@@ -25,11 +27,17 @@ use crate::workers::Account;
 
 /// The roots in force for one request: [`Roots`], and what is known of the request besides.
 ///
-/// They are the request's, and not to be kept: a snapshot goes on serving what was in force when it was taken. What outlives its request,
-/// as a subscription or a task does, holds a [`Session`] ([`Guard::session_of`]) and asks [`Session::still_allows`].
-#[derive(Clone, Debug)]
+/// They serve for the request alone. When the work that they were given to returns, or when they are
+/// dropped, they end, and so does every clone of the [`Roots`]: each operation is then refused with
+/// [`RootsStale`](ErrorKind::RootsStale). Those of [`Guard::obtain`] end when the request is answered or
+/// cancelled, too. What was opened before stays open.
+///
+/// What outlives its request, as a subscription or a task does, keeps a [`Session`]
+/// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and asks [`Session::still_allows`].
+#[derive(Debug)]
 pub struct RequestRoots {
     roots: Roots,
+    lease: EndOnDrop,
     /// The session and its epoch, where a change can be told.
     session: Option<(Session, Option<u64>)>,
     cancelled: CancellationToken,
@@ -113,6 +121,11 @@ impl RequestRoots {
         self.told
     }
 
+    /// Ends when the work does, whatever that did with the roots.
+    pub(super) fn ends_with_work(&self) -> EndOnDrop {
+        EndOnDrop(self.lease.0.clone())
+    }
+
     pub(super) fn cancellation(&self) -> CancellationToken {
         self.cancelled.clone()
     }
@@ -141,20 +154,35 @@ impl Guard {
     /// [`Cancelled`](ErrorKind::Cancelled); [`TooManySessions`](ErrorKind::TooManySessions); those of [`Session::roots`] and
     /// [`Session::roots_from_list`].
     pub async fn obtain(&self, ctx: &RequestContext<RoleServer>, answers: impl Into<Answers>) -> Result<Obtained> {
-        let answers = answers.into();
+        self.obtain_for(ctx, answers.into(), Some(ctx.ct.clone())).await
+    }
+
+    /// As [`obtain`](Self::obtain), for work that ends the roots, or for a request that does.
+    pub(super) async fn obtain_for(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        answers: Answers,
+        request: Option<CancellationToken>,
+    ) -> Result<Obtained> {
+        let lease = EndOnDrop(Arc::new(request.map_or_else(Lease::default, Lease::of_request)));
         // Boxed, as every handler's future would be large else.
         let obtained = Box::pin(async {
             if stateless(ctx) {
-                self.obtain_stateless(ctx, answers).await
+                self.obtain_stateless(ctx, answers, lease).await
             } else {
-                self.obtain_in_session(ctx, answers).await.map(Obtained::Roots)
+                self.obtain_in_session(ctx, answers, lease).await.map(Obtained::Roots)
             }
         });
         // Nobody waits for a client on behalf of a request that is not wanted any more: the next one asks.
         ctx.ct.run_until_cancelled(obtained).await.ok_or(ErrorKind::Cancelled)?
     }
 
-    async fn obtain_in_session(&self, ctx: &RequestContext<RoleServer>, answers: Answers) -> Result<RequestRoots> {
+    async fn obtain_in_session(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        answers: Answers,
+        lease: EndOnDrop,
+    ) -> Result<RequestRoots> {
         let session = match self.session_of(&ctx.extensions) {
             // Where client roots are of no interest, neither is who the client is and what it declared.
             Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
@@ -167,10 +195,16 @@ impl Guard {
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
         let account = asked.account().clone();
         let session = session.map(|session| (session, epoch));
-        Ok(RequestRoots { roots, session, cancelled, responses, told: false, account, remembered: None })
+        let roots = roots.leased(lease.0.clone());
+        Ok(RequestRoots { roots, lease, session, cancelled, responses, told: false, account, remembered: None })
     }
 
-    async fn obtain_stateless(&self, ctx: &RequestContext<RoleServer>, mut answers: Answers) -> Result<Obtained> {
+    async fn obtain_stateless(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        mut answers: Answers,
+        lease: EndOnDrop,
+    ) -> Result<Obtained> {
         let session =
             self.passing_session(declared(ctx).map_err(|error| refused(None, error))?, ClientKey::of(&ctx.extensions));
         let told = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
@@ -204,7 +238,17 @@ impl Guard {
         };
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
         let account = session.account().clone();
-        Ok(Obtained::Roots(RequestRoots { roots, session: None, cancelled, responses, told, account, remembered }))
+        let roots = roots.leased(lease.0.clone());
+        Ok(Obtained::Roots(RequestRoots {
+            roots,
+            lease,
+            session: None,
+            cancelled,
+            responses,
+            told,
+            account,
+            remembered,
+        }))
     }
 
     /// What a client told in an earlier request, if that counts now and its roots still are what their names say.

@@ -154,7 +154,7 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match self.obtain(ctx, Answers::default()).await {
+        let done = match self.obtain_for(ctx, Answers::default(), None).await {
             Ok(Obtained::Ask(_)) => Err(refused(None, ErrorKind::RootsStale.into()).into()),
             Ok(Obtained::Roots(roots)) => self.run(roots, work).await,
             Err(error) => Err(error.into()),
@@ -169,7 +169,7 @@ impl Guard {
         answers: Answers,
         work: impl FnOnce(RequestRoots) -> Result<R, HandlerError> + Send + 'static,
     ) -> Result<R, HandlerError> {
-        let roots = match self.obtain(ctx, answers).await? {
+        let roots = match self.obtain_for(ctx, answers, None).await? {
             Obtained::Ask(question) => return Ok(question.into()),
             Obtained::Roots(roots) => roots,
         };
@@ -188,7 +188,10 @@ impl Guard {
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
         let (cancelled, account) = (roots.cancellation(), roots.account().clone());
+        let lease = roots.ends_with_work();
         let work = move || {
+            // The work may have kept the roots.
+            let _lease = lease;
             // It may write, and has waited: nobody may want it any more, and the roots may be others.
             roots.begin().map_err(|error| refused(roots.session_id(), error))?;
             work(roots)

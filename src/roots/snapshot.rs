@@ -23,6 +23,8 @@ pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
     /// Who asked for it, for events.
+#[cfg(feature = "rmcp")]
+use crate::lease::Lease;
     session: Option<SessionId>,
 }
 
@@ -326,3 +328,6 @@ pub(crate) fn display_path(path: &Path) -> String {
         self.base
     }
 }
+    /// What they serve for, if that is one request.
+    #[cfg(feature = "rmcp")]
+    lease: Option<Arc<Lease>>,

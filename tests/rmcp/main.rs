@@ -11,6 +11,7 @@ mod dead;
 mod eras;
 mod fairness;
 mod http;
+mod leases;
 mod ordering;
 mod raw;
 mod readme;

@@ -1,0 +1,158 @@
+//! Roots of a request that a handler keeps: they serve it no longer than the request takes.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mcp_roots_guard::rmcp::{HandlerError, Obtained, RequestRoots};
+use mcp_roots_guard::{CheckedPath, ErrorKind, Guard, Intent, Replace, Roots, Session};
+use rmcp::ErrorData;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::raw::{Raw, call, of_era};
+use crate::server::{ERAS, Era, Tree};
+
+/// What outlives its request in this server.
+#[derive(Default)]
+struct Cached {
+    roots: Vec<Roots>,
+    requests: Vec<RequestRoots>,
+    proofs: Vec<(CheckedPath, Option<Session>)>,
+}
+
+/// A server that keeps what it is lent.
+#[derive(Clone)]
+struct Keeper {
+    guard: Guard,
+    kept: Arc<Mutex<Cached>>,
+}
+
+impl ServerHandler for Keeper {
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let (kept, way) = (self.kept.clone(), call.name.to_string());
+        if way == "obtain" {
+            if let Ok(Obtained::Roots(roots)) = self.guard.obtain(&ctx, &call).await {
+                assert_eq!(roots.read_to_string("c/in.txt", 9).unwrap(), "c");
+                let mut kept = kept.lock().unwrap();
+                kept.roots.push(roots.clone());
+                kept.requests.push(roots);
+            }
+            return Ok(CallToolResult::success(Vec::new()).into());
+        }
+        let work = move |roots: RequestRoots| {
+            let mut kept = kept.lock().unwrap();
+            kept.roots.push(roots.clone());
+            // Also with another base.
+            kept.roots.push(roots.with_base(roots.roots().next().unwrap().path())?);
+            let proof = roots.check("c/in.txt", Intent::Existing)?;
+            kept.proofs.push((proof, roots.session().cloned()));
+            let text = kept.roots[0].read_to_string("c/in.txt", 9);
+            if way == "move" {
+                kept.requests.push(roots);
+            } else if way == "panic" {
+                drop(kept);
+                panic!("on purpose");
+            } else if way == "fail" {
+                return Err(HandlerError::new("in my own words"));
+            }
+            Ok(text?)
+        };
+        self.guard.tool(&ctx, &call, work).await
+    }
+}
+
+/// Asserts that nothing is done by roots whose request is over.
+#[track_caller]
+fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
+    let refused = [
+        ("check", roots.check("c/in.txt", Intent::Existing).map(drop)),
+        ("open", roots.open("c/in.txt").map(drop)),
+        ("read", roots.read("c/in.txt", 9).map(drop)),
+        ("write", roots.write("c/new.txt", "new")),
+        ("walk", roots.walk("c", Default::default()).map(drop)),
+        ("rename", roots.rename("c/in.txt", "c/moved.txt", Replace::Never)),
+        ("still allows", proof.map_or(Err(ErrorKind::RootsStale.into()), |proof| roots.still_allows(proof))),
+    ];
+    for (operation, refused) in refused {
+        assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::RootsStale), "{operation} by {way}");
+    }
+}
+
+#[tokio::test]
+async fn no_roots_outlive_their_request() {
+    let tree = Tree::new();
+    for era in ERAS {
+        for way in ["clone", "move", "fail", "panic", "obtain"] {
+            let (guard, kept) = (tree.guard(), Arc::<Mutex<Cached>>::default());
+            let (_, tells) = mpsc::unbounded_channel();
+            let server = Keeper { guard: guard.clone(), kept: kept.clone() };
+            let mut raw = Raw::to(server, tells, |far| guard.wrap(far));
+            if era == Era::Sessions {
+                raw.initialize(json!({})).await;
+            }
+            raw.send(&of_era(era, call(1, way, ""), json!({}))).await;
+            let answer = raw.receive().await;
+            let what = format!("{way} in {era:?}: {answer}");
+            if way == "clone" {
+                assert_eq!(answer["result"]["content"][0]["text"], "c", "{what}");
+            }
+            let kept = std::mem::take(&mut *kept.lock().unwrap());
+            assert!(!kept.roots.is_empty(), "{what}");
+            let proof = kept.proofs.first().map(|(proof, _)| proof);
+            if way == "obtain" {
+                // It ends when rmcp has sent the answer, which is a moment before or after it is here.
+                let start = Instant::now();
+                while kept.requests[0].metadata("c/in.txt").is_ok() && start.elapsed() < Duration::from_secs(20) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+            kept.requests.iter().for_each(|roots| assert_ended(roots, proof, &what));
+            kept.roots.iter().for_each(|roots| assert_ended(roots, proof, &what));
+            // What a subscription keeps goes on, by the session's word.
+            for (proof, session) in &kept.proofs {
+                assert_eq!(proof.read_to_string(9).unwrap(), "c", "{what}");
+                assert_eq!(session.is_some(), era == Era::Sessions, "{what}");
+                session.iter().for_each(|session| session.still_allows(proof).unwrap());
+            }
+        }
+    }
+}
+
+/// Dropped before the request is over: the clones go with them.
+#[tokio::test]
+async fn clones_end_with_the_roots_of_the_request() {
+    #[derive(Clone)]
+    struct Dropper(Guard);
+    impl ServerHandler for Dropper {
+        async fn call_tool(
+            &self,
+            call: CallToolRequestParams,
+            ctx: RequestContext<RoleServer>,
+        ) -> Result<CallToolResponse, ErrorData> {
+            let Ok(Obtained::Roots(roots)) = self.0.obtain(&ctx, &call).await else { panic!("no question") };
+            let mut file = roots.open("c/in.txt").unwrap();
+            let clone = roots.clone();
+            clone.metadata("c/in.txt").unwrap();
+            drop(roots);
+            assert_ended(&clone, None, "drop");
+            // What is open stays open.
+            let mut text = String::new();
+            std::io::Read::read_to_string(&mut file, &mut text).unwrap();
+            Ok(CallToolResult::success(vec![rmcp::model::ContentBlock::text(text)]).into())
+        }
+    }
+    let tree = Tree::new();
+    let guard = tree.guard();
+    let (_, tells) = mpsc::unbounded_channel();
+    let mut raw = Raw::to(Dropper(guard.clone()), tells, |far| guard.wrap(far));
+    raw.initialize(json!({})).await;
+    raw.send(&call(1, "any", "")).await;
+    assert_eq!(raw.receive().await["result"]["content"][0]["text"], "c");
+}
