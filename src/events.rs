@@ -13,6 +13,7 @@
 //! | `session closed` | debug | `session` |
 //! | `entry rejected` | warn | `session`, `index`, `entry`, `kind`, `detail` |
 //! | `refused` | info | `session`, `kind`, `error`, `detail` |
+//! | `handler failed` | warn | `session`, `error` |
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -91,6 +92,14 @@ pub(crate) fn refused(session: Option<SessionId>, error: &Error) {
         error = tracing_display(error),
         detail = error.operator_detail()
     );
+}
+
+/// The error with its causes, which the client is not told.
+#[cfg(feature = "rmcp")]
+pub(crate) fn failed(session: Option<SessionId>, error: &(dyn std::error::Error + 'static)) {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    event!(warn, "handler failed", session = session.map(|session| session.0.get()), error = chain.as_str());
 }
 
 #[cfg(feature = "tracing")]

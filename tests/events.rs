@@ -114,10 +114,88 @@ fn each_event_bears_its_session_and_the_operators_detail() {
         }
         assert_eq!(session.roots(unasked).await.unwrap().roots().len(), 2);
         assert_eq!(log.taken(&tree, session.id()), "DEBUG roots resolved again session=$S roots=2\n");
+        #[cfg(feature = "__rmcp-tests")]
+        {
+            // The model is told that it failed, and the operator why.
+            let answer = failing::call(&guard).await;
+            assert!(answer.contains("its operator can see why") && !answer.contains("password"), "{answer}");
+            let told = log.taken(&tree, "");
+            let failed = "handler failed session=";
+            let line = told.lines().find(|line| line.contains(failed)).unwrap_or_else(|| panic!("{told}"));
+            assert!(line.ends_with("error=\"the catalogue: password refused\""), "{line}");
+        }
     });
 }
 
 fn tells(list: &ListRootsResult) -> impl RootsSource + use<> {
     let list = list.clone();
     move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
+}
+
+/// A server of rmcp whose tool fails for reasons of its own.
+#[cfg(feature = "__rmcp-tests")]
+mod failing {
+    use std::error::Error;
+    use std::fmt;
+
+    use mcp_roots_guard::Guard;
+    use mcp_roots_guard::rmcp::HandlerError;
+    use rmcp::ErrorData;
+    use rmcp::handler::server::ServerHandler;
+    use rmcp::model::{CallToolRequestParams, CallToolResponse};
+    use rmcp::service::{RequestContext, RoleServer, ServiceExt as _};
+    use serde_json::json;
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
+    #[derive(Debug)]
+    struct Catalogue(std::io::Error);
+
+    impl fmt::Display for Catalogue {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("the catalogue")
+        }
+    }
+
+    impl Error for Catalogue {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    struct Failing(Guard);
+
+    impl ServerHandler for Failing {
+        async fn call_tool(
+            &self,
+            call: CallToolRequestParams,
+            ctx: RequestContext<RoleServer>,
+        ) -> Result<CallToolResponse, ErrorData> {
+            let refused = || Catalogue(std::io::Error::other("password refused"));
+            self.0.tool(&ctx, &call, move |_| Err::<String, _>(HandlerError::other(refused()))).await
+        }
+    }
+
+    /// What a client is answered by its tool.
+    pub(super) async fn call(guard: &Guard) -> String {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let (server, transport) = (Failing(guard.clone()), guard.wrap(far));
+        tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
+        let (read, mut write) = tokio::io::split(near);
+        let mut lines = BufReader::new(read).lines();
+        let client = json!({ "name": "raw", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+        for message in [
+            json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }),
+            json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "any" } }),
+        ] {
+            write.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+        loop {
+            let line = lines.next_line().await.unwrap().unwrap();
+            if line.contains("\"id\":1") {
+                return line;
+            }
+        }
+    }
 }

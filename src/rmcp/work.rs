@@ -30,6 +30,7 @@ enum Why {
     Refused(Error),
     Said(String),
     Protocol(ErrorData),
+    Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Guard {
@@ -92,6 +93,7 @@ impl Guard {
             }
             Why::Refused(error) => error.to_string(),
             Why::Said(text) => text,
+            Why::Other(_) => FAILED.into(),
         };
         Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
     }
@@ -187,7 +189,7 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let (cancelled, account) = (roots.cancellation(), roots.account().clone());
+        let (cancelled, account, session) = (roots.cancellation(), roots.account().clone(), roots.session_id());
         let lease = roots.ends_with_work();
         let work = move || {
             // The work may have kept the roots.
@@ -201,7 +203,12 @@ impl Guard {
             let done = done.map_err(|error| refused(None, error))?;
             done.map_err(|_| ErrorData::internal_error("the handler panicked", None))?
         };
-        cancelled.run_until_cancelled(done).await.unwrap_or_else(|| Err(Error::from(ErrorKind::Cancelled).into()))
+        let done = cancelled.run_until_cancelled(done).await;
+        let done = done.unwrap_or_else(|| Err(Error::from(ErrorKind::Cancelled).into()));
+        if let Err(HandlerError(Why::Other(error))) = &done {
+            events::failed(session, &**error);
+        }
+        done
     }
 }
 
@@ -231,12 +238,45 @@ impl HandlerError {
         Self(Why::Said(text.into()))
     }
 
+    /// Any other error, whose text may hold what the model must not read: paths, addresses, secrets of
+    /// a service. The model is told that the server failed, and the operator the error.
+    ///
+    /// If it is one that converts with `?`, it is that: so a handler can use
+    /// `Box<dyn Error + Send + Sync>` for all that may fail, and convert once.
+    ///
+    /// ```
+    /// use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+    ///
+    /// fn titles(roots: &RequestRoots, path: &str) -> Result<String, HandlerError> {
+    ///     let text = roots.read_to_string(path, 1 << 20)?; // the model is told why not
+    ///     let books: Vec<(String, u32)> = serde_json::from_str(&text).map_err(HandlerError::other)?;
+    ///     let titles: Vec<_> = books.into_iter().map(|(title, _)| title).collect();
+    ///     Ok(titles.join(", "))
+    /// }
+    /// ```
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let error = error.into();
+        let error = match error.downcast::<Self>() {
+            Ok(own) => return *own,
+            Err(error) => error,
+        };
+        let error = match error.downcast::<Error>() {
+            Ok(refusal) => return (*refusal).into(),
+            Err(error) => error,
+        };
+        let error = match error.downcast::<std::io::Error>() {
+            Ok(said) => return (*said).into(),
+            Err(error) => error,
+        };
+        error.downcast::<ErrorData>().map_or_else(|error| Self(Why::Other(error)), |protocol| (*protocol).into())
+    }
+
     /// The guard's refusal, if it is one.
     #[must_use]
     pub fn refused(&self) -> Option<&Error> {
         match &self.0 {
             Why::Refused(error) => Some(error),
-            Why::Said(_) | Why::Protocol(_) => None,
+            Why::Said(_) | Why::Protocol(_) | Why::Other(_) => None,
         }
     }
 
@@ -245,6 +285,7 @@ impl HandlerError {
         match self.0 {
             Why::Refused(error) => error.to_error_body(revision, resource).into(),
             Why::Said(text) => ErrorData::internal_error(text, None),
+            Why::Other(_) => ErrorData::internal_error(FAILED, None),
             Why::Protocol(error) => error,
         }
     }
@@ -256,11 +297,23 @@ impl fmt::Display for HandlerError {
             Why::Refused(error) => error.fmt(f),
             Why::Said(text) => f.write_str(text),
             Why::Protocol(error) => f.write_str(&error.message),
+            Why::Other(_) => f.write_str(FAILED),
         }
     }
 }
 
-impl std::error::Error for HandlerError {}
+impl std::error::Error for HandlerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0 {
+            Why::Refused(error) => error.source(),
+            Why::Other(error) => Some(&**error),
+            Why::Said(_) | Why::Protocol(_) => None,
+        }
+    }
+}
+
+/// What a model is told of an error that only the operator may read. Another try would come to the same.
+const FAILED: &str = "the server failed to do this; its operator can see why";
 
 impl From<Error> for HandlerError {
     fn from(error: Error) -> Self {
@@ -285,5 +338,40 @@ impl From<ErrorBody> for ErrorData {
     fn from(body: ErrorBody) -> Self {
         let code = i32::try_from(body.code).map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);
         Self::new(code, body.message, body.data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::io;
+
+    use super::*;
+
+    /// What converts with `?` is the same in a box; all else is for the operator.
+    #[test]
+    fn any_error_is_told_to_whom_it_is_for() {
+        let data = || ErrorData::invalid_params("no such thing", None);
+        let said = || io::Error::new(io::ErrorKind::StorageFull, "the disk is full");
+        let refusal = || Error::from(ErrorKind::OutsideRoots);
+        let of_request = |error: HandlerError| error.of_request(Revision::V2025_11_25, None);
+        for (boxed, plain) in [
+            (HandlerError::other(data()), HandlerError::from(data())),
+            (HandlerError::other(said()), said().into()),
+            (HandlerError::other(refusal()), refusal().into()),
+            (HandlerError::other(HandlerError::new("words")), HandlerError::new("words")),
+        ] {
+            assert_eq!(boxed.to_string(), plain.to_string());
+            assert_eq!(boxed.refused().map(Error::kind), plain.refused().map(Error::kind));
+            assert_eq!(of_request(boxed), of_request(plain));
+        }
+        let secret = "https://user:password@host refused";
+        for other in [HandlerError::other(secret), HandlerError::other(secret.parse::<u8>().unwrap_err())] {
+            assert!(other.refused().is_none());
+            let cause = other.source().unwrap().to_string();
+            assert!(!other.to_string().contains(&cause), "{other}");
+            let sent = of_request(other);
+            assert_eq!((sent.code, &*sent.message, sent.data), (ErrorCode::INTERNAL_ERROR, FAILED, None));
+        }
     }
 }

@@ -105,6 +105,10 @@ async fn a_handlers_failures_are_answered_as_they_are_meant() {
     for era in ERAS {
         let pair = connect(&tree.guard(), &Client::undeclared(), era).await;
         assert_eq!(pair.call("fail", "").await, Err("in my own words".into()), "{era:?}");
+        // A refusal among any errors is told, and nothing of the others.
+        assert_eq!(pair.call("any", "x").await, Err(refusal("x", ErrorKind::NotFound)), "{era:?}");
+        let failed = "the server failed to do this; its operator can see why".to_owned();
+        assert_eq!(pair.call("any", "a/in.txt").await, Err(failed), "{era:?}");
         for (tool, code) in [("bad", -32602), ("panic", -32603), ("unwritten", -32603)] {
             let answer = call(&pair.client, tool, "").await;
             let Err(ServiceError::McpError(error)) = answer else { panic!("{tool}, {era:?}: {answer:?}") };

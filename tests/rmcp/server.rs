@@ -149,6 +149,15 @@ impl ServerHandler for Server {
             // Its work is done, and its answer is not.
             "unwritten" => self.guard.tool(&ctx, &call, |_| Ok(Unwritable)).await,
             "fail" => self.guard.tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words"))).await,
+            // By `?` in work that may fail for any reason, and told apart at its end.
+            "any" => {
+                let any = move |roots: &RequestRoots| -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+                    let text = roots.read_to_string(&path, 1000)?;
+                    let number: u32 = text.parse()?;
+                    Ok(number.to_string())
+                };
+                self.guard.tool(&ctx, &call, move |roots| any(&roots).map_err(HandlerError::other)).await
+            }
             "bad" => {
                 let bad = || ErrorData::invalid_params("no such thing", None);
                 self.guard.tool(&ctx, &call, move |_| Err::<String, _>(bad().into())).await

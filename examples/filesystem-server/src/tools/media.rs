@@ -48,7 +48,7 @@ fn read_media(roots: &RequestRoots, path: &str) -> Work<CallToolResult> {
         Some("audio") => ContentBlock::audio(data, mime),
         _ => ContentBlock::resource(ResourceContents::blob(data, checked.uri()).with_mime_type(mime)),
     };
-    let structured = serde_json::to_value([&block]).map_err(|error| HandlerError::new(error.to_string()))?;
+    let structured = serde_json::to_value([&block]).map_err(HandlerError::other)?;
     let mut result = CallToolResult::success(vec![block]);
     result.structured_content = Some(json!({ "content": structured }));
     Ok(result)

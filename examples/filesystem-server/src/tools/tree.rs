@@ -66,7 +66,7 @@ fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work
     tree.close(0);
     let mut json = Limited(Vec::new());
     serde_json::to_writer_pretty(&mut json, &tree.done).map_err(|_| too_large(format!("{ANSWER} bytes")))?;
-    String::from_utf8(json.0).map_err(|error| HandlerError::new(error.to_string()))
+    String::from_utf8(json.0).map_err(HandlerError::other)
 }
 
 fn too_large(limit: impl std::fmt::Display) -> HandlerError {
