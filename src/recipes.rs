@@ -172,7 +172,9 @@
 //! answer is good: it is resolved within the allowed directories, as any list.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, ClientCapabilities, Error, ErrorKind, Guard, ListRootsResult, Roots};
+//! use mcp_roots_guard::{
+//!     Access, Boundary, ClientCapabilities, Error, ErrorBody, ErrorKind, Guard, ListRootsResult, Revision, Roots,
+//! };
 //! use serde_json::{Value, json};
 //!
 //! /// What a `tools/call` of 2026-07-28 comes to, before the tool does its work.
@@ -204,6 +206,20 @@
 //!         }))),
 //!     }
 //! }
+//! /// What a tool's call is answered where there are none: a result for the model, or the error that
+//! /// the protocol wants where roots are demanded, with its HTTP status.
+//! fn refused(error: &Error, revision: Revision) -> Result<Value, (ErrorBody, Option<u16>)> {
+//!     if revision.is_stateless() && error.kind() == ErrorKind::RootsUnsupported {
+//!         let body = error.to_error_body(revision, None);
+//!         let status = body.http_status();
+//!         return Err((body, status));
+//!     }
+//!     Ok(error.to_tool_result(revision))
+//! }
+//! # let (body, status) = refused(&ErrorKind::RootsUnsupported.into(), Revision::V2026_07_28).unwrap_err();
+//! # assert_eq!((body.code, status), (-32021, Some(400)));
+//! # assert!(refused(&ErrorKind::OutsideRoots.into(), Revision::V2026_07_28).is_ok());
+//! # assert!(refused(&ErrorKind::RootsUnsupported.into(), Revision::V2025_11_25).is_ok());
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(work.path().join("a")).unwrap();
 //! # let uri = if cfg!(windows) { "file:///" } else { "file://" }.to_owned() + &work.path().join("a").to_str().unwrap().replace('\\', "/");

@@ -144,6 +144,16 @@ fn reading_has_a_limit_and_text_is_utf8() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_device_is_described_and_not_opened() {
+    let roots = Roots::from_dirs(["/dev"]).unwrap();
+    let metadata = roots.metadata("null").unwrap();
+    assert_eq!((metadata.file_type(), metadata.file_type().as_str()), (FileType::Device, "device"));
+    assert_eq!(kind(roots.read("null", 9)), Some(K::SpecialFile));
+    assert_eq!(kind(roots.write("null", "")), Some(K::SpecialFile));
+}
+
 #[test]
 fn options_mean_what_they_mean_in_std() {
     let tree = Tree::new("file root/f = 12345; dir root/d");

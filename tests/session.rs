@@ -445,7 +445,8 @@ fn a_guard_that_ignores_client_roots_takes_no_choice_about_them() {
     }
     // These have one: they say what is in force anyway, or bound how long an allowed directory is waited for.
     ignore().without_client_roots(WithoutClientRoots::AllowedDirectories).fetch_limit(hour).build().unwrap();
-    guard(&tree).without_client_roots(WithoutClientRoots::Deny).time_to_idle(hour).build().unwrap();
+    let narrow = guard(&tree).client_roots(ClientRoots::Narrow);
+    narrow.without_client_roots(WithoutClientRoots::Deny).time_to_idle(hour).build().unwrap();
 }
 
 /// Decision 9: an answer that was asked for before a change is dropped, and asked for again.

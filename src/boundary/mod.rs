@@ -195,8 +195,7 @@ impl Boundary {
     }
 
     /// Whether any allowed directory was configured.
-    #[must_use]
-    pub fn has_allowed_directories(&self) -> bool {
+    pub(crate) fn has_allowed_directories(&self) -> bool {
         !self.shared.directories.is_empty()
     }
 

@@ -206,19 +206,11 @@ impl Read for OpenFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.io(|mut file| file.read(buffer))
     }
-
-    fn read_vectored(&mut self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
-        self.io(|mut file| file.read_vectored(buffers))
-    }
 }
 
 impl Write for OpenFile {
     fn write(&mut self, content: &[u8]) -> io::Result<usize> {
         self.io(|mut file| file.write(content))
-    }
-
-    fn write_vectored(&mut self, contents: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.io(|mut file| file.write_vectored(contents))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! What confinement stops, what it leaves, and when it is refused.
 
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind as Io, Write as _};
 use std::os::unix::fs::symlink;
