@@ -16,7 +16,9 @@ use std::ffi::OsStr;
 use std::hint::black_box;
 use std::path::Path;
 
-use mcp_roots_guard::{Boundary, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability, RootsResponse};
+use mcp_roots_guard::{
+    Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability, RootsResponse,
+};
 
 use crate::index::{PathIndex, RootIs};
 

@@ -162,8 +162,6 @@ mod confine;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
 #[cfg(any(doc, doctest))]
-#[cfg(feature = "rmcp")]
-mod lease;
 pub mod recipes;
 
 pub use boundary::{Boundary, BoundaryBuilder};

@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, Error, ErrorKind, Guard, Intent, ListRootsResult, Policy, Roots, RootsCapability, RootsResponse,
-    Rule,
+    Access, Boundary, ClientCapabilities, Error, ErrorKind, Guard, Intent, ListRootsResult, Policy, Roots,
+    RootsCapability, RootsResponse, Rule,
 };
 use nix::libc::{self, c_long};
 use nix::sys::ptrace;

@@ -10,7 +10,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{Access, Boundary, Guard, ListRootsResult, RootsCapability, RootsResponse, RootsSource};
+use mcp_roots_guard::{
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse, RootsSource,
+};
 
 use tree::Tree;
 

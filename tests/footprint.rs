@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use mcp_roots_guard::limits::{HANDLES, SESSIONS};
 use mcp_roots_guard::{
-    Access, Boundary, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsResponse, RootsSource, Session,
+    Access, Boundary, ClientCapabilities, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsResponse,
+    RootsSource, Session,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 

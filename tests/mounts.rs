@@ -10,7 +10,8 @@ use std::thread::{self, sleep};
 
 use mcp_roots_guard::limits::VERIFY_EVERY;
 use mcp_roots_guard::{
-    Access, Boundary, ErrorKind, Guard, Intent, ListRootsResult, Replace, Roots, RootsCapability, RootsResponse,
+    Access, Boundary, ClientCapabilities, ErrorKind, Guard, Intent, ListRootsResult, Replace, Roots, RootsCapability,
+    RootsResponse,
 };
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};

@@ -11,13 +11,13 @@ use std::thread;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
-#[cfg(target_os = "linux")]
-use mcp_roots_guard::FileType;
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
     Access, Boundary, Error, ErrorKind as K, Existing, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,
     WalkOptions, WriteOptions,
 };
+#[cfg(target_os = "linux")]
+use mcp_roots_guard::{FileType, Metadata};
 
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, makedev, mknodat};

@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::{Access, Boundary, Guard, Intent, ListRootsResult, RootsCapability, RootsResponse};
+use mcp_roots_guard::{
+    Access, Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, RootsCapability, RootsResponse,
+};
 use tokio::runtime::Builder;
 
 use crate::blocked;

@@ -9,7 +9,7 @@ use mcp_roots_guard::{
     Access, Boundary, ErrorKind, ErrorKind as K, Intent, ListRootsResult, Policy, Result, Root, Roots, Rule,
 };
 #[cfg(unix)]
-use mcp_roots_guard::{Guard, RootsCapability, RootsResponse};
+use mcp_roots_guard::{ClientCapabilities, Guard, RootsCapability, RootsResponse};
 
 #[cfg(unix)]
 use crate::blocked;

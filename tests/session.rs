@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, VERIFY_EVERY};
 use mcp_roots_guard::{
-    Access, Boundary, ClientRoots, ErrorKind as K, Guard, GuardBuilder, Intent, ListRootsResult, Roots,
-    RootsCapability, RootsResponse, RootsSource, RootsState, Rule, Session, WithoutClientRoots,
+    Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind as K, Guard, GuardBuilder, Intent, ListRootsResult,
+    Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Rule, Session, WithoutClientRoots,
 };
 use tokio::time::Instant;
 

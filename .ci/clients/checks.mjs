@@ -63,8 +63,8 @@ export async function drive({ version, era, connect, changed }) {
     check(`speaks ${era}`, version(client) === era, version(client));
     await reads("in its first root", "a/in.txt");
     await reads("in its second root", "b/in.txt");
-    await refuses("beside the operator's directory", "../secret.txt");
-    await refuses("in the operator's directory, outside its roots", "c/secret.txt");
+    await refuses("beside the allowed directory", "../secret.txt");
+    await refuses("in the allowed directory, outside its roots", "c/secret.txt");
     await refuses("through a link that leaves", "a/link");
     if (changed) asked("once", (times) => times === 1);
     else if (url) asked("in each call", (times) => times === 5);

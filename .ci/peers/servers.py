@@ -238,7 +238,7 @@ def narrow(start, tree):
         return said(server.wait(server.open(tree / "op/b/f")))
 
 
-@row("a root list that is wider than the operator's directory")
+@row("a root list that is wider than the allowed directory")
 def wider(start, tree):
     with start(["file:///"]) as server:
         server.settle()

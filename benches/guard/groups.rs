@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
-use mcp_roots_guard::{Boundary, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability, RootsResponse};
+use mcp_roots_guard::{
+    Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability, RootsResponse,
+};
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 

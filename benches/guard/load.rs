@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
-use mcp_roots_guard::{Boundary, Guard, ListRootsResult, RootsCapability, RootsResponse, Session};
+use mcp_roots_guard::{Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse, Session};
 
 use crate::tree::{Tree, grow, names};
 use crate::ways::open_beneath;

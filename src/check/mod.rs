@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::dir::{Access, Handle, Look, Rule};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, quoted};
 use crate::events;
 use crate::limits::Budget;
 use crate::path::Location;
 use crate::path::names::{below, components, is_absolute, is_same};
-use crate::roots::{Found, Intent, Root, Roots, file_uri, resolve_in, settled};
+use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, settled};
 use crate::workers::counted;
 
 #[cfg(target_os = "linux")]

@@ -16,12 +16,22 @@ use ::rmcp::service::{RequestContext, RoleServer};
 use super::answers::{Answers, add_question};
 use super::request::{Obtained, RequestRoots, refused, revision, stateless};
 use crate::error::{Error, ErrorKind};
+use crate::events;
 use crate::session::Guard;
 use crate::wire::{ErrorBody, Revision};
 use crate::workers::For;
 
-/// Why a handler's work failed. A refusal of the guard ([`Error`]), what the system said ([`std::io::Error`]) and an error of the
-/// protocol (rmcp's `ErrorData`) convert with `?`; the handler's own words are given by [`new`](Self::new).
+/// Why a handler's work failed.
+///
+/// | from | the model sees | the operator sees |
+/// | --- | --- | --- |
+/// | a refusal of the guard ([`Error`]), or what the system said ([`std::io::Error`]), by `?` | its text | the event `refused`, with [`operator_detail`](Error::operator_detail) |
+/// | [`new`](Self::new): the handler's own words | those | |
+/// | [`other`](Self::other): any other error | that the server failed, and nothing of the error | the event `handler failed`, with the error and its causes |
+/// | an error of the protocol (rmcp's `ErrorData`), by `?` | it is no tool's result; the client gets the JSON-RPC error | |
+///
+/// The events need the feature `tracing`. Where the work is no tool's, the client gets the same text as
+/// a JSON-RPC error. The error that `other` took is the [`source`](std::error::Error::source).
 #[derive(Debug)]
 pub struct HandlerError(Why);
 

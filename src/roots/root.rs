@@ -1,7 +1,7 @@
 //! One root: a directory or a single file, held open, and its names.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,7 +56,14 @@ impl Root {
         std::iter::once(self.canonical.as_path()).chain(self.given.iter().map(PathBuf::as_path))
     }
 
-    /// The canonical path as a `file:` URI.
+    /// The canonical path as text for people and models to read, as a list of the allowed directories
+    /// has it. Not for opening: names that are not UTF-8 have replacement characters in it.
+    #[must_use]
+    pub fn display_path(&self) -> String {
+        display_path(&self.canonical)
+    }
+
+    /// The canonical path as a `file:` URI, by which a client may name it in a later request.
     #[must_use]
     pub fn uri(&self) -> String {
         file_uri(&self.canonical)
@@ -145,6 +152,12 @@ impl Root {
     pub(crate) fn is_same_object(&self, other: &Self) -> bool {
         let both_held = self.is_held() && other.is_held();
         self.identity == other.identity && (both_held || is_same_birth(self.born, other.born))
+    }
+
+    /// Which object it is, to compare and hash: two roots of the same are the same directory or file.
+    /// A root that is not held open also has its time of birth, as its numbers can be reused.
+    pub(crate) fn object(&self) -> (Identity, Option<SystemTime>, Option<&OsStr>) {
+        (self.identity, self.born.filter(|_| !self.is_held()), self.leaf.as_deref())
     }
 
     fn is_held(&self) -> bool {
@@ -288,6 +301,11 @@ fn no_longer(error: Error) -> Error {
         | ErrorKind::Changed => ErrorKind::RootUnavailable.into(),
         _ => error,
     }
+}
+
+/// The path as it is shown: on Windows without `\\?\`.
+pub(crate) fn display_path(path: &Path) -> String {
+    dunce::simplified(path).display().to_string()
 }
 
 /// The path as a `file:` URI, escaped as far as a path needs it; [`Location`](crate::Location) reads the same path from it.

@@ -11,6 +11,8 @@ use crate::events::SessionId;
 use crate::limits::{Stopwatch, Throttle};
 use crate::path::index::{PathIndex, RootIs};
 use crate::path::names::is_same;
+#[cfg(feature = "rmcp")]
+use crate::roots::Lease;
 use crate::roots::Root;
 use crate::wire::ListRootsResult;
 
@@ -23,9 +25,10 @@ pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
     /// Who asked for it, for events.
-#[cfg(feature = "rmcp")]
-use crate::lease::Lease;
     session: Option<SessionId>,
+    /// What they serve for, if that is one request.
+    #[cfg(feature = "rmcp")]
+    lease: Option<Arc<Lease>>,
 }
 
 pub(crate) struct Snapshot {
@@ -172,12 +175,6 @@ impl Roots {
     }
 
     /// Whether a root was found to be gone: when its names were verified, or when an operation failed.
-    /// Which object it is, to compare and hash: two roots of the same are the same directory or file.
-    /// A root that is not held open also has its time of birth, as its numbers can be reused.
-    pub(crate) fn object(&self) -> (Identity, Option<SystemTime>, Option<&OsStr>) {
-        (self.identity, self.born.filter(|_| !self.is_held()), self.leaf.as_deref())
-    }
-
     pub(crate) fn has_gone(&self) -> bool {
         self.snapshot.gone.load(Ordering::Relaxed)
     }
@@ -237,6 +234,22 @@ impl Roots {
         Self { session: Some(session), ..self }
     }
 
+    /// The same roots, and all clones of them, for as long as a request takes.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn leased(self, lease: Arc<Lease>) -> Self {
+        Self { lease: Some(lease), ..self }
+    }
+
+    /// Refuses what comes after the request that these roots are for.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn serve(&self) -> Result<()> {
+        if self.lease.as_ref().is_some_and(|lease| lease.is_over()) {
+            let text = "the request that these roots were for is over: take them again for each request";
+            return Err(Error::new(ErrorKind::RootsStale).says(text));
+        }
+        Ok(())
+    }
+
     pub(crate) fn downgrade(&self) -> Weak<Snapshot> {
         Arc::downgrade(&self.snapshot)
     }
@@ -245,7 +258,7 @@ impl Roots {
     pub(crate) fn upgrade(snapshot: &Weak<Snapshot>) -> Option<Self> {
         let snapshot = snapshot.upgrade()?;
         let base = if snapshot.roots.is_empty() { None } else { Some(0) };
-        Some(Self { snapshot, base, session: None })
+        Some(Self::whole(snapshot, base))
     }
 
     /// Whether both were resolved from the same list to the same places, in every word that can be asked of them; and none is gone.
@@ -288,7 +301,17 @@ impl Roots {
         let verified = Throttle::new();
         let (is_listed, list, generation) = (false, None, 0);
         let snapshot = Snapshot { roots, aliases, policy, rejected, is_listed, list, generation, gone, verified };
-        Self { snapshot: Arc::new(snapshot), base, session: None }
+        Self::whole(Arc::new(snapshot), base)
+    }
+
+    fn whole(snapshot: Arc<Snapshot>, base: Option<usize>) -> Self {
+        Self {
+            snapshot,
+            base,
+            session: None,
+            #[cfg(feature = "rmcp")]
+            lease: None,
+        }
     }
 
     pub(crate) fn root(&self, number: usize) -> Result<&Root> {
@@ -308,11 +331,6 @@ impl Roots {
     }
 
     pub(crate) fn shared_root(&self, number: usize) -> Result<Arc<Root>> {
-/// The path as it is shown: on Windows without `\\?\`.
-pub(crate) fn display_path(path: &Path) -> String {
-    dunce::simplified(path).display().to_string()
-}
-
         self.snapshot.roots.get(number).cloned().ok_or_else(|| ErrorKind::OutsideRoots.into())
     }
 
@@ -328,6 +346,3 @@ pub(crate) fn display_path(path: &Path) -> String {
         self.base
     }
 }
-    /// What they serve for, if that is one request.
-    #[cfg(feature = "rmcp")]
-    lease: Option<Arc<Lease>>,

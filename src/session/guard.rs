@@ -184,23 +184,25 @@ impl GuardBuilder {
     #[cfg(feature = "rmcp")]
     pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_keyed = time_to_live.min(LONGEST_TIME);
+        self.about_lists.get_or_insert("client roots are ignored: leave time_to_live_keyed out");
         self
     }
 
     /// How many places there are for handlers' work, each with a thread of the guard's; more work
-    /// waits. At least one. Default: [`WORK`].
+    /// waits. From 1 to 4,096. Default: [`WORK`].
     ///
     /// One client's work takes at most a quarter of them, rounded down, but at least one. The
     /// runtime's own threads for blocking work (`max_blocking_threads`) are not used.
     #[cfg(feature = "rmcp")]
     pub fn work_at_once(mut self, work: usize) -> Self {
-        self.choices.work_at_once = work.clamp(1, MOST_WORK);
+        self.choices.work_at_once = work;
         self
     }
 
     /// How long the snapshot of a session is kept that nobody asks for. Default: [`TIME_TO_IDLE`].
     pub fn time_to_idle(mut self, time_to_idle: Duration) -> Self {
         self.time_to_idle = time_to_idle.min(LONGEST_TIME);
+        self.about_lists.get_or_insert("client roots are ignored: leave time_to_idle out");
         self
     }
 

@@ -43,17 +43,19 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::roots::Roots;
 use crate::session::fetch::{Client, Stay};
-use crate::wire::{ListRootsResult, RootsCapability};
+use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
 
 /// One client of a server. Cheap to clone; the last clone that is dropped closes it.
 ///
 /// ```
-/// use mcp_roots_guard::{RootsResponse, Boundary, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsState};
+/// use mcp_roots_guard::{
+///     Boundary, ClientCapabilities, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsResponse, RootsState,
+/// };
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
-/// let session = guard.session(Some(RootsCapability::announcing()))?;
+/// let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing()))?;
 /// assert_eq!(session.state(), RootsState::Stale);
 /// let ask = |_: Option<String>| async { RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"])) }; // a request to the client
 /// session.roots(ask).await?;

@@ -11,8 +11,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Boundary, Confined, Confinement, Enforced, ErrorKind as K, ExtraAccess, Guard, Intent, ListRootsResult,
-    Replace, RootsCapability, RootsResponse, WalkOptions,
+    Access, Boundary, ClientCapabilities, Confined, Confinement, Enforced, ErrorKind as K, ExtraAccess, Guard, Intent,
+    ListRootsResult, Replace, RootsCapability, RootsResponse, WalkOptions,
 };
 use nix::libc;
 use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
@@ -302,9 +302,12 @@ fn extras_are_what_they_are_said_to_be(top: &Path) {
     let extras = Confinement::new()
         .extra(top.join("link"), ExtraAccess::ReadOnly)
         .extra(top.join("scratch"), ExtraAccess::ReadWrite);
+    let runtime = mcp_roots_guard::RUNTIME_FILES.iter().chain(&["/dev/null"]);
+    let runtime: HashSet<_> = runtime.filter_map(|path| fs::canonicalize(path).ok()).collect();
     let confined =
         confine(&guard(top), &extras.runtime_files().optional_extra(top.join("none"), ExtraAccess::ReadOnly));
     let extras: Vec<_> = confined.paths().iter().filter(|path| !path.is_allowed_directory()).collect();
+    assert_eq!(extras[2..].iter().map(|path| path.path().to_owned()).collect::<HashSet<_>>(), runtime);
     assert_eq!((extras[0].path(), extras[0].reach()), (&*top.join("extra"), ExtraAccess::ReadOnly));
     assert_eq!((extras[1].path(), extras[1].reach()), (&*top.join("scratch"), ExtraAccess::ReadWrite));
     assert_eq!(confined.missing(), [top.join("none")]);

@@ -29,8 +29,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{
-    Access, Boundary, CheckedPath, ErrorKind, Guard, Intent, ListRootsResult, Result, Root, RootEntry, Roots,
-    RootsCapability, RootsResponse, RootsSource, RootsState, Session,
+    Access, Boundary, CheckedPath, ClientCapabilities, ErrorKind, Guard, Intent, ListRootsResult, Result, Root,
+    RootEntry, Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Session,
 };
 use tokio::runtime::{Builder, Runtime};
 

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use mcp_roots_guard::{ErrorKind, Guard, ListRootsResult, RootsCapability, RootsResponse, Session};
+use mcp_roots_guard::{ClientCapabilities, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsResponse, Session};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{

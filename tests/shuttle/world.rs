@@ -15,8 +15,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mcp_roots_guard::{
-    Access, Boundary, Changes, CheckedPath, ErrorKind, Guard, Intent, ListRootsResult, Roots, RootsCapability,
-    RootsResponse, RootsSource, RootsState, Session,
+    Access, Boundary, Changes, CheckedPath, ClientCapabilities, ErrorKind, Guard, Intent, ListRootsResult, Roots,
+    RootsCapability, RootsResponse, RootsSource, RootsState, Session,
 };
 use shuttle::future::yield_now;
 use tempfile::TempDir;

@@ -29,14 +29,14 @@ use crate::roots::Roots;
 use crate::session::cache::Cached;
 use crate::session::runtime::{AtomicU64, Instant, Mutex, MutexGuard, Notify, Ordering, off_workers, until};
 use crate::session::{ClientRoots, Guard, RootsSource, WithoutClientRoots};
-use crate::wire::{ListRootsResult, RootsCapability};
+use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
 
 /// One client, and what is known of its roots.
 pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) guard: Guard,
-    pub(crate) capability: Option<RootsCapability>,
+    pub(crate) declared: ClientCapabilities,
     /// Who is charged for its work.
     pub(crate) account: Account,
     pub(crate) stay: Stay,
