@@ -55,8 +55,8 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
     while let Some(line) = lines.next_line().await? {
         let message: Value = serde_json::from_str(&line)?;
         match (message["method"].as_str(), &session) {
-            // What the client declares, it declares once. Capabilities that are missing or malformed
-            // are an error, and not "no roots".
+            // What the client declares, it declares once. Capabilities that are missing or
+            // malformed are an error, and not "no roots".
             (Some("initialize"), None) => {
                 let declared = message["params"]["capabilities"].clone();
                 let Ok(declared) = serde_json::from_value::<ClientCapabilities>(declared) else {

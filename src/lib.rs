@@ -46,7 +46,8 @@
 //! use mcp_roots_guard::{RootsResponse, ClientCapabilities, Guard};
 //!
 //! # async fn request(_: &str) -> Result<serde_json::Value, String> { Ok(serde_json::json!({"roots": []})) }
-//! # async fn example(guard: &Guard, capabilities: serde_json::Value) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn example(guard: &Guard, capabilities: serde_json::Value)
+//! # -> Result<(), Box<dyn std::error::Error>> {
 //! // As declared in `initialize`: `params.capabilities`.
 //! let declared: ClientCapabilities = serde_json::from_value(capabilities)?;
 //! let session = guard.session(declared)?;

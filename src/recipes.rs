@@ -173,7 +173,8 @@
 //!
 //! ```
 //! use mcp_roots_guard::{
-//!     Access, Boundary, ClientCapabilities, Error, ErrorBody, ErrorKind, Guard, ListRootsResult, Revision, Roots,
+//!     Access, Boundary, ClientCapabilities, Error, ErrorBody, ErrorKind, Guard, ListRootsResult,
+//!     Revision, Roots,
 //! };
 //! use serde_json::{Value, json};
 //!
@@ -206,8 +207,8 @@
 //!         }))),
 //!     }
 //! }
-//! /// What a tool's call is answered where there are none: a result for the model, or the error that
-//! /// the protocol wants where roots are demanded, with its HTTP status.
+//! /// What a tool's call is answered where there are none: a result for the model, or the error
+//! /// that the protocol wants where roots are demanded, with its HTTP status.
 //! fn refused(error: &Error, revision: Revision) -> Result<Value, (ErrorBody, Option<u16>)> {
 //!     if revision.is_stateless() && error.kind() == ErrorKind::RootsUnsupported {
 //!         let body = error.to_error_body(revision, None);
@@ -216,10 +217,11 @@
 //!     }
 //!     Ok(error.to_tool_result(revision))
 //! }
-//! # let (body, status) = refused(&ErrorKind::RootsUnsupported.into(), Revision::V2026_07_28).unwrap_err();
+//! # let (none, new) = (Error::from(ErrorKind::RootsUnsupported), Revision::V2026_07_28);
+//! # let (body, status) = refused(&none, new).unwrap_err();
 //! # assert_eq!((body.code, status), (-32021, Some(400)));
-//! # assert!(refused(&ErrorKind::OutsideRoots.into(), Revision::V2026_07_28).is_ok());
-//! # assert!(refused(&ErrorKind::RootsUnsupported.into(), Revision::V2025_11_25).is_ok());
+//! # assert!(refused(&ErrorKind::OutsideRoots.into(), new).is_ok());
+//! # assert!(refused(&none, Revision::V2025_11_25).is_ok());
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(work.path().join("a")).unwrap();
 //! # let uri = if cfg!(windows) { "file:///" } else { "file://" }.to_owned() + &work.path().join("a").to_str().unwrap().replace('\\', "/");

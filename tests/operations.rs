@@ -144,7 +144,7 @@ fn reading_has_a_limit_and_text_is_utf8() {
     }
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_device_is_described_and_not_opened() {
     let roots = Roots::from_dirs(["/dev"]).unwrap();

@@ -443,7 +443,8 @@ fn a_guard_that_ignores_client_roots_takes_no_choice_about_them() {
         assert_eq!(refused.kind(), K::InvalidOptions);
         assert!(refused.to_string().ends_with(&format!("leave {name} out")), "{refused}");
     }
-    // These have one: they say what is in force anyway, or bound how long an allowed directory is waited for.
+    // These have one: they say what is in force anyway, or bound how long an allowed directory is
+    // waited for.
     ignore().without_client_roots(WithoutClientRoots::AllowedDirectories).fetch_limit(hour).build().unwrap();
     let narrow = guard(&tree).client_roots(ClientRoots::Narrow);
     narrow.without_client_roots(WithoutClientRoots::Deny).time_to_idle(hour).build().unwrap();
@@ -1215,8 +1216,8 @@ async fn a_failure_from_before_a_change_refuses_nobody() {
     assert_eq!(told(&tree, &waiter.await.unwrap()), Ok(vec!["a".into()]));
 }
 
-/// A session begins only with capabilities that were read, so what cannot be read opens nothing: not
-/// even what a client gets that declares no roots.
+/// A session begins only with capabilities that were read, so what cannot be read opens nothing:
+/// not even what a client gets that declares no roots.
 #[tokio::test]
 async fn what_a_client_declares_is_read_or_there_is_no_session() {
     let tree = Tree::new("dir a");

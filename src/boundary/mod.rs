@@ -106,9 +106,9 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Builds without any allowed directory: then whatever a client lists is served, up to `file:///`.
-    /// Together with a directory it is an error, because it could only be ignored: a directory already
-    /// bounds what a client can list.
+    /// Builds without any allowed directory: then whatever a client lists is served, up to
+    /// `file:///`. Together with a directory it is an error, because it could only be ignored: a
+    /// directory already bounds what a client can list.
     pub fn client_roots_only(mut self) -> Self {
         self.client_roots_only = true;
         self
@@ -133,7 +133,9 @@ impl BoundaryBuilder {
     /// # Errors
     ///
     /// [`NoDirectories`](ErrorKind::NoDirectories) if there are none, and [`client_roots_only`](Self::client_roots_only) was not said: an empty
-    /// configuration is no licence. [`InvalidOptions`](ErrorKind::InvalidOptions) if it was said and there are some. [`TooManyRoots`](ErrorKind::TooManyRoots). Why a directory that is not optional can not be had, by its kind;
+    /// configuration is no licence. [`InvalidOptions`](ErrorKind::InvalidOptions) if it was said
+    /// and there are some. [`TooManyRoots`](ErrorKind::TooManyRoots). Why a directory that is not
+    /// optional can not be had, by its kind;
     /// [`AccessConflict`](ErrorKind::AccessConflict) if one lies, or would lie, in another with other access;
     /// [`ThroughLink`](ErrorKind::ThroughLink) if its path runs through a link inside another.
     pub fn build(mut self) -> Result<Boundary> {

@@ -34,14 +34,14 @@ pub(crate) use kernel::Walked;
 ///
 /// It keeps its snapshot of the roots, and stays good for that, whatever is in force later.
 ///
-/// Two proofs are equal if they name the same place: the same root, compared by device and inode, and
-/// the same names from there, compared byte for byte. So requests that spell one place in different
-/// ways, by different symlinks or against different snapshots, give equal proofs. What does not count
-/// is how the place was asked for and what may be done with it: the request, the [`Intent`], the
-/// access, and whether something existed there. A place in two nested roots is two places, and so are
-/// two hard links. Two names that differ in case or in normal form are two places even where the
-/// filesystem takes them for one. Of a directory past the first [`HANDLES`](crate::limits::HANDLES), which is
-/// not held open, the time of birth counts as well.
+/// Two proofs are equal if they name the same place: the same root, compared by device and inode,
+/// and the same names from there, compared byte for byte. So requests that spell one place in
+/// different ways, by different symlinks or against different snapshots, give equal proofs. What
+/// does not count is how the place was asked for and what may be done with it: the request, the
+/// [`Intent`], the access, and whether something existed there. A place in two nested roots is two
+/// places, and so are two hard links. Two names that differ in case or in normal form are two
+/// places even where the filesystem takes them for one. Of a directory past the first
+/// [`HANDLES`](crate::limits::HANDLES), which is not held open, the time of birth counts as well.
 ///
 /// ```
 /// use std::collections::HashSet;
@@ -234,8 +234,8 @@ impl CheckedPath {
     ///
     /// It is the only path of a proof that is meant to be shown. Show it to nobody but the client
     /// whose roots these are: it is the path with all symlinks followed. Do not open it: names that
-    /// are not UTF-8 have replacement characters in it, and the rest would be walked again from `/`;
-    /// see [`to_unguarded_path`](Self::to_unguarded_path).
+    /// are not UTF-8 have replacement characters in it, and the rest would be walked again from
+    /// `/`; see [`to_unguarded_path`](Self::to_unguarded_path).
     ///
     /// ```
     /// # use mcp_roots_guard::{Intent, Roots};
@@ -253,7 +253,8 @@ impl CheckedPath {
         display_path(&self.canonical())
     }
 
-    /// The canonical path as a `file:` URI, by which a client may name the place in a later request.
+    /// The canonical path as a `file:` URI, by which a client may name the place in a later
+    /// request.
     #[must_use]
     pub fn uri(&self) -> String {
         file_uri(&self.canonical())
@@ -398,9 +399,9 @@ impl Hash for CheckedPath {
     }
 }
 
-/// The place and its root, by the root's number in [`Roots::roots`] and its last name: `"docs/a.txt" in
-/// root 0 ("site")`. For logs; it is no path. [`display_path`](CheckedPath::display_path) is the path
-/// to show.
+/// The place and its root, by the root's number in [`Roots::roots`] and its last name:
+/// `"docs/a.txt" in root 0 ("site")`. For logs; it is no path.
+/// [`display_path`](CheckedPath::display_path) is the path to show.
 impl fmt::Display for CheckedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let relative = self.relative.as_os_str();

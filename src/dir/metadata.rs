@@ -90,8 +90,8 @@ impl Metadata {
         self.file_type == FileType::File
     }
 
-    /// Whether it is a symbolic link, which only [`Roots::symlink_metadata`], [`Roots::read_dir`] and
-    /// [`Roots::walk`] describe: [`Roots::metadata`] follows it.
+    /// Whether it is a symbolic link. Only [`Roots::symlink_metadata`], [`Roots::read_dir`] and
+    /// [`Roots::walk`] describe one: [`Roots::metadata`] follows it.
     ///
     /// [`Roots::metadata`]: crate::Roots::metadata
     /// [`Roots::read_dir`]: crate::Roots::read_dir

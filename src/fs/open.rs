@@ -70,8 +70,8 @@ impl OpenOptions {
         Self { truncate, ..self }
     }
 
-    /// To make the file if it does not exist. With [`create_new`](Self::create_new) it has no effect,
-    /// as in `std`.
+    /// To make the file if it does not exist. With [`create_new`](Self::create_new) it has no
+    /// effect, as in `std`.
     pub fn create(self, create: bool) -> Self {
         Self { create, ..self }
     }
@@ -100,8 +100,8 @@ impl OpenOptions {
     }
 }
 
-/// An open file: a regular one, unless the policy allows others. It was verified when it was opened,
-/// and stays that file whatever its name becomes and whatever becomes of the roots.
+/// An open file: a regular one, unless the policy allows others. It was verified when it was
+/// opened, and stays that file whatever its name becomes and whatever becomes of the roots.
 ///
 /// It reads, writes and seeks as [`std::fs::File`] does, by its own descriptor. What it was not
 /// opened for fails as the operating system says: a write to a file from [`Roots::open`] is `EBADF`

@@ -27,13 +27,14 @@ use crate::workers::Account;
 
 /// The roots in force for one request: [`Roots`], and what is known of the request besides.
 ///
-/// They serve for the request alone. When the work that they were given to returns, or when they are
-/// dropped, they end, and so does every clone of the [`Roots`]: each operation is then refused with
-/// [`RootsStale`](ErrorKind::RootsStale). Those of [`Guard::obtain`] end when the request is answered or
-/// cancelled, too. What was opened before stays open.
+/// They serve for the request alone. When the work that they were given to returns, or when they
+/// are dropped, they end, and so does every clone of the [`Roots`]: each operation is then refused
+/// ([`RootsStale`](ErrorKind::RootsStale)). Those of [`Guard::obtain`] end when the request is
+/// answered or cancelled, too. What was opened before stays open.
 ///
 /// What outlives its request, as a subscription or a task does, keeps a [`Session`]
-/// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and asks [`Session::still_allows`].
+/// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and asks
+/// [`Session::still_allows`].
 #[derive(Debug)]
 pub struct RequestRoots {
     roots: Roots,

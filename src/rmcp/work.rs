@@ -30,8 +30,9 @@ use crate::workers::For;
 /// | [`other`](Self::other): any other error | that the server failed, and nothing of the error | the event `handler failed`, with the error and its causes |
 /// | an error of the protocol (rmcp's `ErrorData`), by `?` | it is no tool's result; the client gets the JSON-RPC error | |
 ///
-/// The events need the feature `tracing`. Where the work is no tool's, the client gets the same text as
-/// a JSON-RPC error. The error that `other` took is the [`source`](std::error::Error::source).
+/// The events need the feature `tracing`. Where the work is no tool's, the client gets the same
+/// text as a JSON-RPC error. The error that `other` took is the
+/// [`source`](std::error::Error::source).
 #[derive(Debug)]
 pub struct HandlerError(Why);
 
@@ -248,8 +249,8 @@ impl HandlerError {
         Self(Why::Said(text.into()))
     }
 
-    /// Any other error, whose text may hold what the model must not read: paths, addresses, secrets of
-    /// a service. The model is told that the server failed, and the operator the error.
+    /// Any other error, whose text may hold what the model must not read: paths, addresses, secrets
+    /// of a service. The model is told that the server failed, and the operator the error.
     ///
     /// If it is one that converts with `?`, it is that: so a handler can use
     /// `Box<dyn Error + Send + Sync>` for all that may fail, and convert once.
@@ -259,7 +260,8 @@ impl HandlerError {
     ///
     /// fn titles(roots: &RequestRoots, path: &str) -> Result<String, HandlerError> {
     ///     let text = roots.read_to_string(path, 1 << 20)?; // the model is told why not
-    ///     let books: Vec<(String, u32)> = serde_json::from_str(&text).map_err(HandlerError::other)?;
+    ///     let books: Result<Vec<(String, u32)>, _> = serde_json::from_str(&text);
+    ///     let books = books.map_err(HandlerError::other)?; // the model is told that the server failed
     ///     let titles: Vec<_> = books.into_iter().map(|(title, _)| title).collect();
     ///     Ok(titles.join(", "))
     /// }
@@ -313,7 +315,8 @@ impl std::error::Error for HandlerError {
     }
 }
 
-/// What a model is told of an error that only the operator may read. Another try would come to the same.
+/// What a model is told of an error that only the operator may read. Another try would come to the
+/// same.
 const FAILED: &str = "the server failed to do this; its operator can see why";
 
 impl From<Error> for HandlerError {

@@ -60,7 +60,9 @@ pub enum WithoutClientRoots {
 /// The guard of a server process: built once, cheap to clone, shared by all clients.
 ///
 /// ```
-/// use mcp_roots_guard::{Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability};
+/// use mcp_roots_guard::{
+///     Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability,
+/// };
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// # let directory = tempfile::tempdir().unwrap();
@@ -99,9 +101,9 @@ struct Shared {
 
 /// The operator's choices on their way to a [`Guard`].
 ///
-/// What would have no effect is an error: with [`ClientRoots::Ignore`] no list is asked for or kept, so
-/// no time to live and no time to idle may be set, and [`WithoutClientRoots::Deny`] would be passed over.
-/// A time of more than a year counts as a year.
+/// What would have no effect is an error: with [`ClientRoots::Ignore`] no list is asked for or
+/// kept, so no time to live and no time to idle may be set, and [`WithoutClientRoots::Deny`] would
+/// be passed over. A time of more than a year counts as a year.
 ///
 /// ```
 /// use mcp_roots_guard::{Access, Boundary, ClientRoots, ErrorKind, Guard, WithoutClientRoots};
@@ -210,8 +212,9 @@ impl GuardBuilder {
     ///
     /// # Errors
     ///
-    /// [`NoDirectories`](ErrorKind::NoDirectories) if the allowed directories are to be in force, and there are none;
-    /// [`InvalidOptions`](ErrorKind::InvalidOptions) if a choice would have no effect beside another, or is no number of places.
+    /// [`NoDirectories`](ErrorKind::NoDirectories) if the allowed directories are to be in force,
+    /// and there are none; [`InvalidOptions`](ErrorKind::InvalidOptions) if a choice would have no
+    /// effect beside another, or is no number of places.
     pub fn build(self) -> Result<Guard> {
         let invalid = |text| Err(Error::new(ErrorKind::InvalidOptions).says(text));
         match self.about_lists {

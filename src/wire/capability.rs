@@ -1,16 +1,16 @@
 //! What a client declares that it can do.
 //!
 //! [`ClientCapabilities`] is read from JSON, of either era, or said by the server's author. A client that
-//! declares no roots may be served the allowed directories, so that must never be what a failure looks
-//! like: there is no value for capabilities that are missing or malformed, and no default.
+//! declares no roots may be served the allowed directories, so that must never be what a failure
+//! looks like: there is no value for capabilities that are missing or malformed, and no default.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-/// What a client declares about itself, as far as roots go: `params.capabilities` of `initialize`, or
-/// since 2026-07-28 the metadata of each request under [`META_KEY`](Self::META_KEY). A session begins
-/// with it ([`Guard::session`](crate::Guard::session)).
+/// What a client declares about itself, as far as roots go: `params.capabilities` of `initialize`,
+/// or since 2026-07-28 the metadata of each request under [`META_KEY`](Self::META_KEY). A session
+/// begins with it ([`Guard::session`](crate::Guard::session)).
 ///
 /// | what came | is |
 /// | --- | --- |
@@ -18,9 +18,9 @@ use serde_json::{Map, Value};
 /// | an object with anything else in `roots` | [`with_roots`](Self::with_roots) |
 /// | something else, or nothing: both eras demand an object | an error |
 ///
-/// RootsResponse that error as invalid parameters (-32602), and begin no session. A client without roots may be
-/// served the allowed directories, and a client that sent something unreadable must not be taken for
-/// one. So there is no value of this type for it, and no default that an `.ok()` or an
+/// RootsResponse that error as invalid parameters (-32602), and begin no session. A client without roots
+/// may be served the allowed directories, and a client that sent something unreadable must not be
+/// taken for one. So there is no value of this type for it, and no default that an `.ok()` or an
 /// `.unwrap_or_default()` would lead to:
 ///
 /// ```compile_fail,E0277

@@ -107,7 +107,8 @@ async fn no_roots_outlive_their_request() {
             assert!(!kept.roots.is_empty(), "{what}");
             let proof = kept.proofs.first().map(|(proof, _)| proof);
             if way == "obtain" {
-                // It ends when rmcp has sent the answer, which is a moment before or after it is here.
+                // It ends when rmcp has sent the answer, which is a moment before or after it is
+                // here.
                 let start = Instant::now();
                 while kept.requests[0].metadata("c/in.txt").is_ok() && start.elapsed() < Duration::from_secs(20) {
                     tokio::time::sleep(Duration::from_millis(1)).await;

@@ -300,8 +300,9 @@ async fn gone(guard: &Guard) {
     panic!("{} sessions are left", guard.sessions());
 }
 
-/// rmcp reads `initialize` before the guard does. Whatever it takes for capabilities, it must take for
-/// roots what this crate takes for them, or the client would be served as one that declared none.
+/// rmcp reads `initialize` before the guard does. Whatever it takes for capabilities, it must take
+/// for roots what this crate takes for them, or the client would be served as one that declared
+/// none.
 #[test]
 fn rmcp_takes_nothing_for_a_client_without_roots_that_declared_some() {
     use mcp_roots_guard::ClientCapabilities;
