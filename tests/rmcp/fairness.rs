@@ -199,3 +199,19 @@ mod hangs {
         });
     }
 }
+
+/// What a server says of places and of keyed lists has an effect, or is refused.
+#[test]
+fn a_choice_without_effect_is_refused() {
+    use mcp_roots_guard::{ClientRoots, ErrorKind};
+    let tree = Tree::new();
+    for (places, expected) in [(0, false), (1, true), (4096, true), (4097, false), (usize::MAX, false)] {
+        let built = tree.builder().work_at_once(places).build();
+        assert_eq!(built.is_ok(), expected, "{places} places");
+        let kind = built.err().map(|error| error.kind());
+        assert_eq!(kind, (!expected).then_some(ErrorKind::InvalidOptions), "{places} places");
+    }
+    let ignores = tree.builder().client_roots(ClientRoots::Ignore);
+    let refused = ignores.time_to_live_keyed(std::time::Duration::from_secs(1)).build().unwrap_err();
+    assert!(refused.to_string().ends_with("leave time_to_live_keyed out"), "{refused}");
+}
