@@ -19,24 +19,26 @@ mod grants;
 mod shared;
 mod entries;
 mod volumes;
+mod builder;
+mod granting;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use self::builder::BoundaryBuilder;
+use self::builder::Directory;
+use self::granting::{Granting, conflicts};
 use crate::boundary::entries::{Entry, EntryResolver};
 use crate::boundary::grants::{Candidate, GrantMemory};
 use crate::boundary::shared::SnapshotTable;
-use crate::dir::{Access, Policy, Rule};
+use crate::dir::{Access, Policy};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{ALIASES, ENTRY_CHARS, ROOT_LIST_ENTRIES};
 use crate::limits::{Budget, Effort};
 use crate::path::Location;
-use crate::path::index::Tree;
-use crate::path::names::path_key;
-use crate::roots::{Intent, Lookups, Place, RejectedRoot, Root, Roots, Verification, resolve, settled};
+use crate::roots::{Intent, Lookups, Place, RejectedRoot, Roots, Verification, resolve, settled};
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -72,115 +74,6 @@ struct Shared {
     granted: Mutex<GrantMemory>,
     /// The snapshots that sessions keep.
     kept: SnapshotTable,
-}
-
-/// The operator's configuration on its way to a [`Boundary`].
-#[derive(Clone, Debug, Default)]
-#[must_use]
-pub struct BoundaryBuilder {
-    directories: Vec<Directory>,
-    client_roots_only: bool,
-    bare_paths: bool,
-    policy: Policy,
-}
-
-#[derive(Clone, Debug)]
-struct Directory {
-    path: PathBuf,
-    access: Access,
-    optional: bool,
-}
-
-impl BoundaryBuilder {
-    /// Adds an allowed directory (or a single file), which must exist when the boundary is built. A relative path is relative to
-    /// the process directory at that time; links are followed, as the operator is trusted. On Windows short names (`PROGRA~1`) are expanded
-    /// then, and a link or junction to another volume leads there only if some allowed directory names that volume.
-    pub fn directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
-        self.directories.push(Directory { path: path.into(), access, optional: false });
-        self
-    }
-
-    /// As [`directory`](Self::directory), but it may be missing, and is looked for again later.
-    pub fn optional_directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
-        self.directories.push(Directory { path: path.into(), access, optional: true });
-        self
-    }
-
-    /// Builds without any allowed directory: then whatever a client lists is served, up to
-    /// `file:///`. Together with a directory it is an error, because it could only be ignored: a
-    /// directory already bounds what a client can list.
-    pub fn client_roots_only(mut self) -> Self {
-        self.client_roots_only = true;
-        self
-    }
-
-    /// Whether entries of a root list that are bare absolute paths count as roots, taken as they are, with no escapes. The protocol
-    /// wants `file://`, so they are refused by default ([`NotAbsolute`](ErrorKind::NotAbsolute)); Cursor is known to send them.
-    /// A guard that ignores client roots does not read any; [`Boundary::resolve`] still obeys this.
-    pub fn bare_paths(mut self, bare_paths: Rule) -> Self {
-        self.bare_paths = bare_paths == Rule::Allow;
-        self
-    }
-
-    /// Rules about hard links, special files and mounts.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// Resolves the allowed directories.
-    ///
-    /// # Errors
-    ///
-    /// [`NoDirectories`](ErrorKind::NoDirectories) if there are none, and [`client_roots_only`](Self::client_roots_only) was not said: an empty
-    /// configuration is no licence. [`InvalidOptions`](ErrorKind::InvalidOptions) if it was said
-    /// and there are some. [`TooManyRoots`](ErrorKind::TooManyRoots). Why a directory that is not
-    /// optional can not be had, by its kind;
-    /// [`AccessConflict`](ErrorKind::AccessConflict) if one lies, or would lie, in another with other access;
-    /// [`ThroughLink`](ErrorKind::ThroughLink) if its path runs through a link inside another.
-    pub fn build(mut self) -> Result<Boundary> {
-        if self.directories.is_empty() && !self.client_roots_only {
-            return Err(ErrorKind::NoDirectories.into());
-        }
-        if self.client_roots_only && !self.directories.is_empty() {
-            let text = "client_roots_only and a directory exclude each other: leave one of them out";
-            return Err(Error::new(ErrorKind::InvalidOptions).says(text));
-        }
-        if self.directories.len() > ROOT_LIST_ENTRIES {
-            return Err(ErrorKind::TooManyRoots.into());
-        }
-        for directory in &mut self.directories {
-            directory.path = std::path::absolute(&directory.path)
-                .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
-            // The system's own names for a user's directories are often short ones: `%TEMP%`.
-            #[cfg(windows)]
-            if Location::from_path(&directory.path).is_err_and(|error| error.kind() == ErrorKind::ShortName) {
-                if let Ok(long) = std::fs::canonicalize(&directory.path) {
-                    directory.path = long;
-                }
-            }
-        }
-        let boundary = Boundary {
-            shared: Arc::new(Shared {
-                directories: self.directories,
-                bare_paths: self.bare_paths,
-                policy: self.policy,
-                #[cfg(not(windows))]
-                top: volumes::of_system()?,
-                operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
-                generation: AtomicU64::new(0),
-                granted: Mutex::default(),
-                kept: SnapshotTable::default(),
-            }),
-        };
-        let mut operator = boundary.resolve_allowed();
-        if let Some(bad) = operator.rejected.iter().position(|rejected| boundary.demands(rejected)) {
-            return Err(operator.rejected.swap_remove(bad).error);
-        }
-        boundary.no_conflict_to_come(&operator)?;
-        *lock(&boundary.shared.operator) = operator.into_roots(boundary.shared.policy);
-        Ok(boundary)
-    }
 }
 
 /// The allowed directories, and nothing of what clients were granted.
@@ -419,106 +312,6 @@ impl Boundary {
     pub(crate) fn leads_by_planted_link(roots: &Roots, others: &[(PathBuf, Identity)], trail: &Trail) -> bool {
         let roots = roots.roots().filter(|root| !root.is_file()).map(|root| (root.path().to_owned(), root.identity));
         GrantMemory::only(roots.chain(others.iter().cloned())).are_on(trail)
-    }
-}
-
-/// What a list grants, on its way to a snapshot.
-#[derive(Default)]
-struct Granting {
-    roots: Vec<(usize, String, Root)>,
-    /// By what paths that are one have in common.
-    by_path: HashMap<PathBuf, usize>,
-    rejected: Vec<RejectedRoot>,
-    /// Canonical paths that two entries want with different access.
-    conflicts: HashSet<PathBuf>,
-}
-
-impl Granting {
-    fn skip(&mut self, index: usize, entry: &str, error: Error) {
-        let error = error.at("open root", entry.as_ref());
-        // A hostile list is as long as its client likes; what is kept of it for the log is not.
-        let entry = entry.chars().take(ENTRY_CHARS).collect();
-        self.rejected.push(RejectedRoot { index, entry, error });
-    }
-
-    fn add(&mut self, index: usize, entry: String, root: Root) {
-        let path = path_key(&root.canonical);
-        let earlier = self.by_path.get(&path).and_then(|&number| self.roots.get_mut(number));
-        let Some((.., earlier)) = earlier else {
-            self.by_path.insert(path, self.roots.len());
-            self.roots.push((index, entry, root));
-            return;
-        };
-        if earlier.access != root.access {
-            self.conflicts.insert(earlier.canonical.clone());
-        }
-        for given in root.given {
-            if earlier.given.len() < ALIASES && !earlier.given.contains(&given) {
-                earlier.given.push(given);
-            }
-        }
-        // An entry that stands for many is told once.
-        if self.rejected.last().is_none_or(|last| last.index != index) {
-            self.skip(index, &entry, ErrorKind::Duplicate.into());
-        }
-    }
-
-    /// A link between two nested directories of different access would cross, and one directory that is mounted in two places has
-    /// one access: none of them stands.
-    fn drop_conflicts(&mut self) {
-        let first = self.roots.first().map(|(.., root)| root.access);
-        if self.conflicts.is_empty() && self.roots.iter().all(|(.., root)| Some(root.access) == first) {
-            return;
-        }
-        let places: Vec<_> = self.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access)).collect();
-        self.conflicts.extend(conflicts(&places));
-        let mut access = HashMap::new();
-        for (.., root) in self.roots.iter().filter(|(.., root)| !root.is_file()) {
-            let earlier = access.entry(root.identity).or_insert((root.access, &root.canonical));
-            if earlier.0 != root.access {
-                self.conflicts.extend([root.canonical.clone(), earlier.1.clone()]);
-            }
-        }
-        let roots = std::mem::take(&mut self.roots);
-        for (index, entry, root) in roots {
-            if self.conflicts.contains(&root.canonical) {
-                self.skip(index, &entry, ErrorKind::AccessConflict.into());
-            } else {
-                self.roots.push((index, entry, root));
-            }
-        }
-    }
-
-    fn into_roots(self, policy: Policy) -> Roots {
-        Roots::new(self.roots.into_iter().map(|(.., root)| root).collect(), policy, self.rejected)
-    }
-}
-
-/// The paths of those that lie in one of other access, or around one.
-fn conflicts(places: &[(PathBuf, Access)]) -> HashSet<PathBuf> {
-    let mut tree = Tree::default();
-    for (number, (path, _)) in places.iter().enumerate() {
-        tree.insert(path, number);
-    }
-    let mut found = HashSet::new();
-    for (path, access) in places {
-        for (outer, other) in tree.marks(path).filter_map(|(_, number)| places.get(number)) {
-            if other != access {
-                found.extend([path.clone(), outer.clone()]);
-            }
-        }
-    }
-    found
-}
-
-impl Directory {
-    fn entry(&self) -> Entry {
-        Entry {
-            text: self.path.to_string_lossy().into_owned(),
-            location: Location::from_path(&self.path),
-            name: None,
-            access: Some(self.access),
-        }
     }
 }
 

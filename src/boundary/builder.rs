@@ -1,0 +1,134 @@
+//! The configuration of a boundary.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use super::entries::Entry;
+use super::shared::SnapshotTable;
+use super::{Boundary, Shared, lock, volumes};
+use crate::dir::{Access, Policy, Rule};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::ROOT_LIST_ENTRIES;
+use crate::path::Location;
+use crate::roots::Roots;
+
+/// The operator's configuration on its way to a [`Boundary`].
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct BoundaryBuilder {
+    directories: Vec<Directory>,
+    client_roots_only: bool,
+    bare_paths: bool,
+    policy: Policy,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Directory {
+    pub(super) path: PathBuf,
+    pub(super) access: Access,
+    pub(super) optional: bool,
+}
+
+impl BoundaryBuilder {
+    /// Adds an allowed directory (or a single file), which must exist when the boundary is built. A relative path is relative to
+    /// the process directory at that time; links are followed, as the operator is trusted. On Windows short names (`PROGRA~1`) are expanded
+    /// then, and a link or junction to another volume leads there only if some allowed directory names that volume.
+    pub fn directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
+        self.directories.push(Directory { path: path.into(), access, optional: false });
+        self
+    }
+
+    /// As [`directory`](Self::directory), but it may be missing, and is looked for again later.
+    pub fn optional_directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
+        self.directories.push(Directory { path: path.into(), access, optional: true });
+        self
+    }
+
+    /// Builds without any allowed directory: then whatever a client lists is served, up to
+    /// `file:///`. Together with a directory it is an error, because it could only be ignored: a
+    /// directory already bounds what a client can list.
+    pub fn client_roots_only(mut self) -> Self {
+        self.client_roots_only = true;
+        self
+    }
+
+    /// Whether entries of a root list that are bare absolute paths count as roots, taken as they are, with no escapes. The protocol
+    /// wants `file://`, so they are refused by default ([`NotAbsolute`](ErrorKind::NotAbsolute)); Cursor is known to send them.
+    /// A guard that ignores client roots does not read any; [`Boundary::resolve`] still obeys this.
+    pub fn bare_paths(mut self, bare_paths: Rule) -> Self {
+        self.bare_paths = bare_paths == Rule::Allow;
+        self
+    }
+
+    /// Rules about hard links, special files and mounts.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Resolves the allowed directories.
+    ///
+    /// # Errors
+    ///
+    /// [`NoDirectories`](ErrorKind::NoDirectories) if there are none, and [`client_roots_only`](Self::client_roots_only) was not said: an empty
+    /// configuration is no licence. [`InvalidOptions`](ErrorKind::InvalidOptions) if it was said
+    /// and there are some. [`TooManyRoots`](ErrorKind::TooManyRoots). Why a directory that is not
+    /// optional can not be had, by its kind;
+    /// [`AccessConflict`](ErrorKind::AccessConflict) if one lies, or would lie, in another with other access;
+    /// [`ThroughLink`](ErrorKind::ThroughLink) if its path runs through a link inside another.
+    pub fn build(mut self) -> Result<Boundary> {
+        if self.directories.is_empty() && !self.client_roots_only {
+            return Err(ErrorKind::NoDirectories.into());
+        }
+        if self.client_roots_only && !self.directories.is_empty() {
+            let text = "client_roots_only and a directory exclude each other: leave one of them out";
+            return Err(Error::new(ErrorKind::InvalidOptions).says(text));
+        }
+        if self.directories.len() > ROOT_LIST_ENTRIES {
+            return Err(ErrorKind::TooManyRoots.into());
+        }
+        for directory in &mut self.directories {
+            directory.path = std::path::absolute(&directory.path)
+                .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
+            // The system's own names for a user's directories are often short ones: `%TEMP%`.
+            #[cfg(windows)]
+            if Location::from_path(&directory.path).is_err_and(|error| error.kind() == ErrorKind::ShortName) {
+                if let Ok(long) = std::fs::canonicalize(&directory.path) {
+                    directory.path = long;
+                }
+            }
+        }
+        let boundary = Boundary {
+            shared: Arc::new(Shared {
+                directories: self.directories,
+                bare_paths: self.bare_paths,
+                policy: self.policy,
+                #[cfg(not(windows))]
+                top: volumes::of_system()?,
+                operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
+                generation: AtomicU64::new(0),
+                granted: Mutex::default(),
+                kept: SnapshotTable::default(),
+            }),
+        };
+        let mut operator = boundary.resolve_allowed();
+        if let Some(bad) = operator.rejected.iter().position(|rejected| boundary.demands(rejected)) {
+            return Err(operator.rejected.swap_remove(bad).error);
+        }
+        boundary.no_conflict_to_come(&operator)?;
+        *lock(&boundary.shared.operator) = operator.into_roots(boundary.shared.policy);
+        Ok(boundary)
+    }
+}
+
+impl Directory {
+    pub(super) fn entry(&self) -> Entry {
+        Entry {
+            text: self.path.to_string_lossy().into_owned(),
+            location: Location::from_path(&self.path),
+            name: None,
+            access: Some(self.access),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The roots that a list comes to, entry by entry.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use crate::dir::{Access, Policy};
+use crate::error::{Error, ErrorKind};
+use crate::limits::{ALIASES, ENTRY_CHARS};
+use crate::path::index::Tree;
+use crate::path::names::path_key;
+use crate::roots::{RejectedRoot, Root, Roots};
+
+/// What a list grants, on its way to a snapshot.
+#[derive(Default)]
+pub(super) struct Granting {
+    pub(super) roots: Vec<(usize, String, Root)>,
+    /// By what paths that are one have in common.
+    pub(super) by_path: HashMap<PathBuf, usize>,
+    pub(super) rejected: Vec<RejectedRoot>,
+    /// Canonical paths that two entries want with different access.
+    pub(super) conflicts: HashSet<PathBuf>,
+}
+
+impl Granting {
+    pub(super) fn skip(&mut self, index: usize, entry: &str, error: Error) {
+        let error = error.at("open root", entry.as_ref());
+        // A hostile list is as long as its client likes; what is kept of it for the log is not.
+        let entry = entry.chars().take(ENTRY_CHARS).collect();
+        self.rejected.push(RejectedRoot { index, entry, error });
+    }
+
+    pub(super) fn add(&mut self, index: usize, entry: String, root: Root) {
+        let path = path_key(&root.canonical);
+        let earlier = self.by_path.get(&path).and_then(|&number| self.roots.get_mut(number));
+        let Some((.., earlier)) = earlier else {
+            self.by_path.insert(path, self.roots.len());
+            self.roots.push((index, entry, root));
+            return;
+        };
+        if earlier.access != root.access {
+            self.conflicts.insert(earlier.canonical.clone());
+        }
+        for given in root.given {
+            if earlier.given.len() < ALIASES && !earlier.given.contains(&given) {
+                earlier.given.push(given);
+            }
+        }
+        // An entry that stands for many is told once.
+        if self.rejected.last().is_none_or(|last| last.index != index) {
+            self.skip(index, &entry, ErrorKind::Duplicate.into());
+        }
+    }
+
+    /// A link between two nested directories of different access would cross, and one directory that is mounted in two places has
+    /// one access: none of them stands.
+    pub(super) fn drop_conflicts(&mut self) {
+        let first = self.roots.first().map(|(.., root)| root.access);
+        if self.conflicts.is_empty() && self.roots.iter().all(|(.., root)| Some(root.access) == first) {
+            return;
+        }
+        let places: Vec<_> = self.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access)).collect();
+        self.conflicts.extend(conflicts(&places));
+        let mut access = HashMap::new();
+        for (.., root) in self.roots.iter().filter(|(.., root)| !root.is_file()) {
+            let earlier = access.entry(root.identity).or_insert((root.access, &root.canonical));
+            if earlier.0 != root.access {
+                self.conflicts.extend([root.canonical.clone(), earlier.1.clone()]);
+            }
+        }
+        let roots = std::mem::take(&mut self.roots);
+        for (index, entry, root) in roots {
+            if self.conflicts.contains(&root.canonical) {
+                self.skip(index, &entry, ErrorKind::AccessConflict.into());
+            } else {
+                self.roots.push((index, entry, root));
+            }
+        }
+    }
+
+    pub(super) fn into_roots(self, policy: Policy) -> Roots {
+        Roots::new(self.roots.into_iter().map(|(.., root)| root).collect(), policy, self.rejected)
+    }
+}
+
+/// The paths of those that lie in one of other access, or around one.
+pub(super) fn conflicts(places: &[(PathBuf, Access)]) -> HashSet<PathBuf> {
+    let mut tree = Tree::default();
+    for (number, (path, _)) in places.iter().enumerate() {
+        tree.insert(path, number);
+    }
+    let mut found = HashSet::new();
+    for (path, access) in places {
+        for (outer, other) in tree.marks(path).filter_map(|(_, number)| places.get(number)) {
+            if other != access {
+                found.extend([path.clone(), outer.clone()]);
+            }
+        }
+    }
+    found
+}
