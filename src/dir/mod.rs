@@ -379,27 +379,36 @@ impl Cursor {
         }
     }
 
-    /// The same where nobody has asked about the names before the last. `None` where they are not all
-    /// directories, or where it takes more than one call to tell.
+    /// How many of the last `unknown` names of `path` can be passed before a look: all of those but the
+    /// last are directories, by as many walks of the kernel as it takes to find the last of them by
+    /// halves. `None` where the kernel cannot be asked.
     #[cfg(target_os = "linux")]
-    pub(crate) fn look_ahead(
+    pub(crate) fn passable(
         &mut self,
         top: &Handle,
         path: &Path,
+        unknown: usize,
         mounts: Rule,
         budget: &mut Budget<'_>,
-    ) -> Option<Result<Look>> {
-        let (parent, name) = split(path)?;
-        let (length, from, rest) = self.nearest(top, parent);
-        if !rest.as_os_str().is_empty() {
-            if budget.spend(rest.iter().count() / NAMES_PER_LOOKUP).is_err() {
-                return Some(Err(ErrorKind::TooCostly.into()));
+    ) -> Option<Result<usize>> {
+        let (mut passed, mut names, mut beyond) = (1, unknown, unknown + 1);
+        while passed + 1 < beyond {
+            let parent = path.ancestors().nth(unknown + 1 - names)?;
+            let (length, from, rest) = self.nearest(top, parent);
+            if let Err(error) = budget.spend(usize::from(names < unknown) + rest.iter().count() / NAMES_PER_LOOKUP) {
+                return Some(Err(error));
             }
-            let opened = kernel::dir(&from.dir, &rest, mounts)?.ok()?;
-            self.hold(length, parent, Handle::from(opened));
+            if rest.as_os_str().is_empty() {
+                passed = names;
+            } else if let Ok(opened) = kernel::dir(&from.dir, &rest, mounts)? {
+                self.hold(length, parent, opened.into());
+                passed = names;
+            } else {
+                beyond = names;
+            }
+            names = passed.midpoint(beyond);
         }
-        let directory = self.held.back().map_or(top, |(_, directory)| directory);
-        Some(budget.spend(1).and_then(|()| directory.look_in(name, mounts)))
+        Some(Ok(passed))
     }
 
     /// The directory at `path`, opened from the nearest one that is held.
@@ -551,6 +560,26 @@ mod tests {
         let want = Want { read: false, write: true, append: false, create_new: Some(0o600) };
         let made = |name| handle.open(Path::new(name), want, Rule::Allow).map(drop).map_err(|error| error.kind());
         assert_eq!((made("f"), made("g")), (Err(ErrorKind::AlreadyExists), Ok(())));
+    }
+
+    /// Wherever it is, and at the cost of a look-up for each half.
+    #[test]
+    fn the_first_name_that_is_no_directory_is_found_by_halves() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = PathBuf::from("d/".repeat(100));
+        let mut at = directory.path().to_owned();
+        let handle = Handle::ambient(&at).unwrap();
+        for passed in 1..=100 {
+            let (mut cursor, mut budget) = (Cursor::default(), Budget::new());
+            let found = cursor.passable(&handle, &path, 100, Rule::Allow, &mut budget);
+            assert_eq!(found.unwrap().unwrap(), passed);
+            let whole = 99 / NAMES_PER_LOOKUP;
+            let halves = if passed < 100 { 6..=7 } else { 0..=0 };
+            let spent = budget.spent();
+            assert!((whole + halves.start()..=2 * whole + halves.end()).contains(&spent), "{passed}: {spent}");
+            at.push("d");
+            std::fs::create_dir(&at).unwrap();
+        }
     }
 
     /// A look-up beside the last costs one, however deep it is; further away it costs the way there.

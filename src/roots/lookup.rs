@@ -135,12 +135,11 @@ impl Lookup for RequestLookups<'_, '_> {
     }
 
     #[cfg(target_os = "linux")]
-    fn look_ahead(&mut self, number: usize, path: &Path) -> Option<EntryKind> {
+    fn passable(&mut self, number: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
         let mounts = self.0.roots.policy().mounts;
-        let path = self.0.roots.root(number).ok()?.beneath_handle(path);
         self.0.open(number).ok()?;
         let (_, handle, cursor) = self.0.opened.as_mut()?;
-        cursor.look_ahead(handle, &path, mounts, self.0.budget)?.ok().map(EntryKind::from)
+        cursor.passable(handle, path, unknown, mounts, self.0.budget)
     }
 }
 

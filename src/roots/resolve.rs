@@ -4,8 +4,7 @@
 //! this name, inside this root?* Comes out: a place inside a root, or a refusal. What is true after: every question that was asked
 //! lay inside a root, and named plain components only, so nothing outside was opened, read or even looked up.
 //!
-//! Several names in a row may be answered for at once, if all but the last are directories: what comes of that is what a step for each comes
-//! to.
+//! Several names in a row can be passed at once if all but the last are directories; the result is that of a step for each.
 //!
 //! It is a state machine over {position, components to do, links followed}. A position is inside a root, where names are asked for, or
 //! at an ancestor of one, known by name from the roots' canonical paths and never asked for. A component moves it:
@@ -67,8 +66,9 @@ pub(crate) trait Lookup {
     /// What is at `path` in root number `root`? `path` is plain names, and no link in it may be followed; the empty path is the root.
     fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
 
-    /// The same of a path whose parents nobody has asked for yet. None where one of them is no directory, or that can not be told at once.
-    fn look_ahead(&mut self, _root: usize, _path: &Path) -> Option<EntryKind> {
+    /// How many of the last `unknown` names of `path` can be passed before a look: at least one, and all
+    /// of those but the last are directories. `None` if only a look at each name tells.
+    fn passable(&mut self, _root: usize, _path: &Path, _unknown: usize) -> Option<Result<usize>> {
         None
     }
 }
@@ -200,13 +200,9 @@ impl<N: Lookup> Walk<'_, N> {
             long if long.len() > NAME_BYTES => return Err(ErrorKind::TooLong.into()),
             _ => path.push(name),
         }
-        let ahead = self.look_ahead();
+        self.look_ahead()?;
         let At::Inside { root, path, here } = &mut self.at else { return Ok(None) };
-        let seen = match ahead {
-            Some(seen) => seen,
-            None => self.names.look(*root, path)?,
-        };
-        match seen {
+        match self.names.look(*root, path)? {
             EntryKind::Directory => *here = Here::Directory,
             EntryKind::Other => *here = Here::Other,
             EntryKind::Missing => return self.missing().map(Some),
@@ -226,32 +222,27 @@ impl<N: Lookup> Walk<'_, N> {
         Ok(None)
     }
 
-    /// Takes the plain names that come next with the one just taken. If what is there is told at once, it is what a step for each comes
-    /// to.
-    fn look_ahead(&mut self) -> Option<EntryKind> {
-        if !self.looks_ahead {
-            return None;
-        }
-        let At::Inside { root, path, .. } = &mut self.at else { return None };
+    /// Takes, with the name just taken, the plain names that follow it, as far as directories go. What
+    /// comes of that is what a step for each comes to.
+    fn look_ahead(&mut self) -> Result<()> {
+        let At::Inside { root, path, .. } = &mut self.at else { return Ok(()) };
         let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
-        if plain == 0 {
-            return None;
+        if plain == 0 || !self.looks_ahead {
+            return Ok(());
         }
-        let mut ahead = path.clone();
-        ahead.extend(self.todo.iter().rev().take(plain));
-        let seen = self.names.look_ahead(*root, &ahead);
-        if seen.is_some() {
-            *path = ahead;
-            self.todo.truncate(self.todo.len() - plain);
-            self.steps += plain;
+        path.extend(self.todo.iter().rev().take(plain));
+        let passable = self.names.passable(*root, path, plain + 1);
+        self.looks_ahead = passable.is_some();
+        let more = passable.unwrap_or(Ok(1))? - 1;
+        for _ in more..plain {
+            path.pop();
         }
-        // Else a link is on the way, say: a step for each, so that no name is asked for many times.
-        self.looks_ahead = seen.is_some();
-        seen
+        self.todo.truncate(self.todo.len() - more);
+        self.steps += more;
+        Ok(())
     }
 
     fn follow(&mut self, link: PathBuf, text: OsString) -> Result<()> {
-        self.looks_ahead = true;
         self.hops += 1;
         if self.hops > LINK_HOPS {
             return Err(ErrorKind::TooManyLinks.into());
@@ -410,15 +401,14 @@ mod tests {
             Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
         }
 
-        fn look_ahead(&mut self, root: usize, path: &Path) -> Option<EntryKind> {
+        fn passable(&mut self, root: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
             if !self.looks_ahead {
                 return None;
             }
-            // Above all the root itself.
-            for parent in path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
-                self.look(root, parent).ok().filter(|seen| *seen == EntryKind::Directory)?;
-            }
-            self.look(root, path).ok()
+            let mut parents: Vec<_> = path.ancestors().skip(1).take(unknown - 1).collect();
+            parents.reverse();
+            let is_directory = |path: &&Path| self.look(root, path).is_ok_and(|seen| seen == EntryKind::Directory);
+            Some(Ok(1 + parents.into_iter().take_while(is_directory).count()))
         }
     }
 
