@@ -397,7 +397,7 @@ impl fmt::Debug for Inner {
 
 /// Whether the system rejected a name for its length. Rust 1.85 has no name for the `io::ErrorKind`
 /// of it, so the kind is taken from the system's own error.
-pub(crate) fn is_name_too_long(error: &io::Error) -> bool {
+fn is_name_too_long(error: &io::Error) -> bool {
     #[cfg(unix)]
     let too_long = io::Error::from(rustix::io::Errno::NAMETOOLONG);
     // ERROR_FILENAME_EXCED_RANGE

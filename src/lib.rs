@@ -108,7 +108,7 @@
 //!
 //! | | Linux with `openat2` (5.6) | Linux without | macOS | Windows |
 //! | --- | --- | --- | --- | --- |
-//! | decision | the kernel's walk; the resolver where that can not tell | the resolver | the resolver | the resolver |
+//! | decision | the resolver, or one walk of the kernel with the same result | the resolver | the resolver | the resolver |
 //! | operations | one `openat2` without links | held descriptors, a name at a time | the same | held handles, a name at a time, the final path of each verified; to make, rename and remove, by the path of a held directory, pinned by a file that is there meanwhile |
 //! | `..` | after links are followed | the same | the same | removed from the text first, as the system does |
 //! | names that would be read as another | | | | refused by name: devices, streams, trailing dots and spaces, short aliases, `\\.\` and all of `\\?\` but drives and shares, paths relative to a drive |
@@ -116,7 +116,7 @@
 //! | names that are no Unicode | served | served | served | refused |
 //! | a directory that is not held open is known by its numbers and | its time of birth, where the filesystem has one | the same | the same | its numbers alone |
 //! | mounts told | by the kernel | by mount id (5.8), else device number | by device number | a mounted volume is a link that leads out |
-//! | what may be searched, whose links may be followed (`protected_symlinks`) | the kernel's rules where it decides | as far as single names show | the same | each directory on the way must be readable |
+//! | what may be searched | as far as single names show | the same | the same | each directory on the way must be readable |
 //! | paths beneath a root | up to 4,096 bytes | longer ones can be listed and removed | the same | the same |
 //! | rename without replacing | one step | one step | one step | it looks first, and another process may come between |
 //! | a replaced file keeps | permission bits, owner, group and POSIX access control list, as far as permitted | the same | permission bits, owner and group, as far as permitted; its access control list comes from its directory | nothing: its owner is the process, its access control list comes from its directory |

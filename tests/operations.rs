@@ -543,7 +543,8 @@ fn mounts_are_crossed_by_policy_and_never_removed() {
     let refuse = top(Policy::default().mounts(Rule::Refuse));
     assert!(allow.metadata("/proc/version").is_ok());
     assert!(refuse.metadata("/etc").is_ok());
-    let requests = ["/proc/version", "proc/version", "/proc", "etc/../proc/version", "/proc/sys/kernel"];
+    let requests =
+        ["/proc/version", "proc/version", "/proc", "etc/../proc/version", "/proc/sys/kernel", "proc/../../etc"];
     for request in requests {
         for (operation, result) in [
             ("metadata", refuse.metadata(request).map(drop)),

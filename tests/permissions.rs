@@ -6,15 +6,17 @@
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use mcp_roots_guard::{ErrorKind, Existing, Roots, WriteOptions};
+use mcp_roots_guard::{ErrorKind, Existing, Intent, Roots, WriteOptions};
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use crate::invariants::kernel::without_openat2;
 
 /// A user: its number, its groups.
 type User = (u32, &'static [u32]);
@@ -423,6 +425,39 @@ fn a_file_that_cannot_be_changed_once_it_is_given_away_is_the_writers() {
     });
     let metadata = fs::metadata(&path).unwrap();
     assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (writer.0, GROUP, 0o664));
+}
+
+/// The decision is the same with and without `openat2`, which does not pass `..` there.
+#[test]
+fn a_directory_that_may_not_be_searched_hides_its_own_names_only() {
+    const DENIED: Result<(), ErrorKind> = Err(ErrorKind::PermissionDenied);
+    let Some(directory) = directory("/tmp") else { return };
+    let top = directory.path().canonicalize().unwrap();
+    file(&top, "f", 0o644, None);
+    fs::create_dir(top.join("closed")).unwrap();
+    fs::write(top.join("closed/f"), "new").unwrap();
+    fs::set_permissions(top.join("closed"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("closed/../f", top.join("link")).unwrap();
+    for (request, expected) in [
+        ("closed/../f", Ok(())),
+        ("link", Ok(())),
+        ("closed/f", DENIED),
+        ("closed/f/../../f", DENIED),
+        ("closed/../none", Err(ErrorKind::NotFound)),
+        ("closed/../f/", Err(ErrorKind::NotADirectory)),
+        ("closed/../../f", Err(ErrorKind::OutsideRoots)),
+    ] {
+        let roots = Roots::from_dirs([&top]).unwrap();
+        let decided = move || {
+            as_user(USERS[0], || {
+                let checked = roots.check(request, Intent::Existing).map(|checked| checked.relative() == "f");
+                let read = roots.read(request, 9).map(|content| content == b"old");
+                [checked, read].map(|is_f| is_f.map(|is_f| assert!(is_f)).map_err(|error| error.kind()))
+            })
+        };
+        assert_eq!(decided.clone()(), [expected; 2], "{request}");
+        assert_eq!(without_openat2(decided), [expected; 2], "{request} without openat2");
+    }
 }
 
 /// What a tool wrote does not run as somebody else.

@@ -4,9 +4,8 @@
 //! true after: what the request really named was inside the root when it was checked, and whatever is done through the proof is done
 //! beneath the root's own handle, so it is inside when it is done, too.
 //!
-//! On Linux the common way is one walk of the kernel beneath the root, which meets no link; else a second one, which follows links and
-//! stops at the edge. Of what need not exist it is the parent's way, and then a look at the last name. What that can not decide (a way
-//! that leaves and comes back, a name it can not tell, missing parents) is decided by the resolver.
+//! The resolver decides. On Linux, one walk of the kernel comes first where it gives the same answer;
+//! `kernel.rs` has the table.
 
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -26,9 +25,6 @@ use crate::path::Location;
 use crate::path::names::{below, components, is_absolute, is_same};
 use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, settled};
 use crate::workers::counted;
-
-#[cfg(target_os = "linux")]
-pub(crate) use kernel::Walked;
 
 /// Proof that a request names something inside a root: which root, and where in it. File operations hang off it.
 ///
@@ -150,10 +146,11 @@ impl Roots {
 
     pub(crate) fn decide(&self, request: &Location, intent: Intent, budget: &mut Budget<'_>) -> Result<CheckedPath> {
         #[cfg(target_os = "linux")]
-        if let Some(decided) = self.decide_by_kernel(request, intent) {
-            return decided;
-        }
-        let (root, relative, found) = resolve_in(self, request.as_os_str(), intent, budget)?;
+        let decided = self.place_by_kernel(request, intent, budget);
+        #[cfg(not(target_os = "linux"))]
+        let decided = None;
+        let resolved = || resolve_in(self, self.base(), request.as_os_str(), intent, budget);
+        let (root, relative, found) = decided.unwrap_or_else(resolved)?;
         let root = self.shared_root(root)?;
         if !root.is_available() {
             return Err(ErrorKind::RootUnavailable.into());

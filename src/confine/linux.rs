@@ -1,8 +1,10 @@
 //! By Landlock (landlock(7)).
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -226,7 +228,35 @@ fn open<F: AsFd>(at: F, path: &Path, flags: OFlags) -> Result<File> {
     Ok(File::from(opened.map_err(io::Error::from)?))
 }
 
+/// The kernel's current name for an open file (proc(5), `/proc/PID/fd`). `None` if the file has no
+/// name, or the kernel does not tell it.
+fn name_of(file: &File) -> Option<PathBuf> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let text = readlinkat(CWD, link, Vec::with_capacity(256)).ok()?.into_bytes();
+    // What was removed, and what only looks like that.
+    if text.ends_with(b" (deleted)") { None } else { Some(PathBuf::from(OsString::from_vec(text))) }
+}
+
 fn told(error: RulesetError) -> Error {
     let detail = error.to_string();
     Error::io(ErrorKind::Io, io::Error::from_raw_os_error(*Errno::from(error))).detail(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel's name for a removed file ends in a suffix that could be a file's own. Neither name
+    /// is taken.
+    #[test]
+    fn the_kernels_name_is_taken_only_when_it_is_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("f");
+        let file = File::create(&path).unwrap();
+        assert_eq!(name_of(&file), Some(path.clone()));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(name_of(&file), None);
+        let odd = path.with_file_name("f (deleted)");
+        assert_eq!(name_of(&File::create(odd).unwrap()), None);
+    }
 }

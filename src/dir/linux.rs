@@ -20,12 +20,12 @@ enum Links {
 }
 
 pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
-    call(at, path.as_os_str(), OFlags::PATH | OFlags::DIRECTORY, None, mounts, &Links::Refuse)
+    plain(at, path, OFlags::PATH | OFlags::DIRECTORY, None, mounts)
 }
 
 /// `O_PATH | O_NOFOLLOW` gives a descriptor of a link itself, also under `RESOLVE_NO_SYMLINKS` (openat2(2)).
 pub(super) fn look(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
-    call(at, path.as_os_str(), OFlags::PATH | OFlags::NOFOLLOW, None, mounts, &Links::Refuse)
+    plain(at, path, OFlags::PATH | OFlags::NOFOLLOW, None, mounts)
 }
 
 pub(super) fn open(at: &Dir, path: &Path, want: Want, mounts: Rule) -> Option<io::Result<File>> {
@@ -37,16 +37,26 @@ pub(super) fn open(at: &Dir, path: &Path, want: Want, mounts: Rule) -> Option<io
     flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
     flags.set(OFlags::APPEND, want.append);
     flags.set(OFlags::CREATE | OFlags::EXCL, want.create_new.is_some());
-    call(at, path.as_os_str(), flags, want.create_new, mounts, &Links::Refuse)
+    plain(at, path, flags, want.create_new, mounts)
 }
 
 pub(super) fn follow(at: &Dir, path: &OsStr, want: Follow, mounts: Rule) -> Option<io::Result<File>> {
     let (flags, links) = match want {
         Follow::NoLink => (OFlags::PATH, Links::Refuse),
-        Follow::Place => (OFlags::PATH, Links::Beneath),
         Follow::Read => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Beneath),
     };
     call(at, path, flags, None, mounts, &links)
+}
+
+/// For plain names, which lead out only while another process moves a directory on the way: that is
+/// `ELOOP`, too.
+fn plain(at: &Dir, path: &Path, flags: OFlags, mode: Option<u32>, mounts: Rule) -> Option<io::Result<File>> {
+    let path = path.as_os_str();
+    let opened = call(at, path, flags, mode, mounts, &Links::Refuse)?;
+    Some(opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::XDEV) if mounts == Rule::Allow || has_moved(at, path) => Errno::LOOP.into(),
+        _ => error,
+    }))
 }
 
 /// `None` where this process has no `openat2`. Each call asks anew: a seccomp filter can come at any time.
@@ -72,9 +82,6 @@ fn call(
             // ENOSYS: Linux before 5.6, or a filter. EPERM: a filter, as of container runtimes; where it is the file's own
             // answer, the walk through held descriptors gets it again.
             Err(Errno::NOSYS | Errno::PERM) => return None,
-            Err(Errno::XDEV) if matches!(links, Links::Refuse) && (mounts == Rule::Allow || has_moved(at, path)) => {
-                return Some(Err(Errno::LOOP.into()));
-            }
             Err(error) => return Some(Err(error.into())),
             Ok(fd) => return Some(Ok(File::from(fd))),
         }
@@ -108,13 +115,6 @@ pub(super) fn read_link(link: &File) -> Result<OsString> {
     }
     let text = rustix::fs::readlinkat(link, "", Vec::new()).map_err(io::Error::from)?;
     Ok(OsString::from_vec(text.into_bytes()))
-}
-
-pub(super) fn name_of(file: &File) -> Option<PathBuf> {
-    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let text = rustix::fs::readlinkat(CWD, link, Vec::with_capacity(256)).ok()?.into_bytes();
-    // What was removed, and what only looks like that.
-    if text.ends_with(b" (deleted)") { None } else { Some(PathBuf::from(OsString::from_vec(text))) }
 }
 
 /// Links of a proc file system lead wherever the kernel likes, whatever their text says (proc(5), symlink(7), "magic links").

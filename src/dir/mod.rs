@@ -354,11 +354,9 @@ impl From<File> for Handle {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// The place, if no link is on the way to it or in it; else `ELOOP`.
+    /// The place (`O_PATH`), if no link is on the way to it or in it; else `ELOOP`.
     NoLink,
-    /// The place, for its name and metadata (`O_PATH`).
-    Place,
-    /// The file, for reading, without blocking.
+    /// The file, for reading, without blocking; links are followed.
     Read,
 }
 
@@ -498,12 +496,6 @@ pub(crate) type Entries = cap_std::fs::ReadDir;
 /// A file system as it is mounted: its mount id, or where the kernel does not tell, its device number.
 pub(crate) type Mount = (bool, u64);
 
-/// The name that the kernel has for an open file now (proc(5), `/proc/PID/fd`); none where it does not tell, or the file has none.
-#[cfg(target_os = "linux")]
-pub(crate) fn name_of(file: &File) -> Option<PathBuf> {
-    kernel::name_of(file)
-}
-
 /// Whether an open file is of a proc file system.
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 pub(crate) fn is_proc(file: &File) -> Result<bool> {
@@ -538,19 +530,6 @@ fn proc_link() -> Error {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-
-    /// The kernel's name for a removed file has a suffix that could be a file's own: such a name is not taken.
-    #[test]
-    fn the_kernels_name_is_taken_only_when_it_is_one() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().canonicalize().unwrap().join("f");
-        let file = File::create(&path).unwrap();
-        assert_eq!(name_of(&file), Some(path.clone()));
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(name_of(&file), None);
-        let odd = path.with_file_name("f (deleted)");
-        assert_eq!(name_of(&File::create(odd).unwrap()), None);
-    }
 
     #[test]
     fn a_new_file_is_never_one_that_is_there() {

@@ -149,11 +149,12 @@ const _: () = assert!(ALIAS_NAMES == 10 * ROOT_LIST_ENTRIES);
 /// Resolves a request against a snapshot.
 pub(crate) fn resolve_in(
     roots: &Roots,
+    base: Option<usize>,
     request: &OsStr,
     intent: Intent,
     budget: &mut Budget<'_>,
 ) -> Result<(usize, PathBuf, Found)> {
-    match resolve(&mut RequestLookups(Lookups::new(roots, budget)), roots.index(), roots.base(), request, intent)? {
+    match resolve(&mut RequestLookups(Lookups::new(roots, budget)), roots.index(), base, request, intent)? {
         Place::Inside { root, path, found } => Ok((root, path, found)),
         Place::Above(_) => Err(ErrorKind::OutsideRoots.into()),
     }
