@@ -57,7 +57,7 @@ fn no_tree_makes_a_request_cost_more_than_its_budget() {
             let tree = Tree::in_memory("dir root");
             deep_chain(&tree, &unit, end);
             let roots = tree.roots(["root"]);
-            // A chain of links that the kernel follows to its end is decided by it.
+            // Reading a chain of links that the kernel follows to its end is decided by the kernel.
             let kinds = [ErrorKind::TooCostly, ErrorKind::NotFound, ErrorKind::NotADirectory, ErrorKind::TooLong];
             let mut most = Duration::ZERO;
             for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {

@@ -4,7 +4,7 @@
 //! true after: what the request really named was inside the root when it was checked, and whatever is done through the proof is done
 //! beneath the root's own handle, so it is inside when it is done, too.
 //!
-//! The resolver decides. On Linux, one walk of the kernel comes first where it gives the same answer;
+//! The resolver decides. On Linux, one walk of the kernel comes first where its answer is the same;
 //! `kernel.rs` has the table.
 
 #[cfg(target_os = "linux")]

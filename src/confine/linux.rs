@@ -246,8 +246,8 @@ fn told(error: RulesetError) -> Error {
 mod tests {
     use super::*;
 
-    /// The kernel's name for a removed file ends in a suffix that could be a file's own. Neither name
-    /// is taken.
+    /// The kernel's name for a removed file ends in a suffix that could be a file's own. Neither is
+    /// taken.
     #[test]
     fn the_kernels_name_is_taken_only_when_it_is_one() {
         let directory = tempfile::tempdir().unwrap();

@@ -4,7 +4,8 @@
 //! this name, inside this root?* Comes out: a place inside a root, or a refusal. What is true after: every question that was asked
 //! lay inside a root, and named plain components only, so nothing outside was opened, read or even looked up.
 //!
-//! Several names in a row can be passed at once if all but the last are directories; the result is that of a step for each.
+//! Several names in a row can be passed at once if all but the last are directories; the result is
+//! that of a step for each.
 //!
 //! It is a state machine over {position, components to do, links followed}. A position is inside a root, where names are asked for, or
 //! at an ancestor of one, known by name from the roots' canonical paths and never asked for. A component moves it:
@@ -66,8 +67,8 @@ pub(crate) trait Lookup {
     /// What is at `path` in root number `root`? `path` is plain names, and no link in it may be followed; the empty path is the root.
     fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
 
-    /// How many of the last `unknown` names of `path` can be passed before a look: at least one, and all
-    /// of those but the last are directories. `None` if only a look at each name tells.
+    /// How many of the last `unknown` names of `path` can be passed before a look: at least one, and
+    /// all of those but the last are directories. `None` if only a look at each name tells.
     fn passable(&mut self, _root: usize, _path: &Path, _unknown: usize) -> Option<Result<usize>> {
         None
     }
@@ -222,8 +223,8 @@ impl<N: Lookup> Walk<'_, N> {
         Ok(None)
     }
 
-    /// Takes, with the name just taken, the plain names that follow it, as far as directories go. What
-    /// comes of that is what a step for each comes to.
+    /// Takes the plain names that follow the one just taken, as far as directories go. The result is
+    /// that of a step for each.
     fn look_ahead(&mut self) -> Result<()> {
         let At::Inside { root, path, .. } = &mut self.at else { return Ok(()) };
         let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
