@@ -145,17 +145,21 @@ impl Roots {
     }
 
     pub(crate) fn decide(&self, request: &Location, intent: Intent, budget: &mut Budget<'_>) -> Result<CheckedPath> {
-        #[cfg(target_os = "linux")]
-        let decided = self.place_by_kernel(request, intent, budget);
-        #[cfg(not(target_os = "linux"))]
-        let decided = None;
-        let resolved = || resolve_in(self, self.base(), request.as_os_str(), intent, budget);
-        let (root, relative, found) = decided.unwrap_or_else(resolved)?;
+        let (root, relative, found) = self.locate(request, intent, budget)?;
         let root = self.shared_root(root)?;
         if !root.is_available() {
             return Err(ErrorKind::RootUnavailable.into());
         }
         Ok(CheckedPath { roots: self.clone(), root, relative, found, intent, request: request.clone() })
+    }
+
+    /// Where a request leads: a root, a place in it, and what is there.
+    fn locate(&self, request: &Location, intent: Intent, budget: &mut Budget<'_>) -> Result<(usize, PathBuf, Found)> {
+        #[cfg(target_os = "linux")]
+        if let Some(place) = self.locate_by_kernel(request, intent, budget) {
+            return place;
+        }
+        resolve_in(self, self.base(), request.as_os_str(), intent, budget)
     }
 
     /// The root that a request starts in, and what follows that root's alias in it.
