@@ -14,8 +14,9 @@ use path_clean::PathClean as _;
 use crate::boundary::grants::Candidate;
 use crate::dir::{Access, FileType, Look};
 use crate::error::{ErrorKind, Result};
-use crate::limits::{ALIAS_LOOKUPS, LIST_LOOKUPS, NAMES_PER_LOOKUP, ROOT_LOOKUPS, TRAIL_PER_LOOKUP};
-use crate::limits::{Budget, Effort, Throttle};
+use crate::limits::{
+    ALIAS_LOOKUPS, Budget, Effort, LIST_LOOKUPS, NAMES_PER_LOOKUP, ROOT_LOOKUPS, TRAIL_PER_LOOKUP, Throttle,
+};
 use crate::path::Location;
 use crate::path::names::{components, ends_as_directory, is_absolute};
 use crate::roots::{Held, Intent, Lookups, Opened, Place, Root, Roots, Trail, directory, resolve};

@@ -1,136 +1,121 @@
-//! The common way on Linux: what one walk of the kernel says.
+//! Where one walk of Linux's kernel gives the resolver's decision.
 //!
-//! Goes in: a request, and the root that it starts in. Comes out: the decision that the resolver would come to, too, or nothing, where
-//! only the resolver can tell.
+//! The resolver decides every request ([`resolve`](crate::resolve)). The kernel's walk beneath the
+//! root is only faster, and its answer counts only where it is provably the same:
+//!
+//! | the walk | the decision |
+//! | --- | --- |
+//! | meets no symlink, and ends at something | the place that the text says |
+//! | meets no symlink, and finds nothing there | the same refusal |
+//! | meets no symlink, and leaves the root (`EXDEV`) | the text says where; the resolver goes on |
+//! | follows symlinks that stay inside, for reading | the file, or the same refusal |
+//!
+//! What need not exist takes a walk to its parent, and a look at the last name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::CheckedPath;
-use crate::dir::{Follow, Handle, Look, name_of};
-use crate::error::{Error, Result, is_name_too_long};
+use crate::dir::{Follow, Handle, Look, Rule};
+use crate::error::{Error, Result};
+use crate::limits::{Budget, NAME_BYTES};
 use crate::path::Location;
-use crate::path::names::{below, components};
-use crate::roots::{Found, Intent, Roots};
+use crate::path::names::components;
+use crate::roots::{Found, Intent, Roots, resolve_in};
 
 impl Roots {
-    /// The common way: what the kernel's walk says. `None` leaves the decision to the resolver.
-    pub(super) fn decide_by_kernel(&self, request: &Location, intent: Intent) -> Option<Result<CheckedPath>> {
+    /// Where a request leads if no symlink is on the way. `None` leaves that to the resolver.
+    pub(super) fn locate_by_kernel(
+        &self,
+        request: &Location,
+        intent: Intent,
+        budget: &mut Budget<'_>,
+    ) -> Option<Result<(usize, PathBuf, Found)>> {
         let (number, rest) = self.start(request)?;
-        let decided = match intent {
-            Intent::Existing => self.place_by_kernel(number, rest)?.map(|(_, relative)| (relative, Found::Exists)),
-            Intent::New | Intent::NewTree | Intent::NoFollow => Ok(self.last_by_kernel(number, rest, intent)?),
+        let (path, last) = match intent {
+            Intent::Existing => (rest, None),
+            Intent::New | Intent::NewTree | Intent::NoFollow => split_last(rest)?,
         };
-        let root = self.shared_root(number).ok()?;
-        Some(decided.map(|(relative, found)| CheckedPath {
-            roots: self.clone(),
-            root,
-            relative,
-            found,
-            intent,
-            request: request.clone(),
-        }))
-    }
-
-    /// What exists, and where it is: if no link is on the way, where it is written; else by the name that the kernel has for it.
-    fn place_by_kernel(&self, number: usize, rest: &OsStr) -> Option<Result<(File, PathBuf)>> {
-        if let Some(names) = plain_names(rest) {
-            match self.walk_by_kernel(number, rest, Follow::NoLink)? {
-                Walked::There(file) => return Some(Ok((file, names))),
-                Walked::Refused(error) => return Some(Err(error)),
-                Walked::Undecided => {}
+        let (walked, mounts) = (self.follow(number, path, Follow::NoLink)?, self.policy().mounts);
+        match (walked, plain(path), last) {
+            (Ok(_), Ok(names), None) => Some(Ok((number, names, Found::Exists))),
+            (Ok(directory), Ok(mut names), Some(last)) => {
+                let found = match Handle::from(directory).look_in(last, mounts).ok()? {
+                    Look::Missing => Found::Missing(1),
+                    Look::Other(_) => Found::Exists,
+                    Look::Link(..) if intent == Intent::NoFollow => Found::Link,
+                    Look::Link(..) => return None,
+                };
+                names.push(last);
+                Some(Ok((number, names, found)))
             }
-        }
-        match self.walk_by_kernel(number, rest, Follow::Place)? {
-            Walked::There(file) => {
-                let relative = relative_to(self.root(number).ok()?.path(), &name_of(&file)?)?;
-                Some(Ok((file, relative)))
+            // A mount that may not be crossed is EXDEV, too.
+            (Err(error), Err(from), _) if error.kind() == io::ErrorKind::CrossesDevices && mounts == Rule::Allow => {
+                let rest = OsStr::from_bytes(rest.as_bytes().get(from..)?);
+                Some(resolve_in(self, Some(number), rest, intent, budget))
             }
-            Walked::Refused(error) => Some(Err(error)),
-            Walked::Undecided => None,
+            (Err(error), _, None) => refusal(error).map(Err),
+            _ => None,
         }
     }
 
-    /// What the last name is, which need not exist, in its parent, which does. A link there is the resolver's, unless it is asked for itself.
-    fn last_by_kernel(&self, number: usize, rest: &OsStr, intent: Intent) -> Option<(PathBuf, Found)> {
-        let slash = rest.as_bytes().iter().rposition(|&byte| byte == b'/');
-        let (parent, name) = rest.as_bytes().split_at(slash.map_or(0, |slash| slash + 1));
-        if matches!(name, b"" | b"." | b"..") {
+    /// Opens a file for reading, through symlinks that stay inside. `None` leaves that to the resolver.
+    pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<File>> {
+        let (number, rest) = self.start(request)?;
+        // The kernel follows a proc file system's plain symlinks; the resolver refuses all of its.
+        if self.root(number).ok()?.meets_proc() {
             return None;
         }
-        let (directory, mut relative) = self.place_by_kernel(number, OsStr::from_bytes(parent))?.ok()?;
-        let found = match Handle::from(directory).look_in(OsStr::from_bytes(name), self.policy().mounts).ok()? {
-            Look::Missing => Found::Missing(1),
-            Look::Other(_) => Found::Exists,
-            Look::Link(..) if intent == Intent::NoFollow => Found::Link,
-            Look::Link(..) => return None,
-        };
-        relative.push(OsStr::from_bytes(name));
-        Some((relative, found))
+        match self.follow(number, rest, Follow::Read)? {
+            Ok(file) => Some(Ok(file)),
+            Err(error) => refusal(error).map(Err),
+        }
     }
 
-    /// Opens by one walk of the kernel beneath a root. `None` where there is no such walk.
-    pub(crate) fn walk_by_kernel(&self, number: usize, rest: &OsStr, want: Follow) -> Option<Walked> {
-        let root = self.root(number).ok()?;
-        // The kernel goes through a proc file system's plain links; the resolver refuses them with the others.
-        if root.is_file() || root.meets_proc() {
+    fn follow(&self, number: usize, path: &OsStr, want: Follow) -> Option<io::Result<File>> {
+        let root = self.root(number).ok().filter(|root| !root.is_file())?;
+        // A file system may have longer names than the resolver asks for.
+        if path.len() > NAME_BYTES && components(path).any(|(name, _)| name.len() > NAME_BYTES) {
             return None;
         }
-        let handle = match root.handle() {
-            Ok(handle) => handle,
-            Err(error) => return Some(Walked::Refused(error)),
-        };
-        Some(match handle.follow(beneath(rest), want, self.policy().mounts)? {
-            Ok(file) => Walked::There(file),
-            Err(error) if kernel_decides(&error) => Walked::Refused(error.into()),
-            Err(_) => Walked::Undecided,
-        })
+        let start = path.as_bytes().iter().take_while(|&&byte| byte == b'/').count();
+        let beneath = OsStr::from_bytes(path.as_bytes().get(start..)?);
+        root.handle().ok()?.follow(beneath, want, self.policy().mounts)
     }
 }
 
-/// What a walk of the kernel came to.
-pub(crate) enum Walked {
-    There(File),
-    /// As the resolver would, too.
-    Refused(Error),
-    /// Only the resolver can tell.
-    Undecided,
+/// The resolver's refusal, if the kernel's says which. EACCES does not: the resolver passes `..` in
+/// a directory that may not be searched.
+fn refusal(error: io::Error) -> Option<Error> {
+    let is_the_same = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+    is_the_same.then(|| error.into())
 }
 
-/// What follows a root's alias in a request, as the kernel takes it: no leading slash, all else as it is.
-fn beneath(rest: &OsStr) -> &OsStr {
-    let bytes = rest.as_bytes();
-    let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());
-    OsStr::from_bytes(bytes.get(start..).unwrap_or_default())
+/// The parent's path, and the last name, if it is one that can be looked at.
+fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
+    let slash = path.as_bytes().iter().rposition(|&byte| byte == b'/');
+    let (parent, last) = path.as_bytes().split_at(slash.map_or(0, |slash| slash + 1));
+    let is_name = !matches!(last, b"" | b"." | b"..") && last.len() <= NAME_BYTES;
+    is_name.then(|| (OsStr::from_bytes(parent), Some(OsStr::from_bytes(last))))
 }
 
-/// The names of a path, if none of them is `..`.
-fn plain_names(path: &OsStr) -> Option<PathBuf> {
+/// The names that a path comes to if no symlink is on the way; or where the `..` that leaves begins.
+fn plain(path: &OsStr) -> std::result::Result<PathBuf, usize> {
     let mut names = Vec::with_capacity(path.len());
-    for (name, _) in components(path) {
+    for (name, after) in components(path) {
         match name.as_bytes() {
-            b"." => continue,
-            b".." => return None,
-            _ if names.is_empty() => {}
-            _ => names.push(b'/'),
+            b"." => {}
+            b".." if names.is_empty() => return Err(path.len() - after.len() - name.len()),
+            b".." => names.truncate(names.iter().rposition(|&byte| byte == b'/').unwrap_or(0)),
+            name => {
+                if !names.is_empty() {
+                    names.push(b'/');
+                }
+                names.extend(name);
+            }
         }
-        names.extend(name.as_bytes());
     }
-    Some(OsString::from_vec(names).into())
-}
-
-/// What is left of the kernel's name for a file below the root.
-fn relative_to(root: &Path, name: &Path) -> Option<PathBuf> {
-    let below = below(name.as_os_str(), root)?.as_bytes();
-    Some(OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below)).into())
-}
-
-/// The errors of the kernel's walk that the resolver would come to, too. Not `EXDEV`: the way may come back. Not `ELOOP`: a magic link
-/// is no loop. Not what is rare.
-fn kernel_decides(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied)
-        || is_name_too_long(error)
+    Ok(OsString::from_vec(names).into())
 }

@@ -12,11 +12,11 @@ use landlock::{
     RestrictSelfAttr as _, RestrictionStatus, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _,
     RulesetError, RulesetStatus, make_bitflags,
 };
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
 use super::{Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, Missing, Named, SINCE};
 use crate::boundary::Boundary;
-use crate::dir::{Access, FileType, Identity, Metadata, is_proc, name_of};
+use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Error, ErrorKind, Result};
 use crate::roots::{Root, Trail};
 

@@ -1,15 +1,13 @@
 //! What Linux's kernel does in one call.
 
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::time::Instant;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2};
 use rustix::io::Errno;
 
-use super::{
-    Dir, ErrorKind, File, Follow, Metadata, Mount, OsStr, OsString, Path, PathBuf, Result, Rule, Want, io, proc_link,
-};
+use super::{Dir, ErrorKind, File, Follow, Metadata, Mount, OsStr, OsString, Path, Result, Rule, Want, io, proc_link};
 use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
 
 enum Links {

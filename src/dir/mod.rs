@@ -32,8 +32,7 @@ pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
 pub use self::policy::{Access, Policy, Rule};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::Budget;
-use crate::limits::{CURSOR_HANDLES, NAMES_PER_LOOKUP, PATH_BYTES};
+use crate::limits::{Budget, CURSOR_HANDLES, NAMES_PER_LOOKUP, PATH_BYTES};
 
 /// A directory held open. It follows the directory object, whatever its name becomes.
 #[derive(Debug)]

@@ -9,14 +9,9 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::OnceLock;
 
 use crate::check::CheckedPath;
-#[cfg(target_os = "linux")]
-use crate::check::Walked;
-#[cfg(target_os = "linux")]
-use crate::dir::Follow;
 use crate::dir::{FileType, Look, Metadata, Policy, Rule, Want};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::Budget;
-use crate::limits::READ_AHEAD;
+use crate::limits::{Budget, READ_AHEAD};
 use crate::path::Location;
 use crate::roots::{Found, Intent, Roots};
 use crate::workers::counted;
@@ -294,13 +289,10 @@ impl Roots {
 
     fn open_for_reading(&self, request: &Location, budget: &mut Budget<'_>) -> Result<OpenFile> {
         #[cfg(target_os = "linux")]
-        match self.start(request).and_then(|(number, rest)| self.walk_by_kernel(number, rest, Follow::Read)) {
-            Some(Walked::There(file)) => {
-                let metadata = verify(&file, self.policy())?;
-                return Ok(OpenFile::new(file, metadata, request));
-            }
-            Some(Walked::Refused(error)) => return Err(error),
-            Some(Walked::Undecided) | None => {}
+        if let Some(file) = self.open_by_kernel(request) {
+            let file = file?;
+            let metadata = verify(&file, self.policy())?;
+            return Ok(OpenFile::new(file, metadata, request));
         }
         let checked = self.decide(request, Intent::Existing, budget)?;
         checked.operate(|| checked.open_for_reading())
