@@ -260,6 +260,12 @@ impl Error {
         self.0.operator_detail.as_deref()
     }
 
+    /// As `From`, but a refusal of this crate that was made an [`io::Error`] is itself again.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn unwrapped(error: io::Error) -> Self {
+        error.downcast::<Self>().unwrap_or_else(Self::from)
+    }
+
     pub(crate) fn new(kind: ErrorKind) -> Self {
         Self(Box::new(Inner {
             kind,

@@ -19,6 +19,8 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use crate::error::Error;
+#[cfg(feature = "rmcp")]
+use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
 
 /// One client, as this process knows it: drawn by the guard, never reused, and good for nothing but a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,12 +96,16 @@ pub(crate) fn refused(session: Option<SessionId>, error: &Error) {
     );
 }
 
-/// The error with its causes, which the client is not told.
+/// The error with its causes, which the client is not told. They are the author's: there may be any
+/// number of them, of any length.
 #[cfg(feature = "rmcp")]
 pub(crate) fn failed(session: Option<SessionId>, error: &(dyn std::error::Error + 'static)) {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-    event!(warn, "handler failed", session = session.map(|session| session.0.get()), error = chain.as_str());
+    if cfg!(feature = "tracing") {
+        let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
+        let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        let shown: String = chain.chars().take(FAILURE_CHARS).collect();
+        event!(warn, "handler failed", session = session.map(|session| session.0.get()), error = shown.as_str());
+    }
 }
 
 #[cfg(feature = "tracing")]

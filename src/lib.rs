@@ -146,9 +146,9 @@
 #[cfg(not(any(unix, windows)))]
 compile_error!("mcp-roots-guard does not know the names of this system yet, and would rather not guess");
 
+pub mod limits;
 mod error;
 mod events;
-pub mod limits;
 mod path;
 mod wire;
 mod workers;

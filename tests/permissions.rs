@@ -222,7 +222,7 @@ fn nobody_gains_access_by_a_write() {
 fn what_is_lost_narrows_the_rest_and_no_more() {
     let Some(keep) = directory("/dev/shm") else { return };
     // Who writes a file of which mode and list; the owner, group and mode that it then has.
-    let rows: [Cached; 9] = [
+    let rows: [Carried; 9] = [
         // The owner can give the file to a group that it is in, and to no other.
         ((OWNER, &[OWNER, GROUP]), 0o660, None, (OWNER, GROUP, 0o660)),
         ((OWNER, &[OWNER]), 0o660, None, (OWNER, OWNER, 0o600)),
@@ -366,7 +366,7 @@ const WRITERS: [User; 5] = [ROOT, (OWNER, &[OWNER]), (OWNER, &[OWNER, GROUP]), M
 const MEMBER: User = (7009, &[7009, GROUP]);
 const STRANGER: User = (7009, &[7009]);
 
-type Cached = (User, u32, Option<Acl>, (u32, u32, u32));
+type Carried = (User, u32, Option<Acl>, (u32, u32, u32));
 
 /// What the directory's files get: two that no file here names may do everything.
 const INHERITED: Acl = &[

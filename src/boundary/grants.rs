@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::boundary::entries::{Entry, EntryResolver};
-    use crate::limits::Effort;
+    use crate::dir::Effort;
     use crate::path::Location;
 
     /// Roots of directories `a`, `a/b` and `c` beneath an allowed directory, each without symlinks on

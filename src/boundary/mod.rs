@@ -35,8 +35,8 @@ use crate::boundary::entries::{Entry, EntryResolver};
 use crate::boundary::grants::{Candidate, GrantMemory};
 use crate::boundary::shared::SnapshotTable;
 use crate::dir::{Access, Policy};
+use crate::dir::{Budget, Effort};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{Budget, Effort};
 use crate::path::Location;
 use crate::roots::{Intent, Lookups, Place, RejectedRoot, Roots, Verification, resolve, settled};
 use crate::wire::ListRootsResult;
@@ -365,7 +365,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    use crate::limits::Effort;
+    use crate::dir::Effort;
     use crate::workers::Account;
     use crate::{Access, Boundary, ErrorKind, ListRootsResult, Roots};
 

@@ -12,11 +12,11 @@ use std::sync::atomic::AtomicBool;
 use crate::boundary::entries::Entry;
 use crate::dir::{Access, Handle, Policy, Rule};
 use crate::error::{Error, Result};
-use crate::limits::Throttle;
 #[cfg(windows)]
 use crate::path::index::Tree;
 #[cfg(windows)]
 use crate::path::names::{components, is_absolute, is_same};
+use crate::roots::Throttle;
 use crate::roots::{Held, Root, Roots};
 #[cfg(windows)]
 use crate::workers::Account;

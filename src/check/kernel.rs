@@ -1,6 +1,6 @@
 //! Where one walk of Linux's kernel gives the resolver's decision.
 //!
-//! The resolver decides every request ([`resolve`](crate::resolve)). The kernel's walk beneath the
+//! The resolver decides every request ([`resolve`](crate::roots::resolve)). The kernel's walk beneath the
 //! root is only faster, and its answer counts only where it is provably the same:
 //!
 //! | the walk | the decision |
@@ -18,9 +18,10 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
+use crate::dir::Budget;
 use crate::dir::{Follow, Handle, Look, Rule};
 use crate::error::{Error, Result};
-use crate::limits::{Budget, NAME_BYTES};
+use crate::limits::NAME_BYTES;
 use crate::path::Location;
 use crate::path::names::components;
 use crate::roots::{Found, Intent, Roots, resolve_in};

@@ -17,10 +17,10 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::dir::Budget;
 use crate::dir::{Access, Handle, Look, Rule};
 use crate::error::{Error, ErrorKind, Result, quoted};
 use crate::events;
-use crate::limits::Budget;
 use crate::path::Location;
 use crate::path::names::{below, components, is_absolute, is_same};
 use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, settled};
@@ -31,13 +31,15 @@ use crate::workers::counted;
 /// It keeps its snapshot of the roots, and stays good for that, whatever is in force later.
 ///
 /// Two proofs are equal if they name the same place: the same root, compared by device and inode,
-/// and the same names from there, compared byte for byte. So requests that spell one place in
-/// different ways, by different symlinks or against different snapshots, give equal proofs. What
-/// does not count is how the place was asked for and what may be done with it: the request, the
-/// [`Intent`], the access, and whether something existed there. A place in two nested roots is two
-/// places, and so are two hard links. Two names that differ in case or in normal form are two
-/// places even where the filesystem takes them for one. Of a directory past the first
-/// [`HANDLES`](crate::limits::HANDLES), which is not held open, the time of birth counts as well.
+/// and the same names from there, compared byte for byte. So requests that come to one root and spell
+/// one place in it in different ways, by different symlinks or against different snapshots, give
+/// equal proofs. Where roots are nested, which a client's list can make them, one place can have
+/// several proofs that are not equal: as the key of a lock they are not enough. What does not count
+/// is how the place was asked for and what may be done with it: the request, the [`Intent`], the
+/// access, and whether something existed there. Two hard links are two places. Two names that differ
+/// in case or in normal form are two places even where the filesystem takes them for one. Of a
+/// directory past the first [`HANDLES`](crate::limits::HANDLES), which is not held open, the time of
+/// birth counts as well.
 ///
 /// ```
 /// use std::collections::HashSet;

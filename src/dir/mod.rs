@@ -12,6 +12,7 @@
 #[cfg_attr(windows, path = "windows.rs")]
 #[cfg_attr(not(any(target_os = "linux", windows)), path = "other.rs")]
 mod kernel;
+mod budget;
 mod metadata;
 mod policy;
 
@@ -28,11 +29,14 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use cap_std::io_lifetimes::AsFilelike as _;
 
+pub(crate) use self::budget::{Budget, Effort};
 pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
 pub use self::policy::{Access, Policy, Rule};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{Budget, CURSOR_HANDLES, NAMES_PER_LOOKUP, PATH_BYTES};
+use crate::limits::CURSOR_HANDLES;
+#[cfg(target_os = "linux")]
+use crate::limits::{NAMES_PER_LOOKUP, PATH_BYTES};
 
 /// A directory held open. It follows the directory object, whatever its name becomes.
 #[derive(Debug)]

@@ -4,9 +4,11 @@
 //! Other systems have lists of another kind, which only their C libraries can read; there, no file
 //! has a list here.
 
-use crate::limits::ACL_BYTES;
 use std::fs::File;
 use std::io;
+
+#[cfg(target_os = "linux")]
+use crate::limits::ACL_BYTES;
 
 /// A list that says more than the mode does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,9 +9,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::OnceLock;
 
 use crate::check::CheckedPath;
+use crate::dir::Budget;
 use crate::dir::{FileType, Look, Metadata, Policy, Rule, Want};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{Budget, READ_AHEAD};
+use crate::limits::READ_AHEAD;
 use crate::path::Location;
 use crate::roots::{Found, Intent, Roots};
 use crate::workers::counted;
@@ -71,8 +72,9 @@ impl OpenOptions {
         Self { create, ..self }
     }
 
-    /// To make the file, which must not exist. A new file has nothing to truncate, so
-    /// [`truncate`](Self::truncate) has no effect then, as in `std`.
+    /// To make the file, which must not exist. Unlike `O_EXCL`, a symlink at the end that leads to
+    /// nothing inside a root is followed, and its target is made. A new file has nothing to
+    /// truncate, so [`truncate`](Self::truncate) has no effect then, as in `std`.
     pub fn create_new(self, create_new: bool) -> Self {
         Self { create_new, ..self }
     }

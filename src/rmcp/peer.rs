@@ -1,6 +1,6 @@
 //! Asking a client of the session era.
 //!
-//! Goes in: the peer of the request that needs the roots. Comes out: an [`RootsResponse`]. What is true after: the question belongs to that
+//! Goes in: the peer of the request that needs the roots. Comes out: a [`RootsResponse`]. What is true after: the question belongs to that
 //! request, and one that is not waited for any more is cancelled, so that nothing of it stays behind.
 
 use ::rmcp::model::{

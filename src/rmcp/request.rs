@@ -5,7 +5,6 @@
 //! answer is judged anew; in the session era, only the session that the transport or the session manager put into the request counts.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
@@ -17,19 +16,23 @@ use super::peer::PeerSource;
 use super::transport::{Connection, Received};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
-use crate::roots::{EndOnDrop, Lease, Roots};
+use crate::roots::Roots;
 use crate::session::keyed::ClientKey;
 use crate::session::runtime::{Instant, off_workers, until};
 use crate::session::{ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 use crate::workers::Account;
+use tokio_util::sync::DropGuard;
 
 /// The roots in force for one request: [`Roots`], and what is known of the request besides.
 ///
 /// They serve for the request alone. When the work that they were given to returns, or when they
 /// are dropped, they end, and so does every clone of the [`Roots`]: each operation is then refused
-/// ([`RootsStale`](ErrorKind::RootsStale)). Those of [`Guard::obtain`] end when the request is
-/// answered or cancelled, too. What was opened before stays open.
+/// ([`RootsStale`](ErrorKind::RootsStale)). They end as soon as rmcp has sent the answer, or has seen
+/// that the client cancelled the request, also while work on them goes on. What was opened before
+/// stays open, and a [`Walk`](crate::Walk) or [`ReadDir`](crate::ReadDir) that was begun goes on: drop
+/// it with the request. A client that uses one id for two requests at a time can keep the roots of
+/// the first until that one is dropped.
 ///
 /// What outlives its request, as a subscription or a task does, keeps a [`Session`]
 /// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and asks
@@ -37,7 +40,9 @@ use crate::workers::Account;
 #[derive(Debug)]
 pub struct RequestRoots {
     roots: Roots,
-    lease: EndOnDrop,
+    /// Ends with the request at the latest.
+    lease: CancellationToken,
+    _ends_lease: DropGuard,
     /// The session and its epoch, where a change can be told.
     session: Option<(Session, Option<u64>)>,
     cancelled: CancellationToken,
@@ -122,8 +127,8 @@ impl RequestRoots {
     }
 
     /// Ends when the work does, whatever that did with the roots.
-    pub(super) fn ends_with_work(&self) -> EndOnDrop {
-        EndOnDrop(self.lease.0.clone())
+    pub(super) fn ends_with_work(&self) -> DropGuard {
+        self.lease.clone().drop_guard()
     }
 
     pub(super) fn cancellation(&self) -> CancellationToken {
@@ -154,17 +159,12 @@ impl Guard {
     /// [`Cancelled`](ErrorKind::Cancelled); [`TooManySessions`](ErrorKind::TooManySessions); those of [`Session::roots`] and
     /// [`Session::roots_from_list`].
     pub async fn obtain(&self, ctx: &RequestContext<RoleServer>, answers: impl Into<Answers>) -> Result<Obtained> {
-        self.obtain_for(ctx, answers.into(), Some(ctx.ct.clone())).await
+        self.obtain_for(ctx, answers.into()).await
     }
 
     /// As [`obtain`](Self::obtain), for work that ends the roots, or for a request that does.
-    pub(super) async fn obtain_for(
-        &self,
-        ctx: &RequestContext<RoleServer>,
-        answers: Answers,
-        request: Option<CancellationToken>,
-    ) -> Result<Obtained> {
-        let lease = EndOnDrop(Arc::new(request.map_or_else(Lease::default, Lease::of_request)));
+    pub(super) async fn obtain_for(&self, ctx: &RequestContext<RoleServer>, answers: Answers) -> Result<Obtained> {
+        let lease = ctx.ct.child_token();
         // Boxed, as every handler's future would be large else.
         let obtained = Box::pin(async {
             if stateless(ctx) {
@@ -181,7 +181,7 @@ impl Guard {
         &self,
         ctx: &RequestContext<RoleServer>,
         answers: Answers,
-        lease: EndOnDrop,
+        lease: CancellationToken,
     ) -> Result<RequestRoots> {
         let session = match self.session_of(&ctx.extensions) {
             // Where client roots are of no interest, neither is who the client is and what it declared.
@@ -195,15 +195,25 @@ impl Guard {
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
         let account = asked.account().clone();
         let session = session.map(|session| (session, epoch));
-        let roots = roots.leased(lease.0.clone());
-        Ok(RequestRoots { roots, lease, session, cancelled, responses, told: false, account, remembered: None })
+        let roots = roots.leased(lease.clone());
+        Ok(RequestRoots {
+            roots,
+            _ends_lease: lease.clone().drop_guard(),
+            lease,
+            session,
+            cancelled,
+            responses,
+            told: false,
+            account,
+            remembered: None,
+        })
     }
 
     async fn obtain_stateless(
         &self,
         ctx: &RequestContext<RoleServer>,
         mut answers: Answers,
-        lease: EndOnDrop,
+        lease: CancellationToken,
     ) -> Result<Obtained> {
         let session =
             self.passing_session(declared(ctx).map_err(|error| refused(None, error))?, ClientKey::of(&ctx.extensions));
@@ -238,9 +248,10 @@ impl Guard {
         };
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
         let account = session.account().clone();
-        let roots = roots.leased(lease.0.clone());
+        let roots = roots.leased(lease.clone());
         Ok(Obtained::Roots(RequestRoots {
             roots,
+            _ends_lease: lease.clone().drop_guard(),
             lease,
             session: None,
             cancelled,

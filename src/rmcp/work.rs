@@ -21,11 +21,12 @@ use crate::session::Guard;
 use crate::wire::{ErrorBody, Revision};
 use crate::workers::For;
 
-/// Why a handler's work failed.
+/// Why a handler's work failed. Its `Debug` shows no more than its text.
 ///
 /// | from | the model sees | the operator sees |
 /// | --- | --- | --- |
-/// | a refusal of the guard ([`Error`]), or what the system said ([`std::io::Error`]), by `?` | its text | the event `refused`, with [`operator_detail`](Error::operator_detail) |
+/// | a refusal of the guard ([`Error`]), by `?` | its text | the event `refused`, with [`operator_detail`](Error::operator_detail) |
+/// | what the system said ([`std::io::Error`]), by `?` | the system's text for its number | |
 /// | [`new`](Self::new): the handler's own words | those | |
 /// | [`other`](Self::other): any other error | that the server failed, and nothing of the error | the event `handler failed`, with the error and its causes |
 /// | an error of the protocol (rmcp's `ErrorData`), by `?` | it is no tool's result; the client gets the JSON-RPC error | |
@@ -33,7 +34,6 @@ use crate::workers::For;
 /// The events need the feature `tracing`. Where the work is no tool's, the client gets the same
 /// text as a JSON-RPC error. The error that `other` took is the
 /// [`source`](std::error::Error::source).
-#[derive(Debug)]
 pub struct HandlerError(Why);
 
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match self.obtain_for(ctx, Answers::default(), None).await {
+        let done = match self.obtain_for(ctx, Answers::default()).await {
             Ok(Obtained::Ask(_)) => Err(refused(None, ErrorKind::RootsStale.into()).into()),
             Ok(Obtained::Roots(roots)) => self.run(roots, work).await,
             Err(error) => Err(error.into()),
@@ -182,7 +182,7 @@ impl Guard {
         answers: Answers,
         work: impl FnOnce(RequestRoots) -> Result<R, HandlerError> + Send + 'static,
     ) -> Result<R, HandlerError> {
-        let roots = match self.obtain_for(ctx, answers, None).await? {
+        let roots = match self.obtain_for(ctx, answers).await? {
             Obtained::Ask(question) => return Ok(question.into()),
             Obtained::Roots(roots) => roots,
         };
@@ -207,7 +207,12 @@ impl Guard {
             let _lease = lease;
             // It may write, and has waited: nobody may want it any more, and the roots may be others.
             roots.begin().map_err(|error| refused(roots.session_id(), error))?;
-            work(roots)
+            let done = work(roots);
+            // Here, where a panic of the author's code is caught.
+            if let Err(HandlerError(Why::Other(error))) = &done {
+                events::failed(session, &**error);
+            }
+            done
         };
         let done = async {
             let done = self.workers().run(For::Work, account, work).await;
@@ -215,11 +220,7 @@ impl Guard {
             done.map_err(|_| ErrorData::internal_error("the handler panicked", None))?
         };
         let done = cancelled.run_until_cancelled(done).await;
-        let done = done.unwrap_or_else(|| Err(Error::from(ErrorKind::Cancelled).into()));
-        if let Err(HandlerError(Why::Other(error))) = &done {
-            events::failed(session, &**error);
-        }
-        done
+        done.unwrap_or_else(|| Err(Error::from(ErrorKind::Cancelled).into()))
     }
 }
 
@@ -253,7 +254,8 @@ impl HandlerError {
     /// of a service. The model is told that the server failed, and the operator the error.
     ///
     /// If it is one that converts with `?`, it is that: so a handler can use
-    /// `Box<dyn Error + Send + Sync>` for all that may fail, and convert once.
+    /// `Box<dyn Error + Send + Sync>` for all that may fail, and convert once. It is not found inside
+    /// an error of another type, such as anyhow's: downcast to [`Error`] before.
     ///
     /// ```
     /// use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
@@ -277,7 +279,14 @@ impl HandlerError {
             Err(error) => error,
         };
         let error = match error.downcast::<std::io::Error>() {
-            Ok(said) => return (*said).into(),
+            // An error without a number is not the system's: its text can be anything.
+            Ok(said)
+                if said.raw_os_error().is_some()
+                    || said.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Error>) =>
+            {
+                return (*said).into();
+            }
+            Ok(said) => return Self(Why::Other(said)),
             Err(error) => error,
         };
         error.downcast::<ErrorData>().map_or_else(|error| Self(Why::Other(error)), |protocol| (*protocol).into())
@@ -291,6 +300,12 @@ impl HandlerError {
             Why::Other(_) => ErrorData::internal_error(FAILED, None),
             Why::Protocol(error) => error,
         }
+    }
+}
+
+impl fmt::Debug for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HandlerError({self})")
     }
 }
 
@@ -327,7 +342,7 @@ impl From<Error> for HandlerError {
 
 impl From<std::io::Error> for HandlerError {
     fn from(error: std::io::Error) -> Self {
-        Self(Why::Refused(error.into()))
+        Self(Why::Refused(Error::unwrapped(error)))
     }
 }
 
@@ -356,21 +371,28 @@ mod tests {
     #[test]
     fn any_error_is_told_to_whom_it_is_for() {
         let data = || ErrorData::invalid_params("no such thing", None);
-        let said = || io::Error::new(io::ErrorKind::StorageFull, "the disk is full");
+        let said = || io::Error::from_raw_os_error(28);
         let refusal = || Error::from(ErrorKind::OutsideRoots);
         let of_request = |error: HandlerError| error.of_request(Revision::V2025_11_25, None);
         for (boxed, plain) in [
             (HandlerError::other(data()), HandlerError::from(data())),
             (HandlerError::other(said()), said().into()),
             (HandlerError::other(refusal()), refusal().into()),
+            (HandlerError::other(io::Error::other(refusal())), io::Error::other(refusal()).into()),
             (HandlerError::other(HandlerError::new("words")), HandlerError::new("words")),
         ] {
             assert_eq!(boxed.to_string(), plain.to_string());
             assert!(!matches!(boxed.0, Why::Other(_)), "{boxed:?}");
             assert_eq!(of_request(boxed), of_request(plain));
         }
+        let refused = HandlerError::from(io::Error::other(refusal()));
+        assert!(matches!(refused.0, Why::Refused(error) if error.kind() == ErrorKind::OutsideRoots));
         let secret = "https://user:password@host refused";
-        for other in [HandlerError::other(secret), HandlerError::other(secret.parse::<u8>().unwrap_err())] {
+        for other in [
+            HandlerError::other(secret),
+            HandlerError::other(io::Error::other(secret)),
+            HandlerError::other(secret.parse::<u8>().unwrap_err()),
+        ] {
             assert!(matches!(other.0, Why::Other(_)), "{other:?}");
             let cause = other.source().unwrap().to_string();
             assert!(!other.to_string().contains(&cause), "{other}");

@@ -9,9 +9,8 @@
 //! | still lead to the same object | | it serves |
 //! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY)) | [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until resolved again |
 
+mod throttle;
 mod trail;
-#[cfg(feature = "rmcp")]
-mod lease;
 mod handles;
 pub(crate) mod resolve;
 mod root;
@@ -19,8 +18,6 @@ mod snapshot;
 mod lookup;
 
 pub(crate) use self::handles::Opened;
-#[cfg(feature = "rmcp")]
-pub(crate) use self::lease::{EndOnDrop, Lease};
 pub(crate) use self::lookup::{Lookups, resolve_in, settled};
 pub use self::resolve::Intent;
 pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve};
@@ -28,4 +25,5 @@ pub use self::root::Root;
 pub(crate) use self::root::{Held, directory, display_path, file_uri};
 pub use self::snapshot::{RejectedRoot, Roots};
 pub(crate) use self::snapshot::{Snapshot, Verification};
+pub(crate) use self::throttle::{Stopwatch, Throttle};
 pub(crate) use self::trail::{OnTrail, PathHash, Trail, path_hashes};

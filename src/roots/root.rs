@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use crate::dir::Budget;
 use crate::dir::{Access, Handle, Identity, Rule};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{Budget, Throttle};
 use crate::path::names::is_same;
+use crate::roots::Throttle;
 use crate::roots::lookup::RequestLookups;
 use crate::roots::{Intent, Lookups, Opened, Place, Roots, resolve};
 

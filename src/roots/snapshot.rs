@@ -8,13 +8,13 @@ use std::sync::{Arc, Weak};
 use crate::dir::Policy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
-use crate::limits::{Stopwatch, Throttle};
 use crate::path::index::{PathIndex, RootIs};
 use crate::path::names::is_same;
-#[cfg(feature = "rmcp")]
-use crate::roots::Lease;
 use crate::roots::Root;
+use crate::roots::{Stopwatch, Throttle};
 use crate::wire::ListRootsResult;
+#[cfg(feature = "rmcp")]
+use tokio_util::sync::CancellationToken;
 
 /// The roots in force: an immutable snapshot, cheap to clone and share.
 ///
@@ -28,7 +28,7 @@ pub struct Roots {
     session: Option<SessionId>,
     /// What they serve for, if that is one request.
     #[cfg(feature = "rmcp")]
-    lease: Option<Arc<Lease>>,
+    lease: Option<CancellationToken>,
 }
 
 pub(crate) struct Snapshot {
@@ -236,15 +236,16 @@ impl Roots {
 
     /// The same roots, and all clones of them, for as long as a request takes.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn leased(self, lease: Arc<Lease>) -> Self {
+    pub(crate) fn leased(self, lease: CancellationToken) -> Self {
         Self { lease: Some(lease), ..self }
     }
 
     /// Refuses what comes after the request that these roots are for.
     #[cfg(feature = "rmcp")]
     pub(crate) fn serve(&self) -> Result<()> {
-        if self.lease.as_ref().is_some_and(|lease| lease.is_over()) {
-            let text = "the request that these roots were for is over: take them again for each request";
+        if self.lease.as_ref().is_some_and(CancellationToken::is_cancelled) {
+            let text = "the request that these roots were for is over, or its RequestRoots was dropped: take \
+                        roots for each request, and keep RequestRoots while clones are used";
             return Err(Error::new(ErrorKind::RootsStale).says(text));
         }
         Ok(())

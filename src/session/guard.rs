@@ -149,12 +149,6 @@ impl GuardBuilder {
     /// What is in force for a client that declared no roots. Default: the allowed directories, and where there are none, nothing.
     pub fn without_client_roots(mut self, without: WithoutClientRoots) -> Self {
         self.choices.without_client_roots = without;
-        if without == WithoutClientRoots::Deny {
-            self.about_lists.get_or_insert(
-                "client roots are ignored, so every client gets the allowed directories: leave \
-                 without_client_roots(Deny) out",
-            );
-        }
         self
     }
 
@@ -229,6 +223,14 @@ impl GuardBuilder {
             || self.choices.without_client_roots == WithoutClientRoots::AllowedDirectories;
         if wanted && !self.boundary.has_allowed_directories() {
             return Err(ErrorKind::NoDirectories.into());
+        }
+        if self.choices.client_roots == ClientRoots::Ignore
+            && self.choices.without_client_roots == WithoutClientRoots::Deny
+        {
+            return invalid(
+                "client roots are ignored, so every client gets the allowed directories: leave \
+                 without_client_roots(Deny) out",
+            );
         }
         Ok(self.into_guard())
     }

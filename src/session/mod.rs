@@ -6,7 +6,7 @@
 //!
 //! 1. A session has an epoch. Each `list_changed` stores another one, drawn from a counter of the process, so none comes twice.
 //! 2. A list is asked for by a leader, which reads the epoch before it asks. What comes of the answer bears that epoch.
-//! 3. A snapshot is given out in three places only: from the map, by a flight that landed to those who waited, and to the leader when its
+//! 3. A snapshot is given out in three places only: from the map, by a fetch that ended, to those who waited, and to the leader when its
 //!    answer is resolved. Each compares its epoch with the session's, read after the call began.
 //! 4. A call that begins after `list_changed` returned reads that epoch or a later one. An older list bears another, and does not count.
 //! 5. It does not matter when a snapshot reaches the map, or whether it is replaced, evicted or lost there: the session's epoch is not

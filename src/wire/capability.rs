@@ -16,9 +16,10 @@ use serde_json::{Map, Value};
 /// | --- | --- |
 /// | an object without `roots`, or with `null` there | [`without_roots`](Self::without_roots) |
 /// | an object with anything else in `roots` | [`with_roots`](Self::with_roots) |
+/// | an object that holds the capabilities, or lies in them: `params`, the whole message, `roots` | an error |
 /// | something else, or nothing: both eras demand an object | an error |
 ///
-/// RootsResponse that error as invalid parameters (-32602), and begin no session. A client without roots
+/// Answer it with invalid parameters (-32602), and begin no session. A client without roots
 /// may be served the allowed directories, and a client that sent something unreadable must not be
 /// taken for one. So there is no value of this type for it, and no default that an `.ok()` or an
 /// `.unwrap_or_default()` would lead to:
@@ -79,10 +80,18 @@ impl ClientCapabilities {
 impl<'de> Deserialize<'de> for ClientCapabilities {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = Map::deserialize(deserializer)?;
+        // Taken for capabilities, it would declare nothing, which is the widest grant.
+        if let Some(field) = ELSEWHERE.iter().find(|field| object.contains_key(**field)) {
+            return Err(D::Error::custom(format_args!("not capabilities: they have no field `{field}`")));
+        }
         let roots = object.get("roots").filter(|roots| !roots.is_null()).map(RootsCapability::from_declared);
         Ok(Self { roots })
     }
 }
+
+/// Fields of the message around capabilities, and of the capability in them. No revision has a
+/// capability of these names.
+const ELSEWHERE: [&str; 6] = ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
 
 /// That a client has roots, and whether it tells of changes.
 ///
@@ -150,6 +159,10 @@ mod tests {
             ("[null]", ""),
             ("null", ""),
             ("7", ""),
+            (r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"capabilities":{"roots":{}}}}"#, ""),
+            (r#"{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{}}"#, ""),
+            (r#"{"capabilities":{"roots":{}}}"#, ""),
+            (r#"{"listChanged":true}"#, ""),
         ] {
             assert_eq!(again::<ClientCapabilities>(json), expected, "{json}");
         }

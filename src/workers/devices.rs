@@ -79,11 +79,12 @@ pub(super) fn hold(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()
 /// An account without such an operation is let through: what hangs can be a mount inside the root,
 /// and its own files lie beside that.
 pub(crate) fn counted<T>(device: impl FnOnce() -> Option<u64>, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-    let begun = PLACE.with_borrow_mut(|place| match place {
+    // A thread that is ending has no place.
+    let begun = PLACE.try_with(|place| match &mut *place.borrow_mut() {
         None => Ok(None),
         Some(place) => device().map_or(Ok(None), |device| place.begin(device)),
     });
-    let _operating = begun?;
+    let _operating = begun.unwrap_or(Ok(None))?;
     operation()
 }
 
@@ -130,8 +131,8 @@ impl Drop for Operating {
         // In this order: who sees one less running sees that one has finished.
         self.device.finished.fetch_add(1, Relaxed);
         self.device.running.fetch_sub(1, Relaxed);
-        PLACE.with_borrow_mut(|place| {
-            if let Some(place) = place {
+        let _ = PLACE.try_with(|place| {
+            if let Some(place) = &mut *place.borrow_mut() {
                 place.on = self.outer;
                 if self.outer.is_none() {
                     place.running.since.store(NEVER, Relaxed);

@@ -17,7 +17,7 @@ use crate::server::{ERAS, Era, Tree};
 
 /// What outlives its request in this server.
 #[derive(Default)]
-struct Cached {
+struct Keeping {
     roots: Vec<Roots>,
     requests: Vec<RequestRoots>,
     proofs: Vec<(CheckedPath, Option<Session>)>,
@@ -27,7 +27,7 @@ struct Cached {
 #[derive(Clone)]
 struct Keeper {
     guard: Guard,
-    kept: Arc<Mutex<Cached>>,
+    kept: Arc<Mutex<Keeping>>,
 }
 
 impl ServerHandler for Keeper {
@@ -78,9 +78,9 @@ fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
         ("write", roots.write("c/new.txt", "new")),
         ("walk", roots.walk("c", WalkOptions::default()).map(drop)),
         ("rename", roots.rename("c/in.txt", "c/moved.txt", Replace::Never)),
-        ("still allows", proof.map_or(Err(ErrorKind::RootsStale.into()), |proof| roots.still_allows(proof))),
     ];
-    for (operation, refused) in refused {
+    let still_allows = proof.map(|proof| ("still allows", roots.still_allows(proof)));
+    for (operation, refused) in refused.into_iter().chain(still_allows) {
         assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::RootsStale), "{operation} by {way}");
     }
 }
@@ -90,7 +90,7 @@ async fn no_roots_outlive_their_request() {
     let tree = Tree::new();
     for era in ERAS {
         for way in ["clone", "move", "fail", "panic", "obtain"] {
-            let (guard, kept) = (tree.guard(), Arc::<Mutex<Cached>>::default());
+            let (guard, kept) = (tree.guard(), Arc::<Mutex<Keeping>>::default());
             let (_, tells) = mpsc::unbounded_channel();
             let server = Keeper { guard: guard.clone(), kept: kept.clone() };
             let mut raw = Raw::to(server, tells, |far| guard.wrap(far));
@@ -158,4 +158,104 @@ async fn clones_end_with_the_roots_of_the_request() {
     raw.initialize(json!({})).await;
     raw.send(&call(1, "any", "")).await;
     assert_eq!(raw.receive().await["result"]["content"][0]["text"], "c");
+}
+
+/// A handler that gives its work up, or a client that does: the work goes on, without the roots.
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_outlives_its_request_is_refused() {
+    type Gate = Arc<Mutex<std::sync::mpsc::Receiver<()>>>;
+    #[derive(Clone)]
+    struct Slow(Guard, Gate, mpsc::UnboundedSender<mcp_roots_guard::Result<()>>);
+    impl ServerHandler for Slow {
+        async fn call_tool(
+            &self,
+            call: CallToolRequestParams,
+            ctx: RequestContext<RoleServer>,
+        ) -> Result<CallToolResponse, ErrorData> {
+            let Self(guard, gate, wrote) = self.clone();
+            let work = move |roots: RequestRoots| {
+                roots.metadata("a/in.txt")?;
+                wrote.send(Ok(())).unwrap();
+                let _ = gate.lock().unwrap().recv();
+                wrote.send(roots.write("a/late.txt", "late")).unwrap();
+                Ok(String::new())
+            };
+            let work = guard.tool(&ctx, &call, work);
+            if call.name == "cancelled" {
+                return work.await;
+            }
+            tokio::select! {
+                done = work => done,
+                () = tokio::time::sleep(Duration::from_millis(100)) => Ok(CallToolResult::success(Vec::new()).into()),
+            }
+        }
+    }
+    let tree = Tree::new();
+    for way in ["cancelled", "given up"] {
+        let (opens, gate) = std::sync::mpsc::channel();
+        let (wrote, mut results) = mpsc::unbounded_channel();
+        let (_, tells) = mpsc::unbounded_channel();
+        let guard = tree.guard();
+        let server = Slow(guard.clone(), Arc::new(Mutex::new(gate)), wrote);
+        let mut raw = Raw::to(server, tells, |far| guard.wrap(far));
+        raw.initialize(json!({})).await;
+        raw.send(&call(1, way, "")).await;
+        results.recv().await.unwrap().unwrap();
+        if way == "cancelled" {
+            let params = json!({ "requestId": 1 });
+            raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
+        } else {
+            raw.receive().await;
+        }
+        // What comes later is read later, so the request is over by then.
+        raw.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
+        while raw.receive().await["id"] != 2 {}
+        opens.send(()).unwrap();
+        let late = results.recv().await.unwrap();
+        assert_eq!(late.map_err(|error| error.kind()), Err(ErrorKind::RootsStale), "{way}");
+        assert!(!std::path::Path::new(&tree.path("op/a/late.txt")).exists(), "{way}");
+    }
+}
+
+/// The text and the causes of an author's error are the author's code.
+#[tokio::test]
+async fn an_error_that_breaks_when_it_is_shown_is_answered() {
+    #[derive(Debug)]
+    struct Broken(bool);
+    impl std::fmt::Display for Broken {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            assert!(!self.0, "on purpose");
+            f.write_str("its own cause")
+        }
+    }
+    impl std::error::Error for Broken {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(self)
+        }
+    }
+    #[derive(Clone)]
+    struct Fails(Guard);
+    impl ServerHandler for Fails {
+        async fn call_tool(
+            &self,
+            call: CallToolRequestParams,
+            ctx: RequestContext<RoleServer>,
+        ) -> Result<CallToolResponse, ErrorData> {
+            let panics = call.name == "panics";
+            let work = move |_: RequestRoots| Err::<String, _>(HandlerError::other(Broken(panics)));
+            self.0.tool(&ctx, &call, work).await
+        }
+    }
+    let tree = Tree::new();
+    let guard = tree.guard();
+    let (_, tells) = mpsc::unbounded_channel();
+    let mut raw = Raw::to(Fails(guard.clone()), tells, |far| guard.wrap(far));
+    raw.initialize(json!({})).await;
+    for way in ["panics", "its own cause"] {
+        raw.send(&call(1, way, "")).await;
+        let answer = raw.receive().await;
+        let is_answered = answer["error"]["code"] == -32603 || answer["result"]["isError"] == true;
+        assert!(is_answered && !answer.to_string().contains("on purpose"), "{way}: {answer}");
+    }
+    assert_eq!(format!("{:?}", HandlerError::other("user:password@host")).find("password"), None);
 }

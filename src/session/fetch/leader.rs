@@ -9,10 +9,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::{Client, Failure, Fetch, Outcome, late};
+use crate::dir::Effort;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
-use crate::limits::{BACK_OFF, BACK_OFF_MOST, Effort, Stopwatch};
+use crate::limits::{BACK_OFF, BACK_OFF_MOST};
 use crate::roots::Roots;
+use crate::roots::Stopwatch;
 use crate::session::cache::Cached;
 use crate::session::runtime::{Instant, off_workers, std_instant, unless, unpanicked, until};
 use crate::session::{FetchedList, RootsSource, ask};

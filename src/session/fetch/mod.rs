@@ -413,7 +413,7 @@ impl Fetch {
 
     async fn outcome(&self) -> Outcome {
         loop {
-            // From here on a outcome wakes this, polled or not.
+            // From here on an outcome wakes this, polled or not.
             let finished = self.finished.notified();
             if let Some(outcome) = self.outcome.get() {
                 return outcome.clone();

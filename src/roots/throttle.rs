@@ -1,7 +1,8 @@
 //! How often something expensive may be repeated.
 //!
-//! A [`Throttle`] lets one caller at a time repeat it, at most every [`VERIFY_EVERY`], and so that it
-//! takes a twentieth of one core at most.
+//! A [`Throttle`] lets a caller repeat it at most every [`VERIFY_EVERY`]. Where the caller takes it
+//! exclusively and says when it is done, one caller at a time repeats it, and that takes a twentieth
+//! of one core at most.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

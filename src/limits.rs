@@ -1,15 +1,9 @@
-//! Every bound of this crate, and what keeps to it.
+//! Every bound of this crate, with its source.
 //!
 //! Each input is bounded in CPU time and memory. A bound that a request or a client hits is a
 //! refusal that names it.
 
-mod budget;
-mod throttle;
-
 use std::time::Duration;
-
-pub(crate) use budget::{Budget, Effort};
-pub(crate) use throttle::{Stopwatch, Throttle};
 
 // Requests.
 
@@ -103,7 +97,11 @@ pub(crate) const MALFORMED_CHARS: usize = 160;
 /// What is kept of a client's error, for the operator's log.
 pub(crate) const FAILURE_CHARS: usize = 1024;
 
-/// RejectedRoot entries that are told one by one; the rest are counted.
+/// The most causes of a handler's error that are logged. An error can be its own cause.
+#[cfg(feature = "rmcp")]
+pub(crate) const FAILURE_CAUSES: usize = 16;
+
+/// The most rejected roots of a list that are logged one by one; the rest are counted.
 pub(crate) const REJECTED_LOGGED: usize = 20;
 
 /// The most directories that are remembered for one client: twice the longest list. A client gets no
