@@ -1,6 +1,6 @@
 //! Where one walk of Linux's kernel gives the resolver's decision.
 //!
-//! The resolver decides every request ([`resolve`](crate::roots::resolve)). The kernel's walk beneath the
+//! The resolver decides every request ([`resolve`](mod@crate::roots::resolve)). The kernel's walk beneath the
 //! root is only faster, and its answer counts only where it is provably the same:
 //!
 //! | the walk | the decision |
