@@ -42,8 +42,10 @@ pub(crate) const CHANGED_RETRY_TIME: Duration = Duration::from_millis(20);
 /// How often, and for how long, a walk is repeated that the kernel gave up with EAGAIN because something
 /// was renamed meanwhile. After that the walk through held descriptors decides, which never asks for `..`.
 /// One walk through 40 long symlinks can take the kernel 10 ms, so a count alone is no bound.
+#[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRIES: usize = 32;
 
+#[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRY_TIME: Duration = Duration::from_millis(2);
 
 /// The most directories that a cursor keeps open. A symlink rarely climbs further, and one that does

@@ -11,6 +11,7 @@ use std::thread;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
     Access, Boundary, Error, ErrorKind as K, Existing, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,

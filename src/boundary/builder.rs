@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use super::entries::Entry;
 use super::shared::SnapshotTable;
-use super::{Boundary, Shared, lock, volumes};
+#[cfg(not(windows))]
+use super::volumes;
+use super::{Boundary, Shared, lock};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::ROOT_LIST_ENTRIES;

@@ -299,6 +299,7 @@ fn time(seconds: i64, nanoseconds: u64) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(unix)]
     use std::time::{Duration, UNIX_EPOCH};
 
     #[test]

@@ -1,5 +1,7 @@
 //! Which operations run in the places, on which devices, and which of them hang.
 
+#![cfg_attr(windows, allow(clippy::missing_const_for_thread_local, reason = "the initializer is const"))]
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;

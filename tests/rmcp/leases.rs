@@ -37,6 +37,7 @@ impl ServerHandler for Keeper {
         ctx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let (kept, way) = (self.kept.clone(), call.name.to_string());
+        let after = kept.clone();
         if way == "obtain" {
             if let Ok(Obtained::Roots(roots)) = self.guard.obtain(&ctx, &call).await {
                 assert_eq!(roots.read_to_string("c/in.txt", 9).unwrap(), "c");
@@ -64,7 +65,12 @@ impl ServerHandler for Keeper {
             }
             Ok(text?)
         };
-        self.guard.tool(&ctx, &call, work).await
+        let response = self.guard.tool(&ctx, &call, work).await;
+        // Before the answer is sent.
+        after.lock().unwrap_or_else(std::sync::PoisonError::into_inner).requests.iter().for_each(|roots| {
+            assert_ended(roots, None, "work that is done");
+        });
+        response
     }
 }
 
