@@ -4,6 +4,7 @@
 //! allowed, and only with roots; its refusals are answered as the protocol wants them, and its panic is an error of that request.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::rmcp::ErrorData;
 use ::rmcp::handler::server::tool::IntoCallToolResult;
@@ -207,12 +208,7 @@ impl Guard {
             let _lease = lease;
             // It may write, and has waited: nobody may want it any more, and the roots may be others.
             roots.begin().map_err(|error| refused(roots.session_id(), error))?;
-            let done = work(roots);
-            // Here, where a panic of the author's code is caught.
-            if let Err(HandlerError(Why::Other(error))) = &done {
-                events::failed(session, &**error);
-            }
-            done
+            work(roots)
         };
         let done = async {
             let done = self.workers().run(For::Work, account, work).await;
@@ -220,7 +216,12 @@ impl Guard {
             done.map_err(|_| ErrorData::internal_error("the handler panicked", None))?
         };
         let done = cancelled.run_until_cancelled(done).await;
-        done.unwrap_or_else(|| Err(Error::from(ErrorKind::Cancelled).into()))
+        let done = done.unwrap_or_else(|| Err(Error::from(ErrorKind::Cancelled).into()));
+        if let Err(HandlerError(Why::Other(error))) = &done {
+            // The author's error says its text, and may panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| events::failed(session, &**error)));
+        }
+        done
     }
 }
 
