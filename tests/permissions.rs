@@ -450,7 +450,8 @@ fn a_directory_that_may_not_be_searched_hides_its_own_names_only() {
         let roots = Roots::from_dirs([&top]).unwrap();
         let decided = move || {
             as_user(USERS[0], || {
-                let checked = roots.check(request, Intent::Existing).map(|checked| checked.relative() == Path::new("f"));
+                let checked =
+                    roots.check(request, Intent::Existing).map(|checked| checked.relative() == Path::new("f"));
                 let read = roots.read(request, 9).map(|content| content == b"old");
                 [checked, read].map(|is_f| is_f.map(|is_f| assert!(is_f)).map_err(|error| error.kind()))
             })
