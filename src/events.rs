@@ -3,6 +3,8 @@
 //! Goes in: what happens to a session's roots, and each refusal. Comes out: with the feature `tracing`, an event of the target
 //! `mcp_roots_guard`; without, nothing. What is true after: nothing is decided here, and what only the operator may see goes nowhere else.
 //!
+//! A subscriber must not call the guard: `roots evicted` is sent while the cache is locked.
+//!
 //! | message | level | fields |
 //! | --- | --- | --- |
 //! | `roots fetched` | debug | `session`, `roots`, `rejected`, `pages` |

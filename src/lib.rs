@@ -10,7 +10,7 @@
 //! // Once: what this server may ever serve.
 //! let boundary = Boundary::builder().directory(projects, Access::ReadWrite).build()?;
 //!
-//! // For each list that a client sends: what of it lies in there.
+//! // For each list that a client sends: the part of it inside.
 //! let list = ListRootsResult::from_uris([format!("file://{projects}/site"), "file:///etc".into()]);
 //! let roots = boundary.resolve(&list)?;
 //! for rejected in roots.rejected() {
@@ -43,7 +43,7 @@
 //! asks the client. An [`Error`] becomes a tool's result or a JSON-RPC error as each [`Revision`] wants it.
 //!
 //! ```
-//! use mcp_roots_guard::{RootsResponse, ClientCapabilities, Guard};
+//! use mcp_roots_guard::{ClientCapabilities, Guard, RootsResponse};
 //!
 //! # async fn request(_: &str) -> Result<serde_json::Value, String> { Ok(serde_json::json!({"roots": []})) }
 //! # async fn example(guard: &Guard, capabilities: serde_json::Value)

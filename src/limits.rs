@@ -13,90 +13,95 @@ pub const PATH_BYTES: usize = 4096;
 /// The longest name in a path: NAME_MAX of Linux (`limits.h`); macOS and Windows have the same.
 pub const NAME_BYTES: usize = 255;
 
-/// The longest `file:` URI: each byte of a longest path as an escape of three, with room for scheme and host.
+/// The longest `file:` URI: each byte of the longest path as an escape of three bytes, and room
+/// for scheme and host.
 pub const URI_BYTES: usize = 3 * PATH_BYTES + 32;
 
-/// The most links followed for one request: MAXSYMLINKS of Linux (path_resolution(7)).
+/// The most symlinks followed for one request: MAXSYMLINKS of Linux (path_resolution(7)).
 pub const LINK_HOPS: usize = 40;
 
-/// The most components walked for one request, those of links among them: four of the longest paths. Linux bounds the links alone;
-/// this bounds the time.
+/// The most components walked for one request, including those of symlinks: four of the longest
+/// paths. Linux bounds only the number of symlinks; this bounds the time.
 pub(crate) const RESOLVE_STEPS: usize = 4 * PATH_BYTES / 2;
 
-/// The most look-ups for one request, or for one entry of a root list: one and a half times as many as
-/// the longest path has names ([`PATH_BYTES`]); each of the 40 symlinks of a chain
-/// ([`LINK_HOPS`]) can have 75 names. At two to three microseconds each, that is less
-/// than 10 ms. A request that needs more is refused with [`TooCostly`](crate::ErrorKind::TooCostly).
+/// The most look-ups for one request, or for one entry of a root list: one and a half times as
+/// many as the longest path has names ([`PATH_BYTES`]); each of the 40 symlinks of a chain
+/// ([`LINK_HOPS`]) can have 75 names. At two to three microseconds each, that is less than 10 ms.
+/// A request that needs more is refused with [`TooCostly`](crate::ErrorKind::TooCostly).
 pub const LOOKUPS: usize = 3072;
 
 /// Names that the kernel passes in one call for the price of one look-up.
 pub(crate) const NAMES_PER_LOOKUP: usize = 16;
 
-/// How often, and for how long, a path is tried again that changed while it was used. A change takes a
-/// system call, as a try does: losing against a process that does nothing else 16 times in a row is no
-/// accident. A try usually takes microseconds; one that takes 10 ms is not made 16 times.
+/// How often, and for how long, a path is tried again that changed while it was used. A change
+/// takes a system call, as a try does: losing against a process that does nothing else 16 times in
+/// a row is no accident. A try usually takes microseconds; one that takes 10 ms is not made 16
+/// times.
 pub(crate) const CHANGED_RETRIES: usize = 16;
 
 pub(crate) const CHANGED_RETRY_TIME: Duration = Duration::from_millis(20);
 
-/// How often, and for how long, a walk is repeated that the kernel gave up with EAGAIN because something
-/// was renamed meanwhile. After that the walk through held descriptors decides, which never asks for `..`.
-/// One walk through 40 long symlinks can take the kernel 10 ms, so a count alone is no bound.
+/// How often, and for how long, a walk is repeated that the kernel gave up with EAGAIN because
+/// something was renamed meanwhile. After that the walk through held descriptors decides, which
+/// never asks for `..`. One walk through 40 long symlinks can take the kernel 10 ms, so a count
+/// alone is no bound.
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRIES: usize = 32;
 
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRY_TIME: Duration = Duration::from_millis(2);
 
-/// The most directories that a cursor keeps open. A symlink rarely climbs further, and one that does
-/// costs a walk from the top. Many resolutions can run at once, and a process may commonly have
-/// 1,024 descriptors.
+/// The most directories that a cursor keeps open. A symlink rarely climbs further, and one that
+/// does costs a walk from the top. Many resolutions can run at once, and a process may commonly
+/// have 1,024 descriptors.
 pub(crate) const CURSOR_HANDLES: usize = 8;
 
-/// Enough to recognise a request. A message is one line in a log or in a model's context.
+/// Characters of a request in an error's text: enough to recognise it on one line of a log.
 pub(crate) const QUOTED_CHARS: usize = 160;
 
 // Root lists.
 
-/// The most entries of a root list: a workspace with a thousand projects is large, ten times that is an attack or an accident.
+/// The most entries of a root list. A workspace with a thousand projects is large; ten times that
+/// is an attack or an accident.
 pub const ROOT_LIST_ENTRIES: usize = 10_000;
 
 /// The most bytes of a root list's URIs and names: [`ROOT_LIST_ENTRIES`] of 800 each.
 pub const ROOT_LIST_BYTES: usize = 8_000_000;
 
-/// The most pages of a root list. A hundred pages of a hundred entries are [`ROOT_LIST_ENTRIES`]; each page is one more round to the
-/// client, so smaller ones serve nobody.
+/// The most pages of a root list. A hundred pages of a hundred entries are [`ROOT_LIST_ENTRIES`];
+/// each page takes another round trip to the client, so smaller pages are of no use.
 pub const ROOT_LIST_PAGES: usize = 100;
 
 /// The longest that a list is resolved, on a filesystem whose look-ups are slow: a hundred times
 /// what 10,000 entries take on a local one.
 pub(crate) const LIST_TIME: Duration = Duration::from_secs(30);
 
-/// The most look-ups to resolve one list: forty for each entry of the longest one. Together less than a
-/// second of CPU time.
+/// The most look-ups to resolve one list: forty for each entry of the longest one. Together less
+/// than a second of CPU time.
 pub(crate) const LIST_LOOKUPS: usize = 400_000;
 
 /// What it costs to open a root, in look-ups.
 pub(crate) const ROOT_LOOKUPS: usize = 4;
 
-/// Directories on a trail that cost as much as a look-up: memory of 32 bytes each, until the list is
-/// judged.
+/// Directories on a trail that cost as much as a look-up: memory of 32 bytes each, until the list
+/// is judged.
 pub(crate) const TRAIL_PER_LOOKUP: usize = 8;
 
-/// An alias that took more look-ups to resolve is not kept: it would be walked again whenever it is
-/// verified.
+/// An alias that took more look-ups to resolve is not kept: it would be walked again whenever it
+/// is verified.
 pub(crate) const ALIAS_LOOKUPS: usize = 256;
 
-/// The most aliases of one root besides its canonical path: each is walked when its names are verified.
+/// The most aliases of one root besides its canonical path. Each is walked when its names are
+/// verified.
 pub(crate) const ALIASES: usize = 8;
 
-/// What is kept of an entry that grants nothing.
+/// Characters kept of a rejected entry, for the operator's log.
 pub(crate) const ENTRY_CHARS: usize = 160;
 
-/// What is kept of an entry that is malformed, to recognise it in a log.
+/// Characters kept of a malformed entry, for the operator's log.
 pub(crate) const MALFORMED_CHARS: usize = 160;
 
-/// What is kept of a client's error, for the operator's log.
+/// Characters kept of a client's or a handler's error, for the operator's log.
 pub(crate) const FAILURE_CHARS: usize = 1024;
 
 /// The most causes of a handler's error that are logged. An error can be its own cause.
@@ -106,28 +111,33 @@ pub(crate) const FAILURE_CAUSES: usize = 16;
 /// The most rejected roots of a list that are logged one by one; the rest are counted.
 pub(crate) const REJECTED_LOGGED: usize = 20;
 
-/// The most directories that are remembered for one client: twice the longest list. A client gets no
-/// directory besides these.
+/// The most directories that are remembered for one client: twice the longest list. A client gets
+/// no directory besides these.
 pub(crate) const GRANTED_EACH: usize = 20_000;
 
 /// The most directories that are remembered for all clients, at some 60 bytes each: those of fifty
-/// clients that fill their accounts. Clients that cannot be told apart share an account of half of it.
+/// clients that fill their accounts. Clients that cannot be told apart share an account of half of
+/// it.
 pub(crate) const GRANTED: usize = 1_000_000;
 
-/// Directories that one process holds open for roots; those of further roots are opened on use, and then verified. A quarter of the
-/// 1,024 descriptors that a process may commonly have (`RLIMIT_NOFILE`, getrlimit(2)). Equal ones count once.
+/// Directories that one process holds open for roots; those of further roots are opened on use,
+/// and then verified. A quarter of the 1,024 descriptors that a process may commonly have
+/// (`RLIMIT_NOFILE`, getrlimit(2)). Roots that are the same directory count once.
 pub const HANDLES: usize = 256;
 
 // Verification.
 
-/// How often a snapshot's names are verified at most. Half a second is below what a person notices of a deploy.
+/// A snapshot's names are verified at most once in this time. Nobody notices half a second in a
+/// deploy.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
-/// A snapshot is verified, and a kept list resolved again for what may be there, after this many times the time that it took: a
-/// twentieth of a core at most. For what is gone it is resolved at once.
+/// After a snapshot was verified, or a cached list resolved again to look for missing directories,
+/// neither is repeated for this many times as long as it took: a twentieth of one core at most. A
+/// list of which a root is gone is resolved again at once.
 pub(crate) const VERIFY_SHARE: u32 = 20;
 
-/// After so long a turn is taken for lost, and nothing rests for longer, whatever it took.
+/// The longest of these pauses, and the time after which a verification that never ended is begun
+/// again.
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// How long a call waits for the allowed directories to be verified: ten times as long as a slow
@@ -136,66 +146,72 @@ pub(crate) const VERIFY_LIMIT: Duration = Duration::from_secs(1);
 
 // Sessions.
 
-/// The most sessions of a guard at once. At a KiB each they take 100 MiB; a server with more clients needs more processes.
+/// The most sessions of a guard at once. At a KiB each they take 100 MiB; a server with more
+/// clients needs more processes.
 pub const SESSIONS: usize = 100_000;
 
-/// The default for [`GuardBuilder::fetch_limit`](crate::GuardBuilder::fetch_limit). A client answers from memory; one that has to ask its user will not be waited
-/// for much longer by whoever made the request.
+/// The default for [`GuardBuilder::fetch_limit`](crate::GuardBuilder::fetch_limit). A client
+/// answers from memory. If it has to ask its user, the sender of the request will not wait much
+/// longer.
 pub const FETCH_LIMIT: Duration = Duration::from_secs(5);
 
-/// The default for [`GuardBuilder::time_to_live`](crate::GuardBuilder::time_to_live): a lost notification is made good within the hour, and asking once an hour costs nothing.
+/// The default for [`GuardBuilder::time_to_live`](crate::GuardBuilder::time_to_live). A lost
+/// notification takes effect within the hour, and asking once an hour costs nothing.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
 
-/// The default for [`GuardBuilder::time_to_live_keyed`](crate::GuardBuilder::time_to_live_keyed): calls one after the other are asked in once,
-/// and what a user withdrew is not served for longer than it takes to notice.
+/// The default for [`GuardBuilder::time_to_live_keyed`](crate::GuardBuilder::time_to_live_keyed).
+/// Of several calls in a row only the first asks the client, and a withdrawn root is not served
+/// for longer than a user takes to notice.
 #[cfg(feature = "rmcp")]
 pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);
 
-/// The default for [`GuardBuilder::time_to_idle`](crate::GuardBuilder::time_to_idle): as long as somebody thinks about an answer.
+/// The default for [`GuardBuilder::time_to_idle`](crate::GuardBuilder::time_to_idle): as long as a
+/// user may think about an answer.
 pub const TIME_TO_IDLE: Duration = Duration::from_secs(15 * 60);
 
-/// The longest of the times above: the map takes no more than a thousand years, and clocks not much more.
+/// The longest of the times above. moka accepts at most a thousand years.
 pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Bytes that are kept of sessions' snapshots: room for those of [`SESSIONS`] with a
-/// few roots each, or of some fifty clients with the longest list. The least recently used is
-/// forgotten first, and requested again. Each counts as if nobody shared it, because whoever shares it
-/// may be gone first; so clients that list a lot cost others a request. With the feature `rmcp`, as
-/// much again for what clients of the stateless era sent.
+/// The most bytes of cached snapshots: room for [`SESSIONS`] with a few roots each, or for some
+/// fifty clients with the longest list. The least recently used is evicted first, and requested
+/// again. Each is counted as if it were not shared, because the others that share it may go first;
+/// so clients with long lists cost others a request. With the feature `rmcp`, as much again for
+/// the lists of clients in the stateless era.
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 
-/// What the map takes for an entry besides the snapshot: key, value, two places in its queues and one
-/// in its table. Measured.
+/// Bytes that moka takes for an entry besides the snapshot: key, value, two places in its queues
+/// and one in its table. Measured.
 pub(crate) const CACHE_ENTRY_BYTES: usize = 320;
 
-/// How often a call asks again because an answer was of before a change. A client that changes its roots five times in the
-/// time of five answers does nothing else.
+/// How often a call asks again because the client's roots changed before its answer came. A client
+/// that changes its roots during each of five answers does nothing else.
 pub(crate) const FETCH_RETRIES: u32 = 4;
 
-/// How long a client is not asked after a failure: at first, and at most after doubling each time. Whoever mends a client does not
-/// wait for longer than half a minute.
+/// How long a client is not asked after a failure: at first, and at most, after doubling each
+/// time. A client that was fixed is asked again within half a minute.
 pub(crate) const BACK_OFF: Duration = Duration::from_secs(1);
 
 pub(crate) const BACK_OFF_MOST: Duration = Duration::from_secs(30);
 
-/// How long after its time limit a leader is taken for stalled: one that runs has landed by then.
+/// A leader that has not ended this long after its time limit is no longer polled.
 pub(crate) const STALLED: Duration = Duration::from_millis(250);
 
 // Threads and queues.
 
-/// The default for [`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once): so many slow disks and networks are waited for at
-/// once, and threads that wait cost little.
+/// The default for [`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once). Many slow
+/// disks and networks can be waited for at once, and a thread that waits costs little.
 ///
-/// Work waits for a place until its request is cancelled; at most 1,024 requests of one client wait,
-/// and further ones are refused ([`QueueFull`](crate::ErrorKind::QueueFull)). Clients that wait are served in
-/// turns. Work of a cancelled request that has begun keeps its place until it looks: what takes long
-/// should be bounded. Work that waits for other work of the same client waits for ever once all of
-/// the client's places are taken so.
+/// Work waits for a place until its request is cancelled; at most 1,024 requests of one client
+/// wait, and further ones are refused ([`QueueFull`](crate::ErrorKind::QueueFull)). Clients that
+/// wait are served in turns. Work that has begun keeps its place when its request is cancelled,
+/// until it asks whether to go on: long work should be bounded. Work that waits for other work of
+/// the same client waits for ever once all of the client's places are taken by such work.
 #[cfg(feature = "rmcp")]
 pub const WORK: usize = 256;
 
-/// The most for [`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once): a process has some ten thousand threads at most
-/// (`kernel.threads-max`, `pids.max` of containers), and twice as many may run as there are places.
+/// The most for [`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once). A process has
+/// some ten thousand threads at most (`kernel.threads-max`, `pids.max` of containers), and up to
+/// two threads run for each place.
 #[cfg(feature = "rmcp")]
 pub(crate) const MOST_WORK: usize = 4096;
 
@@ -203,16 +219,16 @@ pub(crate) const MOST_WORK: usize = 4096;
 /// and some. A model does not make so many calls before it reads an answer.
 pub(crate) const QUEUED_EACH: usize = 1024;
 
-/// How many jobs may wait in all, and as many again that are their accounts' only ones. Each holds a
-/// request, which the server holds anyway, and up to a KiB of the guard's: 64 MiB.
+/// How many jobs may wait in all, and as many again that are their accounts' only ones. Each holds
+/// a request, which the server holds anyway, and up to a KiB of the guard's: 64 MiB.
 pub(crate) const QUEUED: usize = 32 * 1024;
 
-/// How long operations on a device may all take before it counts as hung. A disk that spins up or a
-/// network that is congested answers at least one of a hundred requests sooner.
+/// How long operations on a device may all take before it counts as hung. A disk that spins up or
+/// a network that is congested answers at least one of a hundred requests sooner.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long all operations of an account may take before more of its work is refused instead of waiting
-/// for them. Removing a large directory takes some seconds.
+/// How long all operations of an account may take before more of its work is refused instead of
+/// waiting for them. Removing a large directory takes some seconds.
 pub(crate) const STUCK: Duration = Duration::from_secs(10);
 
 /// Places for resolving lists and verifying roots. Both take milliseconds; as many clients can be
@@ -226,45 +242,47 @@ pub(crate) const ABANDONED: usize = 256;
 /// How long a thread without a job stays: as long as tokio's.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
 
-/// How often a thread looks whether places hang, while all are taken: some times in the two seconds
-/// after which they count as hung.
+/// How often a thread looks whether places hang, while all are taken: some times in the two
+/// seconds after which they count as hung.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 // Walks, removals and writes.
 
-/// The deepest directory that a walk enters, and a recursive removal: a chain of 128 is no workspace.
+/// The deepest directory that a walk enters, and a recursive removal: a chain of 128 is no
+/// workspace.
 pub const WALK_DEPTH: usize = 128;
 
-/// The most entries that a walk yields unless the options say otherwise: more than a model can use,
-/// and a second of system calls.
+/// The most entries that a walk yields unless the options say otherwise: more than a model can
+/// use, and a second of system calls.
 pub const WALK_ENTRIES: usize = 100_000;
 
 /// The most bytes of listed entries that a walk holds; a directory with more is listed in part, as
-/// with [`WALK_ENTRIES`]. That many entries with names of 255 bytes take 39 MiB, so on Linux only a
-/// walk with other [`WalkOptions`](crate::WalkOptions) comes to this bound.
+/// with [`WALK_ENTRIES`]. That many entries with names of 255 bytes take 39 MiB, so on Linux only
+/// a walk with other [`WalkOptions`](crate::WalkOptions) comes to this bound.
 pub const WALK_BYTES: usize = 48 << 20;
 
 /// What an allocator adds to a small allocation: 8 bytes and up to 15 of alignment (glibc's
 /// malloc), so about 16.
 pub(crate) const ALLOCATION: usize = 16;
 
-/// The most entries one call removes: a minute or two of system calls, and more than ten times what
-/// any workspace has. It bounds what a process that adds entries meanwhile can make a call cost;
-/// another call goes on.
+/// The most entries one call removes: a minute or two of system calls, and more than ten times
+/// what any workspace has. It bounds what a process that adds entries meanwhile can make a call
+/// cost; another call goes on.
 pub(crate) const REMOVED_ENTRIES: usize = 10_000_000;
 
 /// About the most names that a removal holds, with 255 bytes each some 6 MB. A batch is half of
 /// what is left of them, so that directories in directories find room for theirs.
 pub(crate) const REMOVED_NAMES: usize = 20_000;
 
-/// The names that a directory is listed by where its parents hold nearly all: one call of
-/// getdents64(2) gives more.
+/// The fewest names in a batch, where the parents of a directory hold nearly all: one call of
+/// getdents64(2) returns more.
 pub(crate) const LEAST_BATCH: usize = 16;
 
-/// Memory taken for a file before any of it is read.
+/// Bytes reserved for a file's content before any of it is read.
 pub(crate) const READ_AHEAD: u64 = 1 << 20;
 
-/// Of 2^64 names one is free at the first try, unless something is very wrong.
+/// How many temporary names are tried. One of 2^64 names is free at the first try, unless
+/// something is very wrong.
 pub(crate) const NAMES_TRIED: usize = 8;
 
 /// The most bytes of an extended attribute (`XATTR_SIZE_MAX` of linux/limits.h).

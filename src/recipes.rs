@@ -327,7 +327,7 @@
 //! A refusal's text is for whoever asked, and tells nothing. Why it was refused is for your log alone: never put
 //! [`operator_detail`](crate::Error::operator_detail), [`Roots::rejected`](crate::Roots::rejected) or a [`Root`](crate::Root) into an answer.
 //! With the feature `tracing` and a subscriber, each is an event of the target `mcp_roots_guard` already, and bears the session's number:
-//! `info` for refusals, `warn` for lists that could not be had and entries that grant nothing. Log to standard error: on stdio, standard
+//! `info` for refusals, `warn` for lists that could not be obtained and entries that grant nothing. Log to standard error: on stdio, standard
 //! output is the protocol's.
 //!
 //! ```

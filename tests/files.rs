@@ -1,8 +1,9 @@
 //! What can be done with an open file: what `std` does with one of its own, and nothing else.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::fs;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
 use mcp_roots_guard::{OpenFile, OpenOptions, Roots};
 
@@ -101,4 +102,23 @@ fn an_open_file_stays_what_it_is_whatever_becomes_of_its_name() {
     file.rewind().unwrap();
     assert_eq!(file.read_all_to_string(9).unwrap(), "new");
     assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"other");
+}
+
+/// Buffered content is written when the thread ends that kept the file, after the guard's own data of
+/// that thread are gone.
+#[test]
+fn a_file_that_a_thread_kept_is_written_when_the_thread_ends() {
+    thread_local! {
+        static LOG: RefCell<Option<BufWriter<OpenFile>>> = const { RefCell::new(None) };
+    }
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    let work = move || {
+        let open = || roots.open_with("log", OpenOptions::new().append(true).create(true)).unwrap();
+        // Registered before the guard's own, and so dropped after them.
+        LOG.with_borrow_mut(|log| *log = Some(BufWriter::new(open())));
+        LOG.with_borrow_mut(|log| log.as_mut().unwrap().write_all(b"a line").unwrap());
+    };
+    std::thread::spawn(work).join().unwrap();
+    assert_eq!(fs::read(tree.path("root/log")).unwrap(), b"a line");
 }

@@ -73,8 +73,8 @@ impl BoundaryBuilder {
     ///
     /// # Errors
     ///
-    /// [`NoDirectories`](ErrorKind::NoDirectories) if there are none, and [`client_roots_only`](Self::client_roots_only) was not said: an empty
-    /// configuration is no licence. [`InvalidOptions`](ErrorKind::InvalidOptions) if it was said
+    /// [`NoDirectories`](ErrorKind::NoDirectories) if there are none, and [`client_roots_only`](Self::client_roots_only) was not called:
+    /// an empty configuration is rejected. [`InvalidOptions`](ErrorKind::InvalidOptions) if it was called
     /// and there are some. [`TooManyRoots`](ErrorKind::TooManyRoots). Why a directory that is not
     /// optional can not be had, by its kind;
     /// [`AccessConflict`](ErrorKind::AccessConflict) if one lies, or would lie, in another with other access;

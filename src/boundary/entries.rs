@@ -12,14 +12,12 @@ use std::sync::atomic::AtomicBool;
 use path_clean::PathClean as _;
 
 use crate::boundary::grants::Candidate;
-use crate::dir::{Access, FileType, Look};
-use crate::dir::{Budget, Effort};
+use crate::dir::{Access, Budget, Effort, FileType, Look};
 use crate::error::{ErrorKind, Result};
 use crate::limits::{ALIAS_LOOKUPS, LIST_LOOKUPS, NAMES_PER_LOOKUP, ROOT_LOOKUPS, TRAIL_PER_LOOKUP};
 use crate::path::Location;
 use crate::path::names::{components, ends_as_directory, is_absolute};
-use crate::roots::Throttle;
-use crate::roots::{Held, Intent, Lookups, Opened, Place, Root, Roots, Trail, directory, resolve};
+use crate::roots::{Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, directory, resolve};
 use crate::workers::Account;
 
 /// One entry of a list, before it is resolved.

@@ -34,8 +34,7 @@ use self::granting::{Granting, conflicts};
 use crate::boundary::entries::{Entry, EntryResolver};
 use crate::boundary::grants::{Candidate, GrantMemory};
 use crate::boundary::shared::SnapshotTable;
-use crate::dir::{Access, Policy};
-use crate::dir::{Budget, Effort};
+use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::Location;
 use crate::roots::{Intent, Lookups, Place, RejectedRoot, Roots, Verification, resolve, settled};
@@ -67,9 +66,10 @@ struct Shared {
     /// `/`, which everything is resolved beneath that no allowed directory is around. On Windows each list has its `volumes`.
     #[cfg(not(windows))]
     top: Roots,
-    /// The allowed directories as they were last resolved. Always from their aliases, never from the last result.
+    /// The allowed directories as they were last resolved. Always from their configured
+    /// paths, never from the last result.
     operator: Mutex<Roots>,
-    /// Of those. They count how often they came to be others.
+    /// Incremented when the allowed directories change.
     generation: AtomicU64,
     granted: Mutex<GrantMemory>,
     /// The snapshots that sessions keep.
@@ -159,7 +159,7 @@ impl Boundary {
         fresh
     }
 
-    /// The roots in force for a client's root list: the list itself, or, where there are allowed directories, what of it lies in
+    /// The roots in force for a client's root list: the list itself, or, where there are allowed directories, the part of it inside
     /// them. A bad entry is [rejected](Roots::rejected) and the others stand; an empty list grants nothing.
     ///
     /// # Errors
@@ -437,7 +437,7 @@ mod tests {
         assert!(first.read("none", 9).is_err() && first.has_gone());
         fs::rename(top.join("away"), top.join("a")).unwrap();
         assert!(!is_shared(&first, &named(None)));
-        // The file system's own root, which nothing is around.
+        // The filesystem root.
         let all = || resolve(&boundary, Path::new("/"), &[("", None)]);
         let first = all();
         assert!(is_shared(&first, &all()));

@@ -16,8 +16,7 @@ use crate::error::{Error, Result};
 use crate::path::index::Tree;
 #[cfg(windows)]
 use crate::path::names::{components, is_absolute, is_same};
-use crate::roots::Throttle;
-use crate::roots::{Held, Root, Roots};
+use crate::roots::{Held, Root, Roots, Throttle};
 #[cfg(windows)]
 use crate::workers::Account;
 

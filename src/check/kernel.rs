@@ -18,8 +18,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use crate::dir::Budget;
-use crate::dir::{Follow, Handle, Look, Rule};
+use crate::dir::{Budget, Follow, Handle, Look, Rule};
 use crate::error::{Error, Result};
 use crate::limits::NAME_BYTES;
 use crate::path::Location;

@@ -17,8 +17,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dir::Budget;
-use crate::dir::{Access, Handle, Look, Rule};
+use crate::dir::{Access, Budget, Handle, Look, Rule};
 use crate::error::{Error, ErrorKind, Result, quoted};
 use crate::events;
 use crate::path::Location;

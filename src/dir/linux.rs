@@ -57,7 +57,8 @@ fn plain(at: &Dir, path: &Path, flags: OFlags, mode: Option<u32>, mounts: Rule) 
     }))
 }
 
-/// `None` where this process has no `openat2`. Each call asks anew: a seccomp filter can come at any time.
+/// `None` where this process has no `openat2`. Each call tries it again: a seccomp filter can be installed at any
+/// time.
 fn call(
     at: &Dir,
     path: &OsStr,

@@ -47,7 +47,7 @@ pub(super) fn look_here(at: &Handle, name: &OsStr) -> Result<Look> {
     })
 }
 
-/// What leads elsewhere without a word is a link whose text nobody can read.
+/// A reparse point that silently redirects is reported as a symlink whose text cannot be read.
 pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
     let file = itself(&at.dir, name)?;
     match stands(at, name, &file) {

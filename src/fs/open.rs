@@ -9,8 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::OnceLock;
 
 use crate::check::CheckedPath;
-use crate::dir::Budget;
-use crate::dir::{FileType, Look, Metadata, Policy, Rule, Want};
+use crate::dir::{Budget, FileType, Look, Metadata, Policy, Rule, Want};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::Location;

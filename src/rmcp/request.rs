@@ -40,9 +40,8 @@ use tokio_util::sync::DropGuard;
 #[derive(Debug)]
 pub struct RequestRoots {
     roots: Roots,
-    /// Ends with the request at the latest.
+    /// Cancelled when the roots end. A child of the request's own token.
     lease: CancellationToken,
-    _ends_lease: DropGuard,
     /// The session and its epoch, where a change can be told.
     session: Option<(Session, Option<u64>)>,
     cancelled: CancellationToken,
@@ -136,6 +135,12 @@ impl RequestRoots {
     }
 }
 
+impl Drop for RequestRoots {
+    fn drop(&mut self) {
+        self.lease.cancel();
+    }
+}
+
 impl Deref for RequestRoots {
     type Target = Roots;
 
@@ -159,11 +164,7 @@ impl Guard {
     /// [`Cancelled`](ErrorKind::Cancelled); [`TooManySessions`](ErrorKind::TooManySessions); those of [`Session::roots`] and
     /// [`Session::roots_from_list`].
     pub async fn obtain(&self, ctx: &RequestContext<RoleServer>, answers: impl Into<Answers>) -> Result<Obtained> {
-        self.obtain_for(ctx, answers.into()).await
-    }
-
-    /// As [`obtain`](Self::obtain), for work that ends the roots, or for a request that does.
-    pub(super) async fn obtain_for(&self, ctx: &RequestContext<RoleServer>, answers: Answers) -> Result<Obtained> {
+        let answers = answers.into();
         let lease = ctx.ct.child_token();
         // Boxed, as every handler's future would be large else.
         let obtained = Box::pin(async {
@@ -196,17 +197,7 @@ impl Guard {
         let account = asked.account().clone();
         let session = session.map(|session| (session, epoch));
         let roots = roots.leased(lease.clone());
-        Ok(RequestRoots {
-            roots,
-            _ends_lease: lease.clone().drop_guard(),
-            lease,
-            session,
-            cancelled,
-            responses,
-            told: false,
-            account,
-            remembered: None,
-        })
+        Ok(RequestRoots { roots, lease, session, cancelled, responses, told: false, account, remembered: None })
     }
 
     async fn obtain_stateless(
@@ -251,7 +242,6 @@ impl Guard {
         let roots = roots.leased(lease.clone());
         Ok(Obtained::Roots(RequestRoots {
             roots,
-            _ends_lease: lease.clone().drop_guard(),
             lease,
             session: None,
             cancelled,

@@ -168,7 +168,7 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match self.obtain_for(ctx, Answers::default()).await {
+        let done = match self.obtain(ctx, Answers::default()).await {
             Ok(Obtained::Ask(_)) => Err(refused(None, ErrorKind::RootsStale.into()).into()),
             Ok(Obtained::Roots(roots)) => self.run(roots, work).await,
             Err(error) => Err(error.into()),
@@ -183,7 +183,7 @@ impl Guard {
         answers: Answers,
         work: impl FnOnce(RequestRoots) -> Result<R, HandlerError> + Send + 'static,
     ) -> Result<R, HandlerError> {
-        let roots = match self.obtain_for(ctx, answers).await? {
+        let roots = match self.obtain(ctx, answers).await? {
             Obtained::Ask(question) => return Ok(question.into()),
             Obtained::Roots(roots) => roots,
         };

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::dir::Budget;
-use crate::dir::{Cursor, Handle, Identity, Look, count_separators};
+use crate::dir::{Budget, Cursor, Handle, Identity, Look, count_separators};
 use crate::error::{ErrorKind, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;

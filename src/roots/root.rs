@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use crate::dir::Budget;
-use crate::dir::{Access, Handle, Identity, Rule};
+use crate::dir::{Access, Budget, Handle, Identity, Rule};
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::names::is_same;
-use crate::roots::Throttle;
 use crate::roots::lookup::RequestLookups;
-use crate::roots::{Intent, Lookups, Opened, Place, Roots, resolve};
+use crate::roots::{Intent, Lookups, Opened, Place, Roots, Throttle, resolve};
 
 /// One entry of a root list, resolved: a directory, or a single file.
 pub struct Root {
@@ -37,7 +35,7 @@ pub struct Root {
 
 /// How a root's directory is reached.
 pub(crate) enum Held {
-    /// The file system's own root, which nothing is around.
+    /// The filesystem root.
     Top(Arc<Handle>),
     /// Held open, for all roots that are this directory.
     Open(Arc<Opened>, Roots),

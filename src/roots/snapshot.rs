@@ -10,8 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
 use crate::path::index::{PathIndex, RootIs};
 use crate::path::names::is_same;
-use crate::roots::Root;
-use crate::roots::{Stopwatch, Throttle};
+use crate::roots::{Root, Stopwatch, Throttle};
 use crate::wire::ListRootsResult;
 #[cfg(feature = "rmcp")]
 use tokio_util::sync::CancellationToken;

@@ -33,7 +33,7 @@ use crate::workers::{Account, Workers};
 ///
 /// | the client | [`Narrow`](Self::Narrow) | [`Ignore`](Self::Ignore) |
 /// | --- | --- | --- |
-/// | declared roots and tells them | what of them lies in the allowed directories; without any, all of them | the allowed directories |
+/// | declared roots and tells them | the part of them inside the allowed directories; without any, all of them | the allowed directories |
 /// | declared roots and tells none | nothing | the allowed directories |
 /// | declared roots and does not tell, or an error | a refusal | the allowed directories |
 /// | declared no roots | by [`WithoutClientRoots`] | the allowed directories |

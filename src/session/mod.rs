@@ -113,7 +113,7 @@ pub enum RootsState {
     Ignored,
     /// They have to be asked for: for the first time, because they changed or were forgotten, or as the client does not announce changes.
     Stale,
-    /// They were asked for and could not be had; nothing is in force.
+    /// They were requested and could not be obtained; nothing is in force.
     Failed(ErrorKind),
     /// The client told its roots, and nothing of them is in force: it has none, or none stands.
     Empty,

@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | kept | the list was told, resolved, and is still of the session's epoch | take it |
 //! | overtaken | the list changed before the answer came | ask again, at most [`FETCH_RETRIES`] times |
-//! | superseded | the list has changed, and a call has come since, which asks anew | ask again |
+//! | superseded | the list has changed, and a later call starts another fetch | ask again |
 //! | failed | the client answered an error, or too late, or its list is refused | are refused the same way, and so is who comes until the back-off is over; not if the list changed meanwhile |
 //! | abandoned | its leader was dropped, is not polled any more, or had less than half of the time limit left to ask (at most [`FETCH_RETRIES`] of these in a row, then it failed); or the session was closed | one of them leads, if it is open |
 //!
