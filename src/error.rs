@@ -176,8 +176,6 @@ kinds! {
     TooManyPages = "too_many_pages", "the root list has more than 100 pages";
     /// A root list whose `nextCursor` leads back to a page that was read.
     RepeatedCursor = "repeated_cursor", "the root list repeats a page";
-    /// The server's own code that requests the roots panicked.
-    SourcePanicked = "source_panicked", "the server's request for the client's roots panicked";
     /// The session was closed.
     SessionClosed = "session_closed", "the session is closed";
     /// More than [`SESSIONS`](crate::limits::SESSIONS) sessions at once.

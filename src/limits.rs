@@ -131,14 +131,8 @@ pub const HANDLES: usize = 256;
 /// deploy.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
-/// After a snapshot was verified, or a cached list resolved again to look for missing directories,
-/// neither is repeated for this many times as long as it took: a twentieth of one core at most. A
-/// list of which a root is gone is resolved again at once.
-pub(crate) const VERIFY_SHARE: u32 = 20;
-
-/// The longest of these pauses, and the time after which a verification that never ended is begun
-/// again.
-pub(crate) const LONGEST_REST: Duration = Duration::from_secs(60);
+/// A verification that has not ended after this long is begun again by the next call.
+pub(crate) const VERIFY_STALLED: Duration = Duration::from_secs(60);
 
 /// How long a call waits for the allowed directories to be verified: ten times as long as a slow
 /// network filesystem takes.
@@ -175,13 +169,16 @@ pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60
 /// The most bytes of cached snapshots: room for [`SESSIONS`] with a few roots each, or for some
 /// fifty clients with the longest list. The least recently used is evicted first, and requested
 /// again. Each is counted as if it were not shared, because the others that share it may go first;
-/// so clients with long lists cost others a request. With the feature `rmcp`, as much again for
-/// the lists of clients in the stateless era.
+/// so clients with long lists cost others a request.
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 
 /// Bytes that moka takes for an entry besides the snapshot: key, value, two places in its queues
 /// and one in its table. Measured.
 pub(crate) const CACHE_ENTRY_BYTES: usize = 320;
+
+/// A session asks the cache for its snapshot at most once in this time, so that the cache does not
+/// evict it as idle: much less than [`TIME_TO_IDLE`].
+pub(crate) const TOUCH_EVERY: Duration = Duration::from_secs(1);
 
 /// How often a call asks again because the client's roots changed before its answer came. A client
 /// that changes its roots during each of five answers does nothing else.

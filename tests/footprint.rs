@@ -41,7 +41,7 @@ static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 /// Bytes that the guard counts for what it keeps, as its `Debug` tells.
 fn counted(guard: &Guard) -> usize {
     let shown = format!("{guard:?}");
-    let (_, count) = shown.split_once("kept_bytes: ").unwrap();
+    let (_, count) = shown.split_once("cached_bytes: ").unwrap();
     count.split(|char: char| !char.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 

@@ -255,7 +255,6 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
     let cases: Vec<(&str, Source<'_>, K)> = vec![
         ("an error", Box::new(|_| RootsResponse::Failed("-32601".into())), K::RootsFailed),
         ("no list", Box::new(|_| RootsResponse::from_result(serde_json::json!({"roots": 7}))), K::RootsFailed),
-        ("a panic", Box::new(|_| panic!("a bug of the server's author")), K::SourcePanicked),
         ("100,001 entries", Box::new(|_| RootsResponse::List(many(100_001))), K::TooManyRoots),
         ("an endless pager", Box::new(|cursor| RootsResponse::List(page(cursor))), K::TooManyPages),
         (
@@ -319,13 +318,6 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
         kept = session.roots(telling(&tree, &["a"])).await.unwrap();
         assert_eq!(session.state(), RootsState::Available, "{name}");
     }
-    // A panic of the future's, and not of what makes it.
-    session.list_changed();
-    let panics = |_: Option<String>| async {
-        tokio::task::yield_now().await;
-        panic!("later")
-    };
-    assert_eq!(kind(session.roots(panics).await), Some(K::SourcePanicked));
     // One bad entry spoils no other.
     session.list_changed();
     let mut one_long = list(&tree, &["a"]);
@@ -913,27 +905,45 @@ async fn closing_ends_the_call_that_asks() {
     assert_eq!(leader.await.unwrap(), (Some(K::SessionClosed), Duration::ZERO));
 }
 
-/// A source can panic when it is dropped, too: late, or with its caller.
+/// A panic of the author's source is the panic of the call that asks, as if that were dropped: a call
+/// that waits asks next.
 #[tokio::test]
-async fn a_source_that_panics_when_it_is_dropped_harms_nobody() {
+async fn a_source_that_panics_harms_its_own_call_only() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
             panic!("dropped");
         }
     }
+    fn at_once(_: Option<String>) -> std::future::Ready<RootsResponse> {
+        panic!("at once")
+    }
+    async fn later(_: Option<String>) -> RootsResponse {
+        tokio::task::yield_now().await;
+        panic!("later")
+    }
+    async fn when_dropped(_: Option<String>) -> RootsResponse {
+        let _bomb = Bomb;
+        pending().await
+    }
     let tree = Tree::new("dir a");
-    let session = announcing(&guard(&tree).fetch_limit(Duration::from_secs(2)).build().unwrap());
-    let source = |_: Option<String>| {
-        let bomb = Bomb;
-        async move {
-            let _bomb = bomb;
-            pending().await
-        }
-    };
-    assert_eq!(kind(session.roots(source).await), Some(K::RootsTimedOut));
-    session.list_changed();
-    assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
+    let guard = guard(&tree).fetch_limit(Duration::from_secs(2)).build().unwrap();
+    let calls: [fn(Session) -> tokio::task::JoinHandle<bool>; 3] = [
+        |session| tokio::spawn(async move { session.roots(at_once).await.is_ok() }),
+        |session| tokio::spawn(async move { session.roots(later).await.is_ok() }),
+        |session| tokio::spawn(async move { session.roots(when_dropped).await.is_ok() }),
+    ];
+    for call in calls {
+        let session = announcing(&guard);
+        let leader = call(session.clone());
+        tokio::task::yield_now().await;
+        let next = session.roots(telling(&tree, &["a"])).await;
+        assert!(leader.await.unwrap_err().is_panic());
+        // A call that waited for one that took all of its time has none left.
+        let next = told(&tree, &next);
+        assert!([Err(K::RootsTimedOut), Ok(vec!["a".into()])].contains(&next), "{next:?}");
+        assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
+    }
 }
 
 /// What is shown of one session tells nothing of the others.

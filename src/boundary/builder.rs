@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use super::entries::Entry;
-use super::shared::SnapshotTable;
 #[cfg(not(windows))]
 use super::volumes;
 use super::{Boundary, Shared, lock};
@@ -13,7 +12,7 @@ use crate::dir::{Access, Policy, Rule};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::ROOT_LIST_ENTRIES;
 use crate::path::Location;
-use crate::roots::Roots;
+use crate::roots::{Roots, WeakTable};
 
 /// The operator's configuration on its way to a [`Boundary`].
 #[derive(Clone, Debug, Default)]
@@ -111,7 +110,7 @@ impl BoundaryBuilder {
                 operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
                 generation: AtomicU64::new(0),
                 granted: Mutex::default(),
-                kept: SnapshotTable::default(),
+                snapshots: WeakTable::default(),
             }),
         };
         let mut operator = boundary.resolve_allowed();

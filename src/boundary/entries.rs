@@ -157,7 +157,7 @@ impl<'a> EntryResolver<'a> {
             Some(opened) => Held::Open(opened, enclosing),
             None => Held::OnUse(enclosing),
         };
-        let (gone, aliases_verified) = (AtomicBool::new(false), Throttle::new());
+        let gone = AtomicBool::new(false);
         let given = aliases(&canonical);
         Ok(Root {
             canonical,
@@ -169,8 +169,8 @@ impl<'a> EntryResolver<'a> {
             identity,
             born,
             gone,
-            one_is_gone: Arc::default(),
-            aliases_verified,
+            outdated: Arc::default(),
+            aliases_verified: Throttle::new(),
         })
     }
 }

@@ -16,7 +16,6 @@
 //! | the same place as an earlier one | another alias of that; [`Duplicate`](ErrorKind::Duplicate) | the same |
 
 mod grants;
-mod shared;
 mod entries;
 mod volumes;
 mod builder;
@@ -33,11 +32,12 @@ use self::builder::Directory;
 use self::granting::{Granting, conflicts};
 use crate::boundary::entries::{Entry, EntryResolver};
 use crate::boundary::grants::{Candidate, GrantMemory};
-use crate::boundary::shared::SnapshotTable;
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::Location;
-use crate::roots::{Intent, Lookups, Place, RejectedRoot, Roots, Verification, resolve, settled};
+use crate::roots::{
+    Intent, Lookups, Place, RejectedRoot, Roots, Snapshot, Verification, WeakTable, resolve, settled,
+};
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -72,8 +72,9 @@ struct Shared {
     /// Incremented when the allowed directories change.
     generation: AtomicU64,
     granted: Mutex<GrantMemory>,
-    /// The snapshots that sessions keep.
-    kept: SnapshotTable,
+    /// The snapshots that are cached, by a hash of their lists: ten thousand clients with the same
+    /// workspace cost one snapshot, and none of them can tell.
+    snapshots: WeakTable<u64, Snapshot>,
 }
 
 /// The allowed directories, and nothing of what clients were granted.
@@ -138,7 +139,7 @@ impl Boundary {
     }
 
     pub(crate) fn verify_allowed_roots(&self, mut turn: Verification) -> Roots {
-        let gone = turn.verify_all();
+        let gone = turn.verify();
         let current = turn.roots();
         let missing = current.rejected().iter().any(|rejected| rejected.error.kind() != ErrorKind::Duplicate);
         if gone == 0 && !missing {
@@ -183,7 +184,20 @@ impl Boundary {
         if effort.is_spent() {
             return Err(Error::new(ErrorKind::RootsTimedOut).detail("resolving the list took too long"));
         }
-        Ok(self.shared.kept.share(roots))
+        Ok(self.share(roots))
+    }
+
+    /// An older snapshot that is equal in all that can be asked of it, or this one.
+    fn share(&self, roots: Roots) -> Roots {
+        let key = roots.list_hash();
+        // Whichever is dropped here may close directories, and so not under the table's lock.
+        match self.shared.snapshots.get(&key).map(Roots::from_snapshot) {
+            Some(older) if older.generation() == roots.generation() && older.says_the_same(&roots) => older,
+            _ => {
+                self.shared.snapshots.insert(key, roots.snapshot());
+                roots
+            }
+        }
     }
 
     fn resolve_within(&self, list: &ListRootsResult, account: &Account, effort: &Effort) -> Result<Roots> {
@@ -379,7 +393,7 @@ mod tests {
     }
 
     fn is_shared(one: &Roots, two: &Roots) -> bool {
-        std::sync::Weak::ptr_eq(&one.downgrade(), &two.downgrade())
+        one.is_same_snapshot(two)
     }
 
     /// What happens between two answers with the list of `a`, of the link `l` to it, of the file `f` and of `none`.
@@ -434,7 +448,7 @@ mod tests {
         assert!(!is_shared(&first, &named(None)));
         let first = named(None);
         fs::rename(top.join("a"), top.join("away")).unwrap();
-        assert!(first.read("none", 9).is_err() && first.has_gone());
+        assert!(first.read("none", 9).is_err() && first.is_outdated());
         fs::rename(top.join("away"), top.join("a")).unwrap();
         assert!(!is_shared(&first, &named(None)));
         // The filesystem root.

@@ -68,7 +68,7 @@ pub(crate) fn root(path: &Path) -> Result<Root> {
         identity: metadata.identity(),
         born: metadata.birth(),
         gone: AtomicBool::new(false),
-        one_is_gone: Arc::default(),
+        outdated: Arc::default(),
         aliases_verified: Throttle::new(),
     })
 }

@@ -119,8 +119,7 @@ impl Roots {
             });
         let Some(root) = root else { return Err(self.explained(ErrorKind::OutsideRoots.into())) };
         let is_the_root = is_same(root.path(), proved.path());
-        let stands = root.is_available()
-            && if is_the_root { root.is_same_object(proved) && proved.verify_in_time() } else { proved.verify() };
+        let stands = root.is_available() && (!is_the_root || root.is_same_object(proved)) && proved.verify();
         match (stands, proved.access(), root.access()) {
             (false, ..) => Err(ErrorKind::RootUnavailable.into()),
             (true, Access::ReadWrite, Access::ReadOnly) => Err(ErrorKind::ReadOnly.into()),

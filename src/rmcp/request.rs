@@ -5,6 +5,7 @@
 //! answer is judged anew; in the session era, only the session that the transport or the session manager put into the request counts.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
@@ -17,9 +18,9 @@ use super::transport::{Connection, Received};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::roots::Roots;
-use crate::session::keyed::ClientKey;
-use crate::session::runtime::{Instant, off_workers, until};
-use crate::session::{ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
+use crate::session::runtime::Instant;
+use crate::session::cache::Cached;
+use crate::session::{ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 use crate::workers::Account;
 use tokio_util::sync::DropGuard;
@@ -84,7 +85,7 @@ impl RequestRoots {
     pub(super) fn begin(&self) -> Result<()> {
         self.proceed()?;
         match &self.remembered {
-            Some((guard, key)) if !guard.keyed().of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) => {
+            Some((guard, key)) if !guard.last_of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) => {
                 Err(ErrorKind::RootsStale.into())
             }
             _ => Ok(()),
@@ -215,13 +216,18 @@ impl Guard {
             (false, _) => session.roots(|_: Option<String>| std::future::ready(RootsResponse::Unsupported)).await?,
             (true, Some(list)) => {
                 // Whatever becomes of it, what the client told before counts no more.
-                if let Some((key, received)) = known {
-                    self.keyed().begin(key, received);
+                let began = Instant::now();
+                let cached = |until, roots| {
+                    known.map(|(key, received)| (key.account(), Arc::new(Cached::new(received, until, roots))))
+                };
+                if let Some((key, nothing)) = cached(began, Roots::empty()) {
+                    self.cache().insert(key.clone(), nothing);
                 }
                 let list = list_of(list).map_err(|error| refused(Some(session.id()), error))?;
                 let roots = session.roots_from_list(list).await?;
-                if let Some((key, received)) = known {
-                    self.keyed().finish(key, received, &roots);
+                let until = began + self.choices().time_to_live_keyed;
+                if let Some((key, list)) = cached(until, roots.clone()) {
+                    self.cache().replace(key, list);
                 }
                 roots
             }
@@ -254,19 +260,17 @@ impl Guard {
 
     /// What a client told in an earlier request, if that counts now and its roots still are what their names say.
     async fn remembered(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
-        let told = || key.and_then(|key| self.keyed().of(key));
-        let Some(roots) = told() else { return Ok(None) };
-        if let Some(turn) = roots.begin_verification() {
-            let deadline = Instant::now() + self.choices().fetch_limit;
-            self.allowed_roots(deadline).await?;
-            let verify = off_workers(self.workers(), key.map_or(&Account::Anonymous, ClientKey::account), move || {
-                Ok(turn.verify())
-            });
-            until(deadline, verify).await?.ok_or(ErrorKind::RootsTimedOut)??;
-        }
-        // Verifying takes time, in which the client may have told another list.
-        let still = told().is_some_and(|now| now.is_same_snapshot(&roots));
-        Ok(Some(roots).filter(|roots| still && !roots.has_gone() && self.boundary().is_current(roots)))
+        let Some(key) = key else { return Ok(None) };
+        let Some(roots) = self.last_of(key) else { return Ok(None) };
+        self.verify(&roots, key.account(), Instant::now() + self.choices().fetch_limit).await?;
+        // Verifying takes time, in which the client may have sent another list.
+        let still = self.last_of(key).is_some_and(|last| last.is_same_snapshot(&roots));
+        Ok(Some(roots).filter(|roots| still && !roots.is_outdated() && self.boundary().is_current(roots)))
+    }
+
+    /// The roots of the last list that a client sent in the stateless era, if it is not too old.
+    fn last_of(&self, key: &ClientKey) -> Option<Roots> {
+        self.cache().get(key.account()).map(|cached| cached.roots.clone())
     }
 
     /// The session that a request belongs to, in the session era: for [`Session::changes`], [`Session::still_allows`].

@@ -17,7 +17,7 @@ use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
 
 use crate::error::ErrorKind;
-use crate::session::keyed::ClientKey;
+use crate::session::ClientKey;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, RootsCapability, RootsListChanged};
 
@@ -169,7 +169,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
         // Requests in flight hold the session, which would stay open with the last of them.
         self.end();
         if let Some(key) = &self.key {
-            self.guard.keyed().forget(key);
+            self.guard.cache().forget(key.account());
         }
         self.inner.close().await
     }

@@ -1,14 +1,13 @@
-//! The directories that are held open for roots.
-//!
-//! Goes in: a directory that was resolved and opened. Comes out: that directory held open, by this handle or by one that this process
-//! has already. What is true after: as long as it is held, it is the object that was resolved, and one of at most [`HANDLES`].
+//! The directories that are held open for roots: at most [`HANDLES`], and one for all roots that are
+//! the same directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::dir::{Handle, Identity, Mount};
 use crate::limits::HANDLES;
+use crate::roots::sharing::WeakTable;
 use crate::workers::Account;
 
 /// A directory that is held open for each root that is it, in whatever snapshot.
@@ -18,10 +17,12 @@ pub(crate) struct Opened {
     _permit: Permit,
 }
 
-/// What tells one held directory from another: the canonical path by which it was opened, and the object, as it is mounted.
+/// What distinguishes held directories: the canonical path by which one was opened, and the object as
+/// it is mounted.
 ///
-/// A held directory keeps its device, inode and mount numbers for itself, so who has the same now is the same. The mount counts since
-/// one directory can be mounted over itself, read-only, say; a kernel that does not tell it leaves path and identity.
+/// As long as a directory is held, no other has its device, inode and mount numbers. The mount counts
+/// because a directory can be mounted over itself, for example read-only. On a kernel that does not
+/// report it, path and identity remain.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     directory: PathBuf,
@@ -29,24 +30,18 @@ struct Key {
     mount: Option<Mount>,
 }
 
-static OPENED: LazyLock<Mutex<HashMap<Key, Weak<Opened>>>> = LazyLock::new(Mutex::default);
+static OPENED: LazyLock<WeakTable<Key, Opened>> = LazyLock::new(WeakTable::default);
 
 impl Opened {
-    /// Holds a directory that was just opened by its canonical path, and is not needed if that object is held already: then it is
-    /// closed. None when all permits are taken.
+    /// Holds a directory that was just opened by its canonical path. If the same object is held already,
+    /// returns that and closes this one. `None` when all permits are taken.
     pub(crate) fn hold(fresh: Handle, directory: &Path, identity: Identity, account: &Account) -> Option<Arc<Self>> {
         let key = Key { directory: directory.to_owned(), identity, mount: fresh.mount().ok() };
-        let fresh = Arc::new(fresh);
-        // No handle is closed under the lock: `fresh` outlives it, and a held one is handed out.
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held) = opened.get(&key).and_then(Weak::upgrade) {
+        if let Some(held) = OPENED.get(&key) {
             return Some(held);
         }
-        let held = Arc::new(Self { handle: fresh.clone(), _permit: Permit::take(account)? });
-        if opened.len() >= 2 * HANDLES {
-            opened.retain(|_, held| held.strong_count() > 0);
-        }
-        opened.insert(key, Arc::downgrade(&held));
+        let held = Arc::new(Self { handle: Arc::new(fresh), _permit: Permit::take(account)? });
+        OPENED.insert(key, &held);
         Some(held)
     }
 

@@ -1,14 +1,12 @@
-//! The roots in force.
+//! The roots in force: [`Roots`], an immutable snapshot against which every request is decided.
 //!
-//! Goes in: directories that were resolved, each with its names, an open handle and its identity. Comes out: [`Roots`], an immutable
-//! snapshot against which everything is decided. What is true after: a root stays the directory object it was when it was resolved;
-//! when its names no longer say so, and that was noticed, it is unavailable, and never silently something else.
-//!
-//! | the root's names | noticed | then |
-//! | --- | --- | --- |
-//! | still lead to the same object | | it serves |
-//! | lead elsewhere or nowhere: replaced, removed, an ancestor renamed, a link re-pointed | when a snapshot is taken ([`Roots::verify`]), or when an operation fails (a link at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY)) | [`RootUnavailable`](crate::ErrorKind::RootUnavailable) until resolved again |
+//! A root stays the directory object that it was when it was resolved. If its path or an alias leads
+//! elsewhere or nowhere (replaced, removed, an ancestor renamed, a symlink changed), that is noticed
+//! when a snapshot is taken ([`Roots::verify`]), or when an operation fails (an alias at most every
+//! [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY)). From then on the root is [unavailable](crate::ErrorKind::RootUnavailable) until its list is
+//! resolved again; it never silently becomes another directory.
 
+mod sharing;
 mod throttle;
 mod trail;
 mod handles;
@@ -25,5 +23,6 @@ pub use self::root::Root;
 pub(crate) use self::root::{Held, directory, display_path, file_uri};
 pub use self::snapshot::{RejectedRoot, Roots};
 pub(crate) use self::snapshot::{Snapshot, Verification};
-pub(crate) use self::throttle::{Stopwatch, Throttle};
+pub(crate) use self::sharing::WeakTable;
+pub(crate) use self::throttle::Throttle;
 pub(crate) use self::trail::{OnTrail, PathHash, Trail, path_hashes};

@@ -28,8 +28,7 @@ pub struct Root {
     pub(crate) born: Option<SystemTime>,
     pub(crate) gone: AtomicBool,
     /// Its snapshot's.
-    pub(crate) one_is_gone: Arc<AtomicBool>,
-    /// When the given paths were last verified.
+    pub(crate) outdated: Arc<AtomicBool>,
     pub(crate) aliases_verified: Throttle,
 }
 
@@ -123,25 +122,26 @@ impl Root {
         }
     }
 
-    /// Verifies that the names still lead to the object, and remembers when they do not. That they can not be asked now, for want
-    /// of descriptors, say, is no answer.
+    /// Verifies that the path still leads to the object, and remembers when it does not. If that cannot
+    /// be asked now, for want of descriptors for example, nothing changes.
+    ///
+    /// The aliases are verified at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY): each is
+    /// resolved again, and a client's can be long.
     pub(crate) fn verify(&self) -> bool {
-        if self.is_available() {
-            // Each given path is a walk, and so not for each failure: what a client gave can be long.
-            let _ = self.notice(self.still_named(self.aliases_verified.take()));
-        }
-        self.is_available()
+        self.verify_names(self.aliases_verified.take())
     }
 
-    /// As [`verify_all`](Self::verify_all), at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
-    pub(crate) fn verify_in_time(&self) -> bool {
-        if self.aliases_verified.take() { self.verify_all() } else { self.is_available() }
-    }
-
-    /// As [`verify`](Self::verify), with each given path whenever that was last done.
+    /// As [`verify`](Self::verify), with the aliases in any case.
     pub(crate) fn verify_all(&self) -> bool {
+        self.verify_names(true)
+    }
+
+    fn verify_names(&self, with_aliases: bool) -> bool {
         if self.is_available() {
-            let _ = self.notice(self.still_named(true));
+            let _ = self.notice(self.still_named(with_aliases));
+        }
+        if with_aliases {
+            self.aliases_verified.done();
         }
         self.is_available()
     }
@@ -189,15 +189,15 @@ impl Root {
     fn notice<T>(&self, asked: Result<T>) -> Result<T> {
         if asked.as_ref().is_err_and(|error| error.kind() == ErrorKind::RootUnavailable) {
             self.gone.store(true, Ordering::Relaxed);
-            self.one_is_gone.store(true, Ordering::Relaxed);
+            self.outdated.store(true, Ordering::Relaxed);
         }
         asked
     }
 
-    fn still_named(&self, with_given: bool) -> Result<()> {
+    fn still_named(&self, with_aliases: bool) -> Result<()> {
         let Some(enclosing) = self.enclosing() else { return Ok(()) };
         self.reach()?;
-        for given in self.given.iter().filter(|_| with_given) {
+        for given in self.given.iter().filter(|_| with_aliases) {
             // It was resolved within a part of this when the list was.
             let mut budget = Budget::new();
             let mut questions = RequestLookups(Lookups::new(enclosing, &mut budget));

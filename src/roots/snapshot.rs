@@ -1,16 +1,17 @@
 //! The roots in force: an immutable snapshot.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use crate::dir::Policy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
 use crate::path::index::{PathIndex, RootIs};
 use crate::path::names::is_same;
-use crate::roots::{Root, Stopwatch, Throttle};
+use crate::roots::{Root, Throttle};
 use crate::wire::ListRootsResult;
 #[cfg(feature = "rmcp")]
 use tokio_util::sync::CancellationToken;
@@ -41,8 +42,8 @@ pub(crate) struct Snapshot {
     list: Option<Arc<ListRootsResult>>,
     /// Which of the operator's roots these are, or were resolved beneath; counted by the boundary.
     generation: u64,
-    /// Whether a root was found to be unavailable.
-    gone: Arc<AtomicBool>,
+    /// Whether resolving the list again gives something else: a root is gone, say.
+    outdated: Arc<AtomicBool>,
     /// When the names were last verified.
     verified: Throttle,
 }
@@ -55,21 +56,17 @@ pub struct RejectedRoot {
     pub(crate) error: Error,
 }
 
-/// The turn to verify a snapshot. Who drops it unused gives it back.
+/// The turn to verify a snapshot, which ends when this is dropped. Dropped without having verified, it
+/// leaves the turn to the next caller.
 pub(crate) struct Verification {
     roots: Roots,
-    start: Option<Stopwatch>,
+    is_done: bool,
 }
 
 impl Verification {
-    /// Verifies every root. How many are gone.
-    pub(crate) fn verify(mut self) -> usize {
-        self.verify_all()
-    }
-
-    /// As [`verify`](Self::verify), with more to do before the turn is over.
-    pub(crate) fn verify_all(&mut self) -> usize {
-        self.start = Some(Stopwatch::start());
+    /// Verifies every root. Returns how many are gone.
+    pub(crate) fn verify(&mut self) -> usize {
+        self.is_done = true;
         self.roots.roots().filter(|root| !root.verify_all()).count()
     }
 
@@ -80,9 +77,10 @@ impl Verification {
 
 impl Drop for Verification {
     fn drop(&mut self) {
-        match self.start {
-            Some(start) => self.roots.snapshot.verified.done(start),
-            None => self.roots.snapshot.verified.give_back(),
+        if self.is_done {
+            self.roots.snapshot.verified.done();
+        } else {
+            self.roots.snapshot.verified.give_back();
         }
     }
 }
@@ -150,13 +148,13 @@ impl Roots {
     }
 
     /// Verifies that every root's names still lead to the object that was resolved, unless that was done within the last
-    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or is being done; after one that took long, it rests for longer. True if no root is known to be
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or is being done. True if no root is known to be
     /// unavailable. I/O of a few system calls a root.
     ///
     /// A [`Boundary`](crate::Boundary) does this whenever a snapshot is taken.
     #[must_use]
     pub fn verify(&self) -> bool {
-        if let Some(turn) = self.begin_verification() {
+        if let Some(mut turn) = self.begin_verification() {
             turn.verify();
         }
         self.roots().all(Root::is_available)
@@ -169,13 +167,18 @@ impl Roots {
 
     /// The turn to verify, if it is due: nobody else has it until it is dropped, or takes absurdly long.
     pub(crate) fn begin_verification(&self) -> Option<Verification> {
-        let due = self.snapshot.verified.take_exclusive();
-        due.then(|| Verification { roots: self.clone(), start: None })
+        let due = self.snapshot.verified.take();
+        due.then(|| Verification { roots: self.clone(), is_done: false })
     }
 
-    /// Whether a root was found to be gone: when its names were verified, or when an operation failed.
-    pub(crate) fn has_gone(&self) -> bool {
-        self.snapshot.gone.load(Ordering::Relaxed)
+    /// Whether resolving the list again gives something else: a root was found to be gone, when it was
+    /// verified or when an operation failed; or the list was resolved again for another session.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.snapshot.outdated.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_outdated(&self) {
+        self.snapshot.outdated.store(true, Ordering::Relaxed);
     }
 
     /// The list that it was resolved from, if it is kept.
@@ -250,15 +253,27 @@ impl Roots {
         Ok(())
     }
 
-    pub(crate) fn downgrade(&self) -> Weak<Snapshot> {
-        Arc::downgrade(&self.snapshot)
+    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
     }
 
-    /// The roots of a snapshot that somebody still has.
-    pub(crate) fn upgrade(snapshot: &Weak<Snapshot>) -> Option<Self> {
-        let snapshot = snapshot.upgrade()?;
-        let base = if snapshot.roots.is_empty() { None } else { Some(0) };
-        Some(Self::whole(snapshot, base))
+    /// No root at all.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn empty() -> Self {
+        Self::new(Vec::new(), Policy::default(), Vec::new())
+    }
+
+    /// A hash of the list and of where it leads.
+    pub(crate) fn list_hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for entry in self.list().iter().flat_map(|list| &list.roots) {
+            entry.uri.hash(&mut hasher);
+            entry.name.hash(&mut hasher);
+        }
+        for root in self.roots() {
+            root.path().hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// Whether both were resolved from the same list to the same places, in every word that can be asked of them; and none is gone.
@@ -270,20 +285,19 @@ impl Roots {
             && one.roots.iter().zip(&two.roots).all(|(one, two)| one.says_the_same(two))
             && one.rejected.len() == two.rejected.len()
             && one.rejected.iter().zip(&two.rejected).all(|(one, two)| one.says_the_same(two))
-            && !self.has_gone()
-            && !other.has_gone()
+            && !self.is_outdated()
+            && !other.is_outdated()
     }
 
-    #[cfg(feature = "rmcp")]
     pub(crate) fn is_same_snapshot(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
 
     pub(crate) fn new(mut roots: Vec<Root>, policy: Policy, mut rejected: Vec<RejectedRoot>) -> Self {
         let mut aliases = PathIndex::default();
-        let gone = Arc::new(AtomicBool::new(false));
+        let outdated = Arc::new(AtomicBool::new(false));
         for root in &mut roots {
-            root.one_is_gone = gone.clone();
+            root.outdated = outdated.clone();
             // Built in steps, and from here on kept for as long as a session lasts.
             root.canonical.shrink_to_fit();
             root.given.shrink_to_fit();
@@ -294,17 +308,17 @@ impl Roots {
             root.given.iter().for_each(|given| aliases.add_alias(given, number));
         }
         aliases.shrink();
-        let base = if roots.is_empty() { None } else { Some(0) };
         let mut roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
         roots.shrink_to_fit();
         rejected.shrink_to_fit();
         let verified = Throttle::new();
         let (is_listed, list, generation) = (false, None, 0);
-        let snapshot = Snapshot { roots, aliases, policy, rejected, is_listed, list, generation, gone, verified };
-        Self::whole(Arc::new(snapshot), base)
+        let snapshot = Snapshot { roots, aliases, policy, rejected, is_listed, list, generation, outdated, verified };
+        Self::from_snapshot(Arc::new(snapshot))
     }
 
-    fn whole(snapshot: Arc<Snapshot>, base: Option<usize>) -> Self {
+    pub(crate) fn from_snapshot(snapshot: Arc<Snapshot>) -> Self {
+        let base = if snapshot.roots.is_empty() { None } else { Some(0) };
         Self {
             snapshot,
             base,

@@ -1,15 +1,15 @@
-//! How often something expensive may be repeated.
-//!
-//! A [`Throttle`] lets a caller repeat it at most every [`VERIFY_EVERY`]. Where the caller takes it
-//! exclusively and says when it is done, one caller at a time repeats it, and that takes a twentieth
-//! of one core at most.
+//! How often a snapshot is verified.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::limits::{LONGEST_REST, VERIFY_EVERY, VERIFY_SHARE};
+use crate::limits::{VERIFY_EVERY, VERIFY_STALLED};
 
-/// The time of the last repetition, in milliseconds on [`clock`].
+/// Lets one caller at a time do something, at most every [`VERIFY_EVERY`].
+///
+/// It holds the time of the last turn in milliseconds on [`clock`]. While somebody has the turn, that
+/// is the time at which the turn counts as lost.
 #[derive(Debug)]
 pub(crate) struct Throttle(AtomicU64);
 
@@ -19,73 +19,41 @@ impl Throttle {
         Self(AtomicU64::new(clock()))
     }
 
-    /// Whether this caller is to repeat it now. Nobody else is for [`VERIFY_EVERY`].
+    /// Takes the turn, if it is due. Nobody else gets it until [`done`](Self::done) or
+    /// [`give_back`](Self::give_back) is called, or [`VERIFY_STALLED`] has passed.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
-        self.take_for(Duration::ZERO)
-    }
-
-    /// As [`take`](Self::take), and nobody else is until [`done`](Self::done) or
-    /// [`give_back`](Self::give_back) is called, or [`LONGEST_REST`] has passed.
-    #[must_use]
-    pub(crate) fn take_exclusive(&self) -> bool {
-        self.take_for(LONGEST_REST)
+        let last = self.0.load(Ordering::Relaxed);
+        let lost = clock().saturating_add(millis(VERIFY_STALLED));
+        is_due(last) && self.0.compare_exchange(last, lost, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Whether [`take`](Self::take) would return true.
-    #[cfg(not(shuttle))]
     pub(crate) fn is_due(&self) -> bool {
-        clock().saturating_sub(self.0.load(Ordering::Relaxed)) >= millis(VERIFY_EVERY)
+        is_due(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether [`take`](Self::take) would return true.
-    #[cfg(shuttle)]
-    #[expect(clippy::unused_self, reason = "the real one needs it")]
-    pub(crate) fn is_due(&self) -> bool {
-        shuttle::current::context_switches() % 2 == 0
+    /// Ends the turn: it was done.
+    pub(crate) fn done(&self) {
+        self.0.store(clock(), Ordering::Relaxed);
     }
 
-    #[cfg(not(shuttle))]
-    fn take_for(&self, more: Duration) -> bool {
-        let (now, last) = (clock(), self.0.load(Ordering::Relaxed));
-        let next = now.saturating_add(millis(more));
-        now.saturating_sub(last) >= millis(VERIFY_EVERY)
-            && self.0.compare_exchange(last, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// True half of the time, and the same in each run of a schedule. Snapshots can share a throttle,
-    /// and whether they do depends on when one is freed.
-    #[cfg(shuttle)]
-    #[expect(clippy::unused_self, reason = "the real one needs it")]
-    fn take_for(&self, _: Duration) -> bool {
-        shuttle::current::context_switches() % 2 == 0
-    }
-
-    /// Records that it was repeated, from `start` until now. The longer it took, the longer it rests.
-    pub(crate) fn done(&self, start: Stopwatch) {
-        let more = start.rest().saturating_sub(VERIFY_EVERY);
-        self.0.store(clock().saturating_add(millis(more)), Ordering::Relaxed);
-    }
-
-    /// Records that it was not repeated after all: the next caller is to.
+    /// Ends the turn without having done it: the next caller gets it.
     pub(crate) fn give_back(&self) {
         self.0.store(clock().saturating_sub(millis(VERIFY_EVERY)), Ordering::Relaxed);
     }
 }
 
-/// Measures how long something takes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopwatch(Instant);
+#[cfg(not(shuttle))]
+fn is_due(last: u64) -> bool {
+    clock().saturating_sub(last) >= millis(VERIFY_EVERY)
+}
 
-impl Stopwatch {
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// How long something should not be repeated that took until now.
-    pub(crate) fn rest(self) -> Duration {
-        self.0.elapsed().saturating_mul(VERIFY_SHARE).clamp(VERIFY_EVERY, LONGEST_REST)
-    }
+/// True half of the time, and the same in each run of a schedule. Snapshots can share a throttle, and
+/// whether they do depends on when one is freed.
+#[cfg(shuttle)]
+fn is_due(_: u64) -> bool {
+    shuttle::current::context_switches() % 2 == 0
 }
 
 fn millis(time: Duration) -> u64 {
@@ -94,6 +62,6 @@ fn millis(time: Duration) -> u64 {
 
 /// Milliseconds since this process first asked.
 fn clock() -> u64 {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    static START: OnceLock<Instant> = OnceLock::new();
     millis(START.get_or_init(Instant::now).elapsed())
 }

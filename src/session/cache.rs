@@ -1,38 +1,136 @@
-//! The snapshots of clients' roots that a guard keeps, and how much memory each takes.
+//! The cache of clients' snapshots, and how much memory each takes.
 //!
-//! The maps of [`Cached`] hold at most [`CACHE_BYTES`](crate::limits::CACHE_BYTES) bytes.
+//! It decides nothing: what it loses, at any time and for any reason, costs a request to the client. It
+//! holds at most [`CACHE_BYTES`] and evicts the least recently used.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[cfg(feature = "tracing")]
+use moka::notification::RemovalCause;
+use moka::ops::compute::Op;
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
 
 use crate::dir::Handle;
-use crate::limits::CACHE_ENTRY_BYTES;
+use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES};
 use crate::roots::{Held, Opened, RejectedRoot, Root, Roots, Snapshot};
-use crate::session::runtime::Instant;
+use crate::session::runtime::{Instant, step};
 use crate::wire::{ListRootsResult, RootEntry};
+use crate::workers::Account;
 
-/// A session's snapshot, while it is kept.
-#[derive(Clone, Debug)]
+/// The snapshots of all clients: of each session under its number, and of each client of the stateless
+/// era under its key.
+pub(crate) struct SnapshotCache(Cache<Account, Arc<Cached>>);
+
+/// A client's snapshot.
+#[derive(Debug)]
 pub(crate) struct Cached {
-    /// The session's epoch in which the list was asked for.
+    /// The session's epoch in which the list was requested. In the stateless era, the number of the
+    /// request that the list came with.
     pub(crate) epoch: u64,
-    /// When the list is too old to count.
+    /// When the list is too old.
     pub(crate) until: Instant,
-    /// Until when the list is not resolved again for what may be there by now.
-    pub(crate) rests: Instant,
-    /// Whether an entry was rejected that may be there later; and whether resolving it again failed.
-    pub(crate) lacks: bool,
-    pub(crate) failed: bool,
     pub(crate) roots: Roots,
+    /// Whether [`SnapshotCache::forget_all`] was called since.
+    forgotten: AtomicBool,
 }
 
-/// Bytes of heap that a snapshot takes if nobody shares it, and the entry of the map that keeps it.
+impl Cached {
+    pub(crate) fn new(epoch: u64, until: Instant, roots: Roots) -> Self {
+        Self { epoch, until, roots, forgotten: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn is_current(&self, now: Instant) -> bool {
+        now < self.until && !self.forgotten.load(Ordering::Relaxed)
+    }
+}
+
+impl SnapshotCache {
+    pub(crate) fn new(time_to_live: Duration, time_to_idle: Duration) -> Self {
+        let cache = Cache::builder()
+            .max_capacity(CACHE_BYTES)
+            .weigher(|key: &Account, cached: &Arc<Cached>| weight(key, &cached.roots))
+            // The other policy refuses new entries while the cache is full, and their clients would be
+            // asked at each request.
+            .eviction_policy(EvictionPolicy::lru())
+            .time_to_live(time_to_live)
+            .time_to_idle(time_to_idle);
+        #[cfg(feature = "tracing")]
+        let cache = cache.eviction_listener(|key: Arc<Account>, _, cause| match *key {
+            Account::Session(session) if cause.was_evicted() => {
+                crate::events::evicted(session, if cause == RemovalCause::Size { "size" } else { "time" });
+            }
+            _ => {}
+        });
+        Self(cache.build())
+    }
+
+    /// Marks a client's snapshot as used. False if there is none.
+    pub(crate) fn touch(&self, key: &Account) -> bool {
+        step();
+        self.0.get(key).is_some()
+    }
+
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn get(&self, key: &Account) -> Option<Arc<Cached>> {
+        self.0.get(key).filter(|cached| cached.is_current(Instant::now()))
+    }
+
+    /// Caches a snapshot, unless there is one of a later epoch.
+    pub(crate) fn insert(&self, key: Account, cached: Arc<Cached>) {
+        step();
+        self.0.entry(key).and_compute_with(|old| match old {
+            Some(old) if old.value().epoch > cached.epoch => Op::Nop,
+            _ => Op::Put(cached),
+        });
+    }
+
+    /// Caches a snapshot in place of one of the same epoch, if that is still there.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn replace(&self, key: &Account, cached: Arc<Cached>) {
+        self.0.entry_by_ref(key).and_compute_with(|old| match old {
+            Some(old) if old.value().epoch == cached.epoch => Op::Put(cached),
+            _ => Op::Nop,
+        });
+    }
+
+    /// Forgets a client's snapshot, and closes what only that held.
+    pub(crate) fn forget(&self, key: &Account) {
+        step();
+        self.0.invalidate(key);
+        self.0.run_pending_tasks();
+    }
+
+    pub(crate) fn forget_all(&self) {
+        for (key, cached) in &self.0 {
+            step();
+            cached.forgotten.store(true, Ordering::Relaxed);
+            self.0.invalidate(&*key);
+        }
+        self.0.run_pending_tasks();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().count()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.run_pending_tasks();
+        self.0.weighted_size()
+    }
+}
+
+/// Bytes of heap that a snapshot takes if nobody shares it, with its entry in the cache.
 ///
 /// Derived from the sizes and capacities of what it consists of; `tests/footprint.rs` compares the
 /// result with an allocator's count.
-pub(crate) fn weight(roots: Option<&Roots>, besides: usize) -> u32 {
-    let bytes = CACHE_ENTRY_BYTES + besides + roots.map_or(0, heap);
+fn weight(key: &Account, roots: &Roots) -> u32 {
+    let name = if let Account::Principal(name) = key { name.len() } else { 0 };
+    let bytes = CACHE_ENTRY_BYTES + shared::<Cached>() + name + heap(roots);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
@@ -71,4 +169,64 @@ fn root_heap(root: &Root) -> usize {
 /// What an `Arc` allocates: the value, and two counters.
 const fn shared<T>() -> usize {
     2 * size_of::<usize>() + size_of::<T>()
+}
+
+#[cfg(all(test, feature = "rmcp"))]
+mod tests {
+    use super::*;
+    use crate::limits::ROOT_LIST_ENTRIES;
+    use crate::session::ClientKey;
+
+    fn cache() -> SnapshotCache {
+        SnapshotCache::new(Duration::from_secs(60), Duration::from_secs(60))
+    }
+
+    fn cached(epoch: u64, time: Duration, roots: &Roots) -> Arc<Cached> {
+        Arc::new(Cached::new(epoch, Instant::now() + time, roots.clone()))
+    }
+
+    #[test]
+    fn the_request_that_was_received_last_counts_and_for_its_time() {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let [one, other] = directories.each_ref().map(|directory| Roots::from_dirs([directory.path()]).unwrap());
+        let cache = cache();
+        let (key, stranger) = (ClientKey::principal("one").account().clone(), ClientKey::connection());
+        let is = |roots: &Roots| cache.get(&key).is_some_and(|cached| cached.roots.is_same_snapshot(roots));
+        let begin = |epoch| cache.insert(key.clone(), cached(epoch, Duration::ZERO, &Roots::empty()));
+        let finish = |epoch, roots| cache.replace(&key, cached(epoch, Duration::from_secs(2), roots));
+        begin(5);
+        assert!(cache.get(&key).is_none());
+        finish(5, &one);
+        assert!(is(&one) && cache.get(stranger.account()).is_none());
+        // What was received before it is handled late, and no longer counts.
+        begin(4);
+        assert!(is(&one));
+        finish(4, &other);
+        assert!(is(&one));
+        begin(6);
+        assert!(cache.get(&key).is_none());
+        finish(5, &one);
+        assert!(cache.get(&key).is_none());
+        finish(6, &other);
+        assert!(is(&other));
+        // What was forgotten meanwhile is not cached again.
+        begin(7);
+        cache.forget(&key);
+        finish(7, &one);
+        assert!(cache.get(&key).is_none());
+        begin(8);
+        cache.replace(&key, cached(8, Duration::ZERO, &one));
+        assert!(cache.get(&key).is_none(), "its time is over");
+    }
+
+    #[test]
+    fn it_has_a_bound() {
+        let list = ListRootsResult::from_uris((0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}")));
+        let roots = Roots::from_list(&list).unwrap();
+        let cache = cache();
+        for _ in 0..2 * CACHE_BYTES / u64::from(weight(&Account::Anonymous, &roots)) {
+            cache.insert(ClientKey::connection().account().clone(), cached(1, Duration::from_secs(60), &roots));
+        }
+        assert!((1..=CACHE_BYTES).contains(&cache.bytes()), "{}", cache.bytes());
+    }
 }

@@ -11,22 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-#[cfg(feature = "tracing")]
-use moka::notification::RemovalCause;
-use moka::policy::EvictionPolicy;
-use moka::sync::Cache;
-
 use crate::boundary::Boundary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::SessionId;
-use crate::limits::{CACHE_BYTES, FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, VERIFY_LIMIT};
+use crate::limits::{FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, VERIFY_LIMIT};
 #[cfg(feature = "rmcp")]
 use crate::limits::{MOST_WORK, TIME_TO_LIVE_KEYED, WORK};
 use crate::roots::Roots;
-use crate::session::cache::{Cached, weight};
-#[cfg(feature = "rmcp")]
-use crate::session::keyed::KeyedCache;
-use crate::session::runtime::{Instant, off_workers, step, until};
+use crate::session::cache::SnapshotCache;
+use crate::session::runtime::{Instant, off_workers, until};
 use crate::workers::{Account, Workers};
 
 /// What client roots are to a server.
@@ -90,11 +83,8 @@ pub struct Guard {
 struct Shared {
     boundary: Boundary,
     choices: Choices,
-    kept: Cache<SessionId, Cached>,
+    cache: SnapshotCache,
     sessions: AtomicUsize,
-    /// What clients of the stateless era told, by who they are.
-    #[cfg(feature = "rmcp")]
-    keyed: KeyedCache,
     /// The threads that wait for filesystems.
     workers: Workers,
 }
@@ -134,7 +124,7 @@ pub(crate) struct Choices {
     pub(crate) time_to_live: Duration,
     pub(crate) time_to_live_unannounced: Duration,
     #[cfg(feature = "rmcp")]
-    time_to_live_keyed: Duration,
+    pub(crate) time_to_live_keyed: Duration,
     #[cfg(feature = "rmcp")]
     work_at_once: usize,
 }
@@ -237,32 +227,17 @@ impl GuardBuilder {
 
     fn into_guard(self) -> Guard {
         let Self { boundary, choices, time_to_idle, .. } = self;
-        let kept = Cache::builder()
-            .max_capacity(CACHE_BYTES)
-            .weigher(|_, kept: &Cached| weight(Some(&kept.roots), 0))
-            // The other policy of this map refuses newcomers while it is full, and they would be asked at each request.
-            .eviction_policy(EvictionPolicy::lru())
-            .time_to_live(choices.time_to_live.max(choices.time_to_live_unannounced))
-            .time_to_idle(time_to_idle);
-        #[cfg(feature = "tracing")]
-        let kept = kept.eviction_listener(|session: Arc<SessionId>, _, cause| {
-            if cause.was_evicted() {
-                crate::events::evicted(*session, if cause == RemovalCause::Size { "size" } else { "time" });
-            }
-        });
-        let (kept, sessions) = (kept.build(), AtomicUsize::new(0));
+        let time_to_live = choices.time_to_live.max(choices.time_to_live_unannounced);
         #[cfg(feature = "rmcp")]
-        let (keyed, places) = (KeyedCache::new(choices.time_to_live_keyed), choices.work_at_once);
+        let (time_to_live, places) = (time_to_live.max(choices.time_to_live_keyed), choices.work_at_once);
         // Work comes through the adapter.
         #[cfg(not(feature = "rmcp"))]
         let places = 1;
         let shared = Shared {
             boundary,
             choices,
-            kept,
-            sessions,
-            #[cfg(feature = "rmcp")]
-            keyed,
+            cache: SnapshotCache::new(time_to_live, time_to_idle),
+            sessions: AtomicUsize::new(0),
             workers: Workers::new(places),
         };
         Guard { shared: Arc::new(shared) }
@@ -309,34 +284,15 @@ impl Guard {
     /// Forgets the snapshots of all sessions, so that each is asked for again, but for those that are being asked for or resolved now: to
     /// free what they hold.
     pub fn forget_all(&self) {
-        for (session, _) in &self.shared.kept {
-            step();
-            self.shared.kept.invalidate(&*session);
-        }
-        self.shared.kept.run_pending_tasks();
-        #[cfg(feature = "rmcp")]
-        self.shared.keyed.forget_all();
+        self.shared.cache.forget_all();
     }
 
     pub(crate) fn choices(&self) -> &Choices {
         &self.shared.choices
     }
 
-    pub(crate) fn kept(&self, session: SessionId) -> Option<Cached> {
-        step();
-        self.shared.kept.get(&session)
-    }
-
-    pub(crate) fn keep(&self, session: SessionId, kept: Cached) {
-        step();
-        self.shared.kept.insert(session, kept);
-    }
-
-    /// Forgets a session's snapshot, and closes what only that held.
-    pub(crate) fn forget(&self, session: SessionId) {
-        step();
-        self.shared.kept.invalidate(&session);
-        self.shared.kept.run_pending_tasks();
+    pub(crate) fn cache(&self) -> &SnapshotCache {
+        &self.shared.cache
     }
 
     #[cfg(feature = "rmcp")]
@@ -365,9 +321,14 @@ impl Guard {
         }
     }
 
-    #[cfg(feature = "rmcp")]
-    pub(crate) fn keyed(&self) -> &KeyedCache {
-        &self.shared.keyed
+    /// Verifies a snapshot if that is due and no other call does. Returns whether this call did.
+    pub(crate) async fn verify(&self, roots: &Roots, account: &Account, deadline: Instant) -> Result<bool> {
+        let Some(mut turn) = roots.begin_verification() else { return Ok(false) };
+        // One of the allowed directories may be back, which the snapshot does not show.
+        self.allowed_roots(deadline).await?;
+        let verify = off_workers(self.workers(), account, move || Ok(turn.verify()));
+        until(deadline, verify).await?.ok_or(ErrorKind::RootsTimedOut)??;
+        Ok(true)
     }
 
     /// Mints the identifier of one more session, which is counted.
@@ -394,8 +355,8 @@ impl fmt::Debug for Guard {
         f.debug_struct("Guard")
             .field("choices", self.choices())
             .field("sessions", &self.sessions())
-            .field("kept", &self.shared.kept.iter().count())
-            .field("kept_bytes", &self.shared.kept.weighted_size())
+            .field("cached", &self.cache().len())
+            .field("cached_bytes", &self.cache().bytes())
             .finish_non_exhaustive()
     }
 }

@@ -1,31 +1,33 @@
 //! The roots of one client, never those it has withdrawn.
 //!
-//! Goes in: what a client declared, its `list_changed` notifications, and calls that need its roots. Comes out: [`Roots`], the
-//! snapshot in force. What is true after: a call that began after [`Session::list_changed`] returned is not decided by a list that was asked
-//! for before, whatever happened in between. Why no interleaving does that:
+//! A call that begins after [`Session::list_changed`] returned is never decided by a list that was
+//! requested before. The argument:
 //!
-//! 1. A session has an epoch. Each `list_changed` stores another one, drawn from a counter of the process, so none comes twice.
-//! 2. A list is asked for by a leader, which reads the epoch before it asks. What comes of the answer bears that epoch.
-//! 3. A snapshot is given out in three places only: from the map, by a fetch that ended, to those who waited, and to the leader when its
-//!    answer is resolved. Each compares its epoch with the session's, read after the call began.
-//! 4. A call that begins after `list_changed` returned reads that epoch or a later one. An older list bears another, and does not count.
-//! 5. It does not matter when a snapshot reaches the map, or whether it is replaced, evicted or lost there: the session's epoch is not
-//!    in the map, and a missing entry costs a question.
-//! 6. Thus a stale mark can not be lost, either: it is the session's epoch, and only an answer that was asked in it makes an entry
-//!    that counts. A failure makes none that was not there.
-//! 7. Resolving a kept list again (a directory was replaced) keeps the epoch of the list, and the time at which it is too old.
-//! 8. A closed session has an epoch that no answer bears; a question that is being asked then is dropped.
-//! 9. The source asks when it is asked, as [`RootsSource`] demands. A list that came with a request decides that request alone.
-//! 10. The notification and the call are ordered by the server's transport: a server that handles messages concurrently marks the
-//!     session before it reads the next message.
+//! 1. A session has an epoch. Each `list_changed` replaces it by the next number of a counter of the
+//!    process, so no epoch occurs twice.
+//! 2. A leader reads the epoch before it requests the list, and the snapshot carries that epoch.
+//! 3. A call gets a snapshot in three ways: from the cache, by waiting for a fetch, or as the leader of
+//!    one. The session forgets its cached snapshot when the epoch changes, and the other two compare
+//!    the snapshot's epoch with the session's, read after the call began.
+//! 4. A call that begins after `list_changed` returned reads that epoch or a later one, and an older
+//!    list has an older one.
+//! 5. What the cache evicts or loses costs a request to the client and nothing else: the epoch is in
+//!    the session, not in the cache. A failure caches nothing.
+//! 6. Resolving a cached list again keeps the epoch of the list and the time at which it is too old.
+//! 7. A closed session has an epoch that no snapshot has, and its fetch is ended.
+//! 8. The source requests the list when it is called, as [`RootsSource`] demands. A list that came with
+//!    a request decides that request alone.
+//! 9. The server's transport orders the notification and the call: a server that handles messages
+//!    concurrently calls `list_changed` before it reads the next message.
 
 pub(crate) mod runtime;
 mod source;
 pub(crate) mod cache;
 #[cfg(feature = "rmcp")]
-pub(crate) mod keyed;
+mod key;
 mod guard;
-pub(crate) mod fetch;
+mod state;
+mod fetch;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,16 +35,17 @@ use std::sync::Arc;
 pub use self::guard::{ClientRoots, Guard, GuardBuilder, WithoutClientRoots};
 #[cfg(feature = "rmcp")]
 pub(crate) use self::source::failed;
-pub(crate) use self::source::{FetchedList, ask};
+pub(crate) use self::source::{FetchedList, fetch_list};
 pub use self::source::{RootsResponse, RootsSource};
 
 #[cfg(feature = "rmcp")]
-pub use self::keyed::ClientKey;
+pub use self::key::ClientKey;
 use crate::check::CheckedPath;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::roots::Roots;
-use crate::session::fetch::{Client, Stay};
+use crate::session::fetch::{Client, Lifetime};
+use crate::session::runtime::Instant;
 use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
 
@@ -98,7 +101,7 @@ impl fmt::Debug for Changes {
 }
 
 fn close(client: &Client) {
-    if client.close() && client.stay == Stay::Session {
+    if client.close() && client.lifetime == Lifetime::Session {
         events::closed(client.id);
     }
 }
@@ -135,7 +138,7 @@ impl Guard {
     /// [`TooManySessions`](ErrorKind::TooManySessions).
     pub fn session(&self, declared: ClientCapabilities) -> Result<Session> {
         let id = self.enter()?;
-        Ok(self.begin(id, declared, Account::Session(id), Stay::Session))
+        Ok(self.begin(id, declared, Account::Session(id), Lifetime::Session))
     }
 
     /// The same for a client that bears a key, which is then charged for what the session uses.
@@ -143,18 +146,18 @@ impl Guard {
     pub(crate) fn session_of_key(&self, declared: ClientCapabilities, key: Option<&ClientKey>) -> Result<Session> {
         let id = self.enter()?;
         let account = key.map_or(Account::Session(id), |key| key.account().clone());
-        Ok(self.begin(id, declared, account, Stay::Session))
+        Ok(self.begin(id, declared, account, Lifetime::Session))
     }
 
     /// The same for one request: it is not counted, and its end is nothing to tell.
     #[cfg(feature = "rmcp")]
     pub(crate) fn passing_session(&self, declared: ClientCapabilities, key: Option<&ClientKey>) -> Session {
         let account = key.map_or(Account::Anonymous, |key| key.account().clone());
-        self.begin(Self::mint(), declared, account, Stay::Request)
+        self.begin(Self::mint(), declared, account, Lifetime::Request)
     }
 
-    fn begin(&self, id: SessionId, declared: ClientCapabilities, account: Account, stay: Stay) -> Session {
-        let client = Client::new(id, self.clone(), declared, account, stay);
+    fn begin(&self, id: SessionId, declared: ClientCapabilities, account: Account, lifetime: Lifetime) -> Session {
+        let client = Client::new(id, self.clone(), declared, account, lifetime);
         Session { handle: Arc::new(Handle(Arc::new(client))) }
     }
 }
@@ -173,7 +176,7 @@ impl Session {
     /// # Errors
     ///
     /// [`RootsUnsupported`](ErrorKind::RootsUnsupported) by [`WithoutClientRoots::Deny`], or as the source said; [`RootsFailed`](ErrorKind::RootsFailed),
-    /// [`RootsTimedOut`](ErrorKind::RootsTimedOut), [`RootsChanging`](ErrorKind::RootsChanging), [`SourcePanicked`](ErrorKind::SourcePanicked);
+    /// [`RootsTimedOut`](ErrorKind::RootsTimedOut), [`RootsChanging`](ErrorKind::RootsChanging);
     /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge), [`TooManyPages`](ErrorKind::TooManyPages),
     /// [`RepeatedCursor`](ErrorKind::RepeatedCursor) for the list; [`SessionClosed`](ErrorKind::SessionClosed); [`NoRuntime`](ErrorKind::NoRuntime). In
     /// none of these cases is anything granted.
@@ -199,10 +202,9 @@ impl Session {
     /// Whether the session is still in the epoch of a list, and open.
     #[cfg(feature = "rmcp")]
     pub(crate) fn is_still(&self, epoch: Option<u64>) -> Result<()> {
-        let client = self.client();
+        let now = self.client().epoch()?;
         match epoch {
-            _ if client.is_closed() => Err(ErrorKind::SessionClosed.into()),
-            Some(epoch) if epoch != client.epoch() => Err(ErrorKind::RootsStale.into()),
+            Some(epoch) if epoch != now => Err(ErrorKind::RootsStale.into()),
             _ => Ok(()),
         }
     }
@@ -218,7 +220,7 @@ impl Session {
     /// [`NoRuntime`](ErrorKind::NoRuntime).
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
         let client = self.client();
-        match client.told(list).await {
+        match client.roots_of_list(list).await {
             Ok(roots) => Ok(roots.of(client.id)),
             Err(error) => Err(self.refused(error)),
         }
@@ -253,11 +255,9 @@ impl Session {
     /// The roots in force, as far as they need not be asked for.
     fn standing(&self) -> Result<Roots> {
         let client = self.client();
-        if client.is_closed() {
-            return Err(ErrorKind::SessionClosed.into());
-        }
+        let _ = client.epoch()?;
         match client.without_asking() {
-            None => Ok(client.kept().ok_or(ErrorKind::RootsStale)?.roots),
+            None => Ok(client.cached(Instant::now()).ok_or(ErrorKind::RootsStale)?.roots.clone()),
             Some(WithoutClientRoots::Deny) => Err(ErrorKind::RootsUnsupported.into()),
             Some(WithoutClientRoots::AllowedDirectories) => Ok(client.guard.boundary().last_allowed_roots()),
         }
@@ -267,14 +267,14 @@ impl Session {
     #[must_use]
     pub fn changes(&self) -> Changes {
         let client = self.handle.0.clone();
-        Changes { seen: client.version(), client }
+        Changes { seen: client.changes().unwrap_or_default(), client }
     }
 
     /// What is known of the client's roots right now. To show: by the time it is read it may be otherwise.
     #[must_use]
     pub fn state(&self) -> RootsState {
         let client = self.client();
-        if client.is_closed() {
+        if client.epoch().is_err() {
             return RootsState::Closed;
         }
         if client.guard.choices().client_roots == ClientRoots::Ignore {
@@ -283,8 +283,8 @@ impl Session {
         if client.declared.roots().is_none() {
             return RootsState::Unsupported;
         }
-        match client.kept() {
-            Some(kept) if kept.roots.is_empty() => RootsState::Empty,
+        match client.cached(Instant::now()) {
+            Some(cached) if cached.roots.is_empty() => RootsState::Empty,
             Some(_) => RootsState::Available,
             None => client.failure().map_or(RootsState::Stale, RootsState::Failed),
         }
@@ -346,12 +346,9 @@ impl Changes {
         loop {
             // From here on a change wakes this, polled or not.
             let changed = self.client.changed.notified();
-            let version = self.client.version();
-            if self.client.is_closed() {
-                return Err(ErrorKind::SessionClosed.into());
-            }
-            if version != self.seen {
-                self.seen = version;
+            let changes = self.client.changes()?;
+            if changes != self.seen {
+                self.seen = changes;
                 return Ok(());
             }
             changed.await;
@@ -369,7 +366,7 @@ mod tests {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let still = |epoch| session.is_still(epoch).map_err(|error| error.kind());
-        let epoch = session.client().epoch();
+        let epoch = session.client().epoch().unwrap();
         assert_eq!((still(None), still(Some(epoch)), still(Some(0))), (Ok(()), Ok(()), Err(ErrorKind::RootsStale)));
         session.close();
         assert_eq!((still(None), still(Some(epoch))), (Err(ErrorKind::SessionClosed), Err(ErrorKind::SessionClosed)));

@@ -10,7 +10,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::Poll;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -19,28 +19,34 @@ use crate::workers::{Account, Workers};
 #[cfg(not(shuttle))]
 mod tokio_time {
     use super::{
-        Account, AssertUnwindSafe, Error, ErrorKind, Future, Poll, Result, Workers, broke_down, catch_unwind, pin,
+        Account, AssertUnwindSafe, Error, ErrorKind, Future, Poll, Result, Workers, panicked, catch_unwind, pin,
     };
     use crate::workers::For;
 
-    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
-    pub(crate) use std::sync::{Mutex, MutexGuard};
+    pub(crate) use std::sync::Mutex;
     pub(crate) use tokio::sync::Notify;
     pub(crate) use tokio::time::Instant;
 
     /// Nothing: threads interleave as they like.
     pub(crate) const fn step() {}
 
-    /// What a future comes to until the deadline; `None` when it is too late.
+    /// The output of a future, or `None` if the deadline comes first. A panic of the future is the
+    /// caller's.
     pub(crate) async fn until<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
         let no_runtime = |_| Error::from(ErrorKind::NoRuntime);
         tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
-        // A runtime can be without a timer, or shut it down, and says so by a panic only.
-        let limited = catch_unwind(AssertUnwindSafe(|| tokio::time::timeout_at(deadline, work))).map_err(no_runtime)?;
-        let mut limited = pin!(limited);
+        // A runtime can be without a timer, or shut it down, which tokio reports only by a panic. Not
+        // limited by the budget of the task, which the work may have used up.
+        let sleep = catch_unwind(|| tokio::task::unconstrained(tokio::time::sleep_until(deadline)));
+        let (mut sleep, mut work) = (pin!(sleep.map_err(no_runtime)?), pin!(work));
         std::future::poll_fn(|context| {
-            let polled = catch_unwind(AssertUnwindSafe(|| limited.as_mut().poll(context)));
-            polled.map_or_else(|panic| Poll::Ready(Err(no_runtime(panic))), |polled| polled.map(|done| Ok(done.ok())))
+            if let Poll::Ready(output) = work.as_mut().poll(context) {
+                return Poll::Ready(Ok(Some(output)));
+            }
+            match catch_unwind(AssertUnwindSafe(|| sleep.as_mut().poll(context))) {
+                Ok(slept) => slept.map(|()| Ok(None)),
+                Err(panic) => Poll::Ready(Err(no_runtime(panic))),
+            }
         })
         .await
     }
@@ -63,7 +69,7 @@ mod tokio_time {
             Account::Operator => catch_unwind(AssertUnwindSafe(job)),
             _ => on_runtime(job).await?,
         };
-        done.unwrap_or_else(|panic| Err(broke_down(ErrorKind::RootsFailed, &*panic)))
+        done.unwrap_or_else(|panic| Err(panicked(ErrorKind::RootsFailed, &*panic)))
     }
 
     /// Whether the runtime's clock stands still, as in tests (tokio's `test-util`).
@@ -100,8 +106,7 @@ mod shuttle_time {
 
     use super::{Account, Future, Result, Workers};
 
-    pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
-    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+    pub(crate) use shuttle::sync::Mutex;
 
     /// A time: it is always the same.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -190,31 +195,7 @@ pub(crate) async fn unless<T>(stop: impl Future, work: impl Future<Output = T>) 
     .await
 }
 
-/// Runs a future of the server's author to its end; its panic is an error, also where it is dropped.
-pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T> {
-    let mut work = Contained(Some(Box::pin(work)));
-    std::future::poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| work.0.as_mut().map(|work| work.as_mut().poll(context))));
-        match polled {
-            Ok(None | Some(Poll::Pending)) => Poll::Pending,
-            Ok(Some(Poll::Ready(done))) => Poll::Ready(Ok(done)),
-            Err(panic) => Poll::Ready(Err(broke_down(ErrorKind::SourcePanicked, &*panic))),
-        }
-    })
-    .await
-}
-
-/// Drops what may panic then.
-struct Contained<F>(Option<Pin<Box<F>>>);
-
-impl<F> Drop for Contained<F> {
-    fn drop(&mut self) {
-        let work = self.0.take();
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(work)));
-    }
-}
-
-fn broke_down(kind: ErrorKind, panic: &(dyn Any + Send)) -> Error {
+fn panicked(kind: ErrorKind, panic: &(dyn Any + Send)) -> Error {
     let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Error::new(kind).detail(message.unwrap_or("panicked"))
 }

@@ -80,8 +80,8 @@ pub(crate) struct FetchedList {
     pub(crate) pages: usize,
 }
 
-/// Asks for one page after the other.
-pub(crate) async fn ask(source: &mut impl RootsSource) -> Result<FetchedList> {
+/// Requests one page after the other.
+pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedList> {
     let mut list = ListRootsResult::default();
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;

@@ -157,7 +157,6 @@ fn answer(kind: ErrorKind) -> RootsResponse {
         | K::RootsStale
         | K::TooManyPages
         | K::RepeatedCursor
-        | K::SourcePanicked
         | K::SessionClosed
         | K::TooManySessions
         | K::NoSession

@@ -1,0 +1,390 @@
+//! How a call gets its client's roots: from the cache, from the fetch in progress, or by a fetch of
+//! its own.
+//!
+//! The first call without a snapshot leads: it asks the client within its own request, and the others
+//! wait. A leader that is dropped, by a panic of the author's source too, ends its fetch, and one of
+//! those that wait leads the next. A call ends by its own deadline, whatever it waits for.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::ops::DerefMut;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::dir::Effort;
+use crate::error::{Error, ErrorKind, Result};
+use crate::events::{self, SessionId};
+use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
+use crate::roots::Roots;
+use crate::session::cache::Cached;
+use crate::session::runtime::{Instant, Mutex, Notify, off_workers, std_instant, unless, until};
+use crate::session::state::{End, Fetch, Join, State};
+use crate::session::{ClientRoots, FetchedList, Guard, RootsSource, WithoutClientRoots, fetch_list};
+use crate::wire::{ClientCapabilities, ListRootsResult};
+use crate::workers::Account;
+
+/// One client.
+pub(crate) struct Client {
+    pub(crate) id: SessionId,
+    pub(crate) guard: Guard,
+    pub(crate) declared: ClientCapabilities,
+    /// Who is charged for its work.
+    pub(crate) account: Account,
+    pub(crate) lifetime: Lifetime,
+    state: Mutex<State>,
+    pub(crate) changed: Notify,
+}
+
+/// How long a client is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    Session,
+    /// For one request only.
+    #[cfg(feature = "rmcp")]
+    Request,
+}
+
+impl Client {
+    pub(crate) fn new(
+        id: SessionId,
+        guard: Guard,
+        declared: ClientCapabilities,
+        account: Account,
+        lifetime: Lifetime,
+    ) -> Self {
+        let state = Mutex::new(State::new());
+        Self { id, guard, declared, account, lifetime, state, changed: Notify::new() }
+    }
+
+    /// The roots in force for a call that begins now, and where they are the client's, the epoch of
+    /// their list.
+    pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
+        let now = Instant::now();
+        if let Some(without) = self.without_asking() {
+            return Ok((self.roots_without(without, now).await?, None));
+        }
+        // The common case. The rest is boxed, because every call would reserve room for it.
+        let cached = self.cached(now).filter(|cached| !cached.roots.is_due() && !cached.roots.is_outdated());
+        let cached = match cached {
+            Some(cached) => cached,
+            None => Box::pin(self.obtain(source, now)).await?,
+        };
+        Ok((cached.roots.clone(), Some(cached.epoch)))
+    }
+
+    /// The roots of a list that came with a call that begins now.
+    pub(crate) async fn roots_of_list(&self, list: ListRootsResult) -> Result<Roots> {
+        let now = Instant::now();
+        if let Some(without) = self.without_asking() {
+            return self.roots_without(without, now).await;
+        }
+        if self.lock().is_closed() {
+            return Err(ErrorKind::SessionClosed.into());
+        }
+        let roots = self.resolve(Arc::new(list), self.deadline(now)).await?;
+        self.log_fetched(&roots, 1);
+        Ok(roots)
+    }
+
+    /// What is in force without asking the client: where client roots are ignored, or the client
+    /// declared none.
+    pub(crate) fn without_asking(&self) -> Option<WithoutClientRoots> {
+        let choices = self.guard.choices();
+        match (choices.client_roots, self.declared.roots()) {
+            (ClientRoots::Ignore, _) => Some(WithoutClientRoots::AllowedDirectories),
+            (ClientRoots::Narrow, None) => Some(choices.without_client_roots),
+            (ClientRoots::Narrow, Some(_)) => None,
+        }
+    }
+
+    async fn roots_without(&self, without: WithoutClientRoots, now: Instant) -> Result<Roots> {
+        if self.lock().is_closed() {
+            return Err(ErrorKind::SessionClosed.into());
+        }
+        match without {
+            WithoutClientRoots::Deny => Err(ErrorKind::RootsUnsupported.into()),
+            WithoutClientRoots::AllowedDirectories => self.guard.allowed_roots(self.deadline(now)).await,
+        }
+    }
+
+    /// The cached snapshot, if it counts at this time.
+    pub(crate) fn cached(&self, now: Instant) -> Option<Arc<Cached>> {
+        let seen = self.look(now)?;
+        seen.is_current(now).then_some(seen)
+    }
+
+    /// The cached snapshot of this epoch, which can be too old.
+    fn look(&self, now: Instant) -> Option<Arc<Cached>> {
+        let (cached, touch) = self.lock().cached(now)?;
+        if touch && !self.guard.cache().touch(&self.key()) {
+            self.lock().evicted(&cached);
+            return None;
+        }
+        Some(cached)
+    }
+
+    async fn obtain(&self, mut source: impl RootsSource, now: Instant) -> Result<Arc<Cached>> {
+        let deadline = self.deadline(now);
+        // An answer that is too old when it comes still counts for the calls that began before it was requested.
+        let first = self.lock().fetches() + 1;
+        let mut changes = 0;
+        loop {
+            let seen = self.look(Instant::now());
+            let mut cached = seen.as_ref().filter(|seen| seen.is_current(Instant::now()));
+            if let Some(current) = cached {
+                let stands = self.verify(current, deadline).await?;
+                // Verifying takes time, in which the list may have changed.
+                if current.epoch != self.lock().epoch() {
+                    cached = None;
+                } else if stands {
+                    return Ok(current.clone());
+                }
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return Err(late());
+            }
+            let (join, replaced) = self.lock().join(seen.as_ref(), cached.is_some(), now, deadline)?;
+            if let Some(replaced) = replaced {
+                replaced.end(End::Nothing);
+            }
+            let end = match (join, cached) {
+                (Join::LookAgain, _) | (Join::Serve, None) => End::Nothing,
+                (Join::Serve, Some(cached)) => return Ok(cached.clone()),
+                (Join::Wait(_), Some(cached)) if !cached.roots.is_outdated() => return Ok(cached.clone()),
+                (Join::Wait(fetch), _) => self.wait(&fetch, first, deadline).await?,
+                (Join::Lead(fetch), Some(cached)) => Leader { client: self, fetch }.renew(cached, deadline).await,
+                (Join::Lead(fetch), None) => Leader { client: self, fetch }.fetch(&mut source, deadline).await?,
+            };
+            match end {
+                End::Cached(cached) => return Ok(cached),
+                End::Failed(failure) => return Err(failure.error()),
+                End::Nothing => {}
+                End::Overtaken if changes == FETCH_RETRIES => return Err(ErrorKind::RootsChanging.into()),
+                End::Overtaken => changes += 1,
+            }
+        }
+    }
+
+    /// Verifies a snapshot if that is due and no other call does. False if its list should be
+    /// resolved again before it is served: one of its roots is gone, or this call has verified it and
+    /// more may be there now.
+    async fn verify(&self, cached: &Cached, deadline: Instant) -> Result<bool> {
+        let roots = &cached.roots;
+        if !self.guard.verify(roots, &self.account, deadline).await? {
+            return Ok(!roots.is_outdated());
+        }
+        let lacks = roots.rejected().iter().any(|rejected| may_pass(rejected.error().kind()));
+        Ok(!roots.is_outdated() && !lacks && self.guard.boundary().is_current(roots))
+    }
+
+    /// Waits for a fetch. Its end counts for a call only in the epoch in which the call sees it, and an
+    /// answer that is too old by then only if it was requested after the call began.
+    async fn wait(&self, fetch: &Fetch, first: u64, deadline: Instant) -> Result<End> {
+        let end = fetch.wait(deadline).await?.ok_or_else(late)?;
+        let epoch = self.lock().epoch();
+        Ok(match end {
+            End::Cached(cached) if cached.epoch != epoch => End::Nothing,
+            End::Cached(cached) if fetch.number < first && !cached.is_current(Instant::now()) => End::Nothing,
+            End::Failed(failure) if failure.epoch != epoch => End::Nothing,
+            end => end,
+        })
+    }
+
+    /// The roots of a list.
+    async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<Roots> {
+        // Not by the resolution itself: an allowed directory may hang that the list does not name.
+        self.guard.allowed_roots(deadline).await?;
+        let (boundary, account) = (self.guard.boundary().clone(), self.account.clone());
+        let given_up = GiveUp::default();
+        let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
+        let resolve = move || boundary.resolve_to_cache(&list, &account, &effort);
+        let work = off_workers(self.guard.workers(), &self.account, resolve);
+        until(deadline, work).await?.ok_or_else(late)?
+    }
+
+    /// Withdraws every list that was requested so far. False if the session is closed.
+    pub(crate) fn change(&self) -> bool {
+        let changed = self.lock().change();
+        self.changed.notify_waiters();
+        changed
+    }
+
+    /// False if it was closed already.
+    pub(crate) fn close(&self) -> bool {
+        let Some(fetch) = self.lock().close() else { return false };
+        // A client of one request was not counted, and nothing of it is cached.
+        if self.lifetime == Lifetime::Session {
+            self.guard.cache().forget(&self.key());
+            self.guard.leave();
+        }
+        if let Some(fetch) = fetch {
+            fetch.end(End::Nothing);
+        }
+        self.changed.notify_waiters();
+        true
+    }
+
+    /// What happened so far that [`Changes`](crate::Changes) reports; an error once it is closed.
+    pub(crate) fn changes(&self) -> Result<u64> {
+        let state = self.lock();
+        if state.is_closed() { Err(ErrorKind::SessionClosed.into()) } else { Ok(state.changes()) }
+    }
+
+    /// The epoch of the lists that count; an error once it is closed.
+    pub(crate) fn epoch(&self) -> Result<u64> {
+        let state = self.lock();
+        if state.is_closed() { Err(ErrorKind::SessionClosed.into()) } else { Ok(state.epoch()) }
+    }
+
+    /// Why the last fetch failed, if the list has not changed since.
+    pub(crate) fn failure(&self) -> Option<ErrorKind> {
+        self.lock().failure().map(|failure| failure.kind)
+    }
+
+    /// Its key in the cache. The account, by contrast, can be the same for several sessions.
+    fn key(&self) -> Account {
+        Account::Session(self.id)
+    }
+
+    fn deadline(&self, now: Instant) -> Instant {
+        now + self.guard.choices().fetch_limit
+    }
+
+    fn time_to_live(&self) -> Duration {
+        let choices = self.guard.choices();
+        match self.declared.roots() {
+            Some(capability) if capability.list_changed => choices.time_to_live,
+            _ => choices.time_to_live_unannounced,
+        }
+    }
+
+    fn log_fetched(&self, roots: &Roots, pages: usize) {
+        events::fetched(self.id, roots.roots().len(), roots.rejected().len(), pages);
+        for rejected in roots.rejected().iter().take(REJECTED_LOGGED) {
+            events::rejected(self.id, rejected.index(), rejected.entry(), rejected.error());
+        }
+    }
+
+    /// A thread that panicked while it held the lock left the state whole.
+    fn lock(&self) -> impl DerefMut<Target = State> + '_ {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The call that asks. Dropped before the fetch ended, it ends the fetch without a result.
+struct Leader<'a> {
+    client: &'a Client,
+    fetch: Arc<Fetch>,
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        let end = self.client.lock().abandon(&self.fetch);
+        self.fetch.end(end);
+    }
+}
+
+impl Leader<'_> {
+    /// Requests the list and resolves it, unless the fetch is ended meanwhile: by the end of the
+    /// session, or by a call that begins after a change.
+    async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<End> {
+        let began = Instant::now();
+        let answer = async {
+            let FetchedList { list, pages } = until(deadline, fetch_list(source)).await?.ok_or_else(late)??;
+            Ok((self.client.resolve(Arc::new(list), deadline).await?, pages))
+        };
+        match unless(self.fetch.ended(), answer).await {
+            None => Ok(self.fetch.ended().await),
+            Some(Ok((roots, pages))) => {
+                self.client.log_fetched(&roots, pages);
+                // The client may have changed its list as soon as it was asked.
+                let until = began + self.client.time_to_live();
+                Ok(self.succeed(roots, until))
+            }
+            Some(Err(error)) => self.fail(error, began),
+        }
+    }
+
+    /// Resolves a cached list again, because a root is gone, or one that was missing may be there now.
+    async fn renew(self, stale: &Cached, deadline: Instant) -> End {
+        let client = self.client;
+        let Some(list) = stale.roots.list().cloned() else { return End::Nothing };
+        match unless(self.fetch.ended(), client.resolve(list, deadline)).await {
+            None => self.fetch.ended().await,
+            Some(Ok(roots)) => {
+                events::resolved_again(client.id, roots.roots().len());
+                if !roots.is_same_snapshot(&stale.roots) {
+                    // Other sessions may have it, too.
+                    stale.roots.set_outdated();
+                }
+                self.succeed(roots, stale.until)
+            }
+            Some(Err(error)) => {
+                events::not_fetched(client.id, &error);
+                // Until the back-off is over, what is left of the snapshot is served.
+                let _ = client.lock().fail(&self.fetch, &error, Instant::now());
+                self.fetch.end(End::Nothing);
+                End::Nothing
+            }
+        }
+    }
+
+    fn succeed(self, roots: Roots, until: Instant) -> End {
+        let client = self.client;
+        let is_kept = !client.time_to_live().is_zero();
+        let cached = Arc::new(Cached::new(self.fetch.epoch, until, roots));
+        let end = client.lock().succeed(&self.fetch, &cached, is_kept, Instant::now());
+        if is_kept && matches!(end, End::Cached(_)) {
+            client.guard.cache().insert(client.key(), cached);
+            if client.lock().is_closed() {
+                client.guard.cache().forget(&client.key());
+            }
+            client.changed.notify_waiters();
+        }
+        self.fetch.end(end.clone());
+        end
+    }
+
+    /// Ends the fetch with a failure that is the client's, and passes on any other.
+    fn fail(self, error: Error, began: Instant) -> Result<End> {
+        let client = self.client;
+        events::not_fetched(client.id, &error);
+        let now = Instant::now();
+        let had_half = now - began >= client.guard.choices().fetch_limit / 2;
+        let is_late = error.kind() == ErrorKind::RootsTimedOut && now >= self.fetch.until;
+        if error.kind() == ErrorKind::NoRuntime || is_late && !had_half && client.lock().hurry() {
+            return Err(error);
+        }
+        let end = client.lock().fail(&self.fetch, &error, now);
+        self.fetch.end(end.clone());
+        Ok(end)
+    }
+}
+
+/// Dropped when nobody waits for the resolution any more, which then ends.
+#[derive(Default)]
+struct GiveUp(Arc<AtomicBool>);
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Whether an entry that was rejected for this reason may be in force later.
+fn may_pass(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::SpecialFile
+            | ErrorKind::PermissionDenied
+            | ErrorKind::RootUnavailable
+            | ErrorKind::Changed
+            | ErrorKind::Io
+    )
+}
+
+fn late() -> Error {
+    ErrorKind::RootsTimedOut.into()
+}

@@ -1,0 +1,298 @@
+//! What a session knows of its client's roots: one small [`State`] under one lock.
+//!
+//! Each method is one row of the table of transitions in ARCHITECTURE.md. The lock is held for a few
+//! steps, without I/O, without an await and without dropping a snapshot.
+
+use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{BACK_OFF, BACK_OFF_MOST, FETCH_RETRIES, STALLED, TOUCH_EVERY};
+use crate::session::cache::Cached;
+use crate::session::runtime::{Instant, Notify, until};
+
+#[derive(Debug)]
+pub(super) struct State {
+    /// The epoch in which a list must be requested to count.
+    epoch: u64,
+    /// What was cached in this epoch. The cache owns it.
+    cached: Weak<Cached>,
+    /// When the cache was last asked for it, so that it is not evicted as idle.
+    touched: Instant,
+    fetch: Option<Arc<Fetch>>,
+    /// Fetches begun so far.
+    fetches: u64,
+    failure: Option<Failure>,
+    /// Leaders in a row that had too little time to ask.
+    hurried: u32,
+    /// What [`Changes`](crate::Changes) reports, counted.
+    changes: u64,
+}
+
+/// The last fetch's failure, until a fetch succeeds.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) epoch: u64,
+    pub(super) kind: ErrorKind,
+    detail: Option<Arc<str>>,
+    /// How many in a row.
+    times: u32,
+    /// The end of the back-off.
+    until: Instant,
+}
+
+/// A request to the client for its roots, or its list being resolved again.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    pub(super) number: u64,
+    pub(super) epoch: u64,
+    /// When its leader gives up, if it is still polled.
+    pub(super) until: Instant,
+    end: OnceLock<End>,
+    ended: Notify,
+}
+
+/// How a fetch ended.
+#[derive(Clone, Debug)]
+pub(super) enum End {
+    Cached(Arc<Cached>),
+    Failed(Failure),
+    /// The list changed before the answer came.
+    Overtaken,
+    /// Without a result: its leader was dropped, another call replaced it, or the session was closed.
+    Nothing,
+}
+
+/// What a call does that cannot be served from the cache as it is.
+pub(super) enum Join {
+    Lead(Arc<Fetch>),
+    Wait(Arc<Fetch>),
+    /// Another call cached a snapshot meanwhile.
+    LookAgain,
+    /// Resolving the list again failed a short time ago: what is left of the snapshot is served.
+    Serve,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        Self {
+            epoch: next_epoch(),
+            cached: Weak::new(),
+            touched: Instant::now(),
+            fetch: None,
+            fetches: 0,
+            failure: None,
+            hurried: 0,
+            changes: 0,
+        }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.epoch == CLOSED
+    }
+
+    pub(super) fn fetches(&self) -> u64 {
+        self.fetches
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The cached snapshot of this epoch, and whether the cache is to be asked for it.
+    pub(super) fn cached(&mut self, now: Instant) -> Option<(Arc<Cached>, bool)> {
+        let cached = self.cached.upgrade()?;
+        let touch = now >= self.touched + TOUCH_EVERY;
+        if touch {
+            self.touched = now;
+        }
+        Some((cached, touch))
+    }
+
+    /// The cache no longer has this snapshot.
+    pub(super) fn evicted(&mut self, cached: &Arc<Cached>) {
+        if self.cached.as_ptr() == Arc::as_ptr(cached) {
+            self.cached = Weak::new();
+        }
+    }
+
+    /// The last failure, if the list has not changed since.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref().filter(|last| last.epoch == self.epoch)
+    }
+
+    /// Waits for the fetch in progress, or begins one. `seen` is the snapshot that the call found in the
+    /// cache, and `renews` whether it counts, so that only its list is resolved again. Also returns the
+    /// fetch that this one replaces, which the caller ends when it has released the lock.
+    pub(super) fn join(
+        &mut self,
+        seen: Option<&Arc<Cached>>,
+        renews: bool,
+        now: Instant,
+        deadline: Instant,
+    ) -> Result<(Join, Option<Arc<Fetch>>)> {
+        if self.is_closed() {
+            return Err(ErrorKind::SessionClosed.into());
+        }
+        let is_seen = seen.is_some_and(|seen| Arc::as_ptr(seen) == self.cached.as_ptr());
+        if !is_seen && self.cached.strong_count() > 0 {
+            return Ok((Join::LookAgain, None));
+        }
+        // Nobody waits for a request from before a change, or for a leader that is neither polled nor dropped.
+        let useful = |fetch: &&Arc<Fetch>| fetch.epoch == self.epoch && now < fetch.until + STALLED;
+        if let Some(fetch) = self.fetch.as_ref().filter(useful) {
+            return Ok((Join::Wait(fetch.clone()), None));
+        }
+        match self.failure().filter(|last| now < last.until) {
+            Some(_) if renews => return Ok((Join::Serve, None)),
+            Some(failure) => return Err(failure.error()),
+            None => {}
+        }
+        self.fetches += 1;
+        let fetch = Arc::new(Fetch {
+            number: self.fetches,
+            epoch: self.epoch,
+            until: deadline,
+            end: OnceLock::new(),
+            ended: Notify::new(),
+        });
+        let replaced = self.fetch.replace(fetch.clone());
+        Ok((Join::Lead(fetch), replaced))
+    }
+
+    pub(super) fn is_in_progress(&self, fetch: &Arc<Fetch>) -> bool {
+        self.fetch.as_ref().is_some_and(|current| Arc::ptr_eq(current, fetch))
+    }
+
+    /// A fetch has a snapshot. Returns how it ends; without a result if it is no longer in progress.
+    pub(super) fn succeed(
+        &mut self,
+        fetch: &Arc<Fetch>,
+        cached: &Arc<Cached>,
+        is_kept: bool,
+        now: Instant,
+    ) -> End {
+        if !self.is_in_progress(fetch) {
+            return End::Nothing;
+        }
+        self.fetch = None;
+        if fetch.epoch != self.epoch {
+            return End::Overtaken;
+        }
+        (self.failure, self.hurried) = (None, 0);
+        if is_kept {
+            (self.cached, self.touched) = (Arc::downgrade(cached), now);
+            self.changes += 1;
+        }
+        End::Cached(cached.clone())
+    }
+
+    /// A fetch has failed because of the client. The back-off doubles with each failure in a row.
+    pub(super) fn fail(&mut self, fetch: &Arc<Fetch>, error: &Error, now: Instant) -> End {
+        if !self.is_in_progress(fetch) {
+            return End::Nothing;
+        }
+        self.fetch = None;
+        if fetch.epoch != self.epoch {
+            return End::Overtaken;
+        }
+        let earlier = self.failure().map_or(0, |last| last.times);
+        let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
+        let failure = Failure {
+            epoch: self.epoch,
+            kind: error.kind(),
+            detail: error.operator_detail().map(Arc::from),
+            times: earlier.saturating_add(1),
+            until: now + back_off,
+        };
+        (self.failure, self.hurried) = (Some(failure.clone()), 0);
+        End::Failed(failure)
+    }
+
+    /// A fetch ends without a result.
+    pub(super) fn abandon(&mut self, fetch: &Arc<Fetch>) -> End {
+        if self.is_in_progress(fetch) {
+            self.fetch = None;
+        }
+        End::Nothing
+    }
+
+    /// A leader had too little time to ask. False after too many in a row, each of which may have
+    /// waited for the one before.
+    pub(super) fn hurry(&mut self) -> bool {
+        self.hurried += 1;
+        self.hurried <= FETCH_RETRIES
+    }
+
+    /// The client's list changed. False if the session is closed.
+    pub(super) fn change(&mut self) -> bool {
+        self.changes += 1;
+        if self.is_closed() {
+            return false;
+        }
+        self.epoch = next_epoch();
+        self.cached = Weak::new();
+        true
+    }
+
+    /// Returns the fetch in progress, which the caller ends; `None` if the session was closed already.
+    pub(super) fn close(&mut self) -> Option<Option<Arc<Fetch>>> {
+        if self.is_closed() {
+            return None;
+        }
+        self.epoch = CLOSED;
+        self.cached = Weak::new();
+        self.changes += 1;
+        Some(self.fetch.take())
+    }
+}
+
+impl Failure {
+    pub(super) fn error(&self) -> Error {
+        let error = Error::new(self.kind);
+        match &self.detail {
+            Some(detail) => error.detail(&**detail),
+            None => error,
+        }
+    }
+}
+
+impl Fetch {
+    /// Ends it, and wakes the calls that wait for it. Only the first end counts.
+    pub(super) fn end(&self, end: End) {
+        let _ = self.end.set(end);
+        self.ended.notify_waiters();
+    }
+
+    /// Waits for its end; `None` if the deadline comes first.
+    pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<End>> {
+        let stalled = self.until + STALLED;
+        let end = until(deadline.min(stalled), self.ended()).await?;
+        Ok(if end.is_none() && stalled < deadline { Some(End::Nothing) } else { end })
+    }
+
+    pub(super) async fn ended(&self) -> End {
+        loop {
+            // From here on the end wakes this, polled or not.
+            let ended = self.ended.notified();
+            if let Some(end) = self.end.get() {
+                return end.clone();
+            }
+            ended.await;
+        }
+    }
+}
+
+/// An epoch that no session of this process had before.
+fn next_epoch() -> u64 {
+    EPOCHS.fetch_add(1, Relaxed)
+}
+
+static EPOCHS: Counter = Counter::new(1);
+
+/// The epoch of a closed session, in which nothing is requested.
+const CLOSED: u64 = 0;
