@@ -221,7 +221,7 @@ impl Guard {
                     known.map(|(key, received)| (key.account(), Arc::new(Cached::new(received, until, roots))))
                 };
                 if let Some((key, nothing)) = cached(began, Roots::empty()) {
-                    self.cache().insert(key.clone(), nothing);
+                    self.cache().insert_newer(key, nothing);
                 }
                 let list = list_of(list).map_err(|error| refused(Some(session.id()), error))?;
                 let roots = session.roots_from_list(list).await?;

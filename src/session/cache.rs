@@ -11,6 +11,7 @@ use std::time::Duration;
 
 #[cfg(feature = "tracing")]
 use moka::notification::RemovalCause;
+#[cfg(feature = "rmcp")]
 use moka::ops::compute::Op;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
@@ -80,10 +81,15 @@ impl SnapshotCache {
         self.0.get(key).filter(|cached| cached.is_current(Instant::now()))
     }
 
-    /// Caches a snapshot, unless there is one of a later epoch.
     pub(crate) fn insert(&self, key: Account, cached: Arc<Cached>) {
         step();
-        self.0.entry(key).and_compute_with(|old| match old {
+        self.0.insert(key, cached);
+    }
+
+    /// As [`insert`](Self::insert), unless there is one of a later epoch.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn insert_newer(&self, key: &Account, cached: Arc<Cached>) {
+        self.0.entry_by_ref(key).and_compute_with(|old| match old {
             Some(old) if old.value().epoch > cached.epoch => Op::Nop,
             _ => Op::Put(cached),
         });
@@ -129,7 +135,11 @@ impl SnapshotCache {
 /// Derived from the sizes and capacities of what it consists of; `tests/footprint.rs` compares the
 /// result with an allocator's count.
 fn weight(key: &Account, roots: &Roots) -> u32 {
-    let name = if let Account::Principal(name) = key { name.len() } else { 0 };
+    let name = match key {
+        #[cfg(feature = "rmcp")]
+        Account::Principal(name) => name.len(),
+        _ => 0,
+    };
     let bytes = CACHE_ENTRY_BYTES + shared::<Cached>() + name + heap(roots);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -192,7 +202,7 @@ mod tests {
         let cache = cache();
         let (key, stranger) = (ClientKey::principal("one").account().clone(), ClientKey::connection());
         let is = |roots: &Roots| cache.get(&key).is_some_and(|cached| cached.roots.is_same_snapshot(roots));
-        let begin = |epoch| cache.insert(key.clone(), cached(epoch, Duration::ZERO, &Roots::empty()));
+        let begin = |epoch| cache.insert_newer(&key, cached(epoch, Duration::ZERO, &Roots::empty()));
         let finish = |epoch, roots| cache.replace(&key, cached(epoch, Duration::from_secs(2), roots));
         begin(5);
         assert!(cache.get(&key).is_none());

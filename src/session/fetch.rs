@@ -350,7 +350,7 @@ impl Leader<'_> {
         let client = self.client;
         events::not_fetched(client.id, &error);
         let now = Instant::now();
-        let had_half = now - began >= client.guard.choices().fetch_limit / 2;
+        let had_half = began.elapsed() >= client.guard.choices().fetch_limit / 2;
         let is_late = error.kind() == ErrorKind::RootsTimedOut && now >= self.fetch.until;
         if error.kind() == ErrorKind::NoRuntime || is_late && !had_half && client.lock().hurry() {
             return Err(error);
