@@ -145,7 +145,7 @@ impl World {
             assert!(self.call().await.is_none());
             assert_eq!(self.session.state(), RootsState::Closed);
             assert_eq!(self.guard.sessions(), 0);
-            assert!(format!("{:?}", self.guard).contains("kept: 0"), "kept after close");
+            assert!(format!("{:?}", self.guard).contains("cached: 0"), "cached after close");
             return;
         }
         let asked = self.asked.load(SeqCst);
