@@ -49,13 +49,7 @@ pub(crate) fn fetched(session: SessionId, roots: usize, rejected: usize, pages: 
 }
 
 pub(crate) fn not_fetched(session: SessionId, error: &Error) {
-    event!(
-        warn,
-        "roots not fetched",
-        session = session.0,
-        kind = error.kind().as_str(),
-        detail = error.operator_detail()
-    );
+    event!(warn, "roots not fetched", session = session.0, kind = error.code(), detail = error.operator_detail());
 }
 
 pub(crate) fn changed(session: SessionId) {
@@ -82,7 +76,7 @@ pub(crate) fn rejected(session: SessionId, index: usize, entry: &str, error: &Er
         session = session.0,
         index = index,
         entry = entry,
-        kind = error.kind().as_str(),
+        kind = error.code(),
         detail = error.operator_detail()
     );
 }
@@ -92,7 +86,7 @@ pub(crate) fn refused(session: Option<SessionId>, error: &Error) {
         info,
         "refused",
         session = session.map(|session| session.0.get()),
-        kind = error.kind().as_str(),
+        kind = error.code(),
         error = tracing_display(error),
         detail = error.operator_detail()
     );

@@ -13,14 +13,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::workers::{Account, Workers};
 
 #[cfg(not(shuttle))]
 mod tokio_time {
-    use super::{
-        Account, AssertUnwindSafe, Error, ErrorKind, Future, Poll, Result, Workers, broke_down, catch_unwind, pin,
-    };
+    use super::{Account, AssertUnwindSafe, Code, Error, Future, Poll, Result, Workers, broke_down, catch_unwind, pin};
     use crate::workers::For;
 
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,8 +31,8 @@ mod tokio_time {
 
     /// What a future comes to until the deadline; `None` when it is too late.
     pub(crate) async fn until<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
-        let no_runtime = |_| Error::from(ErrorKind::NoRuntime);
-        tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
+        let no_runtime = |_| Error::from(Code::NoRuntime);
+        tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
         // A runtime can be without a timer, or shut it down, and says so by a panic only.
         let limited = catch_unwind(AssertUnwindSafe(|| tokio::time::timeout_at(deadline, work))).map_err(no_runtime)?;
         let mut limited = pin!(limited);
@@ -63,7 +61,7 @@ mod tokio_time {
             Account::Operator => catch_unwind(AssertUnwindSafe(job)),
             _ => on_runtime(job).await?,
         };
-        done.unwrap_or_else(|panic| Err(broke_down(ErrorKind::RootsFailed, &*panic)))
+        done.unwrap_or_else(|panic| Err(broke_down(Code::RootsFailed, &*panic)))
     }
 
     /// Whether the runtime's clock stands still, as in tests (tokio's `test-util`).
@@ -79,13 +77,13 @@ mod tokio_time {
     }
 
     async fn on_runtime<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<std::thread::Result<T>> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
         // It panics if it can have no thread.
         let spawned = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(job)));
-        let done = spawned.map_err(|_| ErrorKind::NoRuntime)?.await;
+        let done = spawned.map_err(|_| Code::NoRuntime)?.await;
         // If it did not panic, the runtime is shutting down.
         done.map_or_else(
-            |error| error.try_into_panic().map(Err).map_err(|_| ErrorKind::NoRuntime.into()),
+            |error| error.try_into_panic().map(Err).map_err(|_| Code::NoRuntime.into()),
             |done| Ok(Ok(done)),
         )
     }
@@ -198,7 +196,7 @@ pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T> {
         match polled {
             Ok(None | Some(Poll::Pending)) => Poll::Pending,
             Ok(Some(Poll::Ready(done))) => Poll::Ready(Ok(done)),
-            Err(panic) => Poll::Ready(Err(broke_down(ErrorKind::SourcePanicked, &*panic))),
+            Err(panic) => Poll::Ready(Err(broke_down(Code::SourcePanicked, &*panic))),
         }
     })
     .await
@@ -214,7 +212,7 @@ impl<F> Drop for Contained<F> {
     }
 }
 
-fn broke_down(kind: ErrorKind, panic: &(dyn Any + Send)) -> Error {
+fn broke_down(kind: Code, panic: &(dyn Any + Send)) -> Error {
     let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Error::new(kind).detail(message.unwrap_or("panicked"))
 }

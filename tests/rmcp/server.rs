@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, Obtained, RequestRoots};
-use mcp_roots_guard::{Access, Boundary, ErrorKind, Guard, GuardBuilder, Session, WalkOptions};
+use mcp_roots_guard::{Access, Boundary, Guard, GuardBuilder, Session, WalkOptions};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestState};
 use rmcp::handler::server::wrapper::Parameters;
@@ -115,7 +115,7 @@ impl ServerHandler for Server {
                     told.send("walking".into()).unwrap();
                     for _ in 0..10_000 {
                         if let Err(error) = roots.proceed() {
-                            let _ = told.send(format!("stopped: {}", error.kind()));
+                            let _ = told.send(format!("stopped: {}", error.code()));
                             return Err(error.into());
                         }
                         std::thread::sleep(Duration::from_millis(1));
@@ -391,7 +391,7 @@ pub(crate) async fn heard(tells: &mut mpsc::UnboundedReceiver<String>) -> Option
 }
 
 /// The refusal of a path, as a model reads it.
-pub(crate) fn refusal(path: &str, kind: ErrorKind) -> String {
+pub(crate) fn refusal(path: &str, kind: &'static str) -> String {
     let why = mcp_roots_guard::Error::from(kind).to_string();
     format!("read {path:?}: {why}")
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{Client, Failure, Fetch, Outcome, late};
 use crate::dir::Effort;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::events;
 use crate::limits::{BACK_OFF, BACK_OFF_MOST};
 use crate::roots::{Roots, Stopwatch};
@@ -55,7 +55,7 @@ impl Leader<'_> {
     /// Resolves a kept list again, as a root is gone, or one that was missing may be there now. If that fails, what still stands is
     /// served, and what is gone is unavailable.
     pub(super) async fn renew(self, kept: Cached, deadline: Instant) -> Result<Outcome> {
-        let list = kept.roots.list().cloned().ok_or(ErrorKind::RootsStale)?;
+        let list = kept.roots.list().cloned().ok_or(Code::RootsStale)?;
         let began = Stopwatch::start();
         match unless(self.fetch.outcome(), self.client.resolve(list, deadline)).await {
             None => Ok(self.fetch.outcome().await),
@@ -81,7 +81,7 @@ impl Leader<'_> {
         if !client.is_current(&self.fetch) {
             return Outcome::Abandoned;
         }
-        kept.lacks = kept.roots.rejected().iter().any(|rejected| may_pass(rejected.error().kind()));
+        kept.lacks = kept.roots.rejected().iter().any(|rejected| may_pass(rejected.error().reason()));
         kept.rests = Instant::now() + rest;
         if !client.time_to_live().is_zero() {
             // A change that comes now leaves an entry of an older epoch, which never counts.
@@ -100,8 +100,8 @@ impl Leader<'_> {
         let client = self.client;
         events::not_fetched(client.id, &error);
         let limit = client.guard.choices().fetch_limit;
-        let is_late = error.kind() == ErrorKind::RootsTimedOut && Instant::now() >= self.fetch.until;
-        if error.kind() == ErrorKind::NoRuntime || is_late && began.elapsed() < limit / 2 && client.asks_in_vain() {
+        let is_late = error.reason() == Code::RootsTimedOut && Instant::now() >= self.fetch.until;
+        if error.reason() == Code::NoRuntime || is_late && began.elapsed() < limit / 2 && client.asks_in_vain() {
             return Err(error);
         }
         if self.fetch.epoch != client.epoch() {
@@ -112,7 +112,7 @@ impl Leader<'_> {
         let earlier = client.lock().failure.as_ref().filter(|last| last.epoch == epoch).map_or(0, |last| last.times);
         let until = Instant::now() + BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let detail = error.operator_detail().map(Arc::from);
-        let failure = Failure { epoch, kind: error.kind(), detail, times: earlier.saturating_add(1), until };
+        let failure = Failure { epoch, kind: error.reason(), detail, times: earlier.saturating_add(1), until };
         client.finish(&self.fetch, Outcome::Failed(failure.clone()));
         Ok(Outcome::Failed(failure))
     }
@@ -146,15 +146,15 @@ impl Drop for GiveUp {
 }
 
 /// Whether what an entry was rejected for may be otherwise soon.
-fn may_pass(kind: ErrorKind) -> bool {
+fn may_pass(kind: Code) -> bool {
     matches!(
         kind,
-        ErrorKind::NotFound
-            | ErrorKind::NotADirectory
-            | ErrorKind::SpecialFile
-            | ErrorKind::PermissionDenied
-            | ErrorKind::RootUnavailable
-            | ErrorKind::Changed
-            | ErrorKind::Io
+        Code::NotFound
+            | Code::NotADirectory
+            | Code::SpecialFile
+            | Code::PermissionDenied
+            | Code::RootUnavailable
+            | Code::Changed
+            | Code::Io
     )
 }

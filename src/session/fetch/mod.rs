@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use self::leader::Leader;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::events::{self, SessionId};
 use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED, STALLED};
 use crate::roots::Roots;
@@ -72,7 +72,7 @@ struct State {
 #[derive(Clone, Debug)]
 struct Failure {
     epoch: u64,
-    kind: ErrorKind,
+    kind: Code,
     detail: Option<Arc<str>>,
     /// How many in a row.
     times: u32,
@@ -137,7 +137,7 @@ impl Client {
         let now = Instant::now();
         let deadline = now + self.guard.choices().fetch_limit;
         if self.is_closed() {
-            return Err(ErrorKind::SessionClosed.into());
+            return Err(Code::SessionClosed.into());
         }
         if let Some(without) = self.without_asking() {
             return Ok((self.roots_without(without, deadline).await?, None));
@@ -155,7 +155,7 @@ impl Client {
     pub(crate) async fn told(&self, list: ListRootsResult) -> Result<Roots> {
         let deadline = Instant::now() + self.guard.choices().fetch_limit;
         if self.is_closed() {
-            return Err(ErrorKind::SessionClosed.into());
+            return Err(Code::SessionClosed.into());
         }
         if let Some(without) = self.without_asking() {
             return self.roots_without(without, deadline).await;
@@ -185,7 +185,7 @@ impl Client {
 
     async fn roots_without(&self, without: WithoutClientRoots, deadline: Instant) -> Result<Roots> {
         match without {
-            WithoutClientRoots::Deny => Err(ErrorKind::RootsUnsupported.into()),
+            WithoutClientRoots::Deny => Err(Code::RootsUnsupported.into()),
             WithoutClientRoots::AllowedDirectories => self.guard.allowed_roots(deadline).await,
         }
     }
@@ -231,7 +231,7 @@ impl Client {
                 Outcome::Cached(kept) => return Ok(kept),
                 Outcome::Failed(failure) => return Err(failure.error()),
                 Outcome::Abandoned | Outcome::Superseded => {}
-                Outcome::Overtaken if changes == FETCH_RETRIES => return Err(ErrorKind::RootsChanging.into()),
+                Outcome::Overtaken if changes == FETCH_RETRIES => return Err(Code::RootsChanging.into()),
                 Outcome::Overtaken => changes += 1,
             }
         }
@@ -278,7 +278,7 @@ impl Client {
         let mut state = self.lock();
         let epoch = self.epoch();
         if epoch == CLOSED {
-            return Err(ErrorKind::SessionClosed.into());
+            return Err(Code::SessionClosed.into());
         }
         if let Some(fetch) = &state.fetch {
             // Nobody should wait for a question of before a change, or for a leader that is neither polled nor dropped.
@@ -384,7 +384,7 @@ impl Client {
     }
 
     /// Why the last fetch failed, while that counts.
-    pub(crate) fn failure(&self) -> Option<ErrorKind> {
+    pub(crate) fn failure(&self) -> Option<Code> {
         let epoch = self.epoch();
         self.lock().failure.as_ref().filter(|last| last.epoch == epoch).map(|last| last.kind)
     }
@@ -434,7 +434,7 @@ impl Failure {
 }
 
 fn late() -> Error {
-    ErrorKind::RootsTimedOut.into()
+    Code::RootsTimedOut.into()
 }
 
 /// An epoch that no session of this process ever had.

@@ -103,7 +103,7 @@ fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
                 left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));
                 format!("{path}:\n{content}\n")
             }
-            Err(error) if error.kind() == ErrorKind::TooLarge && fits(roots, path) => {
+            Err(error) if error.code() == "too_large" && fits(roots, path) => {
                 format!("{path}: Error - {error}: the files before it fill this answer; read it in another call")
             }
             Err(error) => format!("{path}: Error - {}", advised("", &error, WHOLE)),
