@@ -308,10 +308,11 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
             assert!(asked <= ROOT_LIST_PAGES, "{name}");
             std::future::ready(source(cursor))
         };
-        assert_eq!(kind(session.roots(asking).await), Some(expected), "{name}");
+        let refused = session.roots(asking).await.unwrap_err();
+        assert_eq!(refused.code(), expected, "{name}");
         // Whoever comes now is not asked for, and is refused the same way; the roots of before are not in force.
         assert_eq!(kind(session.roots(unasked()).await), Some(expected), "{name}");
-        assert_eq!(session.state(), RootsState::Failed(expected), "{name}");
+        assert_eq!(session.state(), RootsState::Failed(refused.kind()), "{name}");
         let checked = kept.check(".", Intent::Existing).unwrap();
         assert_eq!(kind(session.still_allows(&checked)), Some("roots_stale"), "{name}");
         session.list_changed();

@@ -1,12 +1,7 @@
 //! The texts of errors, as the model or the operator who has to act on them reads them.
 
-use mcp_roots_guard::limits::{
-    LINK_HOPS, NAME_BYTES, PATH_BYTES, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, SESSIONS, URI_BYTES,
-    WALK_DEPTH,
-};
-use mcp_roots_guard::{
-    Access, Boundary, Error, Intent, ListRootsResult, Location, Replace, Result, Roots, WalkOptions,
-};
+use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
+use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Location, Replace, Result, Roots, WalkOptions};
 
 use crate::tree::Tree;
 
@@ -64,21 +59,6 @@ fn a_limit_is_named_with_its_number() {
     assert_eq!(text(open.read_all_to_string(1)), r#"read "f": larger than 1 bytes"#);
     let walk = roots.walk("d", WalkOptions::new().max_entries(1)).unwrap();
     assert_eq!(text(walk.last().unwrap()), r#"walk "d": more than 1 entries"#);
-    // Those that are constants are in the texts of their kinds.
-    for (kind, limits) in [
-        ("too_long", &[PATH_BYTES - 1, NAME_BYTES][..]),
-        ("too_many_links", &[LINK_HOPS]),
-        ("too_many_roots", &[ROOT_LIST_ENTRIES]),
-        ("too_many_pages", &[ROOT_LIST_PAGES]),
-        ("too_many_sessions", &[SESSIONS]),
-        ("too_deep", &[WALK_DEPTH]),
-    ] {
-        let text = Error::from(kind).to_string();
-        for limit in limits {
-            let is_named = text.split(' ').any(|word| word.trim_end_matches(',') == limit.to_string());
-            assert!(is_named, "{limit}: {text}");
-        }
-    }
     let uri = format!("file:///{}", "a".repeat(URI_BYTES));
     assert!(text(Location::parse(&uri)).ends_with(&format!(": the URI is longer than {URI_BYTES} bytes")));
     let huge = ListRootsResult::from_uris(["x".repeat(ROOT_LIST_BYTES + 1)]);

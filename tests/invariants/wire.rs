@@ -121,7 +121,8 @@ fn refusals(text: &str) {
         let refused = error.to_tool_result(revision);
         let shown = refused["content"][0]["text"].as_str().unwrap();
         assert!(shown.len() <= TEXT_BYTES && !shown.contains(char::is_control), "{text:?} is refused as {shown}");
-        let body = mcp_roots_guard::Error::from("not_found").to_error_body(revision, Some(text));
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let body = mcp_roots_guard::Error::from(missing).to_error_body(revision, Some(text));
         again::<ErrorBody>(&serde_json::to_vec(&body).unwrap()).unwrap();
         let told = body.data.as_ref().and_then(|data| data["uri"].as_str()).unwrap();
         let start = told.strip_suffix('…').filter(|_| text.len() > URI_BYTES).unwrap_or(told);

@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::Error;
 use mcp_roots_guard::rmcp::ROOTS_KEY;
 use serde_json::json;
 
 use crate::raw::{Raw, call, list, list_changed, stateless, told};
-use crate::server::{Server, Tree, refusal};
+use crate::server::{Server, Tree, reason, refusal};
 
 const CALLS: u32 = 64;
 
@@ -142,7 +141,7 @@ async fn assert_only_the_write_is_refused(slow: &mut Raw, other: &mut Raw, tree:
     slow.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
     for _ in 0..2 {
         let answer = other.receive().await;
-        let expected = if answer["id"] == 2 { Err(Error::from("roots_stale").to_string()) } else { Ok("b".into()) };
+        let expected = if answer["id"] == 2 { Err(reason("roots_stale").into()) } else { Ok("b".into()) };
         assert_eq!(told(&answer), expected);
     }
     assert!(!Path::new(&tree.path("op/a/new.txt")).exists());
@@ -185,7 +184,7 @@ async fn a_client_with_too_many_calls_is_refused_and_no_other_is() {
         many.send(&call(id, "walk", "")).await;
     }
     for _ in 0..3 {
-        assert_eq!(told(&many.receive().await), Err(Error::from("queue_full").to_string()));
+        assert_eq!(told(&many.receive().await), Err(reason("queue_full").into()));
     }
     assert_eq!(other.read("b/in.txt", &list::<&str>([])).await.as_deref(), Ok("b"));
 }
