@@ -3,6 +3,8 @@
 //! Goes in: what happens to a session's roots, and each refusal. Comes out: with the feature `tracing`, an event of the target
 //! `mcp_roots_guard`; without, nothing. What is true after: nothing is decided here, and what only the operator may see goes nowhere else.
 //!
+//! The field `kind` is the error's [code](Error::code), such as `roots_timed_out`.
+//!
 //! A subscriber must not call the guard: `roots evicted` is sent while the cache is locked.
 //!
 //! | message | level | fields |

@@ -77,8 +77,8 @@ impl Roots {
     /// Those of [`Location::parse`]; [`OutsideRoots`](crate::ErrorKind::OutsideRoots), whether or
     /// not anything is there; [`NotFound`](crate::ErrorKind::NotFound),
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory),
-    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`, `too_costly`) if it takes more
-    /// than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups,
+    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`, or `too_costly` if it takes
+    /// more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups),
     /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for what is inside;
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`) by policy;
     /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable);

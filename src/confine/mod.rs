@@ -303,7 +303,7 @@ impl Guard {
     /// (`confinement_unavailable`) where there is no Landlock: on other systems, on kernels before
     /// 5.13, on those where it is not built in or not enabled (`lsm=`), and behind a filter that
     /// takes it away or answers for it.
-    /// [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) (`threads_running`).
+    /// The same (`threads_running`) if the process has other threads, or may have.
     /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and the like for an allowed directory
     /// that is gone by now. [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration)
     /// (`access_conflict`) for an extra that may be written and lies in a read-only allowed

@@ -12,9 +12,10 @@ macro_rules! errors {
             $code:ident = $name:literal, $text:literal;
         )+}
     )+) => {
-        /// What a caller can do about an error.
+        /// The kind of an [`Error`](crate::Error): what a caller would match on.
         ///
-        /// A kind covers one or more [codes](crate::Error::code). Match on the kind; log the code.
+        /// Each kind lists its [codes](crate::Error::code), which are the exact reasons. Match on
+        /// the kind, and log the code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {$(
@@ -63,7 +64,7 @@ macro_rules! errors {
 // Each row: the code, its name and its text. A text names a limit where the limit is a constant; for
 // a limit that the caller chose, see `Error::over`.
 errors! {
-    /// The text is not a path that can be served here.
+    /// The text is not a path, or its form is one that is refused.
     InvalidPath: InvalidText {
         /// The request is an empty text.
         Empty = "empty", "the path is empty";
@@ -99,7 +100,7 @@ errors! {
         DotName = "dot_name", "the path ends in . or ..; name the entry itself";
     }
 
-    /// The text is not a `file:` URI that can be served here.
+    /// The text is not a `file:` URI, or its form is one that is refused.
     InvalidUri: InvalidText {
         /// A URI with another scheme than `file:`.
         ForeignScheme = "foreign_scheme", "only file: URIs and paths are served";
@@ -205,7 +206,7 @@ errors! {
             "an allowed directory itself cannot be removed, renamed or replaced";
     }
 
-    /// There is more than the limit that the caller or the crate set.
+    /// A file, a directory or a root list is larger than a limit of the caller or the crate.
     LimitExceeded: Failure {
         /// More bytes than the limit that the caller set.
         TooLarge = "too_large", "larger than the limit";
@@ -249,7 +250,7 @@ errors! {
             "the directory is inside another one that has other access";
     }
 
-    /// An entry of a root list, or an allowed directory, grants nothing.
+    /// An entry of a root list grants nothing, or an allowed directory cannot be one.
     RootRejected: Failure {
         /// Another entry of the root list names the same directory.
         Duplicate = "duplicate", "another entry names the same directory";
@@ -268,7 +269,7 @@ errors! {
             "the client offers no roots, and this server requires them";
     }
 
-    /// The client's roots could not be obtained.
+    /// The client's roots could not be obtained, or there are too many.
     RootsFailed: Failure {
         /// The client answered `roots/list` with an error, or with something that is not a root
         /// list.

@@ -227,8 +227,7 @@ impl Roots {
     /// # Errors
     ///
     /// Those of [`Roots::check`]; [`IsADirectory`](crate::ErrorKind::IsADirectory),
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) and
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`hard_linked`) by policy;
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`) by policy;
     /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
     pub fn open<L>(&self, request: L) -> Result<OpenFile>
     where

@@ -113,7 +113,7 @@ struct Shared {
 /// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
 /// let builder = Guard::builder(boundary).client_roots(ClientRoots::Ignore);
 /// let denied = builder.without_client_roots(WithoutClientRoots::Deny).build();
-/// assert_eq!(denied.unwrap_err().code(), "invalid_options");
+/// assert_eq!(denied.unwrap_err().kind(), ErrorKind::InvalidInput);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 #[derive(Clone, Debug)]

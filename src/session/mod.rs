@@ -174,11 +174,9 @@ impl Session {
     ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) by [`WithoutClientRoots::Deny`], or
     /// as the source said; [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`,
-    /// `roots_timed_out`, `roots_changing`, `source_panicked`);
-    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`),
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`),
-    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_pages`, `repeated_cursor`) for the
-    /// list; [`SessionClosed`](crate::ErrorKind::SessionClosed);
+    /// `roots_timed_out`, `roots_changing`, `source_panicked`; for the list `too_many_roots`,
+    /// `too_many_pages`, `repeated_cursor`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// (`too_large`) for the list; [`SessionClosed`](crate::ErrorKind::SessionClosed);
     /// [`NoRuntime`](crate::ErrorKind::NoRuntime). In none of these cases is anything granted.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
         self.roots_and_epoch(source).await.map(|(roots, _)| roots)
