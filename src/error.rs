@@ -1,7 +1,8 @@
 //! Errors: what went wrong, in words for whoever has to act.
 //!
-//! An [`Error`] has an [`ErrorKind`], a fine-grained [code](Error::code), and a text for the model or
-//! the person who sent the request. All three, and the answer in JSON-RPC, are in one table: `codes`.
+//! An [`Error`] has an [`ErrorKind`], a fine-grained [code](Error::code), and a text for the model
+//! or the person who sent the request. One table, in `codes`, holds all three, and how JSON-RPC
+//! answers each kind.
 //!
 //! The text (`Display`, `Debug` and every `source`) contains only the request, words of this crate,
 //! the number of a limit, and the message of an operating system error. So it can be passed to a

@@ -61,8 +61,8 @@ macro_rules! errors {
     };
 }
 
-// Each row: the code, its name and its text. A text names a limit where the limit is a constant; for
-// a limit that the caller chose, see `Error::over`.
+// Each row: the code, its name and its text. A text names a limit where the limit is a constant;
+// for a limit that the caller chose, see `Error::over`.
 errors! {
     /// The text is not a path, or its form is one that is refused.
     InvalidPath: InvalidText {

@@ -93,7 +93,8 @@ impl ErrorBody {
     ///
     /// ```
     /// # use mcp_roots_guard::{Boundary, ClientCapabilities, Guard, Revision, RootsResponse};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    /// # runtime.block_on(async {
     /// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
     /// let session = guard.session(ClientCapabilities::without_roots())?;
     /// let source = |_: Option<String>| async { RootsResponse::Unsupported };
