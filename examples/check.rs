@@ -86,6 +86,6 @@ fn answer(roots: &Roots, intent: Intent, request: &str) -> Value {
             "relative": checked.relative().to_string_lossy(),
             "exists": checked.exists(),
         }),
-        Err(error) => json!({"decision": "refused", "kind": error.kind().as_str(), "message": error.to_string()}),
+        Err(error) => json!({"decision": "refused", "kind": error.code(), "message": error.to_string()}),
     }
 }

@@ -96,7 +96,7 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
 async fn read_file(session: &Session, peer: &Peer, path: String) -> mcp_roots_guard::Result<String> {
     let roots = session.roots(peer.source()).await?;
     let read = tokio::task::spawn_blocking(move || roots.read_to_string(path.as_str(), 1 << 20));
-    read.await.unwrap_or_else(|_| Err(mcp_roots_guard::ErrorKind::Io.into()))
+    read.await.unwrap_or_else(|panicked| Err(std::io::Error::from(panicked).into()))
 }
 
 /// The client as the server sees it.

@@ -3,6 +3,8 @@
 //! Goes in: what happens to a session's roots, and each refusal. Comes out: with the feature `tracing`, an event of the target
 //! `mcp_roots_guard`; without, nothing. What is true after: nothing is decided here, and what only the operator may see goes nowhere else.
 //!
+//! The field `kind` is the error's [code](Error::code), such as `roots_timed_out`.
+//!
 //! A subscriber must not call the guard: `roots evicted` is sent while the cache is locked.
 //!
 //! | message | level | fields |
@@ -49,13 +51,7 @@ pub(crate) fn fetched(session: SessionId, roots: usize, rejected: usize, pages: 
 }
 
 pub(crate) fn not_fetched(session: SessionId, error: &Error) {
-    event!(
-        warn,
-        "roots not fetched",
-        session = session.0,
-        kind = error.kind().as_str(),
-        detail = error.operator_detail()
-    );
+    event!(warn, "roots not fetched", session = session.0, kind = error.code(), detail = error.operator_detail());
 }
 
 pub(crate) fn changed(session: SessionId) {
@@ -82,7 +78,7 @@ pub(crate) fn rejected(session: SessionId, index: usize, entry: &str, error: &Er
         session = session.0,
         index = index,
         entry = entry,
-        kind = error.kind().as_str(),
+        kind = error.code(),
         detail = error.operator_detail()
     );
 }
@@ -92,7 +88,7 @@ pub(crate) fn refused(session: Option<SessionId>, error: &Error) {
         info,
         "refused",
         session = session.map(|session| session.0.get()),
-        kind = error.kind().as_str(),
+        kind = error.code(),
         error = tracing_display(error),
         detail = error.operator_detail()
     );

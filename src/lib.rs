@@ -36,7 +36,8 @@
 //!
 //! [`Location`] parses and does no I/O. [`Boundary`] resolves root lists into [`Roots`], a snapshot that never changes. [`Roots::check`]
 //! decides and gives a [`CheckedPath`], which nothing else makes. Operations hang off that, and off [`Roots`], where they check and operate
-//! in one step. Errors are one [`Error`] with an [`ErrorKind`], safe to show to whoever asked.
+//! in one step. Errors are one [`Error`] with an [`ErrorKind`] and a fine-grained
+//! [code](Error::code), safe to show to whoever asked.
 //!
 //! So far nothing is asynchronous, and nothing knows of clients that come and go. Around it, a [`Guard`] mints a [`Session`] for each
 //! client, and [`Session::roots`] gives the roots in force for a request: those that are kept, or what a [`RootsSource`] tells, which

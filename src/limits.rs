@@ -24,10 +24,11 @@ pub const LINK_HOPS: usize = 40;
 /// paths. Linux bounds only the number of symlinks; this bounds the time.
 pub(crate) const RESOLVE_STEPS: usize = 4 * PATH_BYTES / 2;
 
-/// The most look-ups for one request, or for one entry of a root list: one and a half times as
-/// many as the longest path has names ([`PATH_BYTES`]); each of the 40 symlinks of a chain
-/// ([`LINK_HOPS`]) can have 75 names. At two to three microseconds each, that is less than 10 ms.
-/// A request that needs more is refused with [`TooCostly`](crate::ErrorKind::TooCostly).
+/// The most look-ups for one request, or for one entry of a root list: one and a half times as many
+/// as the longest path has names ([`PATH_BYTES`]); each of the 40 symlinks of a chain
+/// ([`LINK_HOPS`]) can have 75 names. At two to three microseconds each, that is less than 10 ms. A
+/// request that needs more is refused with [`TooCostly`](crate::ErrorKind::TooCostly)
+/// (`too_costly`).
 pub const LOOKUPS: usize = 3072;
 
 /// Names that the kernel passes in one call for the price of one look-up.
@@ -199,10 +200,11 @@ pub(crate) const STALLED: Duration = Duration::from_millis(250);
 /// disks and networks can be waited for at once, and a thread that waits costs little.
 ///
 /// Work waits for a place until its request is cancelled; at most 1,024 requests of one client
-/// wait, and further ones are refused ([`QueueFull`](crate::ErrorKind::QueueFull)). Clients that
-/// wait are served in turns. Work that has begun keeps its place when its request is cancelled,
-/// until it asks whether to go on: long work should be bounded. Work that waits for other work of
-/// the same client waits for ever once all of the client's places are taken by such work.
+/// wait, and further ones are refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). Clients
+/// that wait are served in turns. Work that has begun keeps its place when its request is
+/// cancelled, until it asks whether to go on: long work should be bounded. Work that waits for
+/// other work of the same client waits for ever once all of the client's places are taken by such
+/// work.
 #[cfg(feature = "rmcp")]
 pub const WORK: usize = 256;
 

@@ -174,7 +174,7 @@
 //! ```
 //! use mcp_roots_guard::{
 //!     Access, Boundary, ClientCapabilities, Error, ErrorBody, ErrorKind, Guard, ListRootsResult,
-//!     Revision, Roots,
+//!     Revision, Roots, RootsResponse,
 //! };
 //! use serde_json::{Value, json};
 //!
@@ -185,21 +185,20 @@
 //!     Question(Value),
 //! }
 //!
-//! async fn roots(guard: &Guard, params: &Value) -> Result<Asked, Error> {
+//! async fn roots(guard: &Guard, params: &Value) -> Result<Asked, Box<dyn std::error::Error>> {
 //!     let declared = &params["_meta"][ClientCapabilities::META_KEY];
 //!     // Malformed is an error, and not "no roots": that would open more.
-//!     let declared: ClientCapabilities =
-//!         serde_json::from_value(declared.clone()).map_err(|_| Error::from(ErrorKind::Malformed))?;
+//!     let declared: ClientCapabilities = serde_json::from_value(declared.clone())?;
 //!     let session = guard.session(declared)?; // for this request alone
 //!     if declared == ClientCapabilities::without_roots() {
 //!         // Nobody is asked: the allowed directories, or a refusal by `WithoutClientRoots::Deny`.
-//!         return session.roots(|_: Option<String>| async { mcp_roots_guard::RootsResponse::Unsupported }).await.map(Asked::Roots);
+//!         let unasked = |_: Option<String>| async { RootsResponse::Unsupported };
+//!         return Ok(Asked::Roots(session.roots(unasked).await?));
 //!     }
 //!     match params["inputResponses"].get("roots") {
 //!         Some(answer) => {
-//!             let list: ListRootsResult =
-//!                 serde_json::from_value(answer.clone()).map_err(|_| Error::from(ErrorKind::RootsFailed))?;
-//!             session.roots_from_list(list).await.map(Asked::Roots)
+//!             let list: ListRootsResult = serde_json::from_value(answer.clone())?;
+//!             Ok(Asked::Roots(session.roots_from_list(list).await?))
 //!         }
 //!         None => Ok(Asked::Question(json!({
 //!             "resultType": "input_required",
@@ -217,11 +216,6 @@
 //!     }
 //!     Ok(error.to_tool_result(revision))
 //! }
-//! # let (none, new) = (Error::from(ErrorKind::RootsUnsupported), Revision::V2026_07_28);
-//! # let (body, status) = refused(&none, new).unwrap_err();
-//! # assert_eq!((body.code, status), (-32021, Some(400)));
-//! # assert!(refused(&ErrorKind::OutsideRoots.into(), new).is_ok());
-//! # assert!(refused(&none, Revision::V2025_11_25).is_ok());
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(work.path().join("a")).unwrap();
 //! # let uri = if cfg!(windows) { "file:///" } else { "file://" }.to_owned() + &work.path().join("a").to_str().unwrap().replace('\\', "/");
@@ -237,9 +231,17 @@
 //! # assert_eq!(told.roots().count(), 1);
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): 5});
 //! # assert!(roots(&guard, &params).await.is_err());
-//! # Ok::<(), Error>(())
+//! # let only = Guard::new(Boundary::builder().client_roots_only().build()?);
+//! # params["_meta"] = json!({(ClientCapabilities::META_KEY): {}});
+//! # let none: Box<Error> = roots(&only, &params).await.err().unwrap().downcast().unwrap();
+//! # let (body, status) = refused(&none, Revision::V2026_07_28).unwrap_err();
+//! # assert_eq!((body.code, status), (-32021, Some(400)));
+//! # assert!(refused(&none, Revision::V2025_11_25).is_ok());
+//! # let outside = told.read("../a.txt", 9).unwrap_err();
+//! # assert!(refused(&outside, Revision::V2026_07_28).is_ok());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
-//! # Ok::<(), Error>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # A server that only reads
@@ -341,7 +343,7 @@
 //! }
 //! # assert_eq!(roots.rejected().len(), 2);
 //! if let Err(error) = roots.read("notes.txt", 1 << 20) {
-//!     eprintln!("refused: {error} ({}): {:?}", error.kind().as_str(), error.operator_detail());
+//!     eprintln!("refused: {error} ({}): {:?}", error.code(), error.operator_detail());
 //! }
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, Error, ErrorKind as K, Existing, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,
-    WalkOptions, WriteOptions,
+    Access, Boundary, Error, Existing, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule, WalkOptions,
+    WriteOptions,
 };
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::{FileType, Metadata};
@@ -25,8 +25,8 @@ use rustix::fs::{CWD, Mode, makedev, mknodat};
 
 use crate::tree::{Tree, links_are_seen};
 
-fn kind<T>(result: Result<T>) -> Option<K> {
-    result.err().map(|error| error.kind())
+fn kind<T>(result: Result<T>) -> Option<&'static str> {
+    result.err().map(|error| error.code())
 }
 
 fn with_policy(tree: &Tree, policy: Policy) -> Roots {
@@ -100,13 +100,13 @@ fn no_operation_serves_what_is_outside_and_nothing_outside_changes() {
     ];
     for request in requests {
         for (name, operation) in OPERATIONS {
-            assert_eq!(kind(operation(&roots, &tree.expand(request))), Some(K::OutsideRoots), "{name} {request}");
+            assert_eq!(kind(operation(&roots, &tree.expand(request))), Some("outside_roots"), "{name} {request}");
         }
     }
     // The links themselves are inside, to be described, renamed and removed; what they name is not.
     for request in ["abs", "l", "fifo"] {
         for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| *name != "symlink_metadata").take(17) {
-            assert_eq!(kind(operation(&roots, request)), Some(K::OutsideRoots), "{name} {request}");
+            assert_eq!(kind(operation(&roots, request)), Some("outside_roots"), "{name} {request}");
         }
         for (name, operation) in OPERATIONS.into_iter().skip(18) {
             let _ = operation(&roots, request);
@@ -122,26 +122,26 @@ fn reading_has_a_limit_and_text_is_utf8() {
     fs::write(tree.path("root/bytes"), [b'a', 0xff]).unwrap();
     let roots = tree.roots(["root"]);
     assert_eq!(roots.read("f", 5).unwrap(), b"12345");
-    assert_eq!(kind(roots.read("f", 4)), Some(K::TooLarge));
+    assert_eq!(kind(roots.read("f", 4)), Some("too_large"));
     assert_eq!(roots.read_to_string("f", u64::MAX).unwrap(), "12345");
-    assert_eq!(kind(roots.read_to_string("bytes", 9)), Some(K::NotUtf8));
+    assert_eq!(kind(roots.read_to_string("bytes", 9)), Some("not_utf8"));
     assert_eq!(roots.open("bytes").unwrap().read_all(2).unwrap(), [b'a', 0xff]);
     assert_eq!(roots.open("f").unwrap().metadata().size(), 5);
-    assert_eq!(kind(roots.open("d")), Some(K::IsADirectory));
+    assert_eq!(kind(roots.open("d")), Some("is_a_directory"));
     let checked = roots.check("f", Intent::Existing).unwrap();
     assert_eq!(checked.read_to_string(9).unwrap(), "12345");
     assert_eq!(checked.open().unwrap().read_all_to_string(9).unwrap(), "12345");
     // A sparse file can claim any size: memory is taken for what comes, and here nothing may.
     fs::File::create(tree.path("root/sparse")).unwrap().set_len(1 << 40).unwrap();
-    assert_eq!(kind(roots.read("sparse", 1 << 20)), Some(K::TooLarge));
-    assert_eq!(kind(roots.open("sparse").unwrap().read_all(0)), Some(K::TooLarge));
+    assert_eq!(kind(roots.read("sparse", 1 << 20)), Some("too_large"));
+    assert_eq!(kind(roots.open("sparse").unwrap().read_all(0)), Some("too_large"));
     // A file that grows while it is read does not pass its limit: /proc files have size 0.
     #[cfg(target_os = "linux")]
     {
         let process =
             Roots::from_dirs(["/proc/self/task".to_string().replace("self", &std::process::id().to_string())]);
         let name = format!("{}/status", std::process::id());
-        assert_eq!(kind(process.unwrap().read(name.as_str(), 10)), Some(K::TooLarge));
+        assert_eq!(kind(process.unwrap().read(name.as_str(), 10)), Some("too_large"));
     }
 }
 
@@ -151,8 +151,8 @@ fn a_device_is_described_and_not_opened() {
     let roots = Roots::from_dirs(["/dev"]).unwrap();
     let metadata = roots.metadata("null").unwrap();
     assert_eq!((metadata.file_type(), metadata.file_type().as_str()), (FileType::Device, "device"));
-    assert_eq!(kind(roots.read("null", 9)), Some(K::SpecialFile));
-    assert_eq!(kind(roots.write("null", "")), Some(K::SpecialFile));
+    assert_eq!(kind(roots.read("null", 9)), Some("special_file"));
+    assert_eq!(kind(roots.write("null", "")), Some("special_file"));
 }
 
 #[test]
@@ -161,9 +161,9 @@ fn options_mean_what_they_mean_in_std() {
     let roots = tree.roots(["root"]);
     let new = OpenOptions::new;
     for bad in [new(), new().create(true), new().read(true).create(true), new().read(true).truncate(true)] {
-        assert_eq!(kind(roots.open_with("f", bad)), Some(K::InvalidOptions), "{bad:?}");
+        assert_eq!(kind(roots.open_with("f", bad)), Some("invalid_options"), "{bad:?}");
     }
-    assert_eq!(kind(roots.open_with("f", new().append(true).truncate(true))), Some(K::InvalidOptions));
+    assert_eq!(kind(roots.open_with("f", new().append(true).truncate(true))), Some("invalid_options"));
     let content = || fs::read_to_string(tree.path("root/f")).unwrap();
     roots.open_with("f", new().append(true)).unwrap().write_all(b"6").unwrap();
     assert_eq!(content(), "123456");
@@ -171,18 +171,18 @@ fn options_mean_what_they_mean_in_std() {
     assert_eq!(content(), "X23456");
     roots.open_with("f", new().read(true).write(true).truncate(true)).unwrap();
     assert_eq!(content(), "");
-    assert_eq!(kind(roots.open_with("f", new().write(true).create_new(true))), Some(K::AlreadyExists));
-    assert_eq!(kind(roots.open_with("new", new().write(true))), Some(K::NotFound));
+    assert_eq!(kind(roots.open_with("f", new().write(true).create_new(true))), Some("already_exists"));
+    assert_eq!(kind(roots.open_with("new", new().write(true))), Some("not_found"));
     roots.open_with("new", new().write(true).create(true)).unwrap().write_all(b"n").unwrap();
     roots.open_with("new", new().write(true).create(true)).unwrap();
     assert_eq!(roots.read("new", 9).unwrap(), b"n");
     roots.check("newer", Intent::New).unwrap().open_with(new().write(true).create_new(true)).unwrap();
-    assert_eq!(kind(roots.open_with("d", new().write(true).create(true))), Some(K::IsADirectory));
-    assert_eq!(kind(roots.open_with("none/x", new().write(true).create(true))), Some(K::NotFound));
+    assert_eq!(kind(roots.open_with("d", new().write(true).create(true))), Some("is_a_directory"));
+    assert_eq!(kind(roots.open_with("none/x", new().write(true).create(true))), Some("not_found"));
     // What was checked as missing and appears as a link is not followed.
     let checked = roots.check("later", Intent::New).unwrap();
     tree.add("file out = o; link root/later -> ../out");
-    let refused = if links_are_seen() { K::Changed } else { K::OutsideRoots };
+    let refused = if links_are_seen() { "changed" } else { "outside_roots" };
     assert_eq!(kind(checked.open_with(new().write(true).create(true))), Some(refused));
     assert_eq!(kind(checked.write("x")), Some(refused));
     assert_eq!(fs::read(tree.path("out")).unwrap(), b"o");
@@ -208,9 +208,9 @@ fn a_write_is_whole_or_not_at_all_and_keeps_the_mode() {
     let name = "n".repeat(255);
     roots.write(&name, "long").unwrap();
     assert_eq!(roots.read(&name, 9).unwrap(), b"long");
-    assert_eq!(kind(roots.write("d", "x")), Some(K::IsADirectory));
-    assert_eq!(kind(roots.write(".", "x")), Some(K::RootItself));
-    assert_eq!(kind(roots.write("none/x", "x")), Some(K::NotFound));
+    assert_eq!(kind(roots.write("d", "x")), Some("is_a_directory"));
+    assert_eq!(kind(roots.write(".", "x")), Some("root_itself"));
+    assert_eq!(kind(roots.write("none/x", "x")), Some("not_found"));
     // Nothing is left behind, after success or failure.
     let names: Vec<_> = roots.walk(".", WalkOptions::new()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(names.len(), 6, "{names:?}");
@@ -224,7 +224,7 @@ fn truncating_a_refused_hard_link_leaves_the_other_file_whole() {
     let opens =
         ["open", "read", "read_to_string", "read and write", "append", "truncate", "create", "write", "write in place"];
     for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| opens.contains(name)) {
-        assert_eq!(kind(operation(&refuse, "h")), Some(K::HardLinked), "{name}");
+        assert_eq!(kind(operation(&refuse, "h")), Some("hard_linked"), "{name}");
         assert_eq!(fs::read(tree.path("out/f")).unwrap(), b"whole", "{name}");
     }
     let allow = tree.roots(["root"]);
@@ -256,11 +256,11 @@ fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
         [OpenOptions::new().write(true), OpenOptions::new().append(true), OpenOptions::new().read(true).write(true)]
     {
         for options in [options, options.create(true)] {
-            assert_eq!(kind(roots.open_with("p", options)), Some(K::SpecialFile), "{options:?}");
+            assert_eq!(kind(roots.open_with("p", options)), Some("special_file"), "{options:?}");
         }
     }
-    assert_eq!(kind(roots.open_with("p", OpenOptions::new().write(true).truncate(true))), Some(K::SpecialFile));
-    assert_eq!(kind(roots.write("p", "x")), Some(K::SpecialFile));
+    assert_eq!(kind(roots.open_with("p", OpenOptions::new().write(true).truncate(true))), Some("special_file"));
+    assert_eq!(kind(roots.write("p", "x")), Some("special_file"));
     assert!(wakes.recv_timeout(Duration::from_millis(300)).is_err(), "the reader was woken");
     fs::write(path, "let go").unwrap();
     assert_eq!(reader.join().unwrap().unwrap(), b"let go");
@@ -285,10 +285,10 @@ fn special_files_are_refused_at_once_by_every_operation_that_opens() {
         for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| !name.starts_with("rename")) {
             let expected = match name {
                 "check open" | "check create" | "metadata" | "symlink_metadata" | "remove_file" => None,
-                "create_new" | "create_dir" | "create_dir_all" => Some(K::AlreadyExists),
-                "read_dir" | "walk" => Some(K::NotADirectory),
-                "remove_dir" | "remove_dir_all" => Some(K::NotFound),
-                _ => Some(K::SpecialFile),
+                "create_new" | "create_dir" | "create_dir_all" => Some("already_exists"),
+                "read_dir" | "walk" => Some("not_a_directory"),
+                "remove_dir" | "remove_dir_all" => Some("not_found"),
+                _ => Some("special_file"),
             };
             assert_eq!(kind(operation(&roots, request)), expected, "{name} {request}");
         }
@@ -300,7 +300,7 @@ fn special_files_are_refused_at_once_by_every_operation_that_opens() {
     let allow = with_policy(&tree, Policy::default().special_files(Rule::Allow));
     assert_eq!(allow.open("p").unwrap().metadata().file_type(), FileType::Fifo);
     assert_eq!(allow.read("p", 9).unwrap(), b"");
-    assert_eq!(kind(allow.open_with("p", OpenOptions::new().write(true))), Some(K::SpecialFile), "no reader: ENXIO");
+    assert_eq!(kind(allow.open_with("p", OpenOptions::new().write(true))), Some("special_file"), "no reader: ENXIO");
 }
 
 #[cfg(target_os = "linux")]
@@ -334,12 +334,12 @@ fn a_listing_describes_everything_and_follows_nothing() {
         assert!(same(roots.open("d/f").unwrap().metadata(), entries[1].metadata()), "{:?}", entries[1]);
         assert_eq!(entries[2].metadata().size(), "../../out/secret".len() as u64, "of the link, not of what it names");
     }
-    assert_eq!(kind(roots.read_dir("d/f")), Some(K::NotADirectory));
+    assert_eq!(kind(roots.read_dir("d/f")), Some("not_a_directory"));
     assert_eq!(roots.metadata("ld").unwrap().file_type(), FileType::Directory);
     assert_eq!(roots.symlink_metadata("ld").unwrap().file_type(), FileType::Symlink);
     let is_symlink = |metadata: Result<Metadata>| metadata.unwrap().is_symlink();
     assert_eq!([is_symlink(roots.symlink_metadata("ld")), is_symlink(roots.metadata("ld"))], [true, false]);
-    assert_eq!(kind(roots.metadata("d/l")), Some(K::OutsideRoots));
+    assert_eq!(kind(roots.metadata("d/l")), Some("outside_roots"));
     assert_eq!(roots.metadata("d/f").unwrap().mode(), Some(0o644));
     // Whoever owns a file may say that it is very old.
     let tree = Tree::in_memory("file root/old");
@@ -363,7 +363,7 @@ fn a_walk_is_bounded_ordered_and_stays_inside() {
     let paths = |request: &str, options: WalkOptions| -> Vec<String> {
         let told = |entry: Result<mcp_roots_guard::WalkEntry>| match entry {
             Ok(entry) => entry.path().display().to_string(),
-            Err(error) => error.kind().to_string(),
+            Err(error) => error.code().to_string(),
         };
         roots.walk(request, options).unwrap().map(told).collect()
     };
@@ -375,8 +375,8 @@ fn a_walk_is_bounded_ordered_and_stays_inside() {
     assert_eq!(paths(".", WalkOptions::new().max_entries(8)), all);
     let few = paths(".", WalkOptions::new().max_entries(5));
     assert_eq!((few.len(), few.last().unwrap().as_str()), (6, "too_many_entries"));
-    assert_eq!(kind(roots.walk("p", WalkOptions::new())), Some(K::NotADirectory));
-    assert_eq!(kind(roots.walk("out", WalkOptions::new())), Some(K::OutsideRoots));
+    assert_eq!(kind(roots.walk("p", WalkOptions::new())), Some("not_a_directory"));
+    assert_eq!(kind(roots.walk("out", WalkOptions::new())), Some("outside_roots"));
     let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
     assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("a"));
     walk.skip_current_dir();
@@ -392,7 +392,7 @@ fn a_walk_is_bounded_ordered_and_stays_inside() {
     fs::create_dir_all(tree.path("root/c").join(&deep)).unwrap();
     let told = paths("c", WalkOptions::new());
     assert_eq!((told.len(), told.last().unwrap().as_str()), (WALK_DEPTH + 1, "too_deep"));
-    assert_eq!(kind(roots.remove_dir_all("c")), Some(K::TooDeep));
+    assert_eq!(kind(roots.remove_dir_all("c")), Some("too_deep"));
 }
 
 #[test]
@@ -408,16 +408,16 @@ fn a_rename_checks_both_ends_and_replaces_only_when_told() {
         .unwrap()
         .allowed_roots();
     let at = |path: &str| tree.path(path).to_str().unwrap().to_owned();
-    assert_eq!(kind(roots.rename("f", "g", Replace::Never)), Some(K::AlreadyExists));
-    assert_eq!(kind(roots.rename("f", at("b/h"), Replace::Never)), Some(K::AlreadyExists));
+    assert_eq!(kind(roots.rename("f", "g", Replace::Never)), Some("already_exists"));
+    assert_eq!(kind(roots.rename("f", at("b/h"), Replace::Never)), Some("already_exists"));
     roots.rename("f", at("b/f"), Replace::Never).unwrap();
     roots.rename(at("b/f"), "g", Replace::Existing).unwrap();
     assert_eq!(fs::read(tree.path("a/g")).unwrap(), b"A");
-    assert_eq!(kind(roots.rename("g", "out/g", Replace::Never)), Some(K::OutsideRoots));
-    assert_eq!(kind(roots.rename("out/none", "x", Replace::Never)), Some(K::OutsideRoots));
-    assert_eq!(kind(roots.rename("none", "x", Replace::Never)), Some(K::NotFound));
-    assert_eq!(kind(roots.rename("g", at("ro/g"), Replace::Never)), Some(K::ReadOnly));
-    assert_eq!(kind(roots.rename("g", "d", Replace::Existing)), Some(K::IsADirectory));
+    assert_eq!(kind(roots.rename("g", "out/g", Replace::Never)), Some("outside_roots"));
+    assert_eq!(kind(roots.rename("out/none", "x", Replace::Never)), Some("outside_roots"));
+    assert_eq!(kind(roots.rename("none", "x", Replace::Never)), Some("not_found"));
+    assert_eq!(kind(roots.rename("g", at("ro/g"), Replace::Never)), Some("read_only"));
+    assert_eq!(kind(roots.rename("g", "d", Replace::Existing)), Some("is_a_directory"));
     let error = roots.rename("g", "..", Replace::Never).unwrap_err();
     assert_eq!(error.to_string(), r#"rename "g" to "..": destination: not inside the allowed directories"#);
     let error = roots.rename("g", at("ro/g"), Replace::Never).unwrap_err();
@@ -443,10 +443,10 @@ fn directories_are_made_where_they_may_be() {
     let tree = Tree::new("file root/f; link root/l -> d; link root/o -> ../out; link root/n -> x/y; dir out");
     let roots = tree.roots(["root"]);
     roots.create_dir("d/").unwrap();
-    assert_eq!(kind(roots.create_dir("d")), Some(K::AlreadyExists));
-    assert_eq!(kind(roots.create_dir("none/x")), Some(K::NotFound));
-    assert_eq!(kind(roots.create_dir("f/x")), Some(K::NotADirectory));
-    assert_eq!(kind(roots.create_dir(".")), Some(K::AlreadyExists));
+    assert_eq!(kind(roots.create_dir("d")), Some("already_exists"));
+    assert_eq!(kind(roots.create_dir("none/x")), Some("not_found"));
+    assert_eq!(kind(roots.create_dir("f/x")), Some("not_a_directory"));
+    assert_eq!(kind(roots.create_dir(".")), Some("already_exists"));
     if links_are_seen() {
         roots.create_dir_all("l/p/q").unwrap();
         assert!(tree.path("root/d/p/q").is_dir());
@@ -455,10 +455,10 @@ fn directories_are_made_where_they_may_be() {
     }
     roots.create_dir_all("d/p/q").unwrap();
     roots.create_dir_all("d/p/q").unwrap();
-    assert_eq!(kind(roots.create_dir_all("f")), Some(K::AlreadyExists));
-    assert_eq!(kind(roots.create_dir_all("o/x")), Some(K::OutsideRoots));
+    assert_eq!(kind(roots.create_dir_all("f")), Some("already_exists"));
+    assert_eq!(kind(roots.create_dir_all("o/x")), Some("outside_roots"));
     // Windows takes `..` as text.
-    let above_nothing = if cfg!(windows) { K::OutsideRoots } else { K::NotFound };
+    let above_nothing = if cfg!(windows) { "outside_roots" } else { "not_found" };
     assert_eq!(kind(roots.create_dir_all("new/../../out/x")), Some(above_nothing));
     assert_eq!(tree.snapshot("out").len(), 1);
 }
@@ -471,13 +471,13 @@ fn removing_takes_the_entry_and_never_a_root() {
          link root/dangling -> none; file root/in/root/f; file root/in/g",
     );
     let roots = tree.roots(["root", "root/in/root"]);
-    assert_eq!(kind(roots.remove_dir("d")), Some(K::DirectoryNotEmpty));
-    assert_eq!(kind(roots.remove_file("d")), Some(K::IsADirectory));
-    assert_eq!(kind(roots.remove_dir("f")), Some(K::NotADirectory));
-    assert_eq!(kind(roots.remove_dir_all("f")), Some(K::NotADirectory));
+    assert_eq!(kind(roots.remove_dir("d")), Some("directory_not_empty"));
+    assert_eq!(kind(roots.remove_file("d")), Some("is_a_directory"));
+    assert_eq!(kind(roots.remove_dir("f")), Some("not_a_directory"));
+    assert_eq!(kind(roots.remove_dir_all("f")), Some("not_a_directory"));
     for request in ["l", "l/"] {
-        assert_eq!(kind(roots.remove_dir_all(request)), Some(K::NotADirectory), "{request}");
-        assert_eq!(kind(roots.remove_dir(request)), Some(K::NotADirectory), "{request}");
+        assert_eq!(kind(roots.remove_dir_all(request)), Some("not_a_directory"), "{request}");
+        assert_eq!(kind(roots.remove_dir(request)), Some("not_a_directory"), "{request}");
     }
     roots.remove_file("l").unwrap();
     roots.remove_file("dangling").unwrap();
@@ -494,20 +494,20 @@ fn removing_takes_the_entry_and_never_a_root() {
             roots.rename(&request, "x", Replace::Never),
             roots.rename("f", &request, Replace::Existing),
         ] {
-            assert_eq!(kind(result), Some(K::RootItself), "{request}");
+            assert_eq!(kind(result), Some("root_itself"), "{request}");
         }
     }
     roots.remove_file("in/g").unwrap();
-    assert_eq!(kind(roots.remove_file("in/g")), Some(K::NotFound));
+    assert_eq!(kind(roots.remove_file("in/g")), Some("not_found"));
     // `.` and `..` name no entry, as for rmdir(2); and a proof that followed links is none for what takes an entry away.
     tree.add("file root/p/q/f; link root/lf -> f");
     for request in ["p/q/..", "p/q/.", "p/q/../."] {
-        assert_eq!(kind(roots.remove_dir_all(request)), Some(K::DotName), "{request}");
-        assert_eq!(kind(roots.rename(request, "x", Replace::Never)), Some(K::DotName), "{request}");
+        assert_eq!(kind(roots.remove_dir_all(request)), Some("dot_name"), "{request}");
+        assert_eq!(kind(roots.rename(request, "x", Replace::Never)), Some("dot_name"), "{request}");
     }
     for intent in [Intent::Existing, Intent::New, Intent::NewTree] {
         let checked = roots.check("lf", intent).unwrap();
-        assert_eq!(kind(checked.remove_file()), Some(K::WrongIntent), "{intent:?}");
+        assert_eq!(kind(checked.remove_file()), Some("wrong_intent"), "{intent:?}");
     }
     assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"root/f");
 }
@@ -524,7 +524,7 @@ fn a_read_only_directory_is_read_and_nothing_else() {
             if !reads.contains(&name) && !name.ends_with("metadata") {
                 let told = kind(operation(&roots, request));
                 // What does not exist can not be opened, whatever may be written.
-                let expected = if told == Some(K::NotFound) && request == "new" { K::NotFound } else { K::ReadOnly };
+                let expected = if told == Some("not_found") && request == "new" { "not_found" } else { "read_only" };
                 assert_eq!(told, Some(expected), "{name} {request}");
             }
         }
@@ -554,13 +554,13 @@ fn mounts_are_crossed_by_policy_and_never_removed() {
             ("read_dir", refuse.read_dir(request).map(drop)),
             ("write", refuse.open_with(request, OpenOptions::new().write(true)).map(drop)),
         ] {
-            assert_eq!(kind(result), Some(K::MountCrossing), "{operation} {request}");
+            assert_eq!(kind(result), Some("mount_crossing"), "{operation} {request}");
         }
     }
     let walked: Vec<_> = refuse.walk("/", WalkOptions::new().max_depth(2)).unwrap().filter_map(Result::ok).collect();
     assert!(walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("etc")));
     assert!(!walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("proc")));
-    assert_eq!(kind(allow.remove_dir_all("/proc")), Some(K::MountCrossing));
+    assert_eq!(kind(allow.remove_dir_all("/proc")), Some("mount_crossing"));
 }
 
 #[cfg(target_os = "linux")]
@@ -572,7 +572,7 @@ fn nothing_blocks_while_a_path_keeps_changing() {
     fs::rename(tree.path("root/d"), tree.path("root/was")).unwrap();
     tree.add("link root/d -> was");
     // The proof names plain directories; one of them is a link now. Asking again is the way.
-    assert_eq!(kind(checked.read(9)), Some(K::Changed));
+    assert_eq!(kind(checked.read(9)), Some("changed"));
     assert_eq!(roots.read("d/f", 9).unwrap(), b"root/d/f");
 }
 
@@ -584,20 +584,20 @@ fn lengths_are_bounded_at_their_limits() {
     let roots = tree.roots(["root"]);
     let path = |len: usize| "d/".repeat(len / 2) + &"d"[..len % 2];
     assert!(Location::parse(&path(PATH_BYTES - 1)).is_ok());
-    assert_eq!(kind(Location::parse(&path(PATH_BYTES))), Some(K::TooLong));
-    assert_eq!(kind(Location::parse(&("file:///".to_string() + &"x".repeat(URI_BYTES)))), Some(K::TooLong));
+    assert_eq!(kind(Location::parse(&path(PATH_BYTES))), Some("too_long"));
+    assert_eq!(kind(Location::parse(&("file:///".to_string() + &"x".repeat(URI_BYTES)))), Some("too_long"));
     assert_eq!(
         kind(Location::parse(&("file:///".to_string() + &"./".repeat(URI_BYTES)))),
-        Some(K::TooLong),
+        Some("too_long"),
         "to nothing"
     );
     assert_eq!(kind(roots.check("n".repeat(NAME_BYTES).as_str(), Intent::New)), None);
     let long = "n".repeat(NAME_BYTES + 1);
     for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {
-        assert_eq!(kind(roots.check(long.as_str(), intent)), Some(K::TooLong), "{intent:?}");
-        assert_eq!(kind(roots.check(format!("d/{long}/x"), intent)), Some(K::TooLong), "{intent:?}");
+        assert_eq!(kind(roots.check(long.as_str(), intent)), Some("too_long"), "{intent:?}");
+        assert_eq!(kind(roots.check(format!("d/{long}/x"), intent)), Some("too_long"), "{intent:?}");
     }
-    assert_eq!(kind(roots.check(format!("none/{long}"), Intent::NewTree)), Some(K::TooLong));
+    assert_eq!(kind(roots.check(format!("none/{long}"), Intent::NewTree)), Some("too_long"));
     let location = Location::parse("d").unwrap();
     assert!(roots.check(&location, Intent::Existing).unwrap().exists());
 }
@@ -646,7 +646,7 @@ fn the_worst_request_is_bounded_in_time() {
         (format!("{}new", "d/".repeat(depth)), None),
         // The kernel bounds the links alone.
         (format!("{}new", "l/".repeat(40)), None),
-        (format!("../root/{}abs/x", "l/".repeat(39)), Some(K::TooLong)),
+        (format!("../root/{}abs/x", "l/".repeat(39)), Some("too_long")),
         (format!("{steps}new"), None),
     ];
     for (request, expected) in requests {
@@ -654,7 +654,7 @@ fn the_worst_request_is_bounded_in_time() {
         let decided = kind(roots.check(request.as_str(), Intent::New));
         println!("{} bytes: {decided:?} after {:?}", request.len(), start.elapsed());
         // Without `openat2` each name is a look-up, and those are bounded.
-        let bounded = [Some(K::TooLong), Some(K::TooCostly)];
+        let bounded = [Some("too_long"), Some("too_costly")];
         assert!(decided == expected || bounded.contains(&decided), "{decided:?}");
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     }
@@ -667,9 +667,9 @@ fn what_has_taken_the_name_of_a_checked_file_is_verified() {
     let tree = Tree::new("file root/f; file root/h; file root/l; file root/other; file out/kept");
     let roots = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
     for (name, planted, expected) in [
-        ("f", "fifo root/f", K::SpecialFile),
-        ("h", "hard root/h = out/kept", K::HardLinked),
-        ("l", "link root/l -> other", K::Changed),
+        ("f", "fifo root/f", "special_file"),
+        ("h", "hard root/h = out/kept", "hard_linked"),
+        ("l", "link root/l -> other", "changed"),
     ] {
         let checked = roots.check(name, Intent::Existing).unwrap();
         fs::remove_file(tree.path("root").join(name)).unwrap();
@@ -775,7 +775,7 @@ fn a_proof_fails_the_same_way_as_bytes_and_as_text() {
     // The root that the request started in.
     fs::rename(tree.path("a"), tree.path("was")).unwrap();
     for (checked, limit, expected) in
-        [(&checked[0], 3, Some(K::TooLarge)), (&checked[0], 9, None), (&checked[1], 9, Some(K::NotFound))]
+        [(&checked[0], 3, Some("too_large")), (&checked[0], 9, None), (&checked[1], 9, Some("not_found"))]
     {
         assert_eq!(kind(checked.read(limit)), expected, "{checked}");
         assert_eq!(kind(checked.read_to_string(limit)), expected, "{checked} as text");

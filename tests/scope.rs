@@ -16,7 +16,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use mcp_roots_guard::{ErrorKind, Intent, Roots};
+use mcp_roots_guard::{Intent, Roots};
 
 use crate::blocked;
 use crate::invariants::model::{Decision, Name};
@@ -123,7 +123,7 @@ fn prove_one(names: &BTreeMap<PathBuf, Name>, roots: &Roots, root: &Path, reques
                 panic!("{intent:?} of {request:?} is {expected:?} and {why} in {names:?}");
             }
             counts.decisions += 1;
-            let told = expected.map_or_else(ErrorKind::as_str, |(_, exists)| if exists { "allowed" } else { "new" });
+            let told = expected.map_or_else(|code| code, |(_, exists)| if exists { "allowed" } else { "new" });
             *counts.of.entry(told.into()).or_default() += 1;
         }
     }

@@ -5,13 +5,13 @@
 use std::fs;
 use std::path::Path;
 
-use mcp_roots_guard::{Access, Boundary, ErrorKind as K, Intent, ListRootsResult, Policy, Result, Roots, Rule};
+use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Policy, Result, Roots, Rule};
 
 use crate::operations::OPERATIONS;
 use crate::tree::{Tree, links_are_seen, not_shown, replace_by_link};
 
-fn kind<T>(result: Result<T>) -> Option<K> {
-    result.err().map(|error| error.kind())
+fn kind<T>(result: Result<T>) -> Option<&'static str> {
+    result.err().map(|error| error.code())
 }
 
 /// The drive's letter, and the path with slashes after it.
@@ -47,7 +47,7 @@ fn each_clients_way_to_write_a_root_names_it() {
     }
     for path in bare {
         let rejected = build(Rule::Refuse).resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
-        assert_eq!(rejected.rejected()[0].error().kind(), K::NotAbsolute, "{path}");
+        assert_eq!(rejected.rejected()[0].error().code(), "not_absolute", "{path}");
     }
     // All of them are one root, within the operator's as without.
     let operator = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
@@ -55,7 +55,7 @@ fn each_clients_way_to_write_a_root_names_it() {
         let roots = boundary.resolve(&ListRootsResult::from_uris(uris.clone())).unwrap();
         assert_eq!(roots.roots().count(), 1, "{roots:?}");
         assert!(
-            roots.rejected().iter().all(|rejected| rejected.error().kind() == K::Duplicate),
+            roots.rejected().iter().all(|rejected| rejected.error().code() == "duplicate"),
             "{:?}",
             roots.rejected()
         );
@@ -99,37 +99,37 @@ fn what_windows_would_read_into_a_name_is_refused() {
     let (letter, path) = drive(&tree.path("root"));
     let path = path.replace('/', "\\");
     let rows = [
-        ("f.txt:stream".to_owned(), K::Stream),
-        ("f.txt::$DATA".into(), K::Stream),
-        ("dir:$I30:$INDEX_ALLOCATION".into(), K::Stream),
-        ("f.txt.".into(), K::TrailingDot),
-        ("f.txt ".into(), K::TrailingDot),
-        ("... ".into(), K::TrailingDot),
-        ("NUL".into(), K::ReservedName),
-        ("d/con.txt".into(), K::ReservedName),
-        ("COM\u{b9}".into(), K::ReservedName),
-        (r"d\aux\f".into(), K::ReservedName),
-        ("FTXT~1".into(), K::ShortName),
-        ("PROGRA~1/x".into(), K::ShortName),
-        ("f?.txt".into(), K::InvalidName),
-        ("f\u{1}".into(), K::InvalidName),
-        (format!("{letter}:f.txt"), K::DriveRelative),
-        (format!("{letter}:"), K::DriveRelative),
-        (path.clone(), K::DriveRelative),
-        (format!(r"\\.\{letter}:{path}\f.txt"), K::DevicePath),
-        (r"\\?\Volume{00000000-0000-0000-0000-000000000000}\f.txt".into(), K::DevicePath),
-        (r"\\?\GLOBALROOT\Device\Null".into(), K::DevicePath),
-        (r"\??\C:\x".into(), K::DevicePath),
-        (r"\\server\pipe\x".into(), K::DevicePath),
-        (r"\\server\share\x".into(), K::OutsideRoots),
-        (format!(r"\\localhost\{letter}$"), K::OutsideRoots),
-        (format!(r"\\127.0.0.1\{letter}${path}\f.txt"), K::OutsideRoots),
-        ("file://server/share/x".into(), K::OutsideRoots),
-        ("file:///f.txt".into(), K::DriveRelative),
-        (r"..\out\secret".into(), K::OutsideRoots),
-        (r"d\..\..\out\secret".into(), K::OutsideRoots),
-        (r"C:\Windows\win.ini".into(), K::OutsideRoots),
-        (r"Q:\none".into(), K::OutsideRoots),
+        ("f.txt:stream".to_owned(), "stream"),
+        ("f.txt::$DATA".into(), "stream"),
+        ("dir:$I30:$INDEX_ALLOCATION".into(), "stream"),
+        ("f.txt.".into(), "trailing_dot"),
+        ("f.txt ".into(), "trailing_dot"),
+        ("... ".into(), "trailing_dot"),
+        ("NUL".into(), "reserved_name"),
+        ("d/con.txt".into(), "reserved_name"),
+        ("COM\u{b9}".into(), "reserved_name"),
+        (r"d\aux\f".into(), "reserved_name"),
+        ("FTXT~1".into(), "short_name"),
+        ("PROGRA~1/x".into(), "short_name"),
+        ("f?.txt".into(), "invalid_name"),
+        ("f\u{1}".into(), "invalid_name"),
+        (format!("{letter}:f.txt"), "drive_relative"),
+        (format!("{letter}:"), "drive_relative"),
+        (path.clone(), "drive_relative"),
+        (format!(r"\\.\{letter}:{path}\f.txt"), "device_path"),
+        (r"\\?\Volume{00000000-0000-0000-0000-000000000000}\f.txt".into(), "device_path"),
+        (r"\\?\GLOBALROOT\Device\Null".into(), "device_path"),
+        (r"\??\C:\x".into(), "device_path"),
+        (r"\\server\pipe\x".into(), "device_path"),
+        (r"\\server\share\x".into(), "outside_roots"),
+        (format!(r"\\localhost\{letter}$"), "outside_roots"),
+        (format!(r"\\127.0.0.1\{letter}${path}\f.txt"), "outside_roots"),
+        ("file://server/share/x".into(), "outside_roots"),
+        ("file:///f.txt".into(), "drive_relative"),
+        (r"..\out\secret".into(), "outside_roots"),
+        (r"d\..\..\out\secret".into(), "outside_roots"),
+        (r"C:\Windows\win.ini".into(), "outside_roots"),
+        (r"Q:\none".into(), "outside_roots"),
     ];
     for (request, expected) in rows {
         for (name, operation) in OPERATIONS {
@@ -149,8 +149,8 @@ fn a_clients_root_on_another_host_grants_nothing() {
         Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap().resolve(&list).unwrap();
     for roots in [without, within] {
         assert_eq!(roots.roots().count(), 1);
-        assert_eq!(roots.rejected()[0].error().kind(), K::OutsideRoots);
-        assert_eq!(kind(roots.read(r"\\server\share\dir\f", 9)), Some(K::OutsideRoots));
+        assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
+        assert_eq!(kind(roots.read(r"\\server\share\dir\f", 9)), Some("outside_roots"));
     }
 }
 
@@ -211,7 +211,7 @@ fn a_root_that_leads_out_of_the_operators_directory_grants_nothing() {
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
     let roots = boundary.resolve(&ListRootsResult::from_uris([tree.uri("op/l"), tree.uri("op/a")])).unwrap();
     assert_eq!(roots.roots().count(), 1);
-    assert_eq!(roots.rejected()[0].error().kind(), K::OutsideRoots);
+    assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
 }
 
 #[test]
@@ -223,8 +223,8 @@ fn each_operation_does_its_work() {
     assert_eq!((roots.read("f", 9).unwrap(), roots.read("d/made", 9).unwrap()), (b"new".to_vec(), b"made".to_vec()));
     roots.create_dir("e").unwrap();
     roots.create_dir_all("g/h/i").unwrap();
-    assert_eq!(kind(roots.write("d", "x")), Some(K::IsADirectory));
-    assert_eq!(kind(roots.read("d", 9)), Some(K::IsADirectory));
+    assert_eq!(kind(roots.write("d", "x")), Some("is_a_directory"));
+    assert_eq!(kind(roots.read("d", 9)), Some("is_a_directory"));
     let names = |request: &str| {
         let mut names: Vec<_> =
             roots.read_dir(request).unwrap().map(|entry| entry.unwrap().name().to_owned()).collect();
@@ -234,12 +234,12 @@ fn each_operation_does_its_work() {
     assert_eq!(names("."), ["d", "e", "f", "g", "tree"]);
     assert_eq!(roots.walk("tree", mcp_roots_guard::WalkOptions::new()).unwrap().count(), 4);
     roots.rename("f", "e/f", mcp_roots_guard::Replace::Never).unwrap();
-    assert_eq!(kind(roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Never)), Some(K::AlreadyExists));
+    assert_eq!(kind(roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Never)), Some("already_exists"));
     roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Existing).unwrap();
     assert_eq!(roots.read("d/made", 9).unwrap(), b"new");
-    assert_eq!(kind(roots.remove_file("d")), Some(K::IsADirectory));
-    assert_eq!(kind(roots.remove_dir("d")), Some(K::DirectoryNotEmpty));
-    assert_eq!(kind(roots.remove_dir("d/made")), Some(K::NotADirectory));
+    assert_eq!(kind(roots.remove_file("d")), Some("is_a_directory"));
+    assert_eq!(kind(roots.remove_dir("d")), Some("directory_not_empty"));
+    assert_eq!(kind(roots.remove_dir("d/made")), Some("not_a_directory"));
     roots.remove_file("d/made").unwrap();
     roots.remove_dir("d").unwrap();
     roots.remove_dir_all("tree").unwrap();
@@ -247,7 +247,7 @@ fn each_operation_does_its_work() {
     let hard = Policy::default().hard_links(Rule::Refuse);
     tree.add("file root/one; hard root/two = root/one");
     let refusing = Boundary::builder().directory(tree.path("root"), Access::ReadWrite).policy(hard).build().unwrap();
-    assert_eq!(kind(refusing.allowed_roots().read("one", 9)), Some(K::HardLinked));
+    assert_eq!(kind(refusing.allowed_roots().read("one", 9)), Some("hard_linked"));
     assert_eq!(roots.metadata("two").unwrap().hard_links(), 2);
 }
 
@@ -258,9 +258,9 @@ fn a_volume_that_is_not_there_is_missing() {
     for path in [r"Q:\data", r"Q:\"] {
         let with =
             |builder: mcp_roots_guard::BoundaryBuilder| builder.directory(tree.path("root"), Access::ReadWrite).build();
-        assert_eq!(kind(with(Boundary::builder().directory(path, Access::ReadOnly))), Some(K::NotFound), "{path}");
+        assert_eq!(kind(with(Boundary::builder().directory(path, Access::ReadOnly))), Some("not_found"), "{path}");
         let roots = with(Boundary::builder().optional_directory(path, Access::ReadOnly)).unwrap().allowed_roots();
-        assert_eq!((roots.roots().count(), roots.rejected()[0].error().kind()), (1, K::NotFound), "{path}");
+        assert_eq!((roots.roots().count(), roots.rejected()[0].error().code()), (1, "not_found"), "{path}");
         assert_eq!(roots.read("f", 9).unwrap(), b"root/f");
     }
 }
@@ -302,10 +302,10 @@ fn access_is_that_of_the_directory_in_any_case() {
     let path = tree.path("").join("ROOT").join("SUB");
     let conflict =
         Boundary::builder().directory(tree.path("Root"), Access::ReadWrite).directory(path, Access::ReadOnly);
-    assert_eq!(kind(conflict.build()), Some(K::AccessConflict));
+    assert_eq!(kind(conflict.build()), Some("access_conflict"));
     let list = ListRootsResult::from_uris([tree.uri("root"), tree.uri("ROOT")]);
     let roots = Roots::from_list(&list).unwrap();
-    assert_eq!((roots.roots().count(), roots.rejected()[0].error().kind()), (1, K::Duplicate));
+    assert_eq!((roots.roots().count(), roots.rejected()[0].error().code()), (1, "duplicate"));
 }
 
 /// A volume as a root, and nothing above it.
@@ -315,8 +315,8 @@ fn a_volume_can_be_a_root() {
     let roots = Roots::from_list(&list).unwrap();
     assert!(roots.metadata(r"C:\windows").unwrap().is_dir());
     assert!(roots.metadata(r"windows\..\..\..\windows").unwrap().is_dir());
-    assert_eq!(kind(roots.metadata(r"Q:\windows")), Some(K::OutsideRoots));
-    assert_eq!(kind(roots.remove_dir_all(r"C:\")), Some(K::RootItself));
+    assert_eq!(kind(roots.metadata(r"Q:\windows")), Some("outside_roots"));
+    assert_eq!(kind(roots.remove_dir_all(r"C:\")), Some("root_itself"));
 }
 
 /// A tree deeper than the longest path that Windows takes by itself.

@@ -14,7 +14,7 @@
 
 use std::fs;
 
-use mcp_roots_guard::{ErrorKind, Intent, OpenOptions, Roots};
+use mcp_roots_guard::{Intent, OpenOptions, Roots};
 
 use crate::tree::{Tree, links_are_seen};
 
@@ -85,7 +85,7 @@ fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Resu
             let path = path.strip_prefix(tree.path("")).unwrap_or(&path).display().to_string().replace('\\', SEPARATOR);
             format!("{} {path}", if checked.exists() { "allowed" } else { "new" })
         }
-        Err(error) => error.kind().to_string(),
+        Err(error) => error.code().to_string(),
     };
     if decided != expected {
         return Err(format!("decided: {decided}"));
@@ -101,9 +101,9 @@ fn opens_alike(tree: &Tree, roots: &Roots, request: &str, expected: &str) -> Res
     let opened = roots.read(request, 1 << 20);
     match expected.strip_prefix("allowed ") {
         None => {
-            let kind = opened.err().map(|error| error.kind().to_string());
+            let kind = opened.err().map(|error| error.code().to_string());
             let written =
-                roots.open_with(request, OpenOptions::new().write(true)).err().map(|error| error.kind().to_string());
+                roots.open_with(request, OpenOptions::new().write(true)).err().map(|error| error.code().to_string());
             for kind in [kind, written] {
                 if kind.as_deref() != Some(expected) {
                     return Err(format!("opening it gave {kind:?}"));
@@ -114,8 +114,8 @@ fn opens_alike(tree: &Tree, roots: &Roots, request: &str, expected: &str) -> Res
             let path = tree.path(path);
             match (opened, fs::symlink_metadata(&path).map_err(|error| error.to_string())?) {
                 (Ok(content), metadata) if metadata.is_file() && content == fs::read(&path).unwrap() => {}
-                (Err(error), metadata) if metadata.is_dir() && error.kind() == ErrorKind::IsADirectory => {}
-                (Err(error), _) if error.kind() == ErrorKind::SpecialFile => {}
+                (Err(error), metadata) if metadata.is_dir() && error.code() == "is_a_directory" => {}
+                (Err(error), _) if error.code() == "special_file" => {}
                 (opened, metadata) => return Err(format!("opening it gave {opened:?} for {:?}", metadata.file_type())),
             }
         }

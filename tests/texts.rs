@@ -1,12 +1,7 @@
 //! The texts of errors, as the model or the operator who has to act on them reads them.
 
-use mcp_roots_guard::limits::{
-    LINK_HOPS, NAME_BYTES, PATH_BYTES, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, SESSIONS, URI_BYTES,
-    WALK_DEPTH,
-};
-use mcp_roots_guard::{
-    Access, Boundary, Error, ErrorKind, Intent, ListRootsResult, Location, Replace, Result, Roots, WalkOptions,
-};
+use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
+use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Location, Replace, Result, Roots, WalkOptions};
 
 use crate::tree::Tree;
 
@@ -64,21 +59,6 @@ fn a_limit_is_named_with_its_number() {
     assert_eq!(text(open.read_all_to_string(1)), r#"read "f": larger than 1 bytes"#);
     let walk = roots.walk("d", WalkOptions::new().max_entries(1)).unwrap();
     assert_eq!(text(walk.last().unwrap()), r#"walk "d": more than 1 entries"#);
-    // Those that are constants are in the texts of their kinds.
-    for (kind, limits) in [
-        (ErrorKind::TooLong, &[PATH_BYTES - 1, NAME_BYTES][..]),
-        (ErrorKind::TooManyLinks, &[LINK_HOPS]),
-        (ErrorKind::TooManyRoots, &[ROOT_LIST_ENTRIES]),
-        (ErrorKind::TooManyPages, &[ROOT_LIST_PAGES]),
-        (ErrorKind::TooManySessions, &[SESSIONS]),
-        (ErrorKind::TooDeep, &[WALK_DEPTH]),
-    ] {
-        let text = Error::from(kind).to_string();
-        for limit in limits {
-            let is_named = text.split(' ').any(|word| word.trim_end_matches(',') == limit.to_string());
-            assert!(is_named, "{limit}: {text}");
-        }
-    }
     let uri = format!("file:///{}", "a".repeat(URI_BYTES));
     assert!(text(Location::parse(&uri)).ends_with(&format!(": the URI is longer than {URI_BYTES} bytes")));
     let huge = ListRootsResult::from_uris(["x".repeat(ROOT_LIST_BYTES + 1)]);
@@ -119,7 +99,7 @@ fn where_no_directory_is_in_force_a_refusal_says_so_and_nothing_else() {
         for request in ["f", "..", ".", "in/f", top, system, there.to_str().unwrap(), &tree.uri("in/f")] {
             assert_eq!(text(roots.read(request, 9)), format!("read {request:?}: {why}"));
             let error = roots.check(request, Intent::NewTree).unwrap_err();
-            assert_eq!((error.kind(), error.operator_detail()), (ErrorKind::OutsideRoots, None));
+            assert_eq!((error.code(), error.operator_detail()), ("outside_roots", None));
             assert_eq!(error.to_string(), format!("check {request:?}: {why}"));
         }
         assert_eq!(text(roots.rename("a", "b", Replace::Never)), format!(r#"rename "a" to "b": {why}"#));

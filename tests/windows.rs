@@ -13,9 +13,7 @@
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 
-use mcp_roots_guard::ErrorKind;
-
-use crate::invariants::windows::{hold, rules};
+use crate::invariants::windows::{Code, hold, rules};
 
 #[test]
 fn windows_reads_each_row_as_it_says() {
@@ -43,12 +41,12 @@ fn a_windows_name_may_have_255_units_and_no_more() {
         let longer = format!("a{name}");
         for top in [r"C:\", "", r"\\server\share\"] {
             assert_eq!(rules::path(&format!("{top}{name}")), Ok(format!("{top}{name}")), "{name}");
-            assert_eq!(rules::path(&format!("{top}{longer}")), Err(ErrorKind::TooLong), "{longer}");
+            assert_eq!(rules::path(&format!("{top}{longer}")), Err(Code::TooLong), "{longer}");
         }
         assert_eq!(rules::path(&format!(r"\\{name}\s")), Ok(format!(r"\\{name}\s\")), "{name}");
-        assert_eq!(rules::path(&format!(r"\\{longer}\s")), Err(ErrorKind::TooLong), "{longer}");
-        assert_eq!(rules::path(&format!(r"\\s\{longer}")), Err(ErrorKind::TooLong), "{longer}");
-        assert_eq!(rules::uri(&format!("file:///C:/{longer}")), Err(ErrorKind::TooLong), "{longer}");
+        assert_eq!(rules::path(&format!(r"\\{longer}\s")), Err(Code::TooLong), "{longer}");
+        assert_eq!(rules::path(&format!(r"\\s\{longer}")), Err(Code::TooLong), "{longer}");
+        assert_eq!(rules::uri(&format!("file:///C:/{longer}")), Err(Code::TooLong), "{longer}");
     }
     let deep = format!(r"C:\{}", r"a\".repeat(2000));
     assert_eq!(rules::path(&deep), Ok(deep.clone()));
@@ -86,7 +84,7 @@ fn row(line: &str) -> Result<(), String> {
 }
 
 /// Whether a root's names are the first of a request's, or why one of them is refused.
-fn contains(root: &str, request: &str) -> Result<String, ErrorKind> {
+fn contains(root: &str, request: &str) -> Result<String, Code> {
     let root = read(root)?;
     let request = read(request)?;
     let request = if rules::is_absolute(&request) { request } else { rules::path(&format!(r"{root}\{request}"))? };
@@ -94,12 +92,12 @@ fn contains(root: &str, request: &str) -> Result<String, ErrorKind> {
     Ok(if keys(&request).starts_with(&keys(&root)) { "inside" } else { "outside" }.into())
 }
 
-fn read(text: &str) -> Result<String, ErrorKind> {
+fn read(text: &str) -> Result<String, Code> {
     if text.starts_with("file:") { rules::uri(text) } else { rules::path(text) }
 }
 
-fn told(read: Result<String, ErrorKind>) -> String {
-    read.unwrap_or_else(|kind| kind.as_str().into())
+fn told(read: Result<String, Code>) -> String {
+    read.unwrap_or_else(|code| code.as_str().into())
 }
 
 fn unquoted(field: &str) -> Result<String, String> {

@@ -9,7 +9,7 @@ use super::entries::Entry;
 use super::volumes;
 use super::{Boundary, Shared, lock};
 use crate::dir::{Access, Policy, Rule};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::ROOT_LIST_ENTRIES;
 use crate::path::Location;
 use crate::roots::{Roots, WeakTable};
@@ -54,9 +54,11 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Whether entries of a root list that are bare absolute paths count as roots, taken as they are, with no escapes. The protocol
-    /// wants `file://`, so they are refused by default ([`NotAbsolute`](ErrorKind::NotAbsolute)); Cursor is known to send them.
-    /// A guard that ignores client roots does not read any; [`Boundary::resolve`] still obeys this.
+    /// Whether entries of a root list that are bare absolute paths count as roots, taken as they
+    /// are, with no escapes. The protocol wants `file://`, so they are refused by default
+    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`); Cursor is known to send
+    /// them. A guard that ignores client roots does not read any; [`Boundary::resolve`] still obeys
+    /// this.
     pub fn bare_paths(mut self, bare_paths: Rule) -> Self {
         self.bare_paths = bare_paths == Rule::Allow;
         self
@@ -72,29 +74,33 @@ impl BoundaryBuilder {
     ///
     /// # Errors
     ///
-    /// [`NoDirectories`](ErrorKind::NoDirectories) if there are none, and [`client_roots_only`](Self::client_roots_only) was not called:
-    /// an empty configuration is rejected. [`InvalidOptions`](ErrorKind::InvalidOptions) if it was called
-    /// and there are some. [`TooManyRoots`](ErrorKind::TooManyRoots). Why a directory that is not
-    /// optional can not be had, by its kind;
-    /// [`AccessConflict`](ErrorKind::AccessConflict) if one lies, or would lie, in another with other access;
-    /// [`ThroughLink`](ErrorKind::ThroughLink) if its path runs through a link inside another.
+    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if there
+    /// are none, and [`client_roots_only`](Self::client_roots_only) was not called: an empty
+    /// configuration is rejected. [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// (`invalid_options`) if it was called and there are some.
+    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`). Why a directory that is
+    /// not optional can not be had, by its kind;
+    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if one
+    /// lies, or would lie, in another with other access;
+    /// [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if its path runs through a
+    /// link inside another.
     pub fn build(mut self) -> Result<Boundary> {
         if self.directories.is_empty() && !self.client_roots_only {
-            return Err(ErrorKind::NoDirectories.into());
+            return Err(Code::NoDirectories.into());
         }
         if self.client_roots_only && !self.directories.is_empty() {
             let text = "client_roots_only and a directory exclude each other: leave one of them out";
-            return Err(Error::new(ErrorKind::InvalidOptions).says(text));
+            return Err(Error::new(Code::InvalidOptions).says(text));
         }
         if self.directories.len() > ROOT_LIST_ENTRIES {
-            return Err(ErrorKind::TooManyRoots.into());
+            return Err(Code::TooManyRoots.into());
         }
         for directory in &mut self.directories {
             directory.path = std::path::absolute(&directory.path)
                 .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
             // The system's own names for a user's directories are often short ones: `%TEMP%`.
             #[cfg(windows)]
-            if Location::from_path(&directory.path).is_err_and(|error| error.kind() == ErrorKind::ShortName) {
+            if Location::from_path(&directory.path).is_err_and(|error| error.reason() == Code::ShortName) {
                 if let Ok(long) = std::fs::canonicalize(&directory.path) {
                     directory.path = long;
                 }

@@ -13,7 +13,7 @@ use path_clean::PathClean as _;
 
 use crate::boundary::grants::Candidate;
 use crate::dir::{Access, Budget, Effort, FileType, Look};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Code, Result};
 use crate::limits::{ALIAS_LOOKUPS, LIST_LOOKUPS, NAMES_PER_LOOKUP, ROOT_LOOKUPS, TRAIL_PER_LOOKUP};
 use crate::path::Location;
 use crate::path::names::{components, ends_as_directory, is_absolute};
@@ -47,8 +47,8 @@ impl<'a> EntryResolver<'a> {
     ///
     /// # Errors
     ///
-    /// [`TooCostly`](ErrorKind::TooCostly) if the budget of the entry or of the list is spent, or nobody
-    /// waits any more.
+    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
+    /// the list is spent, or nobody waits any more.
     pub(crate) fn find(&mut self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Vec<Candidate>> {
         let before = budget.spent();
         let found = self.find_within(entry, budget);
@@ -63,17 +63,17 @@ impl<'a> EntryResolver<'a> {
         let enclosing = self.enclosing;
         let location = match &entry.location {
             Ok(location) => location.as_os_str(),
-            Err(error) => return Err(error.kind().into()),
+            Err(error) => return Err(error.reason().into()),
         };
         if !is_absolute(location) {
-            return Err(ErrorKind::NotAbsolute.into());
+            return Err(Code::NotAbsolute.into());
         }
         // On Windows its volume may not be there: a disk that is not plugged in.
         if *self.account == Account::Operator && enclosing.index().begin(location).is_none() {
-            return Err(ErrorKind::NotFound.into());
+            return Err(Code::NotFound.into());
         }
         if self.lookups > LIST_LOOKUPS || self.effort.is_spent() {
-            return Err(ErrorKind::TooCostly.into());
+            return Err(Code::TooCostly.into());
         }
         let before = budget.spent();
         let as_listed = |mut root: Root, spent: usize| {
@@ -124,8 +124,8 @@ impl<'a> EntryResolver<'a> {
         budget.spend(1 + path.iter().count() / NAMES_PER_LOOKUP)?;
         let ends_as_directory = ends_as_directory(rest) || components(rest).last().is_some_and(|(name, _)| name == ".");
         match self.open(outer, &path) {
-            Err(error) if error.kind() == ErrorKind::Changed => Ok(None),
-            Ok(root) if root.is_file() && ends_as_directory => Err(ErrorKind::NotADirectory.into()),
+            Err(error) if error.reason() == Code::Changed => Ok(None),
+            Ok(root) if root.is_file() && ends_as_directory => Err(Code::NotADirectory.into()),
             found => found.map(Some),
         }
     }
@@ -136,17 +136,17 @@ impl<'a> EntryResolver<'a> {
         let place = outer.beneath_handle(path);
         let (handle, leaf) = match handle.dir(&place, mounts) {
             Ok(directory) if outer.leaf.is_none() => (directory, None),
-            Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                let (parent, leaf) = crate::dir::split(&place).ok_or(ErrorKind::NotADirectory)?;
+            Err(error) if error.reason() == Code::NotADirectory => {
+                let (parent, leaf) = crate::dir::split(&place).ok_or(Code::NotADirectory)?;
                 match handle.look(&place, mounts)? {
                     Look::Other(metadata) if metadata.file_type() == FileType::File => {}
-                    Look::Other(_) => return Err(ErrorKind::SpecialFile.into()),
-                    _ => return Err(ErrorKind::Changed.into()),
+                    Look::Other(_) => return Err(Code::SpecialFile.into()),
+                    _ => return Err(Code::Changed.into()),
                 }
                 (handle.dir(parent, mounts)?, Some(leaf.to_owned()))
             }
             // A file root that has become a directory.
-            Ok(_) => return Err(ErrorKind::RootUnavailable.into()),
+            Ok(_) => return Err(Code::RootUnavailable.into()),
             Err(error) => return Err(error),
         };
         let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use crate::dir::{Access, Policy};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Code, Error};
 use crate::limits::{ALIASES, ENTRY_CHARS};
 use crate::path::index::Tree;
 use crate::path::names::path_key;
@@ -47,7 +47,7 @@ impl Granting {
         }
         // An entry that stands for many is told once.
         if self.rejected.last().is_none_or(|last| last.index != index) {
-            self.skip(index, &entry, ErrorKind::Duplicate.into());
+            self.skip(index, &entry, Code::Duplicate.into());
         }
     }
 
@@ -70,7 +70,7 @@ impl Granting {
         let roots = std::mem::take(&mut self.roots);
         for (index, entry, root) in roots {
             if self.conflicts.contains(&root.canonical) {
-                self.skip(index, &entry, ErrorKind::AccessConflict.into());
+                self.skip(index, &entry, Code::AccessConflict.into());
             } else {
                 self.roots.push((index, entry, root));
             }

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use crate::dir::Identity;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::{GRANTED, GRANTED_EACH};
 use crate::roots::{OnTrail, PathHash, Root, Roots, Trail, path_hashes};
 use crate::workers::Account;
@@ -100,9 +100,10 @@ impl GrantMemory {
     ///
     /// # Errors
     ///
-    /// For a candidate: [`ThroughLink`](ErrorKind::ThroughLink) if a directory on its trail was ever
-    /// granted, or would be by the list itself, whatever the order; [`TooCostly`](ErrorKind::TooCostly)
-    /// if it would have to be remembered and the account is full.
+    /// For a candidate: [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a
+    /// directory on its trail was ever granted, or would be by the list itself, whatever the order;
+    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if it would have to be remembered
+    /// and the account is full.
     pub(crate) fn judge(&mut self, enclosing: &Roots, account: &Account, candidates: &[&Candidate]) -> Vec<Result<()>> {
         let mut linked = Places::default();
         let mut judged: Vec<Result<()>> = Vec::with_capacity(candidates.len());
@@ -119,7 +120,7 @@ impl GrantMemory {
         let is_full = *account != Account::Operator && self.places.len() >= GRANTED;
         for (candidate, judged) in candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty()) {
             if is_full || self.places.are_on(&candidate.trail) || linked.are_on(&candidate.trail) {
-                *judged = Err(ErrorKind::ThroughLink.into());
+                *judged = Err(Code::ThroughLink.into());
             }
         }
         for (candidate, judged) in candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty()) {
@@ -153,7 +154,7 @@ impl GrantMemory {
         let charged = self.charged.entry(account.clone()).or_default();
         if *charged >= limit {
             let detail = format!("the client was granted {limit} other directories before");
-            return Err(Error::new(ErrorKind::TooCostly).detail(detail));
+            return Err(Error::new(Code::TooCostly).detail(detail));
         }
         *charged += 1;
         self.places.insert(path, root.identity);
@@ -204,9 +205,9 @@ mod tests {
         enclosing: &Roots,
         account: &Account,
         candidates: &[Candidate],
-    ) -> Vec<Option<ErrorKind>> {
+    ) -> Vec<Option<Code>> {
         let judged = granted.judge(enclosing, account, &candidates.iter().collect::<Vec<_>>());
-        judged.into_iter().map(|judged| judged.err().map(|error| error.kind())).collect()
+        judged.into_iter().map(|judged| judged.err().map(|error| error.reason())).collect()
     }
 
     fn filled(with: usize) -> GrantMemory {
@@ -238,7 +239,7 @@ mod tests {
         let mut granted = filled(GRANTED - 2);
         assert_eq!(judge(&mut granted, &enclosing, &Account::Anonymous, &candidates), [None; 3]);
         let mut granted = filled(GRANTED);
-        let linked = [None, None, Some(ErrorKind::ThroughLink)];
+        let linked = [None, None, Some(Code::ThroughLink)];
         assert_eq!(judge(&mut granted, &enclosing, &Account::Anonymous, &candidates), linked);
         assert_eq!(granted.places.len(), GRANTED);
         assert_eq!(judge(&mut granted, &enclosing, &Account::Operator, &candidates), [None; 3]);

@@ -11,9 +11,9 @@
 //! | --- | --- | --- |
 //! | leads into one | grants that place | grants it |
 //! | is an ancestor of some | grants those | grants it |
-//! | leads elsewhere | grants nothing: [`OutsideRoots`](ErrorKind::OutsideRoots) | |
-//! | runs through a link that lies in a root granted earlier, or by the same list | grants nothing: [`ThroughLink`](ErrorKind::ThroughLink); an allowed directory that was granted as a whole does not count | the same; every root counts |
-//! | the same place as an earlier one | another alias of that; [`Duplicate`](ErrorKind::Duplicate) | the same |
+//! | leads elsewhere | grants nothing: [`OutsideRoots`](crate::ErrorKind::OutsideRoots) | |
+//! | runs through a link that lies in a root granted earlier, or by the same list | grants nothing: [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`); an allowed directory that was granted as a whole does not count | the same; every root counts |
+//! | the same place as an earlier one | another alias of that; [`RootRejected`](crate::ErrorKind::RootRejected) (`duplicate`) | the same |
 
 mod grants;
 mod entries;
@@ -33,11 +33,9 @@ use self::granting::{Granting, conflicts};
 use crate::boundary::entries::{Entry, EntryResolver};
 use crate::boundary::grants::{Candidate, GrantMemory};
 use crate::dir::{Access, Budget, Effort, Policy};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::path::Location;
-use crate::roots::{
-    Intent, Lookups, Place, RejectedRoot, Roots, Snapshot, Verification, WeakTable, resolve, settled,
-};
+use crate::roots::{Intent, Lookups, Place, RejectedRoot, Roots, Snapshot, Verification, WeakTable, resolve, settled};
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -97,9 +95,9 @@ impl Boundary {
 
     /// Whether an allowed directory that grants nothing has to be there.
     pub(crate) fn demands(&self, rejected: &RejectedRoot) -> bool {
-        match rejected.error.kind() {
-            ErrorKind::Duplicate => false,
-            ErrorKind::NotFound => !self.directory(rejected).is_some_and(|directory| directory.optional),
+        match rejected.error.reason() {
+            Code::Duplicate => false,
+            Code::NotFound => !self.directory(rejected).is_some_and(|directory| directory.optional),
             _ => true,
         }
     }
@@ -141,7 +139,7 @@ impl Boundary {
     pub(crate) fn verify_allowed_roots(&self, mut turn: Verification) -> Roots {
         let gone = turn.verify();
         let current = turn.roots();
-        let missing = current.rejected().iter().any(|rejected| rejected.error.kind() != ErrorKind::Duplicate);
+        let missing = current.rejected().iter().any(|rejected| rejected.error.reason() != Code::Duplicate);
         if gone == 0 && !missing {
             return current.clone();
         }
@@ -165,7 +163,8 @@ impl Boundary {
     ///
     /// # Errors
     ///
-    /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge) for a list of more than
+    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`),
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a list of more than
     /// [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) of text.
     pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
         let _ = self.allowed_roots();
@@ -182,7 +181,7 @@ impl Boundary {
     ) -> Result<Roots> {
         let roots = self.resolve_within(list, account, effort)?.listed_as(list);
         if effort.is_spent() {
-            return Err(Error::new(ErrorKind::RootsTimedOut).detail("resolving the list took too long"));
+            return Err(Error::new(Code::RootsTimedOut).detail("resolving the list took too long"));
         }
         Ok(self.share(roots))
     }
@@ -205,7 +204,7 @@ impl Boundary {
         let parse = if self.shared.bare_paths { Location::parse } else { Location::from_uri };
         let entries = list.roots.iter().map(|root| Entry {
             text: root.uri.clone(),
-            location: if root.is_malformed() { Err(ErrorKind::Malformed.into()) } else { parse(&root.uri) },
+            location: if root.is_malformed() { Err(Code::Malformed.into()) } else { parse(&root.uri) },
             name: root.name.clone(),
             access: None,
         });
@@ -238,7 +237,7 @@ impl Boundary {
     fn no_conflict_to_come(&self, operator: &Granting) -> Result<()> {
         let there = operator.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access));
         let mut planned: Vec<_> = there.collect();
-        for rejected in operator.rejected.iter().filter(|rejected| rejected.error.kind() == ErrorKind::NotFound) {
+        for rejected in operator.rejected.iter().filter(|rejected| rejected.error.reason() == Code::NotFound) {
             let Some(directory) = self.shared.directories.get(rejected.index) else { continue };
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
@@ -258,7 +257,7 @@ impl Boundary {
             }
         }
         match conflicts(&planned).into_iter().next() {
-            Some(path) => Err(Error::new(ErrorKind::AccessConflict).at("open root", path.as_os_str())),
+            Some(path) => Err(Error::new(Code::AccessConflict).at("open root", path.as_os_str())),
             None => Ok(()),
         }
     }
@@ -273,14 +272,14 @@ impl Boundary {
             // The same text once more; of the operator's, the access may differ.
             let location = entry.location.as_ref().ok().filter(|_| *account != Account::Operator);
             if location.is_some_and(|location| !seen.insert(location.clone())) {
-                granting.skip(index, &entry.text, ErrorKind::Duplicate.into());
+                granting.skip(index, &entry.text, Code::Duplicate.into());
                 continue;
             }
             let mut budget = effort.entry();
             match settled(|| search.find(&entry, &mut budget)) {
                 // An ancestor of no allowed directory.
                 Ok(candidates) if candidates.is_empty() => {
-                    granting.skip(index, &entry.text, ErrorKind::OutsideRoots.into());
+                    granting.skip(index, &entry.text, Code::OutsideRoots.into());
                 }
                 Ok(candidates) => {
                     found.extend(candidates.into_iter().map(|candidate| (index, entry.text.clone(), candidate)));
@@ -318,7 +317,7 @@ impl Boundary {
         let location = Location::from_path(path)?;
         match resolve(&mut questions, top.index(), None, location.as_os_str(), Intent::Existing)? {
             Place::Inside { root, path, .. } => Ok((top.root(root)?.path().join(path), questions.into_trail())),
-            Place::Above(_) => Err(ErrorKind::NotFound.into()),
+            Place::Above(_) => Err(Code::NotFound.into()),
         }
     }
 
@@ -380,8 +379,9 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use crate::dir::Effort;
+    use crate::error::Code;
     use crate::workers::Account;
-    use crate::{Access, Boundary, ErrorKind, ListRootsResult, Roots};
+    use crate::{Access, Boundary, ListRootsResult, Roots};
 
     fn resolve(boundary: &Boundary, top: &Path, names: &[(&str, Option<&str>)]) -> Roots {
         let uris = names.iter().map(|(path, _)| format!("file://{}", top.join(path).display()));
@@ -470,9 +470,9 @@ mod tests {
         let list = Arc::new(ListRootsResult::from_uris([format!("file://{}/l0", top.display())]));
         let resolve = |effort: &Effort| boundary.resolve_to_cache(&list, &Account::Anonymous, effort);
         let whole = Instant::now();
-        let rejected = resolve(&Effort::default()).unwrap().rejected()[0].error().kind();
+        let rejected = resolve(&Effort::default()).unwrap().rejected()[0].error().reason();
         let whole = whole.elapsed();
-        assert_eq!(rejected, ErrorKind::TooCostly);
+        assert_eq!(rejected, Code::TooCostly);
         let ended_after = |_| {
             let given_up = Arc::new(AtomicBool::new(false));
             let effort = Effort::new(None, given_up.clone());

@@ -81,7 +81,7 @@ mod tests {
 
     use super::of_volumes;
     use crate::boundary::entries::Entry;
-    use crate::error::ErrorKind;
+    use crate::error::Code;
     use crate::path::Location;
     use crate::workers::Account;
 
@@ -95,7 +95,7 @@ mod tests {
             let asked = RefCell::new(Vec::new());
             let open = |path: &Path| {
                 asked.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
-                Err(ErrorKind::NotFound.into())
+                Err(Code::NotFound.into())
             };
             assert!(of_volumes(&entries, account, open).is_empty());
             asked.into_inner()

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::dir::{Access, Budget, Handle, Look, Rule};
-use crate::error::{Error, ErrorKind, Result, quoted};
+use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::Location;
 use crate::path::names::{below, components, is_absolute, is_same};
@@ -74,11 +74,15 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// Those of [`Location::parse`]; [`OutsideRoots`](ErrorKind::OutsideRoots), whether or not anything is there;
-    /// [`NotFound`](ErrorKind::NotFound), [`NotADirectory`](ErrorKind::NotADirectory), [`TooManyLinks`](ErrorKind::TooManyLinks),
-    /// [`TooCostly`](ErrorKind::TooCostly) if it takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups,
-    /// [`PermissionDenied`](ErrorKind::PermissionDenied) for what is inside; [`MountCrossing`](ErrorKind::MountCrossing) by policy;
-    /// [`RootUnavailable`](ErrorKind::RootUnavailable); [`Changed`](ErrorKind::Changed).
+    /// Those of [`Location::parse`]; [`OutsideRoots`](crate::ErrorKind::OutsideRoots), whether or
+    /// not anything is there; [`NotFound`](crate::ErrorKind::NotFound),
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory),
+    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`, or `too_costly` if it takes
+    /// more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups),
+    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for what is inside;
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`) by policy;
+    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable);
+    /// [`Changed`](crate::ErrorKind::Changed).
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Intent, Roots};
@@ -103,8 +107,10 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// [`OutsideRoots`](ErrorKind::OutsideRoots) if the place is in none of these roots; [`ReadOnly`](ErrorKind::ReadOnly) if it may only be read by now,
-    /// and the proof could be written by; [`RootUnavailable`](ErrorKind::RootUnavailable) if a root is no longer what its name said.
+    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots;
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it may only be read by now, and the proof could
+    /// be written by; [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if a root is no longer
+    /// what its name said.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         #[cfg(feature = "rmcp")]
         self.serve()?;
@@ -117,12 +123,12 @@ impl Roots {
                 let inner = self.index().at_or_around(&checked.canonical());
                 inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
             });
-        let Some(root) = root else { return Err(self.explained(ErrorKind::OutsideRoots.into())) };
+        let Some(root) = root else { return Err(self.explained(Code::OutsideRoots.into())) };
         let is_the_root = is_same(root.path(), proved.path());
         let stands = root.is_available() && (!is_the_root || root.is_same_object(proved)) && proved.verify();
         match (stands, proved.access(), root.access()) {
-            (false, ..) => Err(ErrorKind::RootUnavailable.into()),
-            (true, Access::ReadWrite, Access::ReadOnly) => Err(ErrorKind::ReadOnly.into()),
+            (false, ..) => Err(Code::RootUnavailable.into()),
+            (true, Access::ReadWrite, Access::ReadOnly) => Err(Code::ReadOnly.into()),
             (true, ..) => Ok(()),
         }
     }
@@ -148,7 +154,7 @@ impl Roots {
         let (root, relative, found) = self.locate(request, intent, budget)?;
         let root = self.shared_root(root)?;
         if !root.is_available() {
-            return Err(ErrorKind::RootUnavailable.into());
+            return Err(Code::RootUnavailable.into());
         }
         Ok(CheckedPath { roots: self.clone(), root, relative, found, intent, request: request.clone() })
     }
@@ -200,11 +206,11 @@ impl Roots {
                 let (started_in, came_to) = (self.start(request).map(|(number, _)| number), error.root());
                 let asked = [started_in, came_to.filter(|root| Some(*root) != started_in)];
                 let mut asked = asked.into_iter().flatten().filter_map(|number| self.root(number).ok());
-                match error.kind() {
+                match error.reason() {
                     // Decided by names alone: no root was asked.
-                    ErrorKind::OutsideRoots => error,
+                    Code::OutsideRoots => error,
                     _ if asked.all(Root::verify) => error,
-                    _ => ErrorKind::RootUnavailable.into(),
+                    _ => Code::RootUnavailable.into(),
                 }
             })
         };
@@ -302,7 +308,7 @@ impl CheckedPath {
     pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let device = || Some(self.root.identity.device);
         counted(device, || {
-            work().map_err(|error| if self.root.verify() { error } else { ErrorKind::RootUnavailable.into() })
+            work().map_err(|error| if self.root.verify() { error } else { Code::RootUnavailable.into() })
         })
     }
 
@@ -314,7 +320,7 @@ impl CheckedPath {
     pub(crate) fn may_write(&self) -> Result<()> {
         match self.root.access() {
             Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(ErrorKind::ReadOnly.into()),
+            Access::ReadOnly => Err(Code::ReadOnly.into()),
         }
     }
 
@@ -324,7 +330,7 @@ impl CheckedPath {
         let canonical = self.canonical();
         let enclosing = self.root.enclosing().is_some_and(|enclosing| enclosing.index().holds(&canonical));
         if enclosing || self.roots.index().holds(&canonical) {
-            return Err(ErrorKind::RootItself.into());
+            return Err(Code::RootItself.into());
         }
         Ok(())
     }
@@ -338,7 +344,7 @@ impl CheckedPath {
                 let mut seen = HashSet::new();
                 for root in self.roots_and_around() {
                     if root.is_at_or_below(metadata.identity(), &mut seen)? {
-                        return Err(ErrorKind::RootItself.into());
+                        return Err(Code::RootItself.into());
                     }
                 }
                 Ok(())
@@ -361,7 +367,7 @@ impl CheckedPath {
         let is_found =
             |leaf: &OsStr| matches!(look(leaf), Ok(Look::Other(leaf)) if leaf.identity() == found.identity());
         if files.any(|(root, leaf)| root.identity == here && is_found(leaf)) {
-            return Err(ErrorKind::RootItself.into());
+            return Err(Code::RootItself.into());
         }
         Ok(())
     }
@@ -375,10 +381,10 @@ impl CheckedPath {
         self.may_write()?;
         self.is_no_root()?;
         if self.intent != Intent::NoFollow {
-            return Err(ErrorKind::WrongIntent.into());
+            return Err(Code::WrongIntent.into());
         }
         match components(self.request.as_os_str()).last() {
-            Some((name, _)) if name == "." || name == ".." => Err(ErrorKind::DotName.into()),
+            Some((name, _)) if name == "." || name == ".." => Err(Code::DotName.into()),
             _ => Ok(()),
         }
     }

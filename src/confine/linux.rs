@@ -17,13 +17,13 @@ use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 use super::{Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, Missing, Named, SINCE};
 use crate::boundary::Boundary;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::roots::{Root, Trail};
 
 /// Everything before the last call changes nothing, so that a refusal leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
     if !boundary.has_allowed_directories() {
-        return Err(Error::new(ErrorKind::NoDirectories).detail("there is nothing to confine the process to"));
+        return Err(Error::new(Code::NoDirectories).detail("there is nothing to confine the process to"));
     }
     let threads = threads()?;
     let mut rules = Rules { ruleset: ruleset()?, read_only: Vec::new(), objects: Vec::new(), paths: Vec::new() };
@@ -32,9 +32,9 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     for rejected in roots.rejected() {
         let Some((path, access)) = boundary.configured(rejected) else { continue };
         if boundary.demands(rejected) {
-            return Err(Error::new(rejected.error().kind()).at("confine", path.as_os_str()));
+            return Err(Error::new(rejected.error().reason()).at("confine", path.as_os_str()));
         }
-        if rejected.error().kind() == ErrorKind::NotFound {
+        if rejected.error().reason() == Code::NotFound {
             rules.read_only.extend(Some(planned(path)).filter(|_| access == Access::ReadOnly));
             missing.push(path.to_owned());
         }
@@ -46,7 +46,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     for named in &confinement.extras {
         match find(boundary, named) {
             Ok(extra) => found.push(extra),
-            Err(error) if named.missing != Missing::Refused && error.kind() == ErrorKind::NotFound => {
+            Err(error) if named.missing != Missing::Refused && error.reason() == Code::NotFound => {
                 missing.extend(Some(named.path.clone()).filter(|_| named.missing == Missing::Reported));
             }
             Err(error) => return Err(error.at("confine", named.path.as_os_str())),
@@ -57,7 +57,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let written: Vec<_> = writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
     for extra in found {
         if Boundary::leads_by_planted_link(&roots, &written, &extra.trail) {
-            return Err(Error::new(ErrorKind::ThroughLink).at("confine", extra.named.path.as_os_str()));
+            return Err(Error::new(Code::ThroughLink).at("confine", extra.named.path.as_os_str()));
         }
         let named = extra.named;
         rules = rules.with_extra(extra).map_err(|error| error.at("confine", named.path.as_os_str()))?;
@@ -71,7 +71,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let abi = u32::try_from(abi).unwrap_or(0);
     // It was asked for as a requirement; that it came to nothing is not reported as anything else.
     if abi == 0 || status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs || !is_enforced(&paths) {
-        return Err(ErrorKind::ConfinementUnavailable.into());
+        return Err(Code::ConfinementUnavailable.into());
     }
     // Later versions ask for more than this does.
     let is_full = SINCE.iter().all(|(since, _)| abi >= *since);
@@ -101,7 +101,7 @@ fn find<'a>(boundary: &Boundary, named: &'a Named) -> Result<Found<'a>> {
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
     // A directory on the way became a link just now.
     if name_of(&file).as_ref() != Some(&path) {
-        return Err(ErrorKind::Changed.into());
+        return Err(Code::Changed.into());
     }
     Ok(Found { named, path, metadata: Metadata::of_file(&file)?, file, trail })
 }
@@ -120,7 +120,7 @@ impl Rules {
     /// An allowed directory, or the single file that one is: by the handle that the guard holds, if its names still lead there.
     fn with_root(mut self, root: &Root) -> Result<Self> {
         if !root.verify_all() {
-            return Err(ErrorKind::RootUnavailable.into());
+            return Err(Code::RootUnavailable.into());
         }
         let reach = match root.access() {
             Access::ReadOnly => ExtraAccess::ReadOnly,
@@ -132,7 +132,7 @@ impl Rules {
         let metadata = Metadata::of_file(&file)?;
         let expected = if root.is_file() { FileType::File } else { FileType::Directory };
         if metadata.file_type() != expected {
-            return Err(ErrorKind::RootUnavailable.into());
+            return Err(Code::RootUnavailable.into());
         }
         if reach == ExtraAccess::ReadOnly {
             self.read_only.push(root.path().to_owned());
@@ -149,7 +149,7 @@ impl Rules {
         let lends = |read_only: &PathBuf| read_only.starts_with(&path) || path.starts_with(read_only);
         let is_other_name = self.objects.contains(&metadata.identity());
         if named.reach == ExtraAccess::ReadWrite && (is_other_name || self.read_only.iter().any(lends)) {
-            return Err(ErrorKind::AccessConflict.into());
+            return Err(Code::AccessConflict.into());
         }
         self.ruleset = add(self.ruleset, &file, &metadata, named.reach)?;
         self.paths.push(ConfinedPath { path, reach: named.reach, is_operators: false });
@@ -168,7 +168,7 @@ fn planned(path: &Path) -> PathBuf {
 fn ruleset() -> Result<RulesetCreated> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let wanted = wanted.handle_access(AccessFs::from_all(ABI::V1)).map_err(|_| {
-        Error::new(ErrorKind::ConfinementUnavailable).detail("the kernel has no Landlock, or it is not enabled")
+        Error::new(Code::ConfinementUnavailable).detail("the kernel has no Landlock, or it is not enabled")
     })?;
     let wanted = wanted.set_compatibility(CompatLevel::BestEffort);
     wanted.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(told)
@@ -205,7 +205,7 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
     } else {
         let detail = format!("{threads} threads, and a kernel that confines one");
         let all = ruleset.all_threads(true);
-        all.map_err(|_| Error::new(ErrorKind::ThreadsRunning).detail(detail))?
+        all.map_err(|_| Error::new(Code::ThreadsRunning).detail(detail))?
     };
     ruleset.restrict_self().map_err(told)
 }
@@ -213,12 +213,12 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
 /// How many threads this process has now: `/proc/self/task` has a link for itself, one of its parent, and one of each thread
 /// (`proc_task_getattr` in Linux's fs/proc/base.c). It is not listed, as that is what a process that is confined already can not do.
 fn threads() -> Result<usize> {
-    let unknown = |error: Error| Error::new(ErrorKind::ThreadsRunning).detail(format!("/proc/self/task: {error}"));
+    let unknown = |error: Error| Error::new(Code::ThreadsRunning).detail(format!("/proc/self/task: {error}"));
     let tasks = open(CWD, Path::new("/proc/self/task"), OFlags::DIRECTORY).map_err(unknown)?;
     let links = Metadata::of_file(&tasks).map_err(|error| unknown(error.into()))?.hard_links();
     match usize::try_from(links).unwrap_or(0).checked_sub(2) {
         Some(threads @ 1..) if is_proc(&tasks).map_err(unknown)? => Ok(threads),
-        _ => Err(Error::new(ErrorKind::ThreadsRunning).detail("/proc is not what it should be")),
+        _ => Err(Error::new(Code::ThreadsRunning).detail("/proc is not what it should be")),
     }
 }
 
@@ -239,7 +239,7 @@ fn name_of(file: &File) -> Option<PathBuf> {
 
 fn told(error: RulesetError) -> Error {
     let detail = error.to_string();
-    Error::io(ErrorKind::Io, io::Error::from_raw_os_error(*Errno::from(error))).detail(detail)
+    Error::io(Code::Io, io::Error::from_raw_os_error(*Errno::from(error))).detail(detail)
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@
 //!
 //! | | what is refused | what is enforced then |
 //! | --- | --- | --- |
-//! | no allowed directory | [`NoDirectories`](crate::ErrorKind::NoDirectories) | nothing |
-//! | another system, or a kernel without Landlock | [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) | nothing |
-//! | other threads, and a kernel that confines the calling one only | [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning) | nothing |
-//! | an extra that may be written, and is in a read-only directory, around one, or one by another name | [`AccessConflict`](crate::ErrorKind::AccessConflict) | nothing |
-//! | an extra named through a link that a tool could have made | [`ThroughLink`](crate::ErrorKind::ThroughLink) | nothing |
+//! | no allowed directory | [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) | nothing |
+//! | another system, or a kernel without Landlock | [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) (`confinement_unavailable`) | nothing |
+//! | other threads, and a kernel that confines the calling one only | [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) (`threads_running`) | nothing |
+//! | an extra that may be written, and is in a read-only directory, around one, or one by another name | [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) | nothing |
+//! | an extra named through a link that a tool could have made | [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) | nothing |
 //! | an older Landlock that knows less | no refusal: [`Confined::not_enforced`] | the rest |
 
 #[cfg(target_os = "linux")]
@@ -26,7 +26,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 #[cfg(not(target_os = "linux"))]
-use crate::error::ErrorKind;
+use crate::error::Code;
 use crate::error::Result;
 use crate::session::Guard;
 
@@ -297,22 +297,28 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`NoDirectories`](crate::ErrorKind::NoDirectories) without allowed directories: what clients list is not known yet.
-    /// [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) where there is no Landlock: on other systems, on kernels
-    /// before 5.13, on those where it is not built in or not enabled (`lsm=`), and behind a filter that takes it away or answers for it.
-    /// [`ThreadsRunning`](crate::ErrorKind::ThreadsRunning). [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and the like for
-    /// an allowed directory that is gone by now. [`AccessConflict`](crate::ErrorKind::AccessConflict) for an extra that may be
-    /// written and lies in a read-only allowed directory, or around one, or is one by another name.
-    /// [`ThroughLink`](crate::ErrorKind::ThroughLink) for an extra that is named through a link in an allowed directory, or in an
-    /// extra that may be written. By its kind, why an extra that is not optional can not be had. [`Io`](crate::ErrorKind::Io) for what
-    /// else the kernel says; `no_new_privs` may be set then, and nothing else is.
+    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) without
+    /// allowed directories: what clients list is not known yet.
+    /// [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable)
+    /// (`confinement_unavailable`) where there is no Landlock: on other systems, on kernels before
+    /// 5.13, on those where it is not built in or not enabled (`lsm=`), and behind a filter that
+    /// takes it away or answers for it.
+    /// The same (`threads_running`) if the process has other threads, or may have.
+    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and the like for an allowed directory
+    /// that is gone by now. [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration)
+    /// (`access_conflict`) for an extra that may be written and lies in a read-only allowed
+    /// directory, or around one, or is one by another name.
+    /// [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) for an extra that is named
+    /// through a link in an allowed directory, or in an extra that may be written. By its kind, why
+    /// an extra that is not optional can not be had. [`Io`](crate::ErrorKind::Io) for what else the
+    /// kernel says; `no_new_privs` may be set then, and nothing else is.
     pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
         #[cfg(target_os = "linux")]
         return linux::confine(self.boundary(), confinement);
         #[cfg(not(target_os = "linux"))]
         {
             let _ = confinement;
-            Err(ErrorKind::ConfinementUnavailable.into())
+            Err(Code::ConfinementUnavailable.into())
         }
     }
 }

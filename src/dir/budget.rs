@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_TIME, LOOKUPS};
 
 /// What is left for resolving one request or one entry.
@@ -28,13 +28,12 @@ impl Budget<'_> {
     /// Takes a number of look-ups from what is left.
     pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
         if self.effort.is_some_and(Effort::is_spent) {
-            return Err(Error::new(ErrorKind::TooCostly).detail("the list took too long, or nobody waits for it"));
+            return Err(Error::new(Code::TooCostly).detail("the list took too long, or nobody waits for it"));
         }
         let left = self.left.checked_sub(lookups);
         self.left = left.unwrap_or_default();
-        left.map(drop).ok_or_else(|| {
-            Error::over(ErrorKind::TooCostly, "the path takes more than {} look-ups to resolve", LOOKUPS)
-        })
+        left.map(drop)
+            .ok_or_else(|| Error::over(Code::TooCostly, "the path takes more than {} look-ups to resolve", LOOKUPS))
     }
 
     /// The look-ups that were spent.
@@ -63,7 +62,8 @@ impl Effort {
         Self { until: until.map_or(longest, |until| until.min(longest)), given_up }
     }
 
-    /// Whether it is over: what is left undone then is [`TooCostly`](ErrorKind::TooCostly).
+    /// Whether it is over: what is left undone then is [`TooCostly`](crate::ErrorKind::TooCostly)
+    /// (`too_costly`).
     pub(crate) fn is_spent(&self) -> bool {
         self.given_up.load(Ordering::Relaxed) || Instant::now() >= self.until
     }
@@ -83,13 +83,13 @@ mod tests {
         let mut budget = Budget::new();
         assert_eq!((budget.spend(LOOKUPS - 1).is_ok(), budget.spent()), (true, LOOKUPS - 1));
         assert!(budget.spend(1).is_ok());
-        assert_eq!(budget.spend(1).unwrap_err().kind(), ErrorKind::TooCostly);
+        assert_eq!(budget.spend(1).unwrap_err().reason(), Code::TooCostly);
         let given_up = Arc::new(AtomicBool::new(false));
         let (waited_for, late) =
             (Effort::new(None, given_up.clone()), Effort::new(Some(Instant::now()), Arc::default()));
         let (mut waited_for, mut late) = (waited_for.entry(), late.entry());
         assert_eq!((waited_for.spend(1).is_ok(), late.spend(1).is_ok()), (true, false));
         given_up.store(true, Ordering::Relaxed);
-        assert_eq!(waited_for.spend(1).unwrap_err().kind(), ErrorKind::TooCostly);
+        assert_eq!(waited_for.spend(1).unwrap_err().reason(), Code::TooCostly);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2};
 use rustix::io::Errno;
 
-use super::{Dir, ErrorKind, File, Follow, Metadata, Mount, OsStr, OsString, Path, Result, Rule, Want, io, proc_link};
+use super::{Code, Dir, File, Follow, Metadata, Mount, OsStr, OsString, Path, Result, Rule, Want, io, proc_link};
 use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
 
 enum Links {
@@ -96,14 +96,14 @@ fn has_moved(at: &Dir, path: &OsStr) -> bool {
     matches!(asked, Err(Errno::XDEV))
 }
 
-pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
+pub(super) fn classify(error: &io::Error) -> Option<Code> {
     match Errno::from_io_error(error)? {
         // A name that was no link when it was looked at has become one, or the way has moved.
-        Errno::LOOP => Some(ErrorKind::Changed),
+        Errno::LOOP => Some(Code::Changed),
         // What is left of it: RESOLVE_NO_XDEV.
-        Errno::XDEV => Some(ErrorKind::MountCrossing),
+        Errno::XDEV => Some(Code::MountCrossing),
         // A FIFO without a reader, or a socket: open(2).
-        Errno::NXIO => Some(ErrorKind::SpecialFile),
+        Errno::NXIO => Some(Code::SpecialFile),
         _ => None,
     }
 }

@@ -33,7 +33,7 @@ pub(crate) use self::budget::{Budget, Effort};
 pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
 pub use self::policy::{Access, Policy, Rule};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::CURSOR_HANDLES;
 #[cfg(target_os = "linux")]
 use crate::limits::{NAMES_PER_LOOKUP, PATH_BYTES};
@@ -129,14 +129,14 @@ impl Handle {
         let opened = self.dir.open_dir_nofollow(name).map_err(|error| match on_the_way(error) {
             // open(2) with O_DIRECTORY says ENOTDIR for a symlink, too. Whatever is there by now, if it is
             // not a file, the name was a symlink when it was opened.
-            error if error.kind() == ErrorKind::NotADirectory && !self.is_other(name) => ErrorKind::Changed.into(),
+            error if error.reason() == Code::NotADirectory && !self.is_other(name) => Code::Changed.into(),
             error => error,
         });
         let child = Self::new(opened?);
         #[cfg(windows)]
         let _ = child.place.set(kernel::stands(self, name, &child.dir)?);
         if mounts == Rule::Refuse && child.mount()? != self.mount()? {
-            return Err(ErrorKind::MountCrossing.into());
+            return Err(Code::MountCrossing.into());
         }
         Ok(child)
     }
@@ -205,7 +205,7 @@ impl Handle {
             && matches!(looked, Look::Other(_))
             && kernel::mount_of(&self.dir, name)? != self.mount()?
         {
-            return Err(ErrorKind::MountCrossing.into());
+            return Err(Code::MountCrossing.into());
         }
         Ok(looked)
     }
@@ -234,7 +234,7 @@ impl Handle {
             return Err(proc_link());
         }
         // The name can become another thing between the two questions: EINVAL, then.
-        Ok(self.dir.read_link_contents(name).map_err(|_| ErrorKind::Changed)?.into_os_string())
+        Ok(self.dir.read_link_contents(name).map_err(|_| Code::Changed)?.into_os_string())
     }
 
     /// Opens the file at `path`: without blocking, and without following a link in the last place either.
@@ -243,12 +243,12 @@ impl Handle {
         if let Some(opened) = kernel::open(&self.dir, path, want, mounts) {
             return opened.map_err(on_the_way);
         }
-        let (parent, name) = split(path).ok_or(ErrorKind::IsADirectory)?;
+        let (parent, name) = split(path).ok_or(Code::IsADirectory)?;
         let dir = self.dir(parent, mounts)?;
         let file = match dir.dir.open_with(name, &want.options()) {
             #[cfg(windows)]
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && dir.is_dir_here(name) => {
-                return Err(ErrorKind::IsADirectory.into());
+                return Err(Code::IsADirectory.into());
             }
             file => file.map_err(on_the_way)?.into_std(),
         };
@@ -257,7 +257,7 @@ impl Handle {
         #[cfg(windows)]
         let file = kernel::behind_filter(&dir, name, file, want)?;
         if mounts == Rule::Refuse && kernel::mount(&file)? != dir.mount()? {
-            return Err(ErrorKind::MountCrossing.into());
+            return Err(Code::MountCrossing.into());
         }
         Ok(file)
     }
@@ -372,11 +372,11 @@ impl Cursor {
         // As the kernel would refuse the whole of it to operations: openat2(2), ENAMETOOLONG.
         #[cfg(target_os = "linux")]
         if path.as_os_str().len() >= PATH_BYTES && kernel::dir(&top.dir, Path::new(""), mounts).is_some() {
-            return Err(ErrorKind::TooLong.into());
+            return Err(Code::TooLong.into());
         }
         let Some((parent, name)) = split(path) else { return Ok(Look::Other(top.metadata()?)) };
         match self.reach(top, parent, mounts, budget) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Look::Missing),
+            Err(error) if error.reason() == Code::NotFound => Ok(Look::Missing),
             directory => directory?.look_in(name, mounts),
         }
     }
@@ -530,7 +530,7 @@ fn on_the_way(error: io::Error) -> Error {
 
 #[cfg(not(windows))]
 fn proc_link() -> Error {
-    Error::new(ErrorKind::OutsideRoots).detail("a link of a proc file system")
+    Error::new(Code::OutsideRoots).detail("a link of a proc file system")
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -543,8 +543,8 @@ mod tests {
         std::fs::write(directory.path().join("f"), "old").unwrap();
         let handle = Handle::ambient(directory.path()).unwrap();
         let want = Want { read: false, write: true, append: false, create_new: Some(0o600) };
-        let made = |name| handle.open(Path::new(name), want, Rule::Allow).map(drop).map_err(|error| error.kind());
-        assert_eq!((made("f"), made("g")), (Err(ErrorKind::AlreadyExists), Ok(())));
+        let made = |name| handle.open(Path::new(name), want, Rule::Allow).map(drop).map_err(|error| error.reason());
+        assert_eq!((made("f"), made("g")), (Err(Code::AlreadyExists), Ok(())));
     }
 
     /// Wherever it is, and at the cost of a look-up for each half.

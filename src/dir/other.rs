@@ -1,11 +1,11 @@
 //! Systems without `openat2`: every answer comes from the walk through held descriptors.
 
-use super::{Dir, ErrorKind, Metadata, Mount, OsStr, Result, io};
+use super::{Code, Dir, Metadata, Mount, OsStr, Result, io};
 
-pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
+pub(super) fn classify(error: &io::Error) -> Option<Code> {
     match rustix::io::Errno::from_io_error(error)? {
-        rustix::io::Errno::LOOP => return Some(ErrorKind::Changed),
-        rustix::io::Errno::NXIO | rustix::io::Errno::OPNOTSUPP => return Some(ErrorKind::SpecialFile),
+        rustix::io::Errno::LOOP => return Some(Code::Changed),
+        rustix::io::Errno::NXIO | rustix::io::Errno::OPNOTSUPP => return Some(Code::SpecialFile),
         _ => {}
     }
     None

@@ -18,17 +18,17 @@ use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use cap_std::io_lifetimes::AsFilelike;
 
 use super::{
-    Dir, Error, ErrorKind, File, FileType, Handle, Look, Metadata, Mount, OsStr, OsString, Path, PathBuf, Result, Want,
-    io, temporary_name,
+    Code, Dir, Error, File, FileType, Handle, Look, Metadata, Mount, OsStr, OsString, Path, PathBuf, Result, Want, io,
+    temporary_name,
 };
 use crate::limits::NAMES_TRIED;
 use crate::path::names::{key, windows};
 
-pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
+pub(super) fn classify(error: &io::Error) -> Option<Code> {
     match error.raw_os_error()? {
-        ERROR_STOPPED_ON_SYMLINK => Some(ErrorKind::Changed),
+        ERROR_STOPPED_ON_SYMLINK => Some(Code::Changed),
         // What a reparse point of no link leads to: a socket, an app's alias.
-        ERROR_CANT_ACCESS_FILE => Some(ErrorKind::SpecialFile),
+        ERROR_CANT_ACCESS_FILE => Some(Code::SpecialFile),
         _ => None,
     }
 }
@@ -51,7 +51,7 @@ pub(super) fn look_here(at: &Handle, name: &OsStr) -> Result<Look> {
 pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
     let file = itself(&at.dir, name)?;
     match stands(at, name, &file) {
-        Err(error) if error.kind() == ErrorKind::OutsideRoots => Ok(Metadata::unreadable_link()),
+        Err(error) if error.reason() == Code::OutsideRoots => Ok(Metadata::unreadable_link()),
         Err(error) => Err(io::Error::other(error)),
         Ok(_) => Metadata::of_file(&file),
     }
@@ -66,7 +66,7 @@ fn itself(at: &Dir, name: &OsStr) -> io::Result<File> {
 
 /// Where a link leads, by the rules of a request. What they refuse leads to no place in a root.
 fn link_text(link: &File) -> Result<OsString> {
-    let outside = || Error::new(ErrorKind::OutsideRoots).detail("a link that can not be read");
+    let outside = || Error::new(Code::OutsideRoots).detail("a link that can not be read");
     let text = winx::file::read_link(link).map_err(|_| outside())?.into_os_string();
     let text = text.to_str().ok_or_else(outside)?;
     // As a junction has it.
@@ -88,14 +88,14 @@ pub(super) fn stands(at: &Handle, name: &OsStr, file: &impl AsFilelike) -> Resul
     let last = rest.and_then(|rest| if directory.ends_with('\\') { Some(rest) } else { rest.strip_prefix('\\') });
     match last {
         Some(last) if key(OsStr::new(last)) == key(name) => Ok(place),
-        _ => Err(Error::new(ErrorKind::OutsideRoots).detail(format!("its final path is {place:?}"))),
+        _ => Err(Error::new(Code::OutsideRoots).detail(format!("its final path is {place:?}"))),
     }
 }
 
 /// The path of an open file now, verbatim: `\\?\C:\directory\name`.
 fn final_path(file: &impl AsFilelike) -> Result<String> {
     let path = winx::file::get_file_path(&file.as_filelike_view::<File>())?;
-    path.into_os_string().into_string().map_err(|_| ErrorKind::NotUtf8.into())
+    path.into_os_string().into_string().map_err(|_| Code::NotUtf8.into())
 }
 
 /// The path of one name in a directory; the empty name is the directory. A file system that is not Windows' own can have names that are
@@ -151,7 +151,7 @@ pub(super) fn behind_filter(at: &Handle, name: &OsStr, file: File, want: Want) -
     let shown = options.open(in_dir(at, name)?).map_err(super::on_the_way)?;
     stands(at, name, &shown)?;
     if Metadata::of_file(&shown)?.identity() != Metadata::of_file(&file)?.identity() {
-        return Err(ErrorKind::Changed.into());
+        return Err(Code::Changed.into());
     }
     Ok(shown)
 }

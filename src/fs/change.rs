@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::check::CheckedPath;
 use crate::dir::{Handle, Rule, split};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH};
 use crate::path::Location;
 use crate::roots::{Found, Intent, Roots, settled};
@@ -26,9 +26,10 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// Those of [`Roots::check`] for both ends, naming the end that was refused; [`ReadOnly`](ErrorKind::ReadOnly) and
-    /// [`RootItself`](ErrorKind::RootItself) for both ends; [`AlreadyExists`](ErrorKind::AlreadyExists) unless told to replace;
-    /// [`CrossDevice`](ErrorKind::CrossDevice); what the operating system says.
+    /// Those of [`Roots::check`] for both ends, naming the end that was refused;
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) and [`RootItself`](crate::ErrorKind::RootItself)
+    /// for both ends; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless told to replace;
+    /// [`CrossDevice`](crate::ErrorKind::CrossDevice); what the operating system says.
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Replace, Roots};
@@ -83,8 +84,8 @@ impl CheckedPath {
         }
         let renamed =
             from_directory.rename(&from_name, &to_directory, &to_name, replace).map_err(|error| self.blame(to, error));
-        let of_destination = |error: Error| match error.kind() {
-            ErrorKind::RootUnavailable => error.of_destination(),
+        let of_destination = |error: Error| match error.reason() {
+            Code::RootUnavailable => error.of_destination(),
             _ => error,
         };
         self.operate(|| to.operate(|| renamed).map_err(of_destination))
@@ -95,12 +96,11 @@ impl CheckedPath {
     fn blame(&self, to: &CheckedPath, error: io::Error) -> Error {
         let is_invalid = error.kind() == io::ErrorKind::InvalidInput;
         let error = Error::from(error);
-        match error.kind() {
-            ErrorKind::AlreadyExists
-            | ErrorKind::DirectoryNotEmpty
-            | ErrorKind::IsADirectory
-            | ErrorKind::NotADirectory => error.of_destination(),
-            ErrorKind::Io if is_invalid && to.canonical().starts_with(self.canonical()) => {
+        match error.reason() {
+            Code::AlreadyExists | Code::DirectoryNotEmpty | Code::IsADirectory | Code::NotADirectory => {
+                error.of_destination()
+            }
+            Code::Io if is_invalid && to.canonical().starts_with(self.canonical()) => {
                 error.says("a directory cannot be moved into itself")
             }
             _ => error,
@@ -124,7 +124,7 @@ impl CheckedPath {
     pub(super) fn remove_dir_all_now(&self) -> Result<()> {
         self.may_take_away()?;
         if self.found() == Found::Link {
-            return Err(ErrorKind::NotADirectory.into());
+            return Err(Code::NotADirectory.into());
         }
         let (directory, name) = self.parent()?;
         self.is_no_alias_of_root(&directory, &name)?;
@@ -148,7 +148,7 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
         let mut not_empty = None;
         if let Some(name) = levels.last_mut().and_then(Vec::pop) {
             if levels.len() >= WALK_DEPTH {
-                return Err(ErrorKind::TooDeep.into());
+                return Err(Code::TooDeep.into());
             }
             path.push(name);
             levels.push(Vec::new());
@@ -187,7 +187,7 @@ fn clear(top: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<
     let (mut files, mut directories, mut within) = (Vec::new(), Vec::new(), Ok(()));
     for entry in directory.entries()?.take(batch) {
         let Some(left) = budget.checked_sub(1) else {
-            within = Err(ErrorKind::TooManyEntries.into());
+            within = Err(Code::TooManyEntries.into());
             break;
         };
         *budget = left;
@@ -230,9 +230,9 @@ mod tests {
         for number in 0..25 {
             std::fs::write(directory.path().join(number.to_string()), "").unwrap();
         }
-        assert_eq!(empty(&handle, 10).unwrap_err().kind(), ErrorKind::TooManyEntries);
+        assert_eq!(empty(&handle, 10).unwrap_err().reason(), Code::TooManyEntries);
         assert_eq!(left(), 15);
-        assert_eq!(empty(&handle, 10).unwrap_err().kind(), ErrorKind::TooManyEntries);
+        assert_eq!(empty(&handle, 10).unwrap_err().reason(), Code::TooManyEntries);
         empty(&handle, 5).unwrap();
         assert_eq!(left(), 0);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::check::CheckedPath;
 use crate::dir::{Entries, Handle, Metadata, Rule};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::{ALLOCATION, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::workers::counted;
 
@@ -211,7 +211,7 @@ impl Walk {
     fn list_now(&mut self, path: &Path) -> Result<()> {
         let directory = match self.top.dir(path, self.mounts) {
             // Gone, or another thing by now.
-            Err(error) if !self.levels.is_empty() && is_replaced(error.kind()) => return Ok(()),
+            Err(error) if !self.levels.is_empty() && is_replaced(error.reason()) => return Ok(()),
             directory => directory?,
         };
         let (mut entries, mut listed) = (Vec::new(), Ok(()));
@@ -247,7 +247,7 @@ impl Iterator for Walk {
             let entered = match self.levels.len() {
                 _ if self.full => Ok(()),
                 depth if depth >= self.options.max_depth => Ok(()),
-                depth if depth >= WALK_DEPTH => Err(ErrorKind::TooDeep.into()),
+                depth if depth >= WALK_DEPTH => Err(Code::TooDeep.into()),
                 _ => self.list(&path),
             };
             if let Err(error) = entered {
@@ -270,8 +270,8 @@ impl Iterator for Walk {
         std::mem::take(&mut self.full).then(|| {
             let limit = self.options.max_entries;
             let error = match self.listed {
-                listed if listed >= limit => Error::over(ErrorKind::TooManyEntries, "more than {} entries", limit),
-                _ => ErrorKind::TooManyEntries.into(),
+                listed if listed >= limit => Error::over(Code::TooManyEntries, "more than {} entries", limit),
+                _ => Code::TooManyEntries.into(),
             };
             Err(error.at("walk", &self.request))
         })
@@ -284,8 +284,8 @@ fn weight(entry: &DirEntry) -> usize {
     size_of::<DirEntry>().saturating_add(entry.name.len()).saturating_add(ALLOCATION)
 }
 
-fn is_replaced(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::Changed)
+fn is_replaced(kind: Code) -> bool {
+    matches!(kind, Code::NotFound | Code::NotADirectory | Code::Changed)
 }
 
 impl CheckedPath {
@@ -307,7 +307,7 @@ impl CheckedPath {
 
     fn directory(&self) -> Result<Handle> {
         if self.root().is_file() {
-            return Err(ErrorKind::NotADirectory.into());
+            return Err(Code::NotADirectory.into());
         }
         let (handle, place) = self.place()?;
         handle.dir(&place, self.roots().policy().mounts)

@@ -103,8 +103,8 @@ operations! {
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`RootItself`](crate::ErrorKind::RootItself) for a
     /// single-file root, which can only be written [in place](crate::Existing::InPlace);
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory),
-    /// [`SpecialFile`](crate::ErrorKind::SpecialFile),
-    /// [`HardLinked`](crate::ErrorKind::HardLinked); what the operating system says.
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`); what the
+    /// operating system says.
     New: fn write(content: impl AsRef<[u8]> + Copy) -> () => write_now, "write";
 
     /// Writes a whole file as [`write`](Self::write) does, with a choice of what happens to a file
@@ -168,8 +168,8 @@ operations! {
     ///
     /// # Errors
     ///
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself), [`IsADirectory`](crate::ErrorKind::IsADirectory),
-    /// [`NotFound`](crate::ErrorKind::NotFound).
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself),
+    /// [`IsADirectory`](crate::ErrorKind::IsADirectory), [`NotFound`](crate::ErrorKind::NotFound).
     NoFollow: fn remove_file() -> () => remove_file_now, "remove";
 
     /// Removes an empty directory.
@@ -187,10 +187,11 @@ operations! {
     ///
     /// # Errors
     ///
-    /// As [`remove_dir`](Self::remove_dir); [`MountCrossing`](crate::ErrorKind::MountCrossing),
-    /// [`TooDeep`](crate::ErrorKind::TooDeep) for a directory more than
-    /// [`WALK_DEPTH`](crate::limits::WALK_DEPTH) deep. What was removed before an error stays removed, and
-    /// so another call goes on where one ended with
-    /// [`TooManyEntries`](crate::ErrorKind::TooManyEntries), after ten million entries.
+    /// As [`remove_dir`](Self::remove_dir); [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
+    /// (`mount_crossing`), [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_deep`) for a
+    /// directory more than [`WALK_DEPTH`](crate::limits::WALK_DEPTH) deep. What was removed before
+    /// an error stays removed, and so another call goes on where one ended with
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`), after ten million
+    /// entries.
     NoFollow: fn remove_dir_all() -> () => remove_dir_all_now, "remove";
 }

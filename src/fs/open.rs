@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use crate::check::CheckedPath;
 use crate::dir::{Budget, FileType, Look, Metadata, Policy, Rule, Want};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
 use crate::path::Location;
 use crate::roots::{Found, Intent, Roots};
@@ -92,7 +92,7 @@ impl OpenOptions {
         if asks && (self.writes() || !changes) && !(self.truncate && self.append) {
             return Ok(());
         }
-        Err(ErrorKind::InvalidOptions.into())
+        Err(Code::InvalidOptions.into())
     }
 }
 
@@ -139,7 +139,8 @@ impl OpenFile {
     ///
     /// # Errors
     ///
-    /// [`TooLarge`](ErrorKind::TooLarge); what the operating system says.
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`); what the operating system
+    /// says.
     pub fn read_all(self, limit: u64) -> Result<Vec<u8>> {
         self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
     }
@@ -148,7 +149,7 @@ impl OpenFile {
     ///
     /// # Errors
     ///
-    /// Those of [`read_all`](Self::read_all); [`NotUtf8`](ErrorKind::NotUtf8).
+    /// Those of [`read_all`](Self::read_all); [`NotUtf8`](crate::ErrorKind::NotUtf8).
     pub fn read_all_to_string(self, limit: u64) -> Result<String> {
         let content = self.read_within(limit).and_then(text);
         content.map_err(|error| error.at("read", self.request.sent()))
@@ -225,8 +226,9 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// Those of [`Roots::check`]; [`IsADirectory`](ErrorKind::IsADirectory), [`SpecialFile`](ErrorKind::SpecialFile) and
-    /// [`HardLinked`](ErrorKind::HardLinked) by policy; [`PermissionDenied`](ErrorKind::PermissionDenied).
+    /// Those of [`Roots::check`]; [`IsADirectory`](crate::ErrorKind::IsADirectory),
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`) by policy;
+    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
     pub fn open<L>(&self, request: L) -> Result<OpenFile>
     where
         L: TryInto<Location>,
@@ -240,8 +242,9 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`InvalidOptions`](ErrorKind::InvalidOptions), [`ReadOnly`](ErrorKind::ReadOnly),
-    /// [`AlreadyExists`](ErrorKind::AlreadyExists).
+    /// As [`open`](Self::open); [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// (`invalid_options`), [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists).
     pub fn open_with<L>(&self, request: L, options: OpenOptions) -> Result<OpenFile>
     where
         L: TryInto<Location>,
@@ -262,7 +265,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`TooLarge`](ErrorKind::TooLarge).
+    /// As [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`).
     pub fn read<L>(&self, request: L, limit: u64) -> Result<Vec<u8>>
     where
         L: TryInto<Location>,
@@ -276,7 +279,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// Besides, [`NotUtf8`](ErrorKind::NotUtf8).
+    /// Besides, [`NotUtf8`](crate::ErrorKind::NotUtf8).
     pub fn read_to_string<L>(&self, request: L, limit: u64) -> Result<String>
     where
         L: TryInto<Location>,
@@ -347,7 +350,7 @@ impl CheckedPath {
 
     pub(super) fn open_existing(&self, want: Want) -> Result<(File, Metadata)> {
         if self.found() == Found::Link {
-            return Err(ErrorKind::SpecialFile.into());
+            return Err(Code::SpecialFile.into());
         }
         let (handle, place) = self.place()?;
         let file = handle.open(&place, want, self.roots().policy().mounts)?;
@@ -374,8 +377,8 @@ impl CheckedPath {
                 want.create_new = Some(NEW_FILE);
                 match handle.open(&place, want, policy.mounts) {
                     // Someone else made it just now.
-                    Err(error) if error.kind() == ErrorKind::AlreadyExists && !options.create_new => {
-                        Err(ErrorKind::Changed.into())
+                    Err(error) if error.reason() == Code::AlreadyExists && !options.create_new => {
+                        Err(Code::Changed.into())
                     }
                     made => {
                         let file = made?;
@@ -384,10 +387,10 @@ impl CheckedPath {
                     }
                 }
             }
-            Look::Missing => Err(ErrorKind::NotFound.into()),
-            Look::Link(..) | Look::Other(_) if options.create_new => Err(ErrorKind::AlreadyExists.into()),
-            Look::Link(..) if self.found() == Found::Link => Err(ErrorKind::SpecialFile.into()),
-            Look::Link(..) => Err(ErrorKind::Changed.into()),
+            Look::Missing => Err(Code::NotFound.into()),
+            Look::Link(..) | Look::Other(_) if options.create_new => Err(Code::AlreadyExists.into()),
+            Look::Link(..) if self.found() == Found::Link => Err(Code::SpecialFile.into()),
+            Look::Link(..) => Err(Code::Changed.into()),
             Look::Other(metadata) => {
                 allow(&metadata, policy)?;
                 let (file, mut metadata) = self.open_existing(want)?;
@@ -403,8 +406,8 @@ impl CheckedPath {
     pub(super) fn metadata_now(&self) -> Result<Metadata> {
         let (handle, place) = self.place()?;
         match handle.look(&place, self.roots().policy().mounts)? {
-            Look::Missing => Err(ErrorKind::NotFound.into()),
-            Look::Link(..) if self.found() != Found::Link => Err(ErrorKind::Changed.into()),
+            Look::Missing => Err(Code::NotFound.into()),
+            Look::Link(..) if self.found() != Found::Link => Err(Code::Changed.into()),
             Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
         }
     }
@@ -420,22 +423,22 @@ pub(super) fn verify(file: &File, policy: Policy) -> Result<Metadata> {
 /// Whether a thing of this kind may be opened at all.
 pub(super) fn allow(metadata: &Metadata, policy: Policy) -> Result<()> {
     match metadata.file_type() {
-        FileType::Directory => Err(ErrorKind::IsADirectory.into()),
+        FileType::Directory => Err(Code::IsADirectory.into()),
         FileType::File if metadata.hard_links() > 1 && policy.hard_links == Rule::Refuse => {
-            Err(ErrorKind::HardLinked.into())
+            Err(Code::HardLinked.into())
         }
         FileType::File => Ok(()),
-        _ if policy.special_files == Rule::Refuse => Err(ErrorKind::SpecialFile.into()),
+        _ if policy.special_files == Rule::Refuse => Err(Code::SpecialFile.into()),
         _ => Ok(()),
     }
 }
 
 fn too_large(limit: u64) -> Error {
-    Error::over(ErrorKind::TooLarge, "larger than {} bytes", limit)
+    Error::over(Code::TooLarge, "larger than {} bytes", limit)
 }
 
 fn text(content: Vec<u8>) -> Result<String> {
-    String::from_utf8(content).map_err(|_| ErrorKind::NotUtf8.into())
+    String::from_utf8(content).map_err(|_| Code::NotUtf8.into())
 }
 
 /// The mode of a new file before the umask, as `std` has it (open(2)).

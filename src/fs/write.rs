@@ -16,7 +16,7 @@ use crate::dir::Metadata;
 #[cfg(unix)]
 use crate::dir::Policy;
 use crate::dir::{Handle, Look, Want, split, temporary_name};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::NAMES_TRIED;
 use crate::roots::Found;
 
@@ -86,8 +86,8 @@ impl CheckedPath {
         let policy = self.roots().policy();
         let old = match directory.look_in(&name, policy.mounts)? {
             Look::Missing => None,
-            Look::Link(..) if self.found() == Found::Link => return Err(ErrorKind::SpecialFile.into()),
-            Look::Link(..) => return Err(ErrorKind::Changed.into()),
+            Look::Link(..) if self.found() == Found::Link => return Err(Code::SpecialFile.into()),
+            Look::Link(..) => return Err(Code::Changed.into()),
             Look::Other(metadata) => {
                 allow(&metadata, policy)?;
                 Some(metadata)
@@ -149,8 +149,8 @@ impl CheckedPath {
         self.may_write()?;
         match self.found() {
             Found::Missing(1) => {}
-            Found::Missing(_) => return Err(ErrorKind::NotFound.into()),
-            Found::Exists | Found::Link => return Err(ErrorKind::AlreadyExists.into()),
+            Found::Missing(_) => return Err(Code::NotFound.into()),
+            Found::Exists | Found::Link => return Err(Code::AlreadyExists.into()),
         }
         self.is_no_root()?;
         let (directory, name) = self.parent()?;
@@ -160,7 +160,7 @@ impl CheckedPath {
     pub(super) fn create_dir_all_now(&self) -> Result<()> {
         self.may_write()?;
         if self.root().is_file() {
-            return Err(ErrorKind::AlreadyExists.into());
+            return Err(Code::AlreadyExists.into());
         }
         let (handle, place) = self.place()?;
         let mounts = self.roots().policy().mounts;
@@ -171,7 +171,7 @@ impl CheckedPath {
         };
         let (there, make) = names.split_at_checked(names.len().saturating_sub(missing)).unwrap_or_default();
         let mut directory = match handle.dir(&there.iter().collect::<std::path::PathBuf>(), mounts) {
-            Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(ErrorKind::AlreadyExists.into()),
+            Err(error) if error.reason() == Code::NotADirectory => return Err(Code::AlreadyExists.into()),
             directory => directory?,
         };
         for name in make {
@@ -188,7 +188,7 @@ impl CheckedPath {
     /// The directory that holds the last name, opened, and that name.
     pub(super) fn parent(&self) -> Result<(Handle, OsString)> {
         let (handle, place) = self.place()?;
-        let (parent, name) = split(&place).ok_or(ErrorKind::RootItself)?;
+        let (parent, name) = split(&place).ok_or(Code::RootItself)?;
         Ok((handle.dir(parent, self.roots().policy().mounts)?, name.to_owned()))
     }
 }
@@ -207,11 +207,11 @@ impl<'a> Temporary<'a> {
         for _ in 0..NAMES_TRIED {
             let name = temporary_name();
             match directory.open(Path::new(&name), want, crate::dir::Rule::Allow) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) if error.reason() == Code::AlreadyExists => {}
                 file => return Ok(Self { directory, name, file: file?, kept: false }),
             }
         }
-        Err(ErrorKind::AlreadyExists.into())
+        Err(Code::AlreadyExists.into())
     }
 
     /// Takes the name of the old file. If there was none and now there is one, its permissions are
@@ -220,7 +220,7 @@ impl<'a> Temporary<'a> {
         let renamed = self.directory.rename(&self.name, self.directory, name, is_old);
         self.kept = renamed.is_ok();
         renamed.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists if !is_old => ErrorKind::Changed.into(),
+            io::ErrorKind::AlreadyExists if !is_old => Code::Changed.into(),
             _ => Error::from(error),
         })
     }
@@ -247,7 +247,7 @@ fn permissions(directory: &Handle, name: &OsStr, old: &Metadata, policy: Policy)
                     return Ok(Permissions::of(&file)?);
                 }
                 // It was there just now.
-                Err(error) if error.kind() == ErrorKind::NotFound => return Err(ErrorKind::Changed.into()),
+                Err(error) if error.reason() == Code::NotFound => return Err(Code::Changed.into()),
                 Err(error) if !is_denied(&error) => return Err(error),
                 Err(_) => {}
             }
@@ -301,11 +301,11 @@ mod tests {
         assert_eq!(names(), 2);
         // As when the name has become a directory meanwhile.
         let new = Temporary::new(&handle, NEW_FILE).unwrap();
-        assert_eq!(new.rename(OsStr::new("taken"), true).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(new.rename(OsStr::new("taken"), true).unwrap_err().reason(), Code::IsADirectory);
         assert_eq!(names(), 2);
         // As when a file was made meanwhile where there was none, whose permissions are not known.
         let new = Temporary::new(&handle, NEW_FILE).unwrap();
-        assert_eq!(new.rename(OsStr::new("old"), false).unwrap_err().kind(), ErrorKind::Changed);
+        assert_eq!(new.rename(OsStr::new("old"), false).unwrap_err().reason(), Code::Changed);
         assert_eq!(names(), 2);
         assert_eq!(std::fs::read(directory.path().join("old")).unwrap(), b"old");
     }

@@ -3,10 +3,10 @@
 //! Goes in: the path of a URI as its text is. Comes out: its bytes, each `%XX` decoded once (RFC 3986, 2.1). What is true after: no NUL was
 //! escaped, and no separator, so that the pieces between separators are those of the text.
 
-use super::error::ErrorKind;
+use super::error::Code;
 
 /// Decodes once. `%2e` is a dot (RFC 3986, 6.2.2.3).
-pub(crate) fn decode(path: &str, separators: &[u8]) -> Result<Vec<u8>, ErrorKind> {
+pub(crate) fn decode(path: &str, separators: &[u8]) -> Result<Vec<u8>, Code> {
     let mut bytes = path.bytes();
     let mut decoded = Vec::with_capacity(path.len());
     while let Some(byte) = bytes.next() {
@@ -17,11 +17,11 @@ pub(crate) fn decode(path: &str, separators: &[u8]) -> Result<Vec<u8>, ErrorKind
         let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
         match (digit(), digit()) {
             (Some(high), Some(low)) => match high * 16 + low {
-                0 => return Err(ErrorKind::Nul),
-                byte if separators.contains(&byte) => return Err(ErrorKind::EncodedSeparator),
+                0 => return Err(Code::Nul),
+                byte if separators.contains(&byte) => return Err(Code::EncodedSeparator),
                 byte => decoded.push(byte),
             },
-            _ => return Err(ErrorKind::BadEscape),
+            _ => return Err(Code::BadEscape),
         }
     }
     Ok(decoded)

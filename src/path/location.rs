@@ -16,7 +16,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::{PATH_BYTES, URI_BYTES};
 #[cfg(not(windows))]
 use crate::path::escapes::decode;
@@ -44,10 +44,11 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// [`Empty`](ErrorKind::Empty), [`Nul`](ErrorKind::Nul), [`TooLong`](ErrorKind::TooLong); for URIs [`ForeignScheme`](ErrorKind::ForeignScheme)
-    /// and all that [`Location::from_uri`] lists. On Windows [`DriveRelative`](ErrorKind::DriveRelative), [`DevicePath`](ErrorKind::DevicePath),
-    /// [`ReservedName`](ErrorKind::ReservedName), [`Stream`](ErrorKind::Stream), [`TrailingDot`](ErrorKind::TrailingDot),
-    /// [`ShortName`](ErrorKind::ShortName), [`InvalidName`](ErrorKind::InvalidName), [`NotUtf8`](ErrorKind::NotUtf8).
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`; on Windows also
+    /// `drive_relative`, `device_path`, `reserved_name`, `stream`, `trailing_dot`, `short_name`,
+    /// `invalid_name`); [`TooLong`](crate::ErrorKind::TooLong); for URIs
+    /// [`InvalidUri`](crate::ErrorKind::InvalidUri) and all that [`Location::from_uri`] lists. On
+    /// Windows [`NotUtf8`](crate::ErrorKind::NotUtf8).
     ///
     /// ```
     /// # #[cfg(windows)] fn main() {}
@@ -55,7 +56,9 @@ impl Location {
     /// # use mcp_roots_guard::{ErrorKind, Location};
     /// assert_eq!(Location::parse("docs/a%20b")?.as_path().to_str(), Some("docs/a%20b"));
     /// assert_eq!(Location::parse("file:///srv/a%20b")?.as_path().to_str(), Some("/srv/a b"));
-    /// assert_eq!(Location::parse("https://example.com/").unwrap_err().kind(), ErrorKind::ForeignScheme);
+    /// let refused = Location::parse("https://example.com/").unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::InvalidUri);
+    /// assert_eq!(refused.code(), "foreign_scheme");
     /// # Ok(())
     /// # }
     /// ```
@@ -73,7 +76,8 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// [`Empty`](ErrorKind::Empty), [`Nul`](ErrorKind::Nul), [`TooLong`](ErrorKind::TooLong); on Windows those of [`parse`](Self::parse).
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`),
+    /// [`TooLong`](crate::ErrorKind::TooLong); on Windows those of [`parse`](Self::parse).
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().as_os_str();
         Self::checked(path).map_err(|error| error.at("parse", path))
@@ -83,16 +87,16 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// [`NotAbsolute`](ErrorKind::NotAbsolute) for a text that is no URI or has no absolute path, [`ForeignScheme`](ErrorKind::ForeignScheme),
-    /// [`ForeignHost`](ErrorKind::ForeignHost), [`Query`](ErrorKind::Query), [`Fragment`](ErrorKind::Fragment), [`BadEscape`](ErrorKind::BadEscape),
-    /// [`EncodedSeparator`](ErrorKind::EncodedSeparator), [`DroppedCharacter`](ErrorKind::DroppedCharacter), [`Nul`](ErrorKind::Nul),
-    /// [`TooLong`](ErrorKind::TooLong), [`Empty`](ErrorKind::Empty). On Windows, where another host is that of a share, also those of
+    /// [`InvalidUri`](crate::ErrorKind::InvalidUri);
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`, and `not_absolute` for a text
+    /// that is no URI or has no absolute path); [`TooLong`](crate::ErrorKind::TooLong). On Windows,
+    /// where another host is that of a share, also those of
     /// [`parse`](Self::parse).
     pub fn from_uri(text: &str) -> Result<Self> {
         let parsed = match text {
-            "" => Err(ErrorKind::Empty.into()),
+            "" => Err(Code::Empty.into()),
             _ if is_uri(text) => uri_path(text),
-            _ => Err(ErrorKind::NotAbsolute.into()),
+            _ => Err(Code::NotAbsolute.into()),
         };
         let checked = parsed.and_then(|path| Self::checked(&path));
         checked.map(|location| location.sent_as(text)).map_err(|error| error.at("parse", OsStr::new(text)))
@@ -121,10 +125,10 @@ impl Location {
     fn checked(path: &OsStr) -> Result<Self> {
         let bytes = path.as_encoded_bytes();
         match bytes.len() {
-            0 => Err(ErrorKind::Empty.into()),
+            0 => Err(Code::Empty.into()),
             // The kernel counts the closing NUL into PATH_MAX.
-            PATH_BYTES.. => Err(ErrorKind::TooLong.into()),
-            _ if bytes.contains(&0) => Err(ErrorKind::Nul.into()),
+            PATH_BYTES.. => Err(Code::TooLong.into()),
+            _ if bytes.contains(&0) => Err(Code::Nul.into()),
             _ => {
                 let kept = normal(path)?;
                 let is_other = cfg!(windows) && *kept != *path;
@@ -197,14 +201,14 @@ fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
 
 #[cfg(windows)]
 fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
-    let text = path.to_str().ok_or(ErrorKind::NotUtf8)?;
+    let text = path.to_str().ok_or(Code::NotUtf8)?;
     Ok(Cow::Owned(crate::path::names::windows::path(text)?.into()))
 }
 
 /// The path of a `file:` URI, decoded.
 fn uri_path(text: &str) -> Result<OsString> {
     if text.len() > URI_BYTES {
-        return Err(Error::over(ErrorKind::TooLong, "the URI is longer than {} bytes", URI_BYTES));
+        return Err(Error::over(Code::TooLong, "the URI is longer than {} bytes", URI_BYTES));
     }
     read_uri(text)
 }
@@ -220,38 +224,38 @@ fn read_uri(text: &str) -> Result<OsString> {
 fn read_uri(text: &str) -> Result<OsString> {
     let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
     if !scheme.eq_ignore_ascii_case("file") {
-        return Err(ErrorKind::ForeignScheme.into());
+        return Err(Code::ForeignScheme.into());
     }
     if text.contains('\0') {
-        return Err(ErrorKind::Nul.into());
+        return Err(Code::Nul.into());
     }
     // WHATWG URL, "basic URL parser", steps 1 to 3: surrounding control characters and spaces, and tabs and newlines anywhere.
     if text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r', '\\']) {
-        return Err(ErrorKind::DroppedCharacter.into());
+        return Err(Code::DroppedCharacter.into());
     }
     if text.contains('#') {
-        return Err(ErrorKind::Fragment.into());
+        return Err(Code::Fragment.into());
     }
     if text.contains('?') {
-        return Err(ErrorKind::Query.into());
+        return Err(Code::Query.into());
     }
     let path = match rest.strip_prefix("//") {
         None => rest,
         Some(rest) => {
             let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
             if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
-                return Err(ErrorKind::ForeignHost.into());
+                return Err(Code::ForeignHost.into());
             }
             path
         }
     };
     if !path.starts_with('/') {
-        return Err(ErrorKind::NotAbsolute.into());
+        return Err(Code::NotAbsolute.into());
     }
     let decoded = remove_dots(&decode(path, b"/")?);
     // `file:////host/share` is how some write another host's share (RFC 8089, E.3.2), and `file:///.//host/share` comes to the same.
     if path.starts_with("//") || decoded.as_encoded_bytes().starts_with(b"//") {
-        return Err(ErrorKind::ForeignHost.into());
+        return Err(Code::ForeignHost.into());
     }
     let again = url::Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
     match again.as_ref().map(|again| again.as_os_str().as_encoded_bytes()) {
@@ -261,7 +265,7 @@ fn read_uri(text: &str) -> Result<OsString> {
         {
             Ok(decoded)
         }
-        _ => Err(Error::new(ErrorKind::DroppedCharacter).detail("the URL parser reads another path")),
+        _ => Err(Error::new(Code::DroppedCharacter).detail("the URL parser reads another path")),
     }
 }
 
@@ -307,6 +311,6 @@ mod tests {
         assert_eq!((longest.len(), longer.len()), (12_320, 12_321));
         let expected = if cfg!(windows) { r"C:\a" } else { "/aa" };
         assert_eq!(Location::from_uri(&longest).unwrap().as_path(), Path::new(expected));
-        assert_eq!(Location::from_uri(&longer).unwrap_err().kind(), ErrorKind::TooLong);
+        assert_eq!(Location::from_uri(&longer).unwrap_err().reason(), Code::TooLong);
     }
 }

@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 use super::answers::{Answers, add_question};
 use super::peer::PeerSource;
 use super::transport::{Connection, Received};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::events::{self, SessionId};
 use crate::roots::Roots;
-use crate::session::runtime::Instant;
 use crate::session::cache::Cached;
+use crate::session::runtime::Instant;
 use crate::session::{ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 use crate::workers::Account;
@@ -29,11 +29,11 @@ use tokio_util::sync::DropGuard;
 ///
 /// They serve for the request alone. When the work that they were given to returns, or when they
 /// are dropped, they end, and so does every clone of the [`Roots`]: each operation is then refused
-/// ([`RootsStale`](ErrorKind::RootsStale)). They end as soon as rmcp has sent the answer, or has seen
-/// that the client cancelled the request, also while work on them goes on. What was opened before
-/// stays open, and a [`Walk`](crate::Walk) or [`ReadDir`](crate::ReadDir) that was begun goes on: drop
-/// it with the request. A client that uses one id for two requests at a time can keep the roots of
-/// the first until that one is dropped.
+/// ([`RootsStale`](crate::ErrorKind::RootsStale)). They end as soon as rmcp has sent the answer, or
+/// has seen that the client cancelled the request, also while work on them goes on. What was opened
+/// before stays open, and a [`Walk`](crate::Walk) or [`ReadDir`](crate::ReadDir) that was begun
+/// goes on: drop it with the request. A client that uses one id for two requests at a time can keep
+/// the roots of the first until that one is dropped.
 ///
 /// What outlives its request, as a subscription or a task does, keeps a [`Session`]
 /// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and asks
@@ -69,12 +69,13 @@ impl RequestRoots {
     ///
     /// # Errors
     ///
-    /// [`Cancelled`](ErrorKind::Cancelled) if the client cancelled the request, or is gone, or was answered; [`RootsStale`](ErrorKind::RootsStale) if it said
-    /// that its roots changed since the request took them; [`SessionClosed`](ErrorKind::SessionClosed). In the stateless era nobody tells
-    /// of changes: there only the first.
+    /// [`Cancelled`](crate::ErrorKind::Cancelled) if the client cancelled the request, or is gone,
+    /// or was answered; [`RootsStale`](crate::ErrorKind::RootsStale) if it said that its roots
+    /// changed since the request took them; [`SessionClosed`](crate::ErrorKind::SessionClosed). In
+    /// the stateless era nobody tells of changes: there only the first.
     pub fn proceed(&self) -> Result<()> {
         match &self.session {
-            _ if self.cancelled.is_cancelled() => Err(ErrorKind::Cancelled.into()),
+            _ if self.cancelled.is_cancelled() => Err(Code::Cancelled.into()),
             Some((session, epoch)) => session.is_still(*epoch),
             None => Ok(()),
         }
@@ -86,7 +87,7 @@ impl RequestRoots {
         self.proceed()?;
         match &self.remembered {
             Some((guard, key)) if !guard.last_of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) => {
-                Err(ErrorKind::RootsStale.into())
+                Err(Code::RootsStale.into())
             }
             _ => Ok(()),
         }
@@ -159,11 +160,13 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`NoSession`](ErrorKind::NoSession) if the request is of the session era, and came through a transport that was not
-    /// [wrapped](Self::wrap) by this guard, or of a client that did not begin with `initialize`, or bears another [`ClientKey`] than its
-    /// session began with; [`RootsFailed`](ErrorKind::RootsFailed) also if a request of the stateless era does not say what its client can do;
-    /// [`Cancelled`](ErrorKind::Cancelled); [`TooManySessions`](ErrorKind::TooManySessions); those of [`Session::roots`] and
-    /// [`Session::roots_from_list`].
+    /// [`NoSession`](crate::ErrorKind::NoSession) if the request is of the session era, and came
+    /// through a transport that was not [wrapped](Self::wrap) by this guard, or of a client that
+    /// did not begin with `initialize`, or bears another [`ClientKey`] than its session began with;
+    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`) also if a request of the
+    /// stateless era does not say what its client can do;
+    /// [`Cancelled`](crate::ErrorKind::Cancelled); [`Busy`](crate::ErrorKind::Busy)
+    /// (`too_many_sessions`); those of [`Session::roots`] and [`Session::roots_from_list`].
     pub async fn obtain(&self, ctx: &RequestContext<RoleServer>, answers: impl Into<Answers>) -> Result<Obtained> {
         let answers = answers.into();
         let lease = ctx.ct.child_token();
@@ -176,7 +179,7 @@ impl Guard {
             }
         });
         // Nobody waits for a client on behalf of a request that is not wanted any more: the next one asks.
-        ctx.ct.run_until_cancelled(obtained).await.ok_or(ErrorKind::Cancelled)?
+        ctx.ct.run_until_cancelled(obtained).await.ok_or(Code::Cancelled)?
     }
 
     async fn obtain_in_session(
@@ -277,10 +280,11 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`NoSession`](ErrorKind::NoSession), as for [`obtain`](Self::obtain); [`TooManySessions`](ErrorKind::TooManySessions) if there
-    /// were too many when the client came.
+    /// [`NoSession`](crate::ErrorKind::NoSession), as for [`obtain`](Self::obtain);
+    /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if there were too many when the
+    /// client came.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
-        let no_session = |why: &str| Error::new(ErrorKind::NoSession).detail(why);
+        let no_session = |why: &str| Error::new(Code::NoSession).detail(why);
         let connection = extensions.get::<Connection>().ok_or_else(|| no_session(NOT_WRAPPED))?;
         let session = connection.session.clone()?;
         if !session.guard().is_same(self) {
@@ -326,7 +330,7 @@ fn list_of(answer: Value) -> Result<ListRootsResult> {
     match RootsResponse::from_result(answer) {
         RootsResponse::List(list) => Ok(list),
         RootsResponse::Failed(why) => Err(failed(&why)),
-        RootsResponse::Unsupported => Err(ErrorKind::RootsUnsupported.into()),
+        RootsResponse::Unsupported => Err(Code::RootsUnsupported.into()),
     }
 }
 

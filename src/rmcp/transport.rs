@@ -16,7 +16,7 @@ use ::rmcp::model::{
 use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
 
-use crate::error::ErrorKind;
+use crate::error::Code;
 use crate::session::ClientKey;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, RootsCapability, RootsListChanged};
@@ -38,7 +38,7 @@ pub(super) struct Received(u64);
 /// What a request of the session era bears. Only this crate can name it, so nobody else can put one there.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
-    pub(super) session: Result<Session, ErrorKind>,
+    pub(super) session: Result<Session, Code>,
     /// The key that `initialize` bore.
     pub(super) key: Option<ClientKey>,
 }
@@ -127,7 +127,7 @@ impl<T> GuardedTransport<T> {
             return;
         }
         self.end();
-        let session = self.guard.session_of_key(declared, key.as_ref()).map_err(|error| error.kind());
+        let session = self.guard.session_of_key(declared, key.as_ref()).map_err(|error| error.reason());
         self.connection = Some(Connection { session, key });
     }
 

@@ -16,7 +16,7 @@ use ::rmcp::service::{RequestContext, RoleServer};
 
 use super::answers::{Answers, add_question};
 use super::request::{Obtained, RequestRoots, refused, revision, stateless};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Code, Error};
 use crate::events;
 use crate::session::Guard;
 use crate::wire::{ErrorBody, Revision};
@@ -48,12 +48,15 @@ enum Why {
 impl Guard {
     /// Does a tool's work with the roots in force, and gives what `call_tool` returns.
     ///
-    /// `answers` is what the client sent along: the call's parameters, or what a tool of rmcp's macros extracts: `InputResponses`, and
-    /// `(InputResponses, RequestState)` for a tool that keeps a state. `work` runs on a thread of the guard's, and waits for one of
-    /// [`WORK`](crate::limits::WORK) places before, of which a client's work has at most a quarter. Clients that wait are served in turns; one with
-    /// 1,024 calls waiting is refused more ([`QueueFull`](ErrorKind::QueueFull)). If the client's roots change while it waits, it is refused
-    /// ([`RootsStale`](ErrorKind::RootsStale)) and does not begin. An operation on a device that keeps half of the places and has finished
-    /// nothing for two seconds is refused ([`Busy`](ErrorKind::Busy)).
+    /// `answers` is what the client sent along: the call's parameters, or what a tool of rmcp's
+    /// macros extracts: `InputResponses`, and `(InputResponses, RequestState)` for a tool that
+    /// keeps a state. `work` runs on a thread of the guard's, and waits for one of
+    /// [`WORK`](crate::limits::WORK) places before, of which a client's work has at most a quarter.
+    /// Clients that wait are served in turns; one with 1,024 calls waiting is refused more
+    /// ([`Busy`](crate::ErrorKind::Busy): `queue_full`). If the client's roots change while it
+    /// waits, it is refused ([`RootsStale`](crate::ErrorKind::RootsStale)) and does not begin. An
+    /// operation on a device that keeps half of the places and has finished nothing for two seconds
+    /// is refused ([`Busy`](crate::ErrorKind::Busy): `busy`).
     ///
     /// `work` It may return whatever rmcp takes for a tool's result: text, `Json`, a
     /// `CallToolResult`, or a question of its own (`InputRequiredResult`), which then holds the guard's too, so that the retry needs no
@@ -100,7 +103,7 @@ impl Guard {
         };
         let text = match why {
             Why::Protocol(error) => return Err(error),
-            Why::Refused(error) if stateless(ctx) && error.kind() == ErrorKind::RootsUnsupported => {
+            Why::Refused(error) if stateless(ctx) && error.reason() == Code::RootsUnsupported => {
                 return Err(error.to_error_body(revision(ctx), None).into());
             }
             Why::Refused(error) => error.to_string(),
@@ -157,7 +160,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`RootsStale`](ErrorKind::RootsStale) where the client would have to be asked; else those of [`resource`](Self::resource).
+    /// [`RootsStale`](crate::ErrorKind::RootsStale) where the client would have to be asked; else
+    /// those of [`resource`](Self::resource).
     pub async fn request<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -169,7 +173,7 @@ impl Guard {
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
         let done = match self.obtain(ctx, Answers::default()).await {
-            Ok(Obtained::Ask(_)) => Err(refused(None, ErrorKind::RootsStale.into()).into()),
+            Ok(Obtained::Ask(_)) => Err(refused(None, Code::RootsStale.into()).into()),
             Ok(Obtained::Roots(roots)) => self.run(roots, work).await,
             Err(error) => Err(error.into()),
         };
@@ -216,7 +220,7 @@ impl Guard {
             done.map_err(|_| ErrorData::internal_error("the handler panicked", None))?
         };
         let done = cancelled.run_until_cancelled(done).await;
-        let done = done.unwrap_or_else(|| Err(Error::from(ErrorKind::Cancelled).into()));
+        let done = done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()));
         if let Err(HandlerError(Why::Other(error))) = &done {
             // The author's error says its text, and may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| events::failed(session, &**error)));
@@ -373,7 +377,7 @@ mod tests {
     fn any_error_is_told_to_whom_it_is_for() {
         let data = || ErrorData::invalid_params("no such thing", None);
         let said = || io::Error::from_raw_os_error(28);
-        let refusal = || Error::from(ErrorKind::OutsideRoots);
+        let refusal = || Error::from(Code::OutsideRoots);
         let of_request = |error: HandlerError| error.of_request(Revision::V2025_11_25, None);
         for (boxed, plain) in [
             (HandlerError::other(data()), HandlerError::from(data())),
@@ -387,7 +391,7 @@ mod tests {
             assert_eq!(of_request(boxed), of_request(plain));
         }
         let refused = HandlerError::from(io::Error::other(refusal()));
-        assert!(matches!(refused.0, Why::Refused(error) if error.kind() == ErrorKind::OutsideRoots));
+        assert!(matches!(refused.0, Why::Refused(error) if error.reason() == Code::OutsideRoots));
         let secret = "https://user:password@host refused";
         for other in [
             HandlerError::other(secret),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::dir::{Budget, Cursor, Handle, Identity, Look, count_separators};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
 use crate::roots::{EntryKind, Found, Intent, Lookup, OnTrail, Place, Root, Roots, Trail, path_hashes, resolve};
@@ -50,11 +50,11 @@ impl<'a, 'b> Lookups<'a, 'b> {
     fn ask(&mut self, number: usize, path: &Path) -> Result<Look> {
         let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
         self.open(number)?;
-        let Some((_, handle, cursor)) = &mut self.opened else { return Err(ErrorKind::RootUnavailable.into()) };
+        let Some((_, handle, cursor)) = &mut self.opened else { return Err(Code::RootUnavailable.into()) };
         let seen = cursor.look(handle, &root.beneath_handle(path), mounts, self.budget)?;
         // The one name that a file root is, as long as it is no directory.
         match &seen {
-            Look::Other(metadata) if metadata.is_dir() && root.is_file() => Err(ErrorKind::RootUnavailable.into()),
+            Look::Other(metadata) if metadata.is_dir() && root.is_file() => Err(Code::RootUnavailable.into()),
             _ => Ok(seen),
         }
     }
@@ -155,7 +155,7 @@ pub(crate) fn resolve_in(
 ) -> Result<(usize, PathBuf, Found)> {
     match resolve(&mut RequestLookups(Lookups::new(roots, budget)), roots.index(), base, request, intent)? {
         Place::Inside { root, path, found } => Ok((root, path, found)),
-        Place::Above(_) => Err(ErrorKind::OutsideRoots.into()),
+        Place::Above(_) => Err(Code::OutsideRoots.into()),
     }
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 0..CHANGED_RETRIES {
         match done {
             Err(error)
-                if error.kind() == ErrorKind::Changed
+                if error.reason() == Code::Changed
                     && first.get_or_insert_with(Instant::now).elapsed() < CHANGED_RETRY_TIME =>
             {
                 done = work();
@@ -189,16 +189,16 @@ mod tests {
             let done = settled(|| {
                 times += 1;
                 if times <= changes {
-                    Err(ErrorKind::Changed.into())
+                    Err(Code::Changed.into())
                 } else {
-                    then.as_ref().copied().map_err(|e| e.kind().into())
+                    then.as_ref().copied().map_err(|e| e.reason().into())
                 }
             });
-            (times, done.map_err(|error| error.kind()))
+            (times, done.map_err(|error| error.reason()))
         };
         assert_eq!(tried(0, Ok(())), (1, Ok(())));
         assert_eq!(tried(CHANGED_RETRIES, Ok(())), (1 + CHANGED_RETRIES, Ok(())));
-        assert_eq!(tried(CHANGED_RETRIES + 1, Ok(())), (1 + CHANGED_RETRIES, Err(ErrorKind::Changed)));
-        assert_eq!(tried(1, Err(ErrorKind::NotFound.into())), (2, Err(ErrorKind::NotFound)));
+        assert_eq!(tried(CHANGED_RETRIES + 1, Ok(())), (1 + CHANGED_RETRIES, Err(Code::Changed)));
+        assert_eq!(tried(1, Err(Code::NotFound.into())), (2, Err(Code::NotFound)));
     }
 }

@@ -24,7 +24,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, ErrorKind, Result, quoted};
+use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
 use crate::path::index::{Above, Node, PathIndex, RootIs, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
@@ -116,7 +116,7 @@ pub(crate) fn resolve(
     if is_absolute(request) {
         walk.start(request);
     } else {
-        walk.enter(base.ok_or(ErrorKind::OutsideRoots)?);
+        walk.enter(base.ok_or(Code::OutsideRoots)?);
         walk.push(request);
     }
     walk.run()
@@ -179,15 +179,15 @@ impl<N: Lookup> Walk<'_, N> {
                 }
             }
         }
-        Err(ErrorKind::TooLong.into())
+        Err(Code::TooLong.into())
     }
 
     /// One component inside a root. A place, when that ends the walk.
     fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
         match self.here()? {
             Here::Directory => {}
-            Here::Other => return Err(ErrorKind::NotADirectory.into()),
-            Here::Unknown => return Err(ErrorKind::NotFound.into()),
+            Here::Other => return Err(Code::NotADirectory.into()),
+            Here::Unknown => return Err(Code::NotFound.into()),
         }
         let At::Inside { path, .. } = &mut self.at else { return Ok(None) };
         match name.as_encoded_bytes() {
@@ -198,7 +198,7 @@ impl<N: Lookup> Walk<'_, N> {
                 }
                 return Ok(None);
             }
-            long if long.len() > NAME_BYTES => return Err(ErrorKind::TooLong.into()),
+            long if long.len() > NAME_BYTES => return Err(Code::TooLong.into()),
             _ => path.push(name),
         }
         self.look_ahead()?;
@@ -212,7 +212,7 @@ impl<N: Lookup> Walk<'_, N> {
             }
             // `link/`: rmdir(2) and rename(2) refuse it, too.
             EntryKind::Link(_) if self.intent == Intent::NoFollow && self.todo.iter().all(|name| name == ".") => {
-                return Err(ErrorKind::NotADirectory.into());
+                return Err(Code::NotADirectory.into());
             }
             EntryKind::Link(text) => {
                 let link = path.clone();
@@ -246,10 +246,10 @@ impl<N: Lookup> Walk<'_, N> {
     fn follow(&mut self, link: PathBuf, text: OsString) -> Result<()> {
         self.hops += 1;
         if self.hops > LINK_HOPS {
-            return Err(ErrorKind::TooManyLinks.into());
+            return Err(Code::TooManyLinks.into());
         }
         if text.is_empty() {
-            return Err(ErrorKind::NotFound.into());
+            return Err(Code::NotFound.into());
         }
         if is_absolute(&text) {
             self.start(&text);
@@ -262,18 +262,18 @@ impl<N: Lookup> Walk<'_, N> {
 
     /// The name just asked for does not exist: the end, if the intent allows what is left to do.
     fn missing(&mut self) -> Result<Place> {
-        let At::Inside { root, path, .. } = &mut self.at else { return Err(ErrorKind::NotFound.into()) };
+        let At::Inside { root, path, .. } = &mut self.at else { return Err(Code::NotFound.into()) };
         match self.intent {
             Intent::New | Intent::NoFollow if self.todo.is_empty() => {}
             Intent::NewTree => {}
-            _ => return Err(ErrorKind::NotFound.into()),
+            _ => return Err(Code::NotFound.into()),
         }
         let mut count = 1;
         while let Some(name) = self.todo.pop() {
             match name.as_encoded_bytes() {
                 b"." => {}
-                b".." => return Err(ErrorKind::NotFound.into()),
-                long if long.len() > NAME_BYTES => return Err(ErrorKind::TooLong.into()),
+                b".." => return Err(Code::NotFound.into()),
+                long if long.len() > NAME_BYTES => return Err(Code::TooLong.into()),
                 _ => {
                     path.push(&name);
                     count += 1;
@@ -290,7 +290,7 @@ impl<N: Lookup> Walk<'_, N> {
         if self.here()? == Here::Unknown {
             return self.missing();
         }
-        let At::Inside { root, path, .. } = &mut self.at else { return Err(ErrorKind::NotFound.into()) };
+        let At::Inside { root, path, .. } = &mut self.at else { return Err(Code::NotFound.into()) };
         Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Exists })
     }
 
@@ -303,7 +303,7 @@ impl<N: Lookup> Walk<'_, N> {
                 EntryKind::Other => Here::Other,
                 EntryKind::Missing => Here::Unknown,
                 // A plain name when the roots were resolved, a link now.
-                EntryKind::Link(_) => return Err(ErrorKind::RootUnavailable.into()),
+                EntryKind::Link(_) => return Err(Code::RootUnavailable.into()),
             };
         }
         Ok(*here)
@@ -361,7 +361,7 @@ fn is_plain(name: &OsStr) -> bool {
 
 /// Nothing tells it from any other refusal of its kind but the operator's detail.
 fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
-    let error = Error::new(ErrorKind::OutsideRoots);
+    let error = Error::new(Code::OutsideRoots);
     match link {
         Some((link, text)) => {
             let (link, text) = (quoted(link.as_os_str()), quoted(text));
@@ -438,7 +438,7 @@ mod tests {
                 format!("{root}:{} {found:?}", path.display().to_string().replace('\\', "/"))
             }
             Ok(Place::Above(_)) => "above".into(),
-            Err(error) => error.kind().to_string(),
+            Err(error) => error.reason().to_string(),
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use crate::dir::{Access, Budget, Handle, Identity, Rule};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::path::names::is_same;
 use crate::roots::lookup::RequestLookups;
 use crate::roots::{Intent, Lookups, Opened, Place, Roots, Throttle, resolve};
@@ -107,7 +107,7 @@ impl Root {
     /// The directory: the root's own, or a file root's parent.
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         match &self.held {
-            _ if !self.is_available() => Err(ErrorKind::RootUnavailable.into()),
+            _ if !self.is_available() => Err(Code::RootUnavailable.into()),
             Held::Top(handle) => Ok(handle.clone()),
             Held::Open(opened, _) => Ok(opened.handle().clone()),
             Held::OnUse(_) => Ok(Arc::new(self.notice(self.reach())?)),
@@ -187,7 +187,7 @@ impl Root {
     }
 
     fn notice<T>(&self, asked: Result<T>) -> Result<T> {
-        if asked.as_ref().is_err_and(|error| error.kind() == ErrorKind::RootUnavailable) {
+        if asked.as_ref().is_err_and(|error| error.reason() == Code::RootUnavailable) {
             self.gone.store(true, Ordering::Relaxed);
             self.outdated.store(true, Ordering::Relaxed);
         }
@@ -209,7 +209,7 @@ impl Root {
                 Place::Above(_) => false,
             };
             if !here {
-                return Err(ErrorKind::RootUnavailable.into());
+                return Err(Code::RootUnavailable.into());
             }
         }
         Ok(())
@@ -258,13 +258,13 @@ impl Root {
 
     /// Opens the directory by its canonical path, through no link, and compares its identity.
     fn reach(&self) -> Result<Handle> {
-        let enclosing = self.enclosing().ok_or(ErrorKind::RootUnavailable)?;
+        let enclosing = self.enclosing().ok_or(Code::RootUnavailable)?;
         let Some((outer, path)) = self.outer().filter(|(outer, _)| outer.verify()) else {
-            return Err(ErrorKind::RootUnavailable.into());
+            return Err(Code::RootUnavailable.into());
         };
         let handle = outer.handle()?.dir(path, enclosing.policy().mounts).map_err(no_longer)?;
         if !self.is(&handle)? {
-            return Err(ErrorKind::RootUnavailable.into());
+            return Err(Code::RootUnavailable.into());
         }
         Ok(handle)
     }
@@ -289,15 +289,15 @@ fn is_same_birth(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
 
 /// What asking a root's name again can meet when it leads elsewhere or nowhere.
 fn no_longer(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound
-        | ErrorKind::NotADirectory
-        | ErrorKind::OutsideRoots
-        | ErrorKind::TooManyLinks
-        | ErrorKind::PermissionDenied
-        | ErrorKind::MountCrossing
-        | ErrorKind::TooCostly
-        | ErrorKind::Changed => ErrorKind::RootUnavailable.into(),
+    match error.reason() {
+        Code::NotFound
+        | Code::NotADirectory
+        | Code::OutsideRoots
+        | Code::TooManyLinks
+        | Code::PermissionDenied
+        | Code::MountCrossing
+        | Code::TooCostly
+        | Code::Changed => Code::RootUnavailable.into(),
         _ => error,
     }
 }

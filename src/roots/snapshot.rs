@@ -3,11 +3,11 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::dir::Policy;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
 use crate::path::index::{PathIndex, RootIs};
 use crate::path::names::is_same;
@@ -137,13 +137,13 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// [`OutsideRoots`](ErrorKind::OutsideRoots) if no root has that path.
+    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if no root has that path.
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
         match base {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
-            None => Err(self.explained(ErrorKind::OutsideRoots.into()).at("set base", path.as_os_str())),
+            None => Err(self.explained(Code::OutsideRoots.into()).at("set base", path.as_os_str())),
         }
     }
 
@@ -208,7 +208,7 @@ impl Roots {
 
     /// Says why nothing is inside, where there is no root: the same for every request.
     pub(crate) fn explained(&self, error: Error) -> Error {
-        if !self.is_empty() || error.kind() != ErrorKind::OutsideRoots {
+        if !self.is_empty() || error.reason() != Code::OutsideRoots {
             return error;
         }
         error.says(match (self.snapshot.is_listed, self.rejected().is_empty()) {
@@ -248,7 +248,7 @@ impl Roots {
         if self.lease.as_ref().is_some_and(CancellationToken::is_cancelled) {
             let text = "the request that these roots were for is over, or its RequestRoots was dropped: take \
                         roots for each request, and keep RequestRoots while clones are used";
-            return Err(Error::new(ErrorKind::RootsStale).says(text));
+            return Err(Error::new(Code::RootsStale).says(text));
         }
         Ok(())
     }
@@ -329,7 +329,7 @@ impl Roots {
     }
 
     pub(crate) fn root(&self, number: usize) -> Result<&Root> {
-        self.snapshot.roots.get(number).map(Arc::as_ref).ok_or_else(|| ErrorKind::OutsideRoots.into())
+        self.snapshot.roots.get(number).map(Arc::as_ref).ok_or_else(|| Code::OutsideRoots.into())
     }
 
     /// Whether these are the filesystem's own root, or on Windows its volumes.
@@ -345,7 +345,7 @@ impl Roots {
     }
 
     pub(crate) fn shared_root(&self, number: usize) -> Result<Arc<Root>> {
-        self.snapshot.roots.get(number).cloned().ok_or_else(|| ErrorKind::OutsideRoots.into())
+        self.snapshot.roots.get(number).cloned().ok_or_else(|| Code::OutsideRoots.into())
     }
 
     pub(crate) fn index(&self) -> &PathIndex {

@@ -24,8 +24,8 @@ impl Throttle {
     #[must_use]
     pub(crate) fn take(&self) -> bool {
         let last = self.0.load(Ordering::Relaxed);
-        let lost = clock().saturating_add(millis(VERIFY_STALLED));
-        is_due(last) && self.0.compare_exchange(last, lost, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let stalled = clock().saturating_add(millis(VERIFY_STALLED));
+        is_due(last) && self.0.compare_exchange(last, stalled, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Whether [`take`](Self::take) would return true.

@@ -5,13 +5,13 @@
 //! wait. A leader that is dropped, by a panic of the author's source too, ends its fetch, and one of
 //! those that wait leads the next. A call ends by its own deadline, whatever it waits for.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::ops::DerefMut;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::dir::Effort;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::events::{self, SessionId};
 use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
 use crate::roots::Roots;
@@ -78,7 +78,7 @@ impl Client {
             return self.roots_without(without, now).await;
         }
         if self.lock().is_closed() {
-            return Err(ErrorKind::SessionClosed.into());
+            return Err(Code::SessionClosed.into());
         }
         let roots = self.resolve(Arc::new(list), self.deadline(now)).await?;
         self.log_fetched(&roots, 1);
@@ -98,10 +98,10 @@ impl Client {
 
     async fn roots_without(&self, without: WithoutClientRoots, now: Instant) -> Result<Roots> {
         if self.lock().is_closed() {
-            return Err(ErrorKind::SessionClosed.into());
+            return Err(Code::SessionClosed.into());
         }
         match without {
-            WithoutClientRoots::Deny => Err(ErrorKind::RootsUnsupported.into()),
+            WithoutClientRoots::Deny => Err(Code::RootsUnsupported.into()),
             WithoutClientRoots::AllowedDirectories => self.guard.allowed_roots(self.deadline(now)).await,
         }
     }
@@ -159,7 +159,7 @@ impl Client {
                 End::Cached(cached) => return Ok(cached),
                 End::Failed(failure) => return Err(failure.error()),
                 End::Nothing => {}
-                End::Overtaken if changes == FETCH_RETRIES => return Err(ErrorKind::RootsChanging.into()),
+                End::Overtaken if changes == FETCH_RETRIES => return Err(Code::RootsChanging.into()),
                 End::Overtaken => changes += 1,
             }
         }
@@ -173,7 +173,7 @@ impl Client {
         if !self.guard.verify(roots, &self.account, deadline).await? {
             return Ok(!roots.is_outdated());
         }
-        let lacks = roots.rejected().iter().any(|rejected| may_pass(rejected.error().kind()));
+        let lacks = roots.rejected().iter().any(|rejected| may_pass(rejected.error().reason()));
         Ok(!roots.is_outdated() && !lacks && self.guard.boundary().is_current(roots))
     }
 
@@ -211,7 +211,7 @@ impl Client {
 
     /// False if it was closed already.
     pub(crate) fn close(&self) -> bool {
-        let Some(fetch) = self.lock().close() else { return false };
+        let Ok(fetch) = self.lock().close() else { return false };
         // A client of one request was not counted, and nothing of it is cached.
         if self.lifetime == Lifetime::Session {
             self.guard.cache().forget(&self.key());
@@ -227,17 +227,17 @@ impl Client {
     /// What happened so far that [`Changes`](crate::Changes) reports; an error once it is closed.
     pub(crate) fn changes(&self) -> Result<u64> {
         let state = self.lock();
-        if state.is_closed() { Err(ErrorKind::SessionClosed.into()) } else { Ok(state.changes()) }
+        if state.is_closed() { Err(Code::SessionClosed.into()) } else { Ok(state.changes()) }
     }
 
     /// The epoch of the lists that count; an error once it is closed.
     pub(crate) fn epoch(&self) -> Result<u64> {
         let state = self.lock();
-        if state.is_closed() { Err(ErrorKind::SessionClosed.into()) } else { Ok(state.epoch()) }
+        if state.is_closed() { Err(Code::SessionClosed.into()) } else { Ok(state.epoch()) }
     }
 
     /// Why the last fetch failed, if the list has not changed since.
-    pub(crate) fn failure(&self) -> Option<ErrorKind> {
+    pub(crate) fn failure(&self) -> Option<Code> {
         self.lock().failure().map(|failure| failure.kind)
     }
 
@@ -351,8 +351,8 @@ impl Leader<'_> {
         events::not_fetched(client.id, &error);
         let now = Instant::now();
         let had_half = began.elapsed() >= client.guard.choices().fetch_limit / 2;
-        let is_late = error.kind() == ErrorKind::RootsTimedOut && now >= self.fetch.until;
-        if error.kind() == ErrorKind::NoRuntime || is_late && !had_half && client.lock().hurry() {
+        let is_late = error.reason() == Code::RootsTimedOut && now >= self.fetch.until;
+        if error.reason() == Code::NoRuntime || is_late && !had_half && client.lock().hurry() {
             return Err(error);
         }
         let end = client.lock().fail(&self.fetch, &error, now);
@@ -372,19 +372,19 @@ impl Drop for GiveUp {
 }
 
 /// Whether an entry that was rejected for this reason may be in force later.
-fn may_pass(kind: ErrorKind) -> bool {
+fn may_pass(kind: Code) -> bool {
     matches!(
         kind,
-        ErrorKind::NotFound
-            | ErrorKind::NotADirectory
-            | ErrorKind::SpecialFile
-            | ErrorKind::PermissionDenied
-            | ErrorKind::RootUnavailable
-            | ErrorKind::Changed
-            | ErrorKind::Io
+        Code::NotFound
+            | Code::NotADirectory
+            | Code::SpecialFile
+            | Code::PermissionDenied
+            | Code::RootUnavailable
+            | Code::Changed
+            | Code::Io
     )
 }
 
 fn late() -> Error {
-    ErrorKind::RootsTimedOut.into()
+    Code::RootsTimedOut.into()
 }

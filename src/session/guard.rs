@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::boundary::Boundary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
 use crate::limits::{FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, VERIFY_LIMIT};
 #[cfg(feature = "rmcp")]
@@ -44,7 +44,8 @@ pub enum ClientRoots {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WithoutClientRoots {
-    /// Nothing: each request is refused with [`RootsUnsupported`](ErrorKind::RootsUnsupported).
+    /// Nothing: each request is refused with
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     Deny,
     /// The allowed directories.
     AllowedDirectories,
@@ -102,7 +103,7 @@ struct Shared {
 /// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
 /// let builder = Guard::builder(boundary).client_roots(ClientRoots::Ignore);
 /// let denied = builder.without_client_roots(WithoutClientRoots::Deny).build();
-/// assert_eq!(denied.unwrap_err().kind(), ErrorKind::InvalidOptions);
+/// assert_eq!(denied.unwrap_err().kind(), ErrorKind::InvalidInput);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -196,11 +197,12 @@ impl GuardBuilder {
     ///
     /// # Errors
     ///
-    /// [`NoDirectories`](ErrorKind::NoDirectories) if the allowed directories are to be in force,
-    /// and there are none; [`InvalidOptions`](ErrorKind::InvalidOptions) if a choice would have no
-    /// effect beside another, or is no number of places.
+    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if the
+    /// allowed directories are to be in force, and there are none;
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a choice would have
+    /// no effect beside another, or is no number of places.
     pub fn build(self) -> Result<Guard> {
-        let invalid = |text| Err(Error::new(ErrorKind::InvalidOptions).says(text));
+        let invalid = |text| Err(Error::new(Code::InvalidOptions).says(text));
         match self.about_lists {
             Some(text) if self.choices.client_roots == ClientRoots::Ignore => return invalid(text),
             _ => {}
@@ -212,7 +214,7 @@ impl GuardBuilder {
         let wanted = self.choices.client_roots == ClientRoots::Ignore
             || self.choices.without_client_roots == WithoutClientRoots::AllowedDirectories;
         if wanted && !self.boundary.has_allowed_directories() {
-            return Err(ErrorKind::NoDirectories.into());
+            return Err(Code::NoDirectories.into());
         }
         if self.choices.client_roots == ClientRoots::Ignore
             && self.choices.without_client_roots == WithoutClientRoots::Deny
@@ -315,7 +317,7 @@ impl Guard {
         let boundary = self.boundary().clone();
         let verify = off_workers(self.workers(), &Account::Operator, move || Ok(boundary.verify_allowed_roots(turn)));
         match until(deadline.min(Instant::now() + VERIFY_LIMIT), verify).await? {
-            Some(Err(error)) if !matches!(error.kind(), ErrorKind::QueueFull | ErrorKind::Busy) => Err(error),
+            Some(Err(error)) if !matches!(error.reason(), Code::QueueFull | Code::Busy) => Err(error),
             Some(Ok(verified)) => Ok(verified),
             _ => Ok(standing),
         }
@@ -327,7 +329,7 @@ impl Guard {
         // One of the allowed directories may be back, which the snapshot does not show.
         self.allowed_roots(deadline).await?;
         let verify = off_workers(self.workers(), account, move || Ok(turn.verify()));
-        until(deadline, verify).await?.ok_or(ErrorKind::RootsTimedOut)??;
+        until(deadline, verify).await?.ok_or(Code::RootsTimedOut)??;
         Ok(true)
     }
 
@@ -335,7 +337,7 @@ impl Guard {
     pub(crate) fn enter(&self) -> Result<SessionId> {
         let more = |sessions| (sessions < SESSIONS).then_some(sessions + 1);
         let entered = self.shared.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        entered.map_err(|_| ErrorKind::TooManySessions)?;
+        entered.map_err(|_| Code::TooManySessions)?;
         Ok(Self::mint())
     }
 

@@ -41,7 +41,7 @@ pub use self::source::{RootsResponse, RootsSource};
 #[cfg(feature = "rmcp")]
 pub use self::key::ClientKey;
 use crate::check::CheckedPath;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
 use crate::roots::Roots;
 use crate::session::fetch::{Client, Lifetime};
@@ -135,7 +135,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`TooManySessions`](ErrorKind::TooManySessions).
+    /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`).
     pub fn session(&self, declared: ClientCapabilities) -> Result<Session> {
         let id = self.enter()?;
         Ok(self.begin(id, declared, Account::Session(id), Lifetime::Session))
@@ -175,11 +175,13 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`RootsUnsupported`](ErrorKind::RootsUnsupported) by [`WithoutClientRoots::Deny`], or as the source said; [`RootsFailed`](ErrorKind::RootsFailed),
-    /// [`RootsTimedOut`](ErrorKind::RootsTimedOut), [`RootsChanging`](ErrorKind::RootsChanging);
-    /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge), [`TooManyPages`](ErrorKind::TooManyPages),
-    /// [`RepeatedCursor`](ErrorKind::RepeatedCursor) for the list; [`SessionClosed`](ErrorKind::SessionClosed); [`NoRuntime`](ErrorKind::NoRuntime). In
-    /// none of these cases is anything granted.
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) by [`WithoutClientRoots::Deny`], or
+    /// as the source said; [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`,
+    /// `roots_timed_out`, `roots_changing`); [`RootsFailed`](crate::ErrorKind::RootsFailed)
+    /// (`too_many_roots`), [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`),
+    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_pages`, `repeated_cursor`) for the
+    /// list; [`SessionClosed`](crate::ErrorKind::SessionClosed);
+    /// [`NoRuntime`](crate::ErrorKind::NoRuntime). In none of these cases is anything granted.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
         self.roots_and_epoch(source).await.map(|(roots, _)| roots)
     }
@@ -204,7 +206,7 @@ impl Session {
     pub(crate) fn is_still(&self, epoch: Option<u64>) -> Result<()> {
         let now = self.client().epoch()?;
         match epoch {
-            Some(epoch) if epoch != now => Err(ErrorKind::RootsStale.into()),
+            Some(epoch) if epoch != now => Err(Code::RootsStale.into()),
             _ => Ok(()),
         }
     }
@@ -215,9 +217,11 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`RootsUnsupported`](ErrorKind::RootsUnsupported), [`RootsTimedOut`](ErrorKind::RootsTimedOut), [`RootsFailed`](ErrorKind::RootsFailed),
-    /// [`TooManyRoots`](ErrorKind::TooManyRoots), [`TooLarge`](ErrorKind::TooLarge), [`SessionClosed`](ErrorKind::SessionClosed),
-    /// [`NoRuntime`](ErrorKind::NoRuntime).
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported),
+    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_timed_out`, `roots_failed`,
+    /// `too_many_roots`), [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`),
+    /// [`SessionClosed`](crate::ErrorKind::SessionClosed),
+    /// [`NoRuntime`](crate::ErrorKind::NoRuntime).
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
         let client = self.client();
         match client.roots_of_list(list).await {
@@ -245,9 +249,11 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`RootsStale`](ErrorKind::RootsStale) if the roots have to be asked for, which takes a request to ask in; so it always is for a client
-    /// that does not announce changes, without a [time to live](crate::GuardBuilder::time_to_live_unannounced). Those of
-    /// [`Roots::still_allows`]. [`SessionClosed`](ErrorKind::SessionClosed), [`RootsUnsupported`](ErrorKind::RootsUnsupported).
+    /// [`RootsStale`](crate::ErrorKind::RootsStale) if the roots have to be asked for, which takes
+    /// a request to ask in; so it always is for a client that does not announce changes, without a
+    /// [time to live](crate::GuardBuilder::time_to_live_unannounced). Those of
+    /// [`Roots::still_allows`]. [`SessionClosed`](crate::ErrorKind::SessionClosed),
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         self.standing()?.still_allows(checked)
     }
@@ -257,8 +263,8 @@ impl Session {
         let client = self.client();
         let _ = client.epoch()?;
         match client.without_asking() {
-            None => Ok(client.cached(Instant::now()).ok_or(ErrorKind::RootsStale)?.roots.clone()),
-            Some(WithoutClientRoots::Deny) => Err(ErrorKind::RootsUnsupported.into()),
+            None => Ok(client.cached(Instant::now()).ok_or(Code::RootsStale)?.roots.clone()),
+            Some(WithoutClientRoots::Deny) => Err(Code::RootsUnsupported.into()),
             Some(WithoutClientRoots::AllowedDirectories) => Ok(client.guard.boundary().last_allowed_roots()),
         }
     }
@@ -286,7 +292,7 @@ impl Session {
         match client.cached(Instant::now()) {
             Some(cached) if cached.roots.is_empty() => RootsState::Empty,
             Some(_) => RootsState::Available,
-            None => client.failure().map_or(RootsState::Stale, RootsState::Failed),
+            None => client.failure().map_or(RootsState::Stale, |code| RootsState::Failed(code.kind())),
         }
     }
 
@@ -336,19 +342,20 @@ impl Changes {
     /// nothing.
     ///
     /// It is not told when time passes, or memory is short: then [`Session::still_allows`] says
-    /// [`RootsStale`](ErrorKind::RootsStale). Of a client that does not announce changes nothing is kept, and so no answer is told, unless it
-    /// is [trusted for a time](crate::GuardBuilder::time_to_live_unannounced).
+    /// [`RootsStale`](crate::ErrorKind::RootsStale). Of a client that does not announce changes
+    /// nothing is kept, and so no answer is told, unless it is [trusted for a
+    /// time](crate::GuardBuilder::time_to_live_unannounced).
     ///
     /// # Errors
     ///
-    /// [`SessionClosed`](ErrorKind::SessionClosed), from then on.
+    /// [`SessionClosed`](crate::ErrorKind::SessionClosed), from then on.
     pub async fn changed(&mut self) -> Result<()> {
         loop {
             // From here on a change wakes this, polled or not.
             let changed = self.client.changed.notified();
-            let changes = self.client.changes()?;
-            if changes != self.seen {
-                self.seen = changes;
+            let count = self.client.changes()?;
+            if count != self.seen {
+                self.seen = count;
                 return Ok(());
             }
             changed.await;
@@ -365,10 +372,10 @@ mod tests {
     fn work_ends_with_its_session_whatever_it_took() {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
-        let still = |epoch| session.is_still(epoch).map_err(|error| error.kind());
+        let still = |epoch| session.is_still(epoch).map_err(|error| error.reason());
         let epoch = session.client().epoch().unwrap();
-        assert_eq!((still(None), still(Some(epoch)), still(Some(0))), (Ok(()), Ok(()), Err(ErrorKind::RootsStale)));
+        assert_eq!((still(None), still(Some(epoch)), still(Some(0))), (Ok(()), Ok(()), Err(Code::RootsStale)));
         session.close();
-        assert_eq!((still(None), still(Some(epoch))), (Err(ErrorKind::SessionClosed), Err(ErrorKind::SessionClosed)));
+        assert_eq!((still(None), still(Some(epoch))), (Err(Code::SessionClosed), Err(Code::SessionClosed)));
     }
 }

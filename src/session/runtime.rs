@@ -13,14 +13,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::workers::{Account, Workers};
 
 #[cfg(not(shuttle))]
 mod tokio_time {
-    use super::{
-        Account, AssertUnwindSafe, Error, ErrorKind, Future, Poll, Result, Workers, panicked, catch_unwind, pin,
-    };
+    use super::{Account, AssertUnwindSafe, Code, Error, Future, Poll, Result, Workers, catch_unwind, panicked, pin};
     use crate::workers::For;
 
     pub(crate) use std::sync::Mutex;
@@ -33,8 +31,8 @@ mod tokio_time {
     /// The output of a future, or `None` if the deadline comes first. A panic of the future is the
     /// caller's.
     pub(crate) async fn until<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
-        let no_runtime = |_| Error::from(ErrorKind::NoRuntime);
-        tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
+        let no_runtime = |_| Error::from(Code::NoRuntime);
+        tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
         // A runtime can be without a timer, or shut it down, which tokio reports only by a panic. Not
         // limited by the budget of the task, which the work may have used up.
         let sleep = catch_unwind(|| tokio::task::unconstrained(tokio::time::sleep_until(deadline)));
@@ -69,7 +67,7 @@ mod tokio_time {
             Account::Operator => catch_unwind(AssertUnwindSafe(job)),
             _ => on_runtime(job).await?,
         };
-        done.unwrap_or_else(|panic| Err(panicked(ErrorKind::RootsFailed, &*panic)))
+        done.unwrap_or_else(|panic| Err(panicked(Code::RootsFailed, &*panic)))
     }
 
     /// Whether the runtime's clock stands still, as in tests (tokio's `test-util`).
@@ -85,13 +83,13 @@ mod tokio_time {
     }
 
     async fn on_runtime<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<std::thread::Result<T>> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| ErrorKind::NoRuntime)?;
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
         // It panics if it can have no thread.
         let spawned = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(job)));
-        let done = spawned.map_err(|_| ErrorKind::NoRuntime)?.await;
+        let done = spawned.map_err(|_| Code::NoRuntime)?.await;
         // If it did not panic, the runtime is shutting down.
         done.map_or_else(
-            |error| error.try_into_panic().map(Err).map_err(|_| ErrorKind::NoRuntime.into()),
+            |error| error.try_into_panic().map(Err).map_err(|_| Code::NoRuntime.into()),
             |done| Ok(Ok(done)),
         )
     }
@@ -195,7 +193,7 @@ pub(crate) async fn unless<T>(stop: impl Future, work: impl Future<Output = T>) 
     .await
 }
 
-fn panicked(kind: ErrorKind, panic: &(dyn Any + Send)) -> Error {
+fn panicked(kind: Code, panic: &(dyn Any + Send)) -> Error {
     let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Error::new(kind).detail(message.unwrap_or("panicked"))
 }

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::future::Future;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::{FAILURE_CHARS, ROOT_LIST_BYTES, ROOT_LIST_PAGES};
 use crate::wire::ListRootsResult;
 
@@ -17,7 +17,8 @@ use crate::wire::ListRootsResult;
 pub enum RootsResponse {
     /// A list, or one page of it.
     List(ListRootsResult),
-    /// The client has no roots to tell: a refusal, [`RootsUnsupported`](ErrorKind::RootsUnsupported).
+    /// The client has no roots to tell: a refusal,
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     ///
     /// It opens nothing. What [`WithoutClientRoots`](crate::WithoutClientRoots) opens is for a client that declared no roots when its
     /// session began; that one is never asked. One that declares them and then does not tell must not gain by that.
@@ -88,7 +89,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
     for pages in 1..=ROOT_LIST_PAGES {
         let page = match source.ask(cursor.take()).await {
             RootsResponse::List(page) => page,
-            RootsResponse::Unsupported => return Err(ErrorKind::RootsUnsupported.into()),
+            RootsResponse::Unsupported => return Err(Code::RootsUnsupported.into()),
             RootsResponse::Failed(why) => return Err(failed(&why)),
         };
         // What comes with an entry but its URI and name is of no use here, and memory.
@@ -103,18 +104,18 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
         };
         if next.len() > ROOT_LIST_BYTES / ROOT_LIST_PAGES {
             let limit = ROOT_LIST_BYTES / ROOT_LIST_PAGES;
-            return Err(Error::over(ErrorKind::TooLarge, "a cursor of the root list is larger than {} bytes", limit));
+            return Err(Error::over(Code::TooLarge, "a cursor of the root list is larger than {} bytes", limit));
         }
         if !cursors.insert(next.clone()) {
-            return Err(ErrorKind::RepeatedCursor.into());
+            return Err(Code::RepeatedCursor.into());
         }
         cursor = Some(next);
     }
-    Err(ErrorKind::TooManyPages.into())
+    Err(Code::TooManyPages.into())
 }
 
 /// That a client told no list, and why, for the operator.
 pub(crate) fn failed(why: &str) -> Error {
     let why = why.chars().take(FAILURE_CHARS).collect::<String>();
-    Error::new(ErrorKind::RootsFailed).detail(why)
+    Error::new(Code::RootsFailed).detail(why)
 }

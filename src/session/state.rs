@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::{BACK_OFF, BACK_OFF_MOST, FETCH_RETRIES, STALLED, TOUCH_EVERY};
 use crate::session::cache::Cached;
 use crate::session::runtime::{Instant, Notify, until};
@@ -33,7 +33,7 @@ pub(super) struct State {
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) epoch: u64,
-    pub(super) kind: ErrorKind,
+    pub(super) kind: Code,
     detail: Option<Arc<str>>,
     /// How many in a row.
     times: u32,
@@ -136,7 +136,7 @@ impl State {
         deadline: Instant,
     ) -> Result<(Join, Option<Arc<Fetch>>)> {
         if self.is_closed() {
-            return Err(ErrorKind::SessionClosed.into());
+            return Err(Code::SessionClosed.into());
         }
         let is_seen = seen.is_some_and(|seen| Arc::as_ptr(seen) == self.cached.as_ptr());
         if !is_seen && self.cached.strong_count() > 0 {
@@ -169,13 +169,7 @@ impl State {
     }
 
     /// A fetch has a snapshot. Returns how it ends; without a result if it is no longer in progress.
-    pub(super) fn succeed(
-        &mut self,
-        fetch: &Arc<Fetch>,
-        cached: &Arc<Cached>,
-        is_kept: bool,
-        now: Instant,
-    ) -> End {
+    pub(super) fn succeed(&mut self, fetch: &Arc<Fetch>, cached: &Arc<Cached>, is_kept: bool, now: Instant) -> End {
         if !self.is_in_progress(fetch) {
             return End::Nothing;
         }
@@ -204,7 +198,7 @@ impl State {
         let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let failure = Failure {
             epoch: self.epoch,
-            kind: error.kind(),
+            kind: error.reason(),
             detail: error.operator_detail().map(Arc::from),
             times: earlier.saturating_add(1),
             until: now + back_off,
@@ -239,15 +233,15 @@ impl State {
         true
     }
 
-    /// Returns the fetch in progress, which the caller ends; `None` if the session was closed already.
-    pub(super) fn close(&mut self) -> Option<Option<Arc<Fetch>>> {
+    /// Returns the fetch in progress, which the caller ends; an error if the session was closed already.
+    pub(super) fn close(&mut self) -> Result<Option<Arc<Fetch>>> {
         if self.is_closed() {
-            return None;
+            return Err(Code::SessionClosed.into());
         }
         self.epoch = CLOSED;
         self.cached = Weak::new();
         self.changes += 1;
-        Some(self.fetch.take())
+        Ok(self.fetch.take())
     }
 }
 

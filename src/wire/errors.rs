@@ -1,23 +1,22 @@
-//! A refusal as the protocol sends it.
+//! An error as the protocol sends it.
 //!
-//! Goes in: an [`Error`], and the revision that was negotiated. Comes out: a tool's result, or the `error` of a response. What is true
-//! after: it holds no more than the error's own text, its kind and the URI that the client itself sent; never
+//! A tool answers with [`Error::to_tool_result`], so that the model can read the text and correct
+//! itself. A resource, a prompt or a completion answers with [`Error::to_error_body`]. Both contain
+//! only the error's text, its code and the URI that the client itself sent, never
 //! [`Error::operator_detail`].
-//!
-//! A tool answers with [`Error::to_tool_result`], so that the model can read it and correct itself; a resource, a prompt or a completion
-//! with [`Error::to_error_body`], by the table there.
 
 use serde_json::{Value, json};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, RpcClass};
 use crate::limits::URI_BYTES;
 use crate::wire::{ErrorBody, Revision};
 
 impl Error {
     /// The refusal as a tool's result (schema `CallToolResult`), its text for the model to read.
     ///
-    /// From 2026-07-28 it carries the `resultType` that its schema requires. There, the protocol wants
-    /// [`RootsUnsupported`](ErrorKind::RootsUnsupported) as an [error](Self::to_error_body), of a tool too.
+    /// From 2026-07-28 it carries the `resultType` that its schema requires. There, the protocol
+    /// wants [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) as an
+    /// [error](Self::to_error_body), of a tool too.
     ///
     /// ```
     /// # use mcp_roots_guard::{Location, Revision};
@@ -41,43 +40,50 @@ impl Error {
     ///
     /// | kinds | until 2025-11-25 | 2026-07-28 |
     /// | --- | --- | --- |
-    /// | the text is no good: `empty`, `nul`, `too_long`, `foreign_scheme`, `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`, `dropped_character`, `not_absolute`, `drive_relative`, `device_path`, `reserved_name`, `stream`, `trailing_dot`, `short_name`, `invalid_name`, `dot_name` | -32602 | -32602 |
-    /// | nothing is served there: `outside_roots`, `not_found`, `not_a_directory`, `too_many_links`, `too_costly`, `root_unavailable`, `special_file`, `hard_linked`, `mount_crossing`, `is_a_directory`, `permission_denied` | -32002 of a resource, with `data.uri`; else -32602 | -32602, of a resource with `data.uri` |
-    /// | the client has no roots: `roots_unsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
+    /// | the text cannot name anything: `InvalidPath`, `InvalidUri`, `TooLong` | -32602 | -32602 |
+    /// | nothing is served there: `OutsideRoots`, `NotFound`, `NotADirectory`, `IsADirectory`, `PermissionDenied`, `TooCostly`, `RootUnavailable`, `ForbiddenFile` | -32002 of a resource, with `data.uri`; else -32602 | -32602, of a resource with `data.uri` |
+    /// | the client has no roots: `RootsUnsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
     /// | everything else | -32603 | -32603 |
     ///
-    /// The message is "Resource not found" in the second row where there is a resource, else the error's text. `data.kind` is
-    /// [`ErrorKind::as_str`] in all of them, for logs and programs: `outside_roots` is decided by the request and the roots alone, so it
+    /// The message is "Resource not found" in the second row where there is a resource, else the
+    /// error's text. `data.kind` is the error's [`code`](Self::code), not its kind, in all of them,
+    /// for logs and programs: `outside_roots` is decided by the request and the roots alone, so it
     /// tells nothing about what is outside.
     ///
-    /// `resource` is the URI of a resource's request (`resources/read`, a subscription), as the client sent it. It is given back to the
-    /// client where nothing is served there, and shortened if it is longer than [`URI_BYTES`]. Without one, a path was a parameter
-    /// (of a prompt, a completion), and it is the parameter that is bad.
+    /// `resource` is the URI of a resource's request (`resources/read`, a subscription), as the
+    /// client sent it. It is given back to the client where nothing is served there, and shortened
+    /// if it is longer than [`URI_BYTES`]. Without one, a path was a parameter (of a prompt, a
+    /// completion), and it is the parameter that is bad.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Error, ErrorKind, Revision};
-    /// let (error, uri) = (Error::from(ErrorKind::OutsideRoots), "file:///etc/passwd");
+    /// # use mcp_roots_guard::{Revision, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let (roots, uri) = (Roots::from_dirs([work.path()])?, "file:///etc/passwd");
+    /// # #[cfg(windows)]
+    /// # let uri = "file:///C:/Windows/win.ini";
+    /// let error = roots.read(uri, 1 << 20).unwrap_err();
     /// let body = error.to_error_body(Revision::V2025_11_25, Some(uri));
     /// assert_eq!((body.code, body.message.as_str()), (-32002, "Resource not found"));
     /// assert_eq!(body.data, Some(serde_json::json!({ "kind": "outside_roots", "uri": uri })));
     /// assert_eq!(error.to_error_body(Revision::V2026_07_28, Some(uri)).code, -32602);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     #[must_use]
     pub fn to_error_body(&self, revision: Revision, resource: Option<&str>) -> ErrorBody {
-        let kind = self.kind().as_str();
+        let kind = self.code();
         let told = |code| ErrorBody { code, message: self.to_string(), data: Some(json!({ "kind": kind })) };
-        match (answer(self.kind()), resource) {
-            (RootsResponse::NotServed, Some(uri)) => ErrorBody {
+        match (self.kind().class(), resource) {
+            (RpcClass::NotServed, Some(uri)) => ErrorBody {
                 code: if revision.is_stateless() { INVALID_PARAMS } else { RESOURCE_NOT_FOUND },
                 message: "Resource not found".into(),
                 data: Some(json!({ "kind": kind, "uri": shortened(uri) })),
             },
-            (RootsResponse::BadText | RootsResponse::NotServed, _) => told(INVALID_PARAMS),
-            (RootsResponse::NoRoots, _) if revision.is_stateless() => ErrorBody {
+            (RpcClass::InvalidText | RpcClass::NotServed, _) => told(INVALID_PARAMS),
+            (RpcClass::NoRoots, _) if revision.is_stateless() => ErrorBody {
                 data: Some(json!({ "kind": kind, "requiredCapabilities": { "roots": {} } })),
                 ..told(MISSING_CAPABILITY)
             },
-            (RootsResponse::NoRoots | RootsResponse::Failure, _) => told(INTERNAL_ERROR),
+            (RpcClass::NoRoots | RpcClass::Failure, _) => told(INTERNAL_ERROR),
         }
     }
 }
@@ -86,10 +92,17 @@ impl ErrorBody {
     /// The HTTP status that the protocol demands for a response with this error; `None` leaves it to the transport.
     ///
     /// ```
-    /// # use mcp_roots_guard::{Error, ErrorKind, Revision};
-    /// let error = Error::from(ErrorKind::RootsUnsupported);
+    /// # use mcp_roots_guard::{Boundary, ClientCapabilities, Guard, Revision, RootsResponse};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
+    /// let session = guard.session(ClientCapabilities::without_roots())?;
+    /// let source = |_: Option<String>| async { RootsResponse::Unsupported };
+    /// let error = session.roots(source).await.unwrap_err();
     /// assert_eq!(error.to_error_body(Revision::V2026_07_28, None).http_status(), Some(400));
     /// assert_eq!(error.to_error_body(Revision::V2025_11_25, None).http_status(), None);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// # }).unwrap();
     /// ```
     #[must_use]
     pub const fn http_status(&self) -> Option<u16> {
@@ -97,86 +110,6 @@ impl ErrorBody {
             MISSING_CAPABILITY => Some(400),
             _ => None,
         }
-    }
-}
-
-/// A row of the table above.
-enum RootsResponse {
-    BadText,
-    NotServed,
-    NoRoots,
-    Failure,
-}
-
-fn answer(kind: ErrorKind) -> RootsResponse {
-    use ErrorKind as K;
-    // No `_`: a new kind has to be given its row.
-    match kind {
-        K::Empty
-        | K::Nul
-        | K::TooLong
-        | K::ForeignScheme
-        | K::ForeignHost
-        | K::Query
-        | K::Fragment
-        | K::BadEscape
-        | K::EncodedSeparator
-        | K::DroppedCharacter
-        | K::NotAbsolute
-        | K::DriveRelative
-        | K::DevicePath
-        | K::ReservedName
-        | K::Stream
-        | K::TrailingDot
-        | K::ShortName
-        | K::InvalidName
-        | K::DotName => RootsResponse::BadText,
-        K::OutsideRoots
-        | K::NotFound
-        | K::NotADirectory
-        | K::TooManyLinks
-        | K::TooCostly
-        | K::RootUnavailable
-        | K::SpecialFile
-        | K::HardLinked
-        | K::MountCrossing
-        | K::IsADirectory
-        | K::PermissionDenied => RootsResponse::NotServed,
-        K::RootsUnsupported => RootsResponse::NoRoots,
-        K::RootItself
-        | K::ReadOnly
-        | K::Duplicate
-        | K::ThroughLink
-        | K::AccessConflict
-        | K::Malformed
-        | K::NoDirectories
-        | K::TooManyRoots
-        | K::RootsFailed
-        | K::RootsTimedOut
-        | K::RootsChanging
-        | K::RootsStale
-        | K::TooManyPages
-        | K::RepeatedCursor
-        | K::SessionClosed
-        | K::TooManySessions
-        | K::NoSession
-        | K::QueueFull
-        | K::Busy
-        | K::Cancelled
-        | K::NoRuntime
-        | K::ConfinementUnavailable
-        | K::ThreadsRunning
-        | K::AlreadyExists
-        | K::DirectoryNotEmpty
-        | K::TooLarge
-        | K::NotUtf8
-        | K::TooDeep
-        | K::TooManyEntries
-        | K::CrossDevice
-        | K::Changed
-        | K::WrongIntent
-        | K::InvalidOptions
-        | K::Io => RootsResponse::Failure,
     }
 }
 
@@ -201,6 +134,7 @@ const MISSING_CAPABILITY: i64 = -32021;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
     use std::ffi::OsStr;
 
     const URI: &str = "file:///etc/passwd";
@@ -221,17 +155,20 @@ mod tests {
         assert_eq!(rows.len(), CODES.len());
         let names: Vec<_> = rows.concat();
         for (index, name) in names.iter().enumerate() {
-            assert!(ErrorKind::ALL.iter().any(|kind| kind.as_str() == *name), "{name} is no kind");
+            let is_kind = Code::ALL.iter().any(|code| format!("{:?}", code.kind()) == *name);
+            assert!(is_kind, "{name} is no kind");
             assert_eq!(names.iter().position(|other| other == name), Some(index), "{name} is there twice");
         }
-        for &kind in ErrorKind::ALL {
-            let row = rows.iter().position(|row| row.contains(&kind.as_str())).unwrap_or(CODES.len() - 1);
+        for &code in Code::ALL {
+            let kind = format!("{:?}", code.kind());
+            let row = rows.iter().position(|row| row.contains(&kind.as_str()));
+            let row = row.unwrap_or(CODES.len() - 1);
             for &revision in Revision::ALL {
-                let told = [Some(URI), None].map(|uri| Error::from(kind).to_error_body(revision, uri).code);
+                let told = [Some(URI), None].map(|uri| Error::from(code).to_error_body(revision, uri).code);
                 assert_eq!(
                     told,
                     CODES[row].map(|codes| codes[usize::from(revision.is_stateless())]),
-                    "{kind}, {revision}"
+                    "{code}, {revision}"
                 );
             }
         }
@@ -239,7 +176,7 @@ mod tests {
 
     #[test]
     fn wording() {
-        use ErrorKind as K;
+        use Code as K;
         let (old, new) = (Revision::V2025_11_25, Revision::V2026_07_28);
         let not_found = r#""message":"Resource not found","data":{"kind":"not_found","uri":"file:///etc/passwd"}"#;
         let outside = r#""message":"Resource not found","data":{"kind":"outside_roots","uri":"file:///etc/passwd"}"#;
@@ -268,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_tools_result_holds_the_text_and_is_of_its_revision() {
-        let error = Error::from(ErrorKind::OutsideRoots).detail("led to /etc/shadow").at("open", OsStr::new("a"));
+        let error = Error::from(Code::OutsideRoots).detail("led to /etc/shadow").at("open", OsStr::new("a"));
         let content = json!([{ "type": "text", "text": r#"open "a": not inside the allowed directories"# }]);
         for &revision in Revision::ALL {
             let expected = if revision.is_stateless() {
@@ -282,11 +219,11 @@ mod tests {
 
     #[test]
     fn nothing_tells_the_operators_detail() {
-        for &kind in ErrorKind::ALL {
+        for &code in Code::ALL {
             for &revision in Revision::ALL {
-                let error = Error::from(kind).detail("SECRET").at("open", OsStr::new("a"));
+                let error = Error::from(code).detail("SECRET").at("open", OsStr::new("a"));
                 let told = [None, Some(URI)].map(|resource| format!("{:?}", error.to_error_body(revision, resource)));
-                assert!(!format!("{told:?}{}", error.to_tool_result(revision)).contains("SECRET"), "{kind}");
+                assert!(!format!("{told:?}{}", error.to_tool_result(revision)).contains("SECRET"), "{code}");
             }
         }
     }
@@ -299,7 +236,7 @@ mod tests {
             ("x".repeat(URI_BYTES - 1) + "é", "x".repeat(URI_BYTES - 1) + "…"),
             (String::new(), String::new()),
         ] {
-            let body = Error::from(ErrorKind::NotFound).to_error_body(Revision::V2025_11_25, Some(&uri));
+            let body = Error::from(Code::NotFound).to_error_body(Revision::V2025_11_25, Some(&uri));
             assert_eq!(body.data.unwrap()["uri"], expected);
         }
     }

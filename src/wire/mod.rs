@@ -14,7 +14,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Code, Error};
 use crate::limits::{MALFORMED_CHARS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
 pub use capability::{ClientCapabilities, RootsCapability};
 pub use message::{ErrorBody, RootsListChanged};
@@ -81,14 +81,14 @@ impl ListRootsResult {
     pub(crate) fn is_bounded(&self) -> crate::Result<()> {
         if self.roots.len() > ROOT_LIST_ENTRIES {
             let detail = format!("{} entries", self.roots.len());
-            return Err(Error::new(ErrorKind::TooManyRoots).detail(detail));
+            return Err(Error::new(Code::TooManyRoots).detail(detail));
         }
         let text = |entry: &RootEntry| entry.uri.len() + entry.name.as_ref().map_or(0, String::len);
         match self.roots.iter().map(text).sum::<usize>() {
             0..=ROOT_LIST_BYTES => Ok(()),
             bytes => {
                 let text = "the root list is larger than {} bytes";
-                let error = Error::over(ErrorKind::TooLarge, text, ROOT_LIST_BYTES);
+                let error = Error::over(Code::TooLarge, text, ROOT_LIST_BYTES);
                 Err(error.detail(format!("{bytes} bytes of URIs and names")))
             }
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::{PATIENCE, STUCK};
 use crate::workers::Account;
 
@@ -75,8 +75,9 @@ pub(super) fn hold(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()
 ///
 /// # Errors
 ///
-/// [`Busy`](ErrorKind::Busy) if half of the places are on this device, none of their operations has
-/// finished for [`PATIENCE`], and one of this account has been running for that long.
+/// [`Busy`](crate::ErrorKind::Busy) (`busy`) if half of the places are on this device, none of
+/// their operations has finished for [`PATIENCE`], and one of this account has been running for
+/// that long.
 ///
 /// An account without such an operation is let through: what hangs can be a mount inside the root,
 /// and its own files lie beside that.
@@ -117,7 +118,7 @@ impl Place {
         {
             device.running.fetch_sub(1, Relaxed);
             let detail = format!("{} operations on device {number} do not finish", self.devices.half);
-            return Err(Error::new(ErrorKind::Busy).detail(detail));
+            return Err(Error::new(Code::Busy).detail(detail));
         }
         let outer = self.on.replace(number);
         if outer.is_none() {
@@ -263,7 +264,7 @@ mod tests {
         let devices = Arc::new(devices);
         let running = [begin(&devices, 1).unwrap(), begin(&devices, 1).unwrap()];
         let refused =
-            |account| begin_as(&devices, account, 1).map(drop).is_err_and(|error| error.kind() == ErrorKind::Busy);
+            |account| begin_as(&devices, account, 1).map(drop).is_err_and(|error| error.reason() == Code::Busy);
         assert!(!refused(1), "not for long enough");
         for place in devices.lock_places().iter().filter(|place| place.since.load(Relaxed) != NEVER) {
             place.since.store(devices.millis(since), Relaxed);

@@ -34,7 +34,7 @@ pub(crate) use self::account::Account;
 use self::devices::Devices;
 pub(crate) use self::devices::counted;
 use self::queue::{Queue, Shares};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::limits::{ABANDONED, IDLE, LOOK_EVERY, RESOLUTIONS};
 
 /// The threads of one guard. Dropping it ends them; one that hangs is left behind.
@@ -121,7 +121,7 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// [`QueueFull`](ErrorKind::QueueFull), [`Busy`](ErrorKind::Busy).
+    /// [`Busy`](crate::ErrorKind::Busy) (`queue_full`, `busy`).
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         purpose: For,
@@ -138,7 +138,7 @@ impl Workers {
         let mut ticket = self.pool.add(purpose, account, Box::new(job))?;
         let done = receiver.await;
         ticket.done = done.is_ok();
-        done.map_err(|_| Error::new(ErrorKind::Busy).detail("the guard is gone"))
+        done.map_err(|_| Error::new(Code::Busy).detail("the guard is gone"))
     }
 }
 
@@ -172,7 +172,7 @@ impl Pool {
         if self.is_stuck(&mut state, purpose, &account) {
             drop(state);
             drop(job);
-            return Err(Error::new(ErrorKind::Busy).detail("the filesystems that others wait for do not answer"));
+            return Err(Error::new(Code::Busy).detail("the filesystems that others wait for do not answer"));
         }
         let added = state.queue(purpose).push(&account, job);
         let (call, number) = match added {
@@ -183,13 +183,13 @@ impl Pool {
             Err(job) => {
                 drop(state);
                 drop(job);
-                return Err(ErrorKind::QueueFull.into());
+                return Err(Code::QueueFull.into());
             }
         };
         drop(state);
         let ticket = Ticket { pool: self.clone(), purpose, account, number, done: false };
         // Without a thread it may wait for ever; dropping the ticket takes it back.
-        self.carry_out(call).map_err(|error| Error::io(ErrorKind::Busy, error).detail("no thread can be started"))?;
+        self.carry_out(call).map_err(|error| Error::io(Code::Busy, error).detail("no thread can be started"))?;
         Ok(ticket)
     }
 
@@ -561,7 +561,7 @@ mod tests {
         assert!(soon(|| workers.pool.lock().work.is_stuck()));
         // Twice as many hang as there are places: who comes now does not wait for them.
         let refused = runtime().block_on(workers.run(For::Work, session(18), || 18)).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Busy);
+        assert_eq!(refused.reason(), Code::Busy);
         drop((go, go_on));
         assert!(soon(|| !workers.pool.lock().work.is_full()));
         assert_eq!(runtime().block_on(workers.run(For::Work, session(18), || 18)).unwrap().unwrap(), 18);

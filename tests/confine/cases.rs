@@ -11,8 +11,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Confined, Confinement, Enforced, ErrorKind as K, ExtraAccess, Guard, Intent,
-    ListRootsResult, Replace, RootsCapability, RootsResponse, WalkOptions,
+    Access, Boundary, ClientCapabilities, Confined, Confinement, Enforced, ExtraAccess, Guard, Intent, ListRootsResult,
+    Replace, RootsCapability, RootsResponse, WalkOptions,
 };
 use nix::libc;
 use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
@@ -159,7 +159,7 @@ fn a_thread_that_was_there(top: &Path) {
             assert!(denied(fs::read(top.join("out/secret"))));
             return;
         }
-        Err(refused) => assert_eq!(refused.kind(), K::ThreadsRunning, "{refused}"),
+        Err(refused) => assert_eq!(refused.code(), "threads_running", "{refused}"),
     }
     // Nothing is enforced by halves.
     assert!(read_there().is_ok() && outside_is_open(top) && !nix::sys::prctl::get_no_new_privs().unwrap());
@@ -181,7 +181,7 @@ fn threads_that_can_not_be_counted(top: &Path) {
     let guard = guard(top);
     block(libc::SYS_fstatfs, libc::ENOSYS);
     let refused = guard.confine_process(&Confinement::new()).unwrap_err();
-    assert_eq!(refused.kind(), K::ThreadsRunning);
+    assert_eq!(refused.code(), "threads_running");
     assert!(outside_is_open(top));
 }
 
@@ -252,12 +252,12 @@ fn each_operation_of_the_guard_works(top: &Path) {
     roots.remove_file("in/other").unwrap();
     roots.remove_dir("sub").unwrap();
     roots.remove_dir_all("b").unwrap();
-    let refused = |done: mcp_roots_guard::Result<()>| done.map_err(|error| error.kind()).unwrap_err();
-    assert_eq!(refused(roots.read("link", 9).map(drop)), K::OutsideRoots);
-    assert_eq!(refused(roots.read("../out/secret", 9).map(drop)), K::OutsideRoots);
-    assert_eq!(refused(roots.read("none", 9).map(drop)), K::NotFound);
-    assert_eq!(refused(roots.open("queue").map(drop)), K::SpecialFile);
-    assert_eq!(refused(roots.write(top.join("ro/f"), "")), K::ReadOnly);
+    let refused = |done: mcp_roots_guard::Result<()>| done.map_err(|error| error.code()).unwrap_err();
+    assert_eq!(refused(roots.read("link", 9).map(drop)), "outside_roots");
+    assert_eq!(refused(roots.read("../out/secret", 9).map(drop)), "outside_roots");
+    assert_eq!(refused(roots.read("none", 9).map(drop)), "not_found");
+    assert_eq!(refused(roots.open("queue").map(drop)), "special_file");
+    assert_eq!(refused(roots.write(top.join("ro/f"), "")), "read_only");
 
     // Lists narrow, and names are verified, from `/` on.
     let uri = |path: &str| format!("file://{}", top.join(path).display());
@@ -325,15 +325,15 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
     let guard = guard(top);
     let extra = |path: &Path, extra| Confinement::new().extra(path, extra);
     for (path, access, expected) in [
-        ("none", ExtraAccess::ReadOnly, K::NotFound),
-        ("rw/f/g", ExtraAccess::ReadOnly, K::NotADirectory),
-        ("", ExtraAccess::ReadWrite, K::AccessConflict),
-        ("ro", ExtraAccess::ReadWrite, K::AccessConflict),
-        ("ro/sub", ExtraAccess::ReadWrite, K::AccessConflict),
+        ("none", ExtraAccess::ReadOnly, "not_found"),
+        ("rw/f/g", ExtraAccess::ReadOnly, "not_a_directory"),
+        ("", ExtraAccess::ReadWrite, "access_conflict"),
+        ("ro", ExtraAccess::ReadWrite, "access_conflict"),
+        ("ro/sub", ExtraAccess::ReadWrite, "access_conflict"),
     ] {
         let path = top.join(path);
         let refused = guard.confine_process(&extra(&path, access)).unwrap_err();
-        assert_eq!(refused.kind(), expected, "{}", path.display());
+        assert_eq!(refused.code(), expected, "{}", path.display());
         assert!(refused.to_string().starts_with("confine "), "{refused}");
     }
     // Also what is yet to come, by whatever way it is named.
@@ -342,11 +342,11 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
     let boundary = boundary.optional_directory(top.join("by link/later/ro"), Access::ReadOnly).build().unwrap();
     for path in ["", "scratch"] {
         let refused = Guard::new(boundary.clone()).confine_process(&extra(&top.join(path), ExtraAccess::ReadWrite));
-        assert_eq!(refused.unwrap_err().kind(), K::AccessConflict, "{path}");
+        assert_eq!(refused.unwrap_err().code(), "access_conflict", "{path}");
     }
     // Optional is what is missing, and nothing else.
     let refused = guard.confine_process(&Confinement::new().optional_extra(top.join("rw/f/g"), ExtraAccess::ReadOnly));
-    assert_eq!(refused.unwrap_err().kind(), K::NotADirectory);
+    assert_eq!(refused.unwrap_err().code(), "not_a_directory");
     assert!(outside_is_open(top));
     let around = extra(top, ExtraAccess::ReadOnly).extra(top.join("rw/a"), ExtraAccess::ReadWrite);
     let _ = confine(&guard, &around);
@@ -369,7 +369,7 @@ fn a_link_that_a_tool_could_have_made_names_no_extra(top: &Path) {
             after.optional_extra(&link, ExtraAccess::ReadOnly).extra(top.join("extra"), ExtraAccess::ReadWrite),
         ] {
             let refused = guard.confine_process(&extras).unwrap_err();
-            assert_eq!(refused.kind(), K::ThroughLink, "{}", link.display());
+            assert_eq!(refused.code(), "through_link", "{}", link.display());
         }
     }
     assert!(outside_is_open(top));
@@ -397,7 +397,7 @@ fn a_read_only_directory_by_another_name_is_no_extra(top: &Path) {
         return;
     }
     let extras = Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadWrite);
-    assert_eq!(guard(top).confine_process(&extras).unwrap_err().kind(), K::AccessConflict);
+    assert_eq!(guard(top).confine_process(&extras).unwrap_err().code(), "access_conflict");
     let _ = confine(&guard(top), &Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadOnly));
     assert!(denied(fs::write(top.join("scratch/f"), "")));
 }
@@ -411,10 +411,10 @@ fn a_root_that_is_a_file_is_that_file(top: &Path) {
         let options = mcp_roots_guard::OpenOptions::new().write(true).truncate(true);
         roots.open_with(top.join("single/one"), options).unwrap().write_all(content.as_bytes()).unwrap();
     }
-    assert_eq!(roots.write(top.join("single/one"), "").unwrap_err().kind(), K::RootItself);
+    assert_eq!(roots.write(top.join("single/one"), "").unwrap_err().code(), "root_itself");
     assert_eq!(roots.read_to_string(top.join("single/one"), 99).unwrap(), "short");
     assert_eq!(roots.read_to_string(top.join("out/secret"), 99).unwrap(), "secret");
-    assert_eq!(roots.read(top.join("single/other"), 99).unwrap_err().kind(), K::OutsideRoots);
+    assert_eq!(roots.read(top.join("single/other"), 99).unwrap_err().code(), "outside_roots");
     assert!(denied(fs::read(top.join("single/other"))) && denied(fs::write(top.join("single/new"), "")));
     assert!(denied(fs::read_dir(top.join("single"))) && denied(fs::write(top.join("out/secret"), "")));
 }
@@ -425,14 +425,14 @@ fn a_directory_that_is_swapped_widens_nothing(top: &Path) {
     symlink("out", top.join("rw")).unwrap();
     let refused = guard.confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}");
-    assert_eq!(refused.kind(), K::RootUnavailable);
+    assert_eq!(refused.code(), "root_unavailable");
     assert!(outside_is_open(top));
     // Gone, and looked for again.
     fs::remove_file(top.join("rw")).unwrap();
     thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
     let refused = guard.confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}");
-    assert_eq!(refused.kind(), K::NotFound);
+    assert_eq!(refused.code(), "not_found");
     assert!(outside_is_open(top));
     fs::rename(top.join("moved"), top.join("rw")).unwrap();
     thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
@@ -459,12 +459,12 @@ fn a_directory_that_is_replaced_needs_a_restart(top: &Path) {
     let roots = guard.boundary().allowed_roots();
     assert_eq!(roots.roots().count(), 2);
     for path in ["rw/a/f", "scratch/later/f"] {
-        assert_eq!(roots.read(top.join(path), 99).unwrap_err().kind(), K::PermissionDenied, "{path}");
+        assert_eq!(roots.read(top.join(path), 99).unwrap_err().code(), "permission_denied", "{path}");
         assert!(denied(fs::read(top.join(path))), "{path}");
     }
     // The object stays in reach under its new name, of what does not ask the guard.
     assert_eq!(fs::read_to_string(top.join("rw/was/f")).unwrap(), "old");
-    assert_eq!(roots.read(top.join("rw/was/f"), 99).unwrap_err().kind(), K::OutsideRoots);
+    assert_eq!(roots.read(top.join("rw/was/f"), 99).unwrap_err().code(), "outside_roots");
     deploy.wait().unwrap();
 }
 
@@ -484,13 +484,13 @@ fn each_call_narrows(top: &Path) {
     let other = thread::spawn(move || stopped.recv());
     match inner.confine_process(&Confinement::new()) {
         Ok(confined) => assert!(confined.abi() >= 8 && confined.threads() == 2),
-        Err(refused) => assert_eq!(refused.kind(), K::ThreadsRunning, "{refused}"),
+        Err(refused) => assert_eq!(refused.code(), "threads_running", "{refused}"),
     }
     drop(stop);
     other.join().unwrap().unwrap_err();
     let more = (0..1_000).map(|_| inner.confine_process(&Confinement::new())).filter_map(Result::err);
-    let full = more.map(|error| error.kind()).find(|kind| *kind != K::ThreadsRunning);
-    assert_eq!(full, Some(K::Io));
+    let full = more.map(|error| error.code()).find(|kind| *kind != "threads_running");
+    assert_eq!(full, Some("io"));
     assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::read(top.join("rw/f"))));
 }
 
@@ -498,7 +498,7 @@ fn without_directories_there_is_nothing_to_confine_to(top: &Path) {
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
     let refused = guard.confine_process(&Confinement::new().extra(top.join("rw"), ExtraAccess::ReadWrite)).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
-    assert_eq!(refused.kind(), K::NoDirectories);
+    assert_eq!(refused.code(), "no_directories");
     assert!(outside_is_open(top));
 }
 
@@ -506,7 +506,7 @@ fn is_unavailable(top: &Path, errno: i32) {
     block(LANDLOCK_CREATE_RULESET, errno);
     let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
-    assert_eq!(refused.kind(), K::ConfinementUnavailable);
+    assert_eq!(refused.code(), "confinement_unavailable");
     assert_eq!(refused.to_string(), "process confinement is not available here");
     assert!(outside_is_open(top));
 }
@@ -515,7 +515,7 @@ fn a_kernel_that_refuses_the_last_step(top: &Path) {
     block(LANDLOCK_RESTRICT_SELF, libc::E2BIG);
     let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
-    assert_eq!(refused.kind(), K::Io);
+    assert_eq!(refused.code(), "io");
     assert!(outside_is_open(top));
 }
 
@@ -523,7 +523,7 @@ fn a_kernel_that_refuses_the_last_step(top: &Path) {
 fn a_filter_that_answers_for_the_kernel(top: &Path) {
     block(LANDLOCK_RESTRICT_SELF, 0);
     let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
-    assert_eq!(refused.kind(), K::ConfinementUnavailable);
+    assert_eq!(refused.code(), "confinement_unavailable");
     assert!(outside_is_open(top));
 }
 

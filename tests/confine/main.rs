@@ -24,10 +24,10 @@ use cases::CASES;
 /// Where there is no Landlock by nature.
 #[cfg(not(target_os = "linux"))]
 const CASES: &[(&str, Case)] = &[("elsewhere_it_is_not_available", |top| {
-    use mcp_roots_guard::{Access, Boundary, Confinement, ErrorKind, Guard};
+    use mcp_roots_guard::{Access, Boundary, Confinement, Guard};
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
     let refused = Guard::new(boundary).confine_process(&Confinement::new()).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::ConfinementUnavailable);
+    assert_eq!(refused.code(), "confinement_unavailable");
     assert_eq!(refused.to_string(), "process confinement is not available here");
     assert_eq!(std::fs::read_to_string(top.join("out/secret")).unwrap(), "secret");
 })];

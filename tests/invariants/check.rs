@@ -14,7 +14,7 @@
 
 use std::fs;
 
-use mcp_roots_guard::{ErrorKind, Intent};
+use mcp_roots_guard::Intent;
 
 use super::world::{LINE_BYTES, LINES, World};
 use super::{kernel, model};
@@ -37,7 +37,7 @@ fn ask(world: &World, request: &str, intents: &[Intent]) {
     let told = |intents: Vec<Intent>| {
         let (roots, request) = (world.guard.clone(), request.to_owned());
         move || -> Vec<_> {
-            let read = roots.read(&request, 1 << 10).map_err(|error| error.kind());
+            let read = roots.read(&request, 1 << 10).map_err(|error| error.code());
             intents.into_iter().map(|intent| (model::of_guard(&roots, &request, intent), read.clone())).collect()
         }
     };
@@ -53,13 +53,13 @@ fn ask(world: &World, request: &str, intents: &[Intent]) {
             let really = fs::canonicalize(world.roots[0].join(request));
             let is_alike = match &expected {
                 Ok((path, _)) => really.is_ok_and(|real| real == *path),
-                Err(ErrorKind::OutsideRoots) => true,
+                Err("outside_roots") => true,
                 Err(_) => request.is_empty() || really.is_err(),
             };
             assert!(is_alike, "{request:?} is {expected:?}, and another to std in {world}");
             let content = expected.and_then(|(path, _)| match path.metadata().unwrap() {
-                metadata if metadata.is_dir() => Err(ErrorKind::IsADirectory),
-                metadata if !metadata.is_file() => Err(ErrorKind::SpecialFile),
+                metadata if metadata.is_dir() => Err("is_a_directory"),
+                metadata if !metadata.is_file() => Err("special_file"),
                 _ => Ok(fs::read(path).unwrap()),
             });
             assert_eq!(told.1, content, "reading {request:?} in {world}");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use mcp_roots_guard::{ErrorKind, Intent};
+use mcp_roots_guard::Intent;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::io::Errno;
 use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
@@ -22,8 +22,8 @@ pub(crate) fn agrees(decided: &Decision, root: &Path, request: &str, intent: Int
     // An absolute request replaces the root.
     let path = root.join(request);
     let expected = match (intent, decided) {
-        (_, Err(ErrorKind::Empty)) => return Ok(()),
-        (_, Err(ErrorKind::OutsideRoots)) => return leaves(root, request, intent),
+        (_, Err("empty")) => return Ok(()),
+        (_, Err("outside_roots")) => return leaves(root, request, intent),
         (Intent::Existing, _) | (Intent::New | Intent::NewTree, Ok((_, true))) => {
             open(&path, OFlags::PATH, Mode::empty()).map(|found| name(&found))
         }
@@ -34,7 +34,7 @@ pub(crate) fn agrees(decided: &Decision, root: &Path, request: &str, intent: Int
             let _ = made.as_ref().map(fs::remove_file);
             made
         }
-        (Intent::NoFollow, Err(ErrorKind::NotADirectory))
+        (Intent::NoFollow, Err("not_a_directory"))
             if without_dots(request).is_some_and(|name| root.join(name).is_symlink()) =>
         {
             return Ok(());
@@ -53,11 +53,11 @@ pub(crate) fn agrees(decided: &Decision, root: &Path, request: &str, intent: Int
     let is_alike = match (decided, &expected) {
         (Ok((path, _)), Ok(found)) => path == found,
         (Err(kind), Err(errno)) => match *errno {
-            Errno::NOENT => *kind == ErrorKind::NotFound,
-            Errno::NOTDIR => *kind == ErrorKind::NotADirectory,
-            Errno::LOOP => *kind == ErrorKind::TooManyLinks,
+            Errno::NOENT => *kind == "not_found",
+            Errno::NOTDIR => *kind == "not_a_directory",
+            Errno::LOOP => *kind == "too_many_links",
             // open(2) with O_CREAT says this of any last name with a slash behind it, and looks no further.
-            Errno::ISDIR => intent == Intent::New && *kind != ErrorKind::OutsideRoots,
+            Errno::ISDIR => intent == Intent::New && *kind != "outside_roots",
             _ => false,
         },
         _ => false,

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::limits::LINK_HOPS;
-use mcp_roots_guard::{CheckedPath, Error, ErrorKind, Intent, Roots};
+use mcp_roots_guard::{CheckedPath, Error, Intent, Roots};
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,20 +21,20 @@ pub(crate) enum Name {
 }
 
 /// The canonical path, and whether something is there; or why not.
-pub(crate) type Decision = Result<(PathBuf, bool), ErrorKind>;
+pub(crate) type Decision = Result<(PathBuf, bool), &'static str>;
 
 pub(crate) fn decide(look: impl Fn(&Path) -> Name, roots: &[PathBuf], request: &str, intent: Intent) -> Decision {
     let is_inside = |path: &Path| roots.iter().any(|root| path.starts_with(root));
     let leads_to_a_root = |path: &Path| roots.iter().any(|root| root.starts_with(path));
     let mut at = if request.starts_with('/') { PathBuf::from("/") } else { roots[0].clone() };
     let mut todo: VecDeque<String> = match request {
-        "" => return Err(ErrorKind::Empty),
+        "" => return Err("empty"),
         _ => names(request).collect(),
     };
     let (mut here, mut hops) = (Name::Directory, 0);
     while let Some(name) = todo.pop_front() {
         match (&here, name.as_str()) {
-            (Name::Other, _) => return Err(ErrorKind::NotADirectory),
+            (Name::Other, _) => return Err("not_a_directory"),
             (_, ".") => continue,
             (_, "..") => drop(at.pop()),
             _ => {
@@ -51,17 +51,17 @@ pub(crate) fn decide(look: impl Fn(&Path) -> Name, roots: &[PathBuf], request: &
                         at.extend(todo.iter().filter(|name| *name != "."));
                         Ok((at, false))
                     }
-                    _ => Err(ErrorKind::NotFound),
+                    _ => Err("not_found"),
                 };
             }
             Name::Link(_) if intent == Intent::NoFollow && todo.is_empty() => return Ok((at, true)),
             Name::Link(_) if intent == Intent::NoFollow && todo.iter().all(|name| name == ".") => {
-                return Err(ErrorKind::NotADirectory);
+                return Err("not_a_directory");
             }
             Name::Link(target) => {
                 hops += 1;
                 if hops > LINK_HOPS {
-                    return Err(ErrorKind::TooManyLinks);
+                    return Err("too_many_links");
                 }
                 at.pop();
                 if target.starts_with('/') {
@@ -73,16 +73,16 @@ pub(crate) fn decide(look: impl Fn(&Path) -> Name, roots: &[PathBuf], request: &
             Name::Directory | Name::Other => {}
         }
         if !is_inside(&at) && !leads_to_a_root(&at) {
-            return Err(ErrorKind::OutsideRoots);
+            return Err("outside_roots");
         }
     }
-    if is_inside(&at) { Ok((at, true)) } else { Err(ErrorKind::OutsideRoots) }
+    if is_inside(&at) { Ok((at, true)) } else { Err("outside_roots") }
 }
 
 /// What the guard decides, as the rule tells it.
 pub(crate) fn of_guard(roots: &Roots, request: &str, intent: Intent) -> Decision {
     let checked = roots.check(request, intent);
-    checked.as_ref().map(|checked| (CheckedPath::to_unguarded_path(checked), checked.exists())).map_err(Error::kind)
+    checked.as_ref().map(|checked| (CheckedPath::to_unguarded_path(checked), checked.exists())).map_err(Error::code)
 }
 
 /// The names between slashes; a slash at the end asks for a directory, as `.` does.

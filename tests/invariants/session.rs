@@ -115,7 +115,7 @@ struct Call {
 }
 
 /// The version of the list that decides, or why there is none.
-type End = std::result::Result<usize, ErrorKind>;
+type End = std::result::Result<usize, &'static str>;
 
 /// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,8 +286,8 @@ impl Run<'_> {
         self.settle();
         let backs_off = self.backs_off;
         let expected = match (self.closed, backs_off) {
-            (true, _) => Err(ErrorKind::SessionClosed),
-            (_, true) => Err(ErrorKind::RootsFailed),
+            (true, _) => Err("session_closed"),
+            (_, true) => Err("roots_failed"),
             (_, false) => Ok(self.version),
         };
         self.ends(expected);
@@ -476,15 +476,15 @@ impl Run<'_> {
                 let refused = |question: &Question| {
                     question.heard.is_some() && question.told == Some(Err(())) && question.asked >= call.changed
                 };
-                let is_due = match error.kind() {
-                    ErrorKind::SessionClosed => self.closed,
-                    ErrorKind::RootsFailed => wire.questions.iter().any(refused),
-                    ErrorKind::RootsChanging => announces && self.version - call.version > CHANGES,
+                let is_due = match error.code() {
+                    "session_closed" => self.closed,
+                    "roots_failed" => wire.questions.iter().any(refused),
+                    "roots_changing" => announces && self.version - call.version > CHANGES,
                     _ => false,
                 };
                 drop(wire);
                 self.holds(is_due, || format!("call {number} is refused: {error:?}"));
-                return Err(error.kind());
+                return Err(error.code());
             }
         };
         drop(wire);

@@ -7,13 +7,16 @@
 
 use std::fmt::Write as _;
 
-use mcp_roots_guard::{self as error, ErrorKind};
 use url::{Host, Url};
 
 use super::rfc3986::{self, is_hex, remove_dots};
+pub(crate) use error::Code;
 use escapes::decode;
 
 /// The crate's own files, which are pure: what they say is not public, nor built on every system.
+#[path = "../../src/error/codes.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod error;
 #[path = "../../src/path/names/windows.rs"]
 #[allow(dead_code, unreachable_pub)]
 pub(crate) mod rules;
@@ -36,7 +39,7 @@ fn path(text: &str) {
         assert_eq!(read, rules::path(&swapped), "{text:?} with the other separators");
     }
     for other in [text.to_ascii_lowercase(), text.to_ascii_uppercase()] {
-        let keyed = |read: Result<String, ErrorKind>| read.map(|path| rules::key(&path).into_owned());
+        let keyed = |read: Result<String, Code>| read.map(|path| rules::key(&path).into_owned());
         assert_eq!(keyed(read.clone()), keyed(rules::path(&other)), "{text:?} in the other case");
     }
     if let Ok(path) = read {
@@ -124,12 +127,12 @@ fn by_the_url_crate(url: &Url) -> String {
 }
 
 /// The normal form of a path, or the first reason to refuse it: by its pieces.
-fn path_by_the_rules(text: &str) -> Result<String, ErrorKind> {
+fn path_by_the_rules(text: &str) -> Result<String, Code> {
     if text.is_empty() {
-        return Err(ErrorKind::Empty);
+        return Err(Code::Empty);
     }
     if text.contains('\0') {
-        return Err(ErrorKind::Nul);
+        return Err(Code::Nul);
     }
     let all = text.replace('/', r"\");
     let pieces: Vec<&str> = all.split('\\').collect();
@@ -140,12 +143,12 @@ fn path_by_the_rules(text: &str) -> Result<String, ErrorKind> {
             let plain = match pieces.as_slice() {
                 [drive, names @ ..] if is_drive(drive) && !names.is_empty() => names,
                 [unc, names @ ..] if unc.eq_ignore_ascii_case("unc") && !names.is_empty() => names,
-                _ => return Err(ErrorKind::DevicePath),
+                _ => return Err(Code::DevicePath),
             };
             let (last, middle) = plain.split_last().unwrap();
             let odd = |name: &&str| [".", ".."].contains(name) || name.contains('/');
             if middle.iter().any(|name| name.is_empty() || odd(name)) || odd(last) {
-                return Err(ErrorKind::InvalidName);
+                return Err(Code::InvalidName);
             }
             match rest {
                 [drive, names @ ..] if is_drive(drive) => (format!("{}\\", drive.to_ascii_uppercase()), names.to_vec()),
@@ -154,12 +157,12 @@ fn path_by_the_rules(text: &str) -> Result<String, ErrorKind> {
             }
         }
         ["", "", rest @ ..] if !rest.is_empty() => share_by_the_rules(rest)?,
-        ["", "??", _, ..] => return Err(ErrorKind::DevicePath),
-        ["", ..] => return Err(ErrorKind::DriveRelative),
+        ["", "??", _, ..] => return Err(Code::DevicePath),
+        ["", ..] => return Err(Code::DriveRelative),
         [drive, names @ ..] if is_drive(drive) && !names.is_empty() => {
             (format!("{}\\", drive.to_ascii_uppercase()), names.to_vec())
         }
-        [first, ..] if first.get(..2).is_some_and(is_drive) => return Err(ErrorKind::DriveRelative),
+        [first, ..] if first.get(..2).is_some_and(is_drive) => return Err(Code::DriveRelative),
         names => (String::new(), names.to_vec()),
     };
     if let Some(kind) = names.iter().find_map(|name| harm(name)) {
@@ -181,11 +184,11 @@ fn path_by_the_rules(text: &str) -> Result<String, ErrorKind> {
     Ok(if normal.is_empty() { ".".to_owned() } else { normal })
 }
 
-fn share_by_the_rules<'a>(pieces: &[&'a str]) -> Result<(String, Vec<&'a str>), ErrorKind> {
-    let [server, share, names @ ..] = pieces else { return Err(ErrorKind::DevicePath) };
+fn share_by_the_rules<'a>(pieces: &[&'a str]) -> Result<(String, Vec<&'a str>), Code> {
+    let [server, share, names @ ..] = pieces else { return Err(Code::DevicePath) };
     let small = share.to_ascii_lowercase();
     if ["", ".", "?"].contains(server) || ["", "pipe", "mailslot", "ipc$"].contains(&small.as_str()) {
-        return Err(ErrorKind::DevicePath);
+        return Err(Code::DevicePath);
     }
     match [server, share].into_iter().find_map(|name| odd_characters(name)) {
         Some(kind) => Err(kind),
@@ -194,7 +197,7 @@ fn share_by_the_rules<'a>(pieces: &[&'a str]) -> Result<(String, Vec<&'a str>), 
 }
 
 /// Why a name is none of a file, or could be that of another; nothing for one that is harmless, and for dots.
-fn harm(name: &str) -> Option<ErrorKind> {
+fn harm(name: &str) -> Option<Code> {
     if ["", ".", ".."].contains(&name) {
         return None;
     }
@@ -207,7 +210,7 @@ fn harm(name: &str) -> Option<ErrorKind> {
         let ports = ["COM", "LPT"].iter().flat_map(|port| "0123456789¹²³".chars().map(move |n| format!("{port}{n}")));
         let devices = "CON PRN AUX NUL CONIN$ CONOUT$ CLOCK$".split(' ').map(str::to_owned);
         if devices.chain(ports).any(|device| device == base) {
-            return Some(ErrorKind::ReservedName);
+            return Some(Code::ReservedName);
         }
         let (base, extension) = match *name.split('.').collect::<Vec<_>>() {
             [base] => (base, ""),
@@ -220,37 +223,37 @@ fn harm(name: &str) -> Option<ErrorKind> {
             && base.len() <= 8
             && base.iter().rev().nth(digits) == Some(&'~')
             && extension.chars().count() <= 3;
-        alias.then_some(ErrorKind::ShortName)
+        alias.then_some(Code::ShortName)
     })
 }
 
-fn odd_characters(name: &str) -> Option<ErrorKind> {
+fn odd_characters(name: &str) -> Option<Code> {
     let found = |odd: fn(char) -> bool| name.chars().any(odd);
     if found(|c| matches!(c, '\0'..='\x1f' | '<' | '>' | '"' | '|' | '?' | '*')) {
-        Some(ErrorKind::InvalidName)
+        Some(Code::InvalidName)
     } else if found(|c| c == ':') {
-        Some(ErrorKind::Stream)
+        Some(Code::Stream)
     } else if matches!(name.chars().last(), Some('.' | ' ')) {
-        Some(ErrorKind::TrailingDot)
+        Some(Code::TrailingDot)
     } else if name.chars().map(char::len_utf16).sum::<usize>() >= 256 {
-        Some(ErrorKind::TooLong)
+        Some(Code::TooLong)
     } else {
         None
     }
 }
 
 /// The path that a URI names, or the first rule that it breaks.
-fn uri_by_the_rules(text: &str) -> Result<String, ErrorKind> {
+fn uri_by_the_rules(text: &str) -> Result<String, Code> {
     let as_host = from_drive_as_host(text);
     let dropped = text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r']);
     let has_percent = as_host.is_some_and(|path| path.contains('%'));
     first_broken(&[
-        (!text.to_ascii_lowercase().starts_with("file:"), ErrorKind::ForeignScheme),
-        (text.contains('\0'), ErrorKind::Nul),
-        (dropped || (as_host.is_none() && text.contains('\\')), ErrorKind::DroppedCharacter),
-        (text.contains('#'), ErrorKind::Fragment),
-        (text.contains('?'), ErrorKind::Query),
-        (has_percent, ErrorKind::BadEscape),
+        (!text.to_ascii_lowercase().starts_with("file:"), Code::ForeignScheme),
+        (text.contains('\0'), Code::Nul),
+        (dropped || (as_host.is_none() && text.contains('\\')), Code::DroppedCharacter),
+        (text.contains('#'), Code::Fragment),
+        (text.contains('?'), Code::Query),
+        (has_percent, Code::BadEscape),
     ])?;
     if let Some(path) = as_host {
         return path_by_the_rules(path);
@@ -263,17 +266,17 @@ fn uri_by_the_rules(text: &str) -> Result<String, ErrorKind> {
     let local = ["", "localhost"].contains(&host.to_ascii_lowercase().as_str());
     let escapes = path.split('%').skip(1).map(|escape| escape.get(..2).filter(|hex| is_hex(hex)).unwrap_or_default());
     let bad_escape = escapes.into_iter().find_map(|hex| match hex.to_ascii_lowercase().as_str() {
-        "" => Some(ErrorKind::BadEscape),
-        "00" => Some(ErrorKind::Nul),
-        "2f" | "5c" => Some(ErrorKind::EncodedSeparator),
+        "" => Some(Code::BadEscape),
+        "00" => Some(Code::Nul),
+        "2f" | "5c" => Some(Code::EncodedSeparator),
         _ => None,
     });
     first_broken(&[
-        (!local && !is_host(&host), ErrorKind::ForeignHost),
-        (!path.starts_with('/'), ErrorKind::NotAbsolute),
-        (bad_escape.is_some(), bad_escape.unwrap_or(ErrorKind::BadEscape)),
+        (!local && !is_host(&host), Code::ForeignHost),
+        (!path.starts_with('/'), Code::NotAbsolute),
+        (bad_escape.is_some(), bad_escape.unwrap_or(Code::BadEscape)),
     ])?;
-    let decoded = String::from_utf8(rfc3986::decode(path)).map_err(|_| ErrorKind::NotUtf8)?;
+    let decoded = String::from_utf8(rfc3986::decode(path)).map_err(|_| Code::NotUtf8)?;
     let mut path = decoded.as_str();
     while let Some(rest) = after_dots(path) {
         path = rest;
@@ -282,9 +285,9 @@ fn uri_by_the_rules(text: &str) -> Result<String, ErrorKind> {
     let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
     let piped = first.len() == 2 && first.ends_with('|') && first.starts_with(|c: char| c.is_ascii_alphabetic());
     first_broken(&[
-        (first.is_empty() && rest.is_some(), ErrorKind::ForeignHost),
-        (local && piped, ErrorKind::DroppedCharacter),
-        (local && !(is_drive(first) && rest.is_some()), ErrorKind::DriveRelative),
+        (first.is_empty() && rest.is_some(), Code::ForeignHost),
+        (local && piped, Code::DroppedCharacter),
+        (local && !(is_drive(first) && rest.is_some()), Code::DriveRelative),
     ])?;
     let rest = rest.map_or_else(String::new, |rest| format!("/{rest}"));
     // How far a segment is below the first, and what the first break of a rule is.
@@ -292,8 +295,8 @@ fn uri_by_the_rules(text: &str) -> Result<String, ErrorKind> {
     for segment in rest.split('/').skip(1) {
         match segment {
             "." => {}
-            ".." if depth == 0 && local => return Err(ErrorKind::DriveRelative),
-            ".." if depth == 0 => return Err(ErrorKind::DevicePath),
+            ".." if depth == 0 && local => return Err(Code::DriveRelative),
+            ".." if depth == 0 => return Err(Code::DevicePath),
             ".." => depth -= 1,
             name => match harm(name) {
                 Some(kind) => return Err(kind),
@@ -306,7 +309,7 @@ fn uri_by_the_rules(text: &str) -> Result<String, ErrorKind> {
     path_by_the_rules(&if rest.is_empty() && local { format!("{top}/") } else { top + &rest })
 }
 
-fn first_broken(rules: &[(bool, ErrorKind)]) -> Result<(), ErrorKind> {
+fn first_broken(rules: &[(bool, Code)]) -> Result<(), Code> {
     rules.iter().find(|(is_broken, _)| *is_broken).map_or(Ok(()), |(_, kind)| Err(*kind))
 }
 

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ErrorBody, ErrorKind, Guard, ListRootsResult, Location, RejectedRoot,
-    Revision, Root, RootEntry, Roots, RootsCapability, RootsListChanged, RootsResponse,
+    Access, Boundary, ClientCapabilities, ErrorBody, Guard, ListRootsResult, Location, RejectedRoot, Revision, Root,
+    RootEntry, Roots, RootsCapability, RootsListChanged, RootsResponse,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -121,7 +121,8 @@ fn refusals(text: &str) {
         let refused = error.to_tool_result(revision);
         let shown = refused["content"][0]["text"].as_str().unwrap();
         assert!(shown.len() <= TEXT_BYTES && !shown.contains(char::is_control), "{text:?} is refused as {shown}");
-        let body = mcp_roots_guard::Error::from(ErrorKind::NotFound).to_error_body(revision, Some(text));
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let body = mcp_roots_guard::Error::from(missing).to_error_body(revision, Some(text));
         again::<ErrorBody>(&serde_json::to_vec(&body).unwrap()).unwrap();
         let told = body.data.as_ref().and_then(|data| data["uri"].as_str()).unwrap();
         let start = told.strip_suffix('…').filter(|_| text.len() > URI_BYTES).unwrap_or(told);
@@ -198,15 +199,15 @@ impl World {
 
     /// An entry grants what it names, or was rejected for a reason that there is.
     fn is_settled(&self, entry: &RootEntry, earlier: &[RootEntry], roots: &Roots, rejected: Option<&RejectedRoot>) {
-        let kind = rejected.map(|rejected| rejected.error().kind());
+        let kind = rejected.map(|rejected| rejected.error().code());
         if let Some(rejected) = rejected {
             let shown = rejected.error().to_string();
             let is_short = rejected.entry().chars().count() <= KEPT_CHARS && shown.len() <= TEXT_BYTES;
             assert!(is_short, "{entry:?} is rejected as {rejected:?}");
         }
         let path = match Location::from_uri(&entry.uri) {
-            _ if entry.is_malformed() => return assert_eq!(kind, Some(ErrorKind::Malformed), "{entry:?}"),
-            Err(error) => return assert_eq!(kind, Some(error.kind()), "{entry:?}"),
+            _ if entry.is_malformed() => return assert_eq!(kind, Some("malformed"), "{entry:?}"),
+            Err(error) => return assert_eq!(kind, Some(error.code()), "{entry:?}"),
             Ok(location) => location.as_path().to_owned(),
         };
         let real = real(&path);
@@ -225,8 +226,8 @@ impl World {
         });
         match kind {
             // It repeats what may have been rejected itself.
-            Some(ErrorKind::Duplicate) if earlier.iter().any(|earlier| is_at(earlier, &path)) => {}
-            None | Some(ErrorKind::Duplicate) => assert!(granted, "{entry:?} is told to be in force in {roots:?}"),
+            Some("duplicate") if earlier.iter().any(|earlier| is_at(earlier, &path)) => {}
+            None | Some("duplicate") => assert!(granted, "{entry:?} is told to be in force in {roots:?}"),
             Some(_) => assert!(!is_plain, "{entry:?} is rejected: {rejected:?}"),
         }
     }
@@ -259,7 +260,7 @@ impl World {
                 assert_eq!(in_force(&roots), in_force(&at_once), "{text:?} in pages, and at once");
             }
             (Err(error), Err(kind)) => {
-                assert_eq!(error.kind(), kind, "{text:?} in pages");
+                assert_eq!(error.code(), kind, "{text:?} in pages");
                 let detail = error.operator_detail().map_or(0, |detail| detail.chars().count());
                 assert!(detail <= DETAIL_CHARS, "{detail} characters are kept of {text:?}");
             }
@@ -300,35 +301,38 @@ fn is_at(entry: &RootEntry, path: &Path) -> bool {
 }
 
 /// What a list in pages comes to, one page after the other; `pages` are those that have to be asked for.
-fn told(pages: &mut Vec<RootsResponse>, page: impl Fn(usize) -> RootsResponse) -> Result<ListRootsResult, ErrorKind> {
+fn told(
+    pages: &mut Vec<RootsResponse>,
+    page: impl Fn(usize) -> RootsResponse,
+) -> Result<ListRootsResult, &'static str> {
     let mut all = ListRootsResult::default();
     let mut cursors: Vec<String> = Vec::new();
     while pages.len() < ROOT_LIST_PAGES {
         pages.push(page(pages.len()));
         let list = match pages.last() {
             Some(RootsResponse::List(list)) => list,
-            Some(RootsResponse::Unsupported) => return Err(ErrorKind::RootsUnsupported),
-            _ => return Err(ErrorKind::RootsFailed),
+            Some(RootsResponse::Unsupported) => return Err("roots_unsupported"),
+            _ => return Err("roots_failed"),
         };
         all.roots.extend(list.roots.iter().cloned());
         let bytes: usize = all.roots.iter().map(|root| root.uri.len() + root.name.as_deref().unwrap_or("").len()).sum();
         match &list.next_cursor {
-            _ if all.roots.len() > ROOT_LIST_ENTRIES => return Err(ErrorKind::TooManyRoots),
-            _ if bytes > ROOT_LIST_BYTES => return Err(ErrorKind::TooLarge),
+            _ if all.roots.len() > ROOT_LIST_ENTRIES => return Err("too_many_roots"),
+            _ if bytes > ROOT_LIST_BYTES => return Err("too_large"),
             None => return Ok(all),
-            Some(next) if next.len() > CURSOR_BYTES => return Err(ErrorKind::TooLarge),
-            Some(next) if cursors.contains(next) => return Err(ErrorKind::RepeatedCursor),
+            Some(next) if next.len() > CURSOR_BYTES => return Err("too_large"),
+            Some(next) if cursors.contains(next) => return Err("repeated_cursor"),
             Some(next) => cursors.push(next.clone()),
         }
     }
-    Err(ErrorKind::TooManyPages)
+    Err("too_many_pages")
 }
 
 /// Everything that can be told of roots.
 fn in_force(roots: &Roots) -> Vec<String> {
     let granted = roots.roots().map(|root| (root.path(), root.name(), root.paths().collect::<Vec<_>>()));
     let rejected =
-        roots.rejected().iter().map(|rejected| (rejected.index(), rejected.entry(), rejected.error().kind()));
+        roots.rejected().iter().map(|rejected| (rejected.index(), rejected.entry(), rejected.error().code()));
     granted.map(|root| format!("{root:?}")).chain(rejected.map(|rejected| format!("{rejected:?}"))).collect()
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::{HandlerError, Obtained, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ErrorKind, Guard, Intent, Replace, Roots, Session, WalkOptions};
+use mcp_roots_guard::{CheckedPath, Guard, Intent, Replace, Roots, Session, WalkOptions};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
@@ -87,7 +87,7 @@ fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
     ];
     let still_allows = proof.map(|proof| ("still allows", roots.still_allows(proof)));
     for (operation, refused) in refused.into_iter().chain(still_allows) {
-        assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::RootsStale), "{operation} by {way}");
+        assert_eq!(refused.map_err(|error| error.code()), Err("roots_stale"), "{operation} by {way}");
     }
 }
 
@@ -218,7 +218,7 @@ async fn work_that_outlives_its_request_is_refused() {
         while raw.receive().await["id"] != 2 {}
         opens.send(()).unwrap();
         let late = results.recv().await.unwrap();
-        assert_eq!(late.map_err(|error| error.kind()), Err(ErrorKind::RootsStale), "{way}");
+        assert_eq!(late.map_err(|error| error.code()), Err("roots_stale"), "{way}");
         assert!(!std::path::Path::new(&tree.path("op/a/late.txt")).exists(), "{way}");
     }
 }

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::ROOTS_KEY;
-use mcp_roots_guard::{Error, ErrorKind};
 use serde_json::json;
 
 use crate::raw::{Raw, call, list, list_changed, stateless, told};
-use crate::server::{Server, Tree, refusal};
+use crate::server::{Server, Tree, reason, refusal};
 
 const CALLS: u32 = 64;
 
@@ -50,9 +49,9 @@ async fn a_silent_client_and_fifos_keep_nobody_waiting() {
     // Windows has none.
     let expected = if cfg!(unix) {
         tree.add("fifo op/a/pipe");
-        ErrorKind::SpecialFile
+        "special_file"
     } else {
-        ErrorKind::NotFound
+        "not_found"
     };
     let guard = tree.guard();
     let (mut silent, mut other) = (Raw::connect(&guard), Raw::connect(&guard));
@@ -142,8 +141,7 @@ async fn assert_only_the_write_is_refused(slow: &mut Raw, other: &mut Raw, tree:
     slow.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
     for _ in 0..2 {
         let answer = other.receive().await;
-        let expected =
-            if answer["id"] == 2 { Err(Error::from(ErrorKind::RootsStale).to_string()) } else { Ok("b".into()) };
+        let expected = if answer["id"] == 2 { Err(reason("roots_stale").into()) } else { Ok("b".into()) };
         assert_eq!(told(&answer), expected);
     }
     assert!(!Path::new(&tree.path("op/a/new.txt")).exists());
@@ -186,7 +184,7 @@ async fn a_client_with_too_many_calls_is_refused_and_no_other_is() {
         many.send(&call(id, "walk", "")).await;
     }
     for _ in 0..3 {
-        assert_eq!(told(&many.receive().await), Err(Error::from(ErrorKind::QueueFull).to_string()));
+        assert_eq!(told(&many.receive().await), Err(reason("queue_full").into()));
     }
     assert_eq!(other.read("b/in.txt", &list::<&str>([])).await.as_deref(), Ok("b"));
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, Obtained, RequestRoots};
-use mcp_roots_guard::{Access, Boundary, ErrorKind, Guard, GuardBuilder, Session, WalkOptions};
+use mcp_roots_guard::{Access, Boundary, Guard, GuardBuilder, Session, WalkOptions};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestState};
 use rmcp::handler::server::wrapper::Parameters;
@@ -115,7 +115,7 @@ impl ServerHandler for Server {
                     told.send("walking".into()).unwrap();
                     for _ in 0..10_000 {
                         if let Err(error) = roots.proceed() {
-                            let _ = told.send(format!("stopped: {}", error.kind()));
+                            let _ = told.send(format!("stopped: {}", error.code()));
                             return Err(error.into());
                         }
                         std::thread::sleep(Duration::from_millis(1));
@@ -391,9 +391,21 @@ pub(crate) async fn heard(tells: &mut mpsc::UnboundedReceiver<String>) -> Option
 }
 
 /// The refusal of a path, as a model reads it.
-pub(crate) fn refusal(path: &str, kind: ErrorKind) -> String {
-    let why = mcp_roots_guard::Error::from(kind).to_string();
-    format!("read {path:?}: {why}")
+pub(crate) fn refusal(path: &str, code: &str) -> String {
+    format!("read {path:?}: {}", reason(code))
+}
+
+/// The text of a code.
+pub(crate) fn reason(code: &str) -> &'static str {
+    match code {
+        "outside_roots" => "not inside the allowed directories",
+        "not_found" => "no such file or directory",
+        "special_file" => "not a regular file",
+        "busy" => "the server is too busy for this now; try again later",
+        "queue_full" => "too many requests of this client are waiting; try again when some are answered",
+        "roots_stale" => "the client's roots changed or expired; try again",
+        _ => panic!("the text of {code} is not listed here"),
+    }
 }
 
 /// As the answer where the client's list is empty.

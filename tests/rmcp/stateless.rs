@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use mcp_roots_guard::ErrorKind::OutsideRoots;
 use mcp_roots_guard::limits::TIME_TO_LIVE_KEYED;
 use mcp_roots_guard::rmcp::ROOTS_KEY;
 use mcp_roots_guard::{Access, Boundary, Guard};
@@ -58,7 +57,7 @@ async fn each_request_is_asked_in_and_each_answer_counts_in_it_alone() {
         is_asked(&mut raw, "in.txt").await;
     }
     let (outside, none) = (tree.path("secret.txt"), json!({ "roots": [] }));
-    assert_eq!(read(&mut raw, &outside, &list([tree.uri(".")])).await, Err(refusal(&outside, OutsideRoots)));
+    assert_eq!(read(&mut raw, &outside, &list([tree.uri(".")])).await, Err(refusal(&outside, "outside_roots")));
     assert_eq!(read(&mut raw, "a/in.txt", &none).await, Err(nothing_listed("a/in.txt")));
 }
 

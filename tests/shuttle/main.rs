@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Instant;
 
-use mcp_roots_guard::ErrorKind;
 use shuttle::scheduler::{
     DfsScheduler, PctScheduler, RandomScheduler, ReplayScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler,
 };
@@ -88,8 +87,8 @@ impl Role {
                 Box::pin(async move {
                     for _ in 0..times {
                         if let Err(error) = changes.changed().await {
-                            assert_eq!(error.kind(), ErrorKind::SessionClosed);
-                            assert_eq!(changes.changed().await.unwrap_err().kind(), ErrorKind::SessionClosed);
+                            assert_eq!(error.code(), "session_closed");
+                            assert_eq!(changes.changed().await.unwrap_err().code(), "session_closed");
                             return;
                         }
                     }

@@ -18,7 +18,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 #[cfg(windows)]
-use super::{error::ErrorKind, escapes::decode};
+use super::{error::Code, escapes::decode};
 
 #[cfg(any(target_vendor = "apple", test))]
 #[cfg_attr(not(target_vendor = "apple"), allow(dead_code))]

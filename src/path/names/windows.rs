@@ -17,19 +17,19 @@
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-use super::{ErrorKind, decode};
+use super::{Code, decode};
 
 /// The normal form of a path.
 ///
 /// `..` is removed with the name before it, as Windows defines it, and goes no higher than the top of a drive or share. Each name is
 /// looked at first, also one that `..` removes. A path that ended in a separator, `.` or `..` names a directory, and keeps one `\`
 /// after its last name; `.` and a last `..` that stays have none.
-pub(crate) fn path(text: &str) -> Result<String, ErrorKind> {
+pub(crate) fn path(text: &str) -> Result<String, Code> {
     if text.is_empty() {
-        return Err(ErrorKind::Empty);
+        return Err(Code::Empty);
     }
     if text.contains('\0') {
-        return Err(ErrorKind::Nul);
+        return Err(Code::Nul);
     }
     let text = match text.strip_prefix(VERBATIM) {
         Some(rest) => Cow::Owned(verbatim(rest)?),
@@ -63,29 +63,29 @@ pub(crate) fn path(text: &str) -> Result<String, ErrorKind> {
 /// What a URL parser would repair is refused by name first. The path must begin with a drive; or there is a host, a server, and the
 /// path begins with its share; and `..` goes no higher. `file://d:\a` and `file://d:/a` are what some clients write of `d:\a`, and what
 /// the URL Standard makes of them ("file host state"): that is taken as it is.
-pub(crate) fn uri(text: &str) -> Result<String, ErrorKind> {
+pub(crate) fn uri(text: &str) -> Result<String, Code> {
     let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
     if !scheme.eq_ignore_ascii_case("file") {
-        return Err(ErrorKind::ForeignScheme);
+        return Err(Code::ForeignScheme);
     }
     if text.contains('\0') {
-        return Err(ErrorKind::Nul);
+        return Err(Code::Nul);
     }
     let unescaped = rest.strip_prefix("//").filter(|rest| is_from_drive(rest));
     // URL Standard, "basic URL parser", steps 1 to 3: surrounding control characters and spaces, and tabs and newlines anywhere.
     let is_dropped = text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r']);
     if is_dropped || (unescaped.is_none() && text.contains('\\')) {
-        return Err(ErrorKind::DroppedCharacter);
+        return Err(Code::DroppedCharacter);
     }
     if text.contains('#') {
-        return Err(ErrorKind::Fragment);
+        return Err(Code::Fragment);
     }
     if text.contains('?') {
-        return Err(ErrorKind::Query);
+        return Err(Code::Query);
     }
     match unescaped {
         // Nobody knows whether it was meant as an escape.
-        Some(unescaped) if unescaped.contains('%') => Err(ErrorKind::BadEscape),
+        Some(unescaped) if unescaped.contains('%') => Err(Code::BadEscape),
         Some(unescaped) => path(unescaped),
         None => path(&uri_path(rest)?),
     }
@@ -135,43 +135,43 @@ fn volume(normal: &str) -> (&str, &str) {
 }
 
 /// The plain form of what follows `\\?\`: Windows takes that as it is, so what it would read otherwise in a plain path is refused.
-fn verbatim(rest: &str) -> Result<String, ErrorKind> {
+fn verbatim(rest: &str) -> Result<String, Code> {
     let (plain, names) = match rest.split_once('\\') {
         Some((drive, names)) if is_drive(drive) => (rest.to_owned(), names),
         Some((share, names)) if share.eq_ignore_ascii_case("UNC") => (format!(r"\\{names}"), names),
-        _ => return Err(ErrorKind::DevicePath),
+        _ => return Err(Code::DevicePath),
     };
     // Only the last may be empty: a separator ends the path.
     let is_changed = |(from_end, name): (usize, &str)| {
         (name.is_empty() && from_end > 0) || matches!(name, "." | "..") || name.contains('/')
     };
     if names.split('\\').rev().enumerate().any(is_changed) {
-        return Err(ErrorKind::InvalidName);
+        return Err(Code::InvalidName);
     }
     Ok(plain)
 }
 
 /// The top of a path as its normal form writes it, nothing if it is relative, and what follows.
-fn top(text: &str) -> Result<(String, &str), ErrorKind> {
+fn top(text: &str) -> Result<(String, &str), Code> {
     let from = |start: usize| text.get(start..).unwrap_or_default();
     match text.as_bytes() {
         _ if is_from_share(text) => share(from(2)),
         // The object manager's own prefix: "\??\" is where the names of drives are.
-        [b'\\' | b'/', b'?', b'?', b'\\' | b'/', ..] => Err(ErrorKind::DevicePath),
-        [b'\\' | b'/', ..] => Err(ErrorKind::DriveRelative),
+        [b'\\' | b'/', b'?', b'?', b'\\' | b'/', ..] => Err(Code::DevicePath),
+        [b'\\' | b'/', ..] => Err(Code::DriveRelative),
         [letter, ..] if is_from_drive(text) => Ok((format!(r"{}:\", char::from(letter.to_ascii_uppercase())), from(3))),
-        [letter, b':', ..] if letter.is_ascii_alphabetic() => Err(ErrorKind::DriveRelative),
+        [letter, b':', ..] if letter.is_ascii_alphabetic() => Err(Code::DriveRelative),
         _ => Ok((String::new(), text)),
     }
 }
 
 /// The top of a path that has two separators before this.
-fn share(text: &str) -> Result<(String, &str), ErrorKind> {
+fn share(text: &str) -> Result<(String, &str), Code> {
     let (server, rest) = text.split_once(SEPARATORS).unwrap_or((text, ""));
     let (share, rest) = rest.split_once(SEPARATORS).unwrap_or((rest, ""));
     let is_device = NO_DISKS.iter().any(|name| share.eq_ignore_ascii_case(name));
     if matches!(server, "" | "." | "?") || share.is_empty() || is_device {
-        return Err(ErrorKind::DevicePath);
+        return Err(Code::DevicePath);
     }
     characters(server)?;
     characters(share)?;
@@ -179,22 +179,22 @@ fn share(text: &str) -> Result<(String, &str), ErrorKind> {
 }
 
 /// Whether this can only name a file or directory of just this name.
-fn name(name: &str) -> Result<(), ErrorKind> {
+fn name(name: &str) -> Result<(), Code> {
     characters(name)?;
     match name {
-        _ if is_reserved(name) => Err(ErrorKind::ReservedName),
-        _ if is_short(name) => Err(ErrorKind::ShortName),
+        _ if is_reserved(name) => Err(Code::ReservedName),
+        _ if is_short(name) => Err(Code::ShortName),
         _ => Ok(()),
     }
 }
 
 /// Whether the characters of a name are those of a file's.
-fn characters(name: &str) -> Result<(), ErrorKind> {
+fn characters(name: &str) -> Result<(), Code> {
     match name {
-        _ if name.contains(|c| c < ' ' || r#"<>"|?*"#.contains(c)) => Err(ErrorKind::InvalidName),
-        _ if name.contains(':') => Err(ErrorKind::Stream),
-        _ if name.ends_with(['.', ' ']) => Err(ErrorKind::TrailingDot),
-        _ if name.encode_utf16().count() > NAME_UNITS => Err(ErrorKind::TooLong),
+        _ if name.contains(|c| c < ' ' || r#"<>"|?*"#.contains(c)) => Err(Code::InvalidName),
+        _ if name.contains(':') => Err(Code::Stream),
+        _ if name.ends_with(['.', ' ']) => Err(Code::TrailingDot),
+        _ if name.encode_utf16().count() > NAME_UNITS => Err(Code::TooLong),
         _ => Ok(()),
     }
 }
@@ -217,7 +217,7 @@ fn is_short(name: &str) -> bool {
 }
 
 /// The path that a URI names by what follows its scheme, decoded once, its dot segments removed as RFC 3986 has it.
-fn uri_path(rest: &str) -> Result<String, ErrorKind> {
+fn uri_path(rest: &str) -> Result<String, Code> {
     let (host, path) = match rest.strip_prefix("//") {
         None => ("", rest),
         Some(rest) => rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, "")),
@@ -226,28 +226,28 @@ fn uri_path(rest: &str) -> Result<String, ErrorKind> {
     let host = &*host.replace("%24", "$");
     let is_local = host.is_empty() || host.eq_ignore_ascii_case("localhost");
     if !is_local && !is_server(host) {
-        return Err(ErrorKind::ForeignHost);
+        return Err(Code::ForeignHost);
     }
     if !path.starts_with('/') {
-        return Err(ErrorKind::NotAbsolute);
+        return Err(Code::NotAbsolute);
     }
-    let decoded = String::from_utf8(decode(path, b"/\\")?).map_err(|_| ErrorKind::NotUtf8)?;
+    let decoded = String::from_utf8(decode(path, b"/\\")?).map_err(|_| Code::NotUtf8)?;
     // Where no name precedes, they remove nothing (RFC 3986, 5.2.4).
     let is_dots = |segment: &&str| matches!(*segment, "." | "..");
     let mut segments = decoded.split('/').skip(1).skip_while(is_dots).peekable();
     let first = segments.next().unwrap_or_default();
     let top = match (first, segments.peek()) {
         // Four slashes are how some write another host's share (RFC 8089, E.3.2), and `file:///.//host/share` comes to the same.
-        ("", Some(_)) => return Err(ErrorKind::ForeignHost),
+        ("", Some(_)) => return Err(Code::ForeignHost),
         _ if !is_local => format!(r"\\{host}\{first}"),
         (drive, Some(_)) if is_drive(drive) => drive.to_owned(),
         // A URL parser takes it for a drive.
         (drive, _) if matches!(drive.as_bytes(), [b'a'..=b'z' | b'A'..=b'Z', b'|']) => {
-            return Err(ErrorKind::DroppedCharacter);
+            return Err(Code::DroppedCharacter);
         }
-        _ => return Err(ErrorKind::DriveRelative),
+        _ => return Err(Code::DriveRelative),
     };
-    let above = if is_local { ErrorKind::DriveRelative } else { ErrorKind::DevicePath };
+    let above = if is_local { Code::DriveRelative } else { Code::DevicePath };
     let mut kept: Vec<&str> = Vec::new();
     let mut is_directory = false;
     for segment in segments {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ErrorKind, Intent, Metadata, Root};
+use mcp_roots_guard::{CheckedPath, Intent, Metadata, Root};
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ListResourcesResult, PaginatedRequestParams, Resource};
 use rmcp::service::{RequestContext, RoleServer};
@@ -44,7 +44,7 @@ pub(crate) async fn list(
 pub(super) fn remedied(mut error: ErrorData, ctx: &RequestContext<RoleServer>) -> ErrorData {
     let is_stateless = ctx.protocol_version().is_some_and(|version| !version.has_initialize());
     let kind = error.data.as_ref().and_then(|data| data.get("kind")).and_then(|kind| kind.as_str());
-    if is_stateless && kind == Some(ErrorKind::RootsStale.as_str()) {
+    if is_stateless && kind == Some("roots_stale") {
         error.message = REMEDY.into();
     }
     error

@@ -7,7 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ErrorKind, Intent, Location};
+use mcp_roots_guard::{CheckedPath, Intent, Location};
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents};
 use rmcp::service::{RequestContext, RoleServer};
@@ -49,7 +49,7 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
     for found in entry::children(checked)? {
         roots.proceed()?;
         let found = match found {
-            Err(error) if error.kind() == ErrorKind::TooManyEntries => {
+            Err(error) if error.code() == "too_many_entries" => {
                 // A comment, as text/uri-list has it (RFC 2483).
                 let remark = format!("# There are more entries: only {ENTRIES} are listed, in no particular choice\n");
                 lines.push_str(&remark);

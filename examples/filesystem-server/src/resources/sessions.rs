@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use mcp_roots_guard::rmcp::RequestRoots;
-use mcp_roots_guard::{Changes, Error, ErrorKind, RootsState, Session, SessionId};
+use mcp_roots_guard::{Changes, RootsState, Session, SessionId};
 use rmcp::ErrorData;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscribeRequestParams};
 use rmcp::service::{Peer, RequestContext, RoleServer};
@@ -76,7 +76,7 @@ pub(crate) async fn subscribe(
 ) -> Result<(), ErrorData> {
     let (resources, peer, uri) = (server.resources.clone(), ctx.peer.clone(), params.uri.clone());
     let work = move |roots: RequestRoots| {
-        let session = roots.session().ok_or(Error::from(ErrorKind::NoSession))?;
+        let session = roots.session().ok_or_else(no_session)?;
         let subscriber = resources.subscriber(session, &peer);
         let subscription = Subscription::new(&roots, &uri, &resources.watcher, &subscriber.wake)?;
         roots.proceed()?;
@@ -93,6 +93,12 @@ pub(crate) async fn subscribe(
         Ok(())
     };
     server.guard.request(ctx, Some(&params.uri), work).await
+}
+
+/// The answer to a request of no session, as the guard gives it.
+fn no_session() -> ErrorData {
+    let data = serde_json::json!({ "kind": "no_session" });
+    ErrorData::internal_error("the request belongs to no known session", Some(data))
 }
 
 /// Answers `resources/unsubscribe`, also for what is not subscribed to. It touches no file, and so needs no roots.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, Error, ErrorKind, FileType, Intent, Location, Metadata, Result, Session};
+use mcp_roots_guard::{CheckedPath, ErrorKind, FileType, Intent, Location, Metadata, Result, Session};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -61,7 +61,7 @@ impl Subscription {
     ///
     /// # Errors
     ///
-    /// Refusals of the guard; [`SpecialFile`](ErrorKind::SpecialFile) for what can not be read either.
+    /// Refusals of the guard; what cannot be read either is refused as by [`CheckedPath::open`].
     pub(super) fn new(
         roots: &RequestRoots,
         uri: &str,
@@ -71,7 +71,8 @@ impl Subscription {
         let checked = roots.check(&Location::from_uri(uri)?, Intent::Existing)?;
         let metadata = checked.metadata()?;
         if !entry::is_told(&metadata) {
-            return Err(Error::from(ErrorKind::SpecialFile).into());
+            // The guard's policy refuses it.
+            checked.open()?;
         }
         let watch = watcher.watch(&checked, metadata.is_dir(), wake);
         // Looked at after it is watched: no change falls in between.

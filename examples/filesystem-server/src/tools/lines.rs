@@ -3,14 +3,15 @@
 //! Goes in: an open file of any size. Comes out: so many lines, without the last one's newline. What is true after: no more of the file
 //! was read than the lines take, and never more than [`LIMIT`] bytes and a block.
 
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
-use mcp_roots_guard::{Error, ErrorKind, OpenFile};
+use mcp_roots_guard::OpenFile;
 
 use super::LIMIT;
 
-/// The first lines.
-pub(super) fn head(file: OpenFile, count: u32) -> Result<String, Error> {
+/// The first lines. `FileTooLarge` if they are larger than the limit, `InvalidData` if they are not
+/// text.
+pub(super) fn head(file: OpenFile, count: u32) -> io::Result<String> {
     let mut reader = BufReader::new(file).take(LIMIT + 1);
     let mut bytes = Vec::new();
     for _ in 0..count {
@@ -19,24 +20,24 @@ pub(super) fn head(file: OpenFile, count: u32) -> Result<String, Error> {
         }
     }
     within_limit(&bytes)?;
-    let lines = String::from_utf8(bytes).map_err(|_| ErrorKind::NotUtf8)?;
+    let lines = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
     Ok(without_newline(&lines).to_owned())
 }
 
 /// The last lines. A newline at the file's end ends the last line, and begins no other.
-pub(super) fn tail(file: OpenFile, count: u32) -> Result<String, Error> {
+pub(super) fn tail(file: OpenFile, count: u32) -> io::Result<String> {
     let bytes = last_blocks(file, count)?;
     let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
     let newlines = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
     let start = nth_from_end(newlines.map(|(at, _)| at), count).map_or(0, |newline| newline + 1);
     let lines = bytes.get(start..).unwrap_or_default();
     within_limit(lines)?;
-    let lines = std::str::from_utf8(lines).map_err(|_| ErrorKind::NotUtf8)?;
+    let lines = std::str::from_utf8(lines).map_err(|_| io::ErrorKind::InvalidData)?;
     Ok(without_newline(lines).to_owned())
 }
 
 /// The blocks at the end of a file that hold so many lines, or all of it.
-fn last_blocks(mut file: OpenFile, count: u32) -> Result<Vec<u8>, Error> {
+fn last_blocks(mut file: OpenFile, count: u32) -> io::Result<Vec<u8>> {
     let mut start = file.seek(SeekFrom::End(0))?;
     let (mut blocks, mut read, mut newlines) = (Vec::new(), 0, 0_u64);
     // One more, as the last may end the file.
@@ -58,10 +59,10 @@ fn nth_from_end(mut places: impl Iterator<Item = usize>, count: u32) -> Option<u
     places.nth(usize::try_from(count).ok()?.checked_sub(1)?)
 }
 
-fn within_limit(lines: &[u8]) -> Result<(), Error> {
+fn within_limit(lines: &[u8]) -> io::Result<()> {
     match u64::try_from(lines.len()) {
         Ok(size) if size <= LIMIT => Ok(()),
-        _ => Err(ErrorKind::TooLarge.into()),
+        _ => Err(io::ErrorKind::FileTooLarge.into()),
     }
 }
 

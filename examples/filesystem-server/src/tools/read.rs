@@ -3,6 +3,8 @@
 //! Goes in: paths. Comes out: what the files hold, whole or some lines. What is true after: nothing that is not UTF-8 was told as text,
 //! and nothing was cut without saying so.
 
+use std::io;
+
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{Error, ErrorKind};
 use rmcp::handler::server::wrapper::Parameters;
@@ -83,10 +85,11 @@ fn read_text(roots: &RequestRoots, args: &ReadText) -> Work {
     let lines = if from_end { tail(file, count) } else { head(file, count) };
     let advice = if count == 1 { LINE } else { LINES };
     lines.map_err(|error| match error.kind() {
-        ErrorKind::TooLarge => {
+        io::ErrorKind::FileTooLarge => {
             HandlerError::new(format!("read {path:?}: the lines are larger than {LIMIT} bytes; {advice}"))
         }
-        _ => advised(&format!("read {path:?}: "), &error, advice),
+        io::ErrorKind::InvalidData => HandlerError::new(format!("read {path:?}: not UTF-8 text; {AS_IT_IS}")),
+        _ => advised(&format!("read {path:?}: "), &error.into(), advice),
     })
 }
 
@@ -103,7 +106,7 @@ fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
                 left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));
                 format!("{path}:\n{content}\n")
             }
-            Err(error) if error.kind() == ErrorKind::TooLarge && fits(roots, path) => {
+            Err(error) if error.code() == "too_large" && fits(roots, path) => {
                 format!("{path}: Error - {error}: the files before it fill this answer; read it in another call")
             }
             Err(error) => format!("{path}: Error - {}", advised("", &error, WHOLE)),
@@ -120,8 +123,8 @@ fn fits(roots: &RequestRoots, path: &str) -> bool {
 /// A refusal, and what to do instead.
 fn advised(at: &str, error: &Error, too_large: &str) -> HandlerError {
     let advice = match error.kind() {
-        ErrorKind::TooLarge => &format!("; {too_large}"),
-        ErrorKind::NotUtf8 => "; read_media_file reads it as it is",
+        ErrorKind::LimitExceeded => &format!("; {too_large}"),
+        ErrorKind::NotUtf8 => &format!("; {AS_IT_IS}"),
         ErrorKind::IsADirectory => "; list_directory lists it",
         _ => "",
     };
@@ -142,6 +145,8 @@ fn lines<'de, D: Deserializer<'de>>(number: D) -> Result<Option<u32>, D::Error> 
     }
 }
 
+/// What to do about a file that is not text.
+const AS_IT_IS: &str = "read_media_file reads it as it is";
 /// What to do about a file that is too large.
 const WHOLE: &str = "read_text_file reads its first or last lines, with head or tail";
 /// What to do about lines that are.

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, Error, ErrorKind, Walk, WalkEntry, WalkOptions};
+use mcp_roots_guard::{CheckedPath, Error, Walk, WalkEntry, WalkOptions};
 
 use super::call::Work;
 use super::globs::Globs;
@@ -54,7 +54,7 @@ impl Iterator for Steps<'_> {
         loop {
             let entry = match self.walk.next()? {
                 Ok(entry) => entry,
-                Err(error) if error.kind() == ErrorKind::TooManyEntries => return Some(Ok(Step::Full)),
+                Err(error) if error.code() == "too_many_entries" => return Some(Ok(Step::Full)),
                 Err(error) => return Some(Ok(Step::Unreadable(error))),
             };
             self.seen = self.seen.saturating_add(1);
