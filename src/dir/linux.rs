@@ -1,13 +1,19 @@
 //! What Linux's kernel does in one call.
 
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
 use std::time::Instant;
 
+use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2};
 use rustix::io::Errno;
 
-use super::{Dir, ErrorKind, File, Follow, Metadata, Mount, OsStr, OsString, Path, Result, Rule, Want, io, proc_link};
+use super::{Follow, Metadata, Mount, Rule, Want, proc_link};
+use crate::error::{ErrorKind, Result};
 use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
 
 enum Links {

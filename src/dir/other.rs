@@ -1,6 +1,12 @@
 //! Systems without `openat2`: every answer comes from the walk through held descriptors.
 
-use super::{Dir, ErrorKind, Metadata, Mount, OsStr, Result, io};
+use std::ffi::OsStr;
+use std::io;
+
+use cap_std::fs::Dir;
+
+use super::{Metadata, Mount};
+use crate::error::{ErrorKind, Result};
 
 pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
     match rustix::io::Errno::from_io_error(error)? {

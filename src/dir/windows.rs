@@ -10,17 +10,17 @@
 //! (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37). So it is [pinned](pin) for that call. A list of names, which is by path, too, is only
 //! believed for names that the handle knows.
 
-use std::fs;
-use std::path::Component;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Component, Path, PathBuf};
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
-use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use cap_std::io_lifetimes::AsFilelike;
 
-use super::{
-    Dir, Error, ErrorKind, File, FileType, Handle, Look, Metadata, Mount, OsStr, OsString, Path, PathBuf, Result, Want,
-    io, temporary_name,
-};
+use super::{FileType, Handle, Look, Metadata, Mount, Want, temporary_name};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits::NAMES_TRIED;
 use crate::path::names::{key, windows};
 

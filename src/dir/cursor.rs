@@ -1,0 +1,191 @@
+//! Look-ups beneath a directory, at the cost of the way from the last one.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf, is_separator};
+
+#[cfg(target_os = "linux")]
+use super::kernel;
+use super::{Budget, Handle, Look, Rule, split};
+use crate::error::{ErrorKind, Result};
+use crate::limits::CURSOR_HANDLES;
+#[cfg(target_os = "linux")]
+use crate::limits::{NAMES_PER_LOOKUP, PATH_BYTES};
+
+/// The way to the directory of the last look-up. It keeps the last few directories on it open, so that
+/// a look-up beside, above or below the last one does not walk from the top again.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    /// The directory of the last look-up.
+    path: PathBuf,
+    /// Open directories on the way there, each with the length of its path; the deepest is last.
+    held: VecDeque<(usize, Handle)>,
+}
+
+impl Cursor {
+    /// What the name at `path` beneath `top` is, not followed. `path` is plain names; the caller has seen
+    /// that all but the last are directories.
+    pub(crate) fn look(&mut self, top: &Handle, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Look> {
+        budget.spend(1)?;
+        // As the kernel would refuse the whole of it to operations: openat2(2), ENAMETOOLONG.
+        #[cfg(target_os = "linux")]
+        if path.as_os_str().len() >= PATH_BYTES && kernel::dir(&top.dir, Path::new(""), mounts).is_some() {
+            return Err(ErrorKind::TooLong.into());
+        }
+        let Some((parent, name)) = split(path) else { return Ok(Look::Other(top.metadata()?)) };
+        match self.reach(top, parent, mounts, budget) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Look::Missing),
+            directory => directory?.look_in(name, mounts),
+        }
+    }
+
+    /// How many of the last `unknown` names of `path` can be passed before a look: all of those but
+    /// the last are directories. The kernel walks them all, or finds how many by halves. `None` where
+    /// it cannot be asked.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn passable(
+        &mut self,
+        top: &Handle,
+        path: &Path,
+        unknown: usize,
+        mounts: Rule,
+        budget: &mut Budget<'_>,
+    ) -> Option<Result<usize>> {
+        let (mut passed, mut names, mut beyond) = (1, unknown, unknown + 1);
+        while passed + 1 < beyond {
+            let parent = path.ancestors().nth(unknown + 1 - names)?;
+            let (length, from, rest) = self.nearest(top, parent);
+            // The first walk is paid for by the look that follows.
+            let cost = usize::from(names < unknown) + rest.iter().count() / NAMES_PER_LOOKUP;
+            if let Err(error) = budget.spend(cost) {
+                return Some(Err(error));
+            }
+            if rest.as_os_str().is_empty() {
+                passed = names;
+            } else if let Ok(opened) = kernel::dir(&from.dir, &rest, mounts)? {
+                self.hold(length, parent, opened.into());
+                passed = names;
+            } else {
+                beyond = names;
+            }
+            names = passed.midpoint(beyond);
+        }
+        Some(Ok(passed))
+    }
+
+    /// The directory at `path`, opened from the nearest one that is held.
+    fn reach<'a>(
+        &'a mut self,
+        top: &'a Handle,
+        path: &Path,
+        mounts: Rule,
+        budget: &mut Budget<'_>,
+    ) -> Result<&'a Handle> {
+        let (length, from, rest) = self.nearest(top, path);
+        if !rest.as_os_str().is_empty() {
+            let opened = from.dir_within(&rest, mounts, budget)?;
+            self.hold(length, path, opened);
+        }
+        Ok(self.held.back().map_or(top, |(_, directory)| directory))
+    }
+
+    /// Closes what is not on the way to `path`. The nearest directory that is held, the length of its
+    /// path, and the names from there.
+    fn nearest<'a, 'p>(&'a mut self, top: &'a Handle, path: &'p Path) -> (usize, &'a Handle, Cow<'p, Path>) {
+        let (last, next) = (self.path.as_os_str().as_encoded_bytes(), path.as_os_str().as_encoded_bytes());
+        let common = common_length(last, next);
+        let is_on_the_way =
+            |length: usize| length <= common && next.get(length).is_none_or(|byte| is_separator(char::from(*byte)));
+        while self.held.back().is_some_and(|(length, _)| !is_on_the_way(*length)) {
+            self.held.pop_back();
+        }
+        let (length, from) = self.held.back().map_or((0, top), |(length, directory)| (*length, directory));
+        if length == 0 {
+            return (length, from, Cow::Borrowed(path));
+        }
+        // As many names as separators: one precedes each.
+        let names = count_separators(next.get(length..).unwrap_or_default());
+        let names: Vec<&OsStr> = path.iter().rev().take(names).collect();
+        (length, from, Cow::Owned(names.into_iter().rev().collect()))
+    }
+
+    /// Keeps a directory open that was reached from the one whose path has this length.
+    fn hold(&mut self, from: usize, path: &Path, directory: Handle) {
+        debug_assert!(from < path.as_os_str().len(), "it lies below");
+        if self.held.len() == CURSOR_HANDLES {
+            self.held.pop_front();
+        }
+        self.held.push_back((path.as_os_str().len(), directory));
+        self.path.clear();
+        self.path.push(path);
+    }
+}
+
+/// How many separators a path has. A block's count fits a byte, so that the compiler can count many
+/// bytes at once.
+pub(crate) fn count_separators(path: &[u8]) -> usize {
+    let in_block = |block: &[u8]| block.iter().map(|byte| u8::from(is_separator(char::from(*byte)))).sum::<u8>();
+    path.chunks(usize::from(u8::MAX)).map(|block| usize::from(in_block(block))).sum()
+}
+
+/// How many bytes two paths have in common at their beginning.
+fn common_length(one: &[u8], other: &[u8]) -> usize {
+    const BLOCK: usize = 64;
+    let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK)).take_while(|(one, other)| one == other);
+    let equal = BLOCK * blocks.count();
+    let (one, other) = (one.iter().skip(equal), other.iter().skip(equal));
+    equal + one.zip(other).take_while(|(one, other)| one == other).count()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Wherever it is, and at the cost of a look-up for each half.
+    #[test]
+    fn the_first_name_that_is_no_directory_is_found_by_halves() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = PathBuf::from("d/".repeat(100));
+        let mut at = directory.path().to_owned();
+        let handle = Handle::ambient(&at).unwrap();
+        for passed in 1..=100 {
+            let (mut cursor, mut budget) = (Cursor::default(), Budget::new());
+            let found = cursor.passable(&handle, &path, 100, Rule::Allow, &mut budget);
+            assert_eq!(found.unwrap().unwrap(), passed);
+            let (spent, whole) = (budget.spent(), 99 / NAMES_PER_LOOKUP);
+            let is_due = match passed {
+                100 => spent == whole,
+                _ => (whole + 6..=2 * whole + 7).contains(&spent),
+            };
+            assert!(is_due, "{passed}: {spent}");
+            at.push("d");
+            std::fs::create_dir(&at).unwrap();
+        }
+    }
+
+    /// A look-up beside the last costs one, however deep it is; further away it costs the way there.
+    #[test]
+    fn a_look_up_costs_the_way_from_what_is_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let deep = PathBuf::from("d/".repeat(160));
+        std::fs::create_dir_all(directory.path().join(&deep)).unwrap();
+        let handle = Handle::ambient(directory.path()).unwrap();
+        let (mut cursor, mut budget) = (Cursor::default(), Budget::new());
+        let mut cost = |path: &Path| {
+            let before = budget.spent();
+            assert!(matches!(cursor.look(&handle, path, Rule::Allow, &mut budget), Ok(Look::Missing)));
+            assert!(cursor.held.len() <= CURSOR_HANDLES);
+            budget.spent() - before
+        };
+        let walked = |names: usize| 1 + names / NAMES_PER_LOOKUP;
+        assert_eq!(cost(&deep.join("none")), walked(160));
+        assert_eq!(cost(&deep.join("none")), 1);
+        assert_eq!(cost(&deep.parent().unwrap().join("none")), walked(159));
+        assert_eq!(cost(&deep.join("none")), walked(1));
+        let ancestors: Vec<_> = deep.ancestors().collect();
+        let names = |up: usize| ancestors[up].join("none");
+        assert_eq!((cost(&names(100)), cost(&names(101)), cost(&names(99))), (walked(60), walked(59), walked(2)));
+        assert_eq!(cost(Path::new("none")), 1);
+    }
+}
