@@ -1,6 +1,8 @@
 //! One directory held open.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+#[cfg(not(windows))]
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::Path;

@@ -18,15 +18,12 @@ use super::field;
 /// ```
 /// # use mcp_roots_guard::RootsListChanged;
 /// let json = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
-/// assert_eq!(serde_json::from_str::<RootsListChanged>(json)?, RootsListChanged::default());
-/// assert_eq!(serde_json::to_string(&RootsListChanged::default())?, json);
+/// assert_eq!(serde_json::from_str::<RootsListChanged>(json)?, RootsListChanged);
+/// assert_eq!(serde_json::to_string(&RootsListChanged)?, json);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RootsListChanged {
-    /// Protocol metadata of its parameters, kept as it came.
-    pub meta: Option<Map<String, Value>>,
-}
+pub struct RootsListChanged;
 
 impl RootsListChanged {
     /// The notification's method.
@@ -35,24 +32,20 @@ impl RootsListChanged {
 
 impl Serialize for RootsListChanged {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut message = serializer.serialize_struct("RootsListChanged", 2 + usize::from(self.meta.is_some()))?;
+        let mut message = serializer.serialize_struct("RootsListChanged", 2)?;
         message.serialize_field("jsonrpc", "2.0")?;
         message.serialize_field("method", Self::METHOD)?;
-        if let Some(meta) = &self.meta {
-            message.serialize_field("params", &serde_json::json!({ "_meta": meta }))?;
-        }
         message.end()
     }
 }
 
 impl<'de> Deserialize<'de> for RootsListChanged {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut message = Map::deserialize(deserializer)?;
+        let message: Map<String, Value> = Map::deserialize(deserializer)?;
         if message.get("method").and_then(Value::as_str) != Some(Self::METHOD) {
             return Err(D::Error::custom(format_args!("not {}", Self::METHOD)));
         }
-        let meta = take_object(&mut message, "params").and_then(|mut params| take_object(&mut params, "_meta"));
-        Ok(Self { meta })
+        Ok(Self)
     }
 }
 
@@ -76,13 +69,6 @@ impl<'de> Deserialize<'de> for ErrorBody {
     }
 }
 
-fn take_object(from: &mut Map<String, Value>, key: &str) -> Option<Map<String, Value>> {
-    match from.remove(key) {
-        Some(Value::Object(object)) => Some(object),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::again;
@@ -94,7 +80,7 @@ mod tests {
         let with_meta = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed","params":{"_meta":{"k":[1]}}}"#;
         for (json, expected) in [
             (plain, plain),
-            (with_meta, with_meta),
+            (with_meta, plain),
             (r#"{"method":"notifications/roots/list_changed"}"#, plain),
             (r#"{"method":"notifications/roots/list_changed","params":null,"jsonrpc":7,"id":1}"#, plain),
             (r#"{"method":"notifications/roots/list_changed","params":[],"more":{}}"#, plain),

@@ -31,9 +31,6 @@ pub struct ListRootsResult {
     /// Where the list goes on: the `cursor` of the next request. No published schema has it, some clients send it.
     #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// Protocol metadata, kept as it came.
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Map<String, Value>>,
 }
 
 /// One entry of a root list. The schema calls it `Root`; here [`Root`](crate::Root) is an entry that was resolved.
@@ -48,9 +45,6 @@ pub struct RootEntry {
     /// A name to show; `null` and absent are the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Protocol metadata, kept as it came.
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Map<String, Value>>,
     #[serde(skip)]
     malformed: bool,
 }
@@ -107,12 +101,7 @@ impl<'de> Deserialize<'de> for ListRootsResult {
             Some(Value::String(cursor)) => Some(cursor),
             Some(_) => return Err(D::Error::custom("nextCursor is no string")),
         };
-        // Of no use here, and so no reason to serve nothing.
-        let meta = match object.remove("_meta") {
-            Some(Value::Object(meta)) => Some(meta),
-            _ => None,
-        };
-        Ok(Self { roots: entries.iter().map(entry).collect(), next_cursor, meta })
+        Ok(Self { roots: entries.iter().map(entry).collect(), next_cursor })
     }
 }
 
@@ -120,7 +109,9 @@ impl<'de> Deserialize<'de> for RootEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Map::deserialize(deserializer)?;
         let (uri, name) = (field(&mut object, "uri")?, field(&mut object, "name")?);
-        Ok(Self { uri, name, meta: field(&mut object, "_meta")?, malformed: false })
+        // Not used, but an entry whose metadata breaks the schema is malformed.
+        field::<Option<Map<String, Value>>, _>(&mut object, "_meta")?;
+        Ok(Self { uri, name, malformed: false })
     }
 }
 
@@ -147,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_clients_send_and_keeps_metadata() {
+    fn reads_what_clients_send_and_drops_the_rest() {
         let json = r#"{"roots":[{"uri":"file:///a","name":null,"extra":1},{"uri":"file:///b","name":"B","_meta":{"k":[1]}}],"nextCursor":null,"_meta":{"m":true}}"#;
         let list: ListRootsResult = serde_json::from_str(json).unwrap();
         assert_eq!(
@@ -155,10 +146,7 @@ mod tests {
             [("file:///a", None), ("file:///b", Some("B"))]
         );
         let printed = serde_json::to_string(&list).unwrap();
-        assert_eq!(
-            printed,
-            r#"{"roots":[{"uri":"file:///a"},{"uri":"file:///b","name":"B","_meta":{"k":[1]}}],"_meta":{"m":true}}"#
-        );
+        assert_eq!(printed, r#"{"roots":[{"uri":"file:///a"},{"uri":"file:///b","name":"B"}]}"#);
     }
 
     #[test]
@@ -201,10 +189,7 @@ mod tests {
             (r#"{"nextCursor":"2","x":1,"roots":[]}"#, r#"{"roots":[],"nextCursor":"2"}"#),
             (r#"{"roots":[],"_meta":null}"#, r#"{"roots":[]}"#),
             (r#"{"roots":[],"_meta":7}"#, r#"{"roots":[]}"#),
-            (
-                r#"{"roots":[],"_meta":{"k":4.7888281949825167e240}}"#,
-                r#"{"roots":[],"_meta":{"k":4.788828194982517e+240}}"#,
-            ),
+            (r#"{"roots":[],"_meta":{"k":4.7888281949825167e240}}"#, r#"{"roots":[]}"#),
             (r#"{"roots":[],"nextCursor":2}"#, ""),
             (r#"{"roots":[],"nextCursor":false}"#, ""),
             (r#"{"roots":[],"nextCursor":["2"]}"#, ""),
