@@ -1,4 +1,4 @@
-//! Look-ups beneath a directory, at the cost of the way from the last one.
+//! Cheap look-ups beneath a directory: [`Cursor`].
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,22 +13,23 @@ use crate::limits::CURSOR_HANDLES;
 #[cfg(target_os = "linux")]
 use crate::limits::{NAMES_PER_LOOKUP, PATH_BYTES};
 
-/// The way to the directory of the last look-up. It keeps the last few directories on it open, so that
-/// a look-up beside, above or below the last one does not walk from the top again.
+/// Remembers the directory of the last look-up, and keeps the last few directories on the path to
+/// it open. A look-up beside, above or below the last one does not walk the whole path again.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     /// The directory of the last look-up.
     path: PathBuf,
-    /// Open directories on the way there, each with the length of its path; the deepest is last.
+    /// Open directories on the path, each with the length of its own path in bytes. The deepest is
+    /// last.
     held: VecDeque<(usize, Handle)>,
 }
 
 impl Cursor {
-    /// What the name at `path` beneath `top` is, not followed. `path` is plain names; the caller has seen
-    /// that all but the last are directories.
+    /// Describes the name at `path` beneath `base`, without following it. `path` consists of plain
+    /// names, and the caller knows that all but the last are directories.
     pub(crate) fn look(&mut self, top: &Handle, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Look> {
         budget.spend(1)?;
-        // As the kernel would refuse the whole of it to operations: openat2(2), ENAMETOOLONG.
+        // The kernel would refuse an operation on the whole path: ENAMETOOLONG (openat2(2)).
         #[cfg(target_os = "linux")]
         if path.as_os_str().len() >= PATH_BYTES && kernel::dir(&top.dir, Path::new(""), mounts).is_some() {
             return Err(ErrorKind::TooLong.into());
@@ -40,9 +41,9 @@ impl Cursor {
         }
     }
 
-    /// How many of the last `unknown` names of `path` can be passed before a look: all of those but
-    /// the last are directories. The kernel walks them all, or finds how many by halves. `None` where
-    /// it cannot be asked.
+    /// Returns how many of the last `unknown` names of `path` can be skipped before the next
+    /// look-up: all of them except the last are directories. Tries the whole path first, then
+    /// searches by halves. `None` where the kernel's walk is not available.
     #[cfg(target_os = "linux")]
     pub(crate) fn passable(
         &mut self,
@@ -56,7 +57,7 @@ impl Cursor {
         while passed + 1 < beyond {
             let parent = path.ancestors().nth(unknown + 1 - names)?;
             let (length, from, rest) = self.nearest(top, parent);
-            // The first walk is paid for by the look that follows.
+            // The look-up that follows pays for the first walk.
             let cost = usize::from(names < unknown) + rest.iter().count() / NAMES_PER_LOOKUP;
             if let Err(error) = budget.spend(cost) {
                 return Some(Err(error));
@@ -74,7 +75,7 @@ impl Cursor {
         Some(Ok(passed))
     }
 
-    /// The directory at `path`, opened from the nearest one that is held.
+    /// Opens the directory at `path`, from the nearest directory that is already open.
     fn reach<'a>(
         &'a mut self,
         top: &'a Handle,
@@ -90,8 +91,8 @@ impl Cursor {
         Ok(self.held.back().map_or(top, |(_, directory)| directory))
     }
 
-    /// Closes what is not on the way to `path`. The nearest directory that is held, the length of its
-    /// path, and the names from there.
+    /// Closes the directories that are not on the path to `path`. Returns the length of the path of
+    /// the nearest one that stays open, that directory, and the names from there to `path`.
     fn nearest<'a, 'p>(&'a mut self, top: &'a Handle, path: &'p Path) -> (usize, &'a Handle, Cow<'p, Path>) {
         let (last, next) = (self.path.as_os_str().as_encoded_bytes(), path.as_os_str().as_encoded_bytes());
         let common = common_length(last, next);
@@ -104,13 +105,14 @@ impl Cursor {
         if length == 0 {
             return (length, from, Cow::Borrowed(path));
         }
-        // As many names as separators: one precedes each.
+        // One separator precedes each name.
         let names = count_separators(next.get(length..).unwrap_or_default());
         let names: Vec<&OsStr> = path.iter().rev().take(names).collect();
         (length, from, Cow::Owned(names.into_iter().rev().collect()))
     }
 
-    /// Keeps a directory open that was reached from the one whose path has this length.
+    /// Keeps a directory open. `from` is the length of the path of the directory it was opened
+    /// from.
     fn hold(&mut self, from: usize, path: &Path, directory: Handle) {
         debug_assert!(from < path.as_os_str().len(), "it lies below");
         if self.held.len() == CURSOR_HANDLES {
@@ -122,14 +124,14 @@ impl Cursor {
     }
 }
 
-/// How many separators a path has. A block's count fits a byte, so that the compiler can count many
-/// bytes at once.
+/// The number of separators in a path. The count of a block fits a byte, so the compiler can
+/// vectorize it.
 pub(crate) fn count_separators(path: &[u8]) -> usize {
     let in_block = |block: &[u8]| block.iter().map(|byte| u8::from(is_separator(char::from(*byte)))).sum::<u8>();
     path.chunks(usize::from(u8::MAX)).map(|block| usize::from(in_block(block))).sum()
 }
 
-/// How many bytes two paths have in common at their beginning.
+/// The length of the common prefix of two paths in bytes.
 fn common_length(one: &[u8], other: &[u8]) -> usize {
     const BLOCK: usize = 64;
     let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK)).take_while(|(one, other)| one == other);
@@ -142,7 +144,7 @@ fn common_length(one: &[u8], other: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Wherever it is, and at the cost of a look-up for each half.
+    /// The search ends at the right depth, and costs one look-up for each halving.
     #[test]
     fn the_first_name_that_is_no_directory_is_found_by_halves() {
         let directory = tempfile::tempdir().unwrap();
@@ -164,7 +166,8 @@ mod tests {
         }
     }
 
-    /// A look-up beside the last costs one, however deep it is; further away it costs the way there.
+    /// A look-up next to the last one costs one, however deep it is. Otherwise it costs the walk
+    /// from the nearest open directory.
     #[test]
     fn a_look_up_costs_the_way_from_what_is_held() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! One directory held open.
+//! A directory held open: [`Handle`].
 
 use std::ffi::OsStr;
 #[cfg(not(windows))]
@@ -21,11 +21,11 @@ use crate::error::{ErrorKind, Result};
 #[cfg(target_os = "linux")]
 use crate::limits::NAMES_PER_LOOKUP;
 
-/// A directory held open. It follows the directory object, whatever its name becomes.
+/// An open directory. It stays the same directory object, whatever happens to its name.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(super) dir: Dir,
-    /// The final path that it had when that was asked for.
+    /// The final path, as it was when it was first needed.
     #[cfg(windows)]
     pub(super) place: std::sync::OnceLock<String>,
 }
@@ -39,12 +39,13 @@ impl Handle {
         }
     }
 
-    /// Opens a directory by a path from outside, following links. For configuration only, and for the file system's root.
+    /// Opens a directory by an ambient path, following symlinks. Only for configured directories
+    /// and for the filesystem root.
     pub(crate) fn ambient(path: &Path) -> io::Result<Self> {
         Ok(Self::new(Dir::open_ambient_dir(path, ambient_authority())?))
     }
 
-    /// The directory at `path`; the empty path is this one.
+    /// Opens the directory at `path`. The empty path is this directory.
     pub(crate) fn dir(&self, path: &Path, mounts: Rule) -> Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
@@ -57,8 +58,8 @@ impl Handle {
         Ok(dir)
     }
 
-    /// The same, on a budget: by one call of the kernel, or one for each name. The first name is paid for
-    /// by the look-up that asks for the directory.
+    /// As [`Handle::dir`], within a budget: one call of the kernel, or one call per name. The
+    /// look-up that needs the directory has already paid for the first name.
     pub(super) fn dir_within(&self, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Self> {
         #[cfg(target_os = "linux")]
         {
@@ -75,11 +76,11 @@ impl Handle {
         })
     }
 
-    /// A directory in this one, on held descriptors.
+    /// Opens a directory in this one, relative to the held descriptor.
     fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
         let opened = self.dir.open_dir_nofollow(name).map_err(|error| match on_the_way(error) {
-            // open(2) with O_DIRECTORY says ENOTDIR for a symlink, too. Whatever is there by now, if it is
-            // not a file, the name was a symlink when it was opened.
+            // open(2) with O_DIRECTORY fails with ENOTDIR for a symlink, too. If the name is no
+            // file now, it was a symlink when it was opened.
             error if error.kind() == ErrorKind::NotADirectory && !self.is_other(name) => ErrorKind::Changed.into(),
             error => error,
         });
@@ -98,20 +99,20 @@ impl Handle {
         file_type.is_ok_and(|file_type| !matches!(file_type, FileType::Directory | FileType::Symlink))
     }
 
-    /// What one name in this directory is, not followed.
+    /// Describes one name in this directory, without following it.
     #[cfg(not(windows))]
     pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
-        // Not by cap-std, whose times panic when they are very old.
+        // cap-std panics on times that are very old.
         kernel::describe(&self.dir, name)
     }
 
-    /// The same.
+    /// Describes one name in this directory, without following it.
     #[cfg(windows)]
     pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
         kernel::describe(self, name)
     }
 
-    /// What the name at `path` is, not followed.
+    /// Describes the name at `path`, without following it.
     pub(crate) fn look(&self, path: &Path, mounts: Rule) -> Result<Look> {
         #[cfg(target_os = "linux")]
         if let Some(looked) = self.look_at_once(path, mounts) {
@@ -123,7 +124,7 @@ impl Handle {
         }
     }
 
-    /// The same by one call of the kernel. `None` where there is no such call.
+    /// As [`Handle::look`], by one call of the kernel. `None` where that call is not available.
     #[cfg(target_os = "linux")]
     fn look_at_once(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
         let looked = kernel::look(&self.dir, path, mounts)?;
@@ -140,10 +141,10 @@ impl Handle {
         })
     }
 
-    /// What one name in this directory is, not followed.
+    /// Describes one name in this directory, without following it.
     #[cfg_attr(windows, allow(unused_variables, reason = "a mounted volume is a symlink there"))]
     pub(crate) fn look_in(&self, name: &OsStr, mounts: Rule) -> Result<Look> {
-        // Only an open name tells its mount in the same call.
+        // Opening the name gives its mount in the same call.
         #[cfg(target_os = "linux")]
         if mounts == Rule::Refuse {
             if let Some(looked) = self.look_at_once(Path::new(name), mounts) {
@@ -178,17 +179,18 @@ impl Handle {
         }
     }
 
-    /// The text of a link that was there just now.
+    /// Reads a symlink that was seen a moment ago.
     #[cfg(not(windows))]
     fn link_here(&self, name: &OsStr) -> Result<OsString> {
         if kernel::is_proc(&self.dir)? {
             return Err(proc_link());
         }
-        // The name can become another thing between the two questions: EINVAL, then.
+        // EINVAL: the name is no symlink any more.
         Ok(self.dir.read_link_contents(name).map_err(|_| ErrorKind::Changed)?.into_os_string())
     }
 
-    /// Opens the file at `path`: without blocking, and without following a link in the last place either.
+    /// Opens the file at `path`, without blocking and without following a symlink, not even as the
+    /// last name.
     pub(crate) fn open(&self, path: &Path, want: Want, mounts: Rule) -> Result<File> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::open(&self.dir, path, want, mounts) {
@@ -213,8 +215,9 @@ impl Handle {
         Ok(file)
     }
 
-    /// Opens what `path` names by one walk of the kernel, which follows links and stops at this directory's edge with `EXDEV`.
-    /// The path may be anything. `None` where there is no such walk.
+    /// Opens what `path` names in one walk of the kernel. The walk follows symlinks and stops with
+    /// `EXDEV` at the edge of this directory. Any `path` is allowed. `None` where the call is not
+    /// available.
     #[cfg(target_os = "linux")]
     pub(crate) fn follow(&self, path: &OsStr, want: Follow, mounts: Rule) -> Option<io::Result<File>> {
         kernel::follow(&self.dir, path, want, mounts)
@@ -224,7 +227,7 @@ impl Handle {
         Ok(Metadata::of_file(&self.dir.as_filelike_view::<File>())?)
     }
 
-    /// Which directory it is, now.
+    /// The directory's identity, read from the open handle.
     pub(crate) fn identity(&self) -> Result<Identity> {
         Ok(Metadata::without_birth(&self.dir.as_filelike_view::<File>())?.identity())
     }
@@ -233,7 +236,7 @@ impl Handle {
         kernel::mount(&self.dir)
     }
 
-    /// Its entries, without `.` and `..`.
+    /// Lists the directory, without `.` and `..`.
     pub(crate) fn entries(&self) -> io::Result<Entries> {
         #[cfg(windows)]
         return kernel::entries(self);
@@ -241,7 +244,7 @@ impl Handle {
         self.dir.entries()
     }
 
-    /// Makes a directory of one name in this one.
+    /// Creates a directory in this one.
     pub(crate) fn create_dir(&self, name: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
         return kernel::create_dir(self, name);
@@ -249,7 +252,7 @@ impl Handle {
         self.dir.create_dir(name)
     }
 
-    /// Removes one name in this directory that is no directory; a link, whatever it points to.
+    /// Removes one name in this directory that is not a directory. A symlink is removed itself.
     pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
         return kernel::remove_file(self, name);
@@ -257,7 +260,7 @@ impl Handle {
         self.dir.remove_file(name)
     }
 
-    /// Removes an empty directory of one name in this one.
+    /// Removes an empty directory in this one.
     pub(crate) fn remove_dir(&self, name: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
         return kernel::remove_dir(self, name);
@@ -265,7 +268,8 @@ impl Handle {
         self.dir.remove_dir(name)
     }
 
-    /// Renames a name in this directory to one in another, which must not exist unless `replace`.
+    /// Renames a name in this directory to one in another. The destination must not exist, unless
+    /// `replace` is set.
     pub(crate) fn rename(&self, from: &OsStr, to_dir: &Self, to: &OsStr, replace: bool) -> io::Result<()> {
         if !replace {
             if let Some(renamed) = kernel::rename_new(&self.dir, from, &to_dir.dir, to) {
@@ -283,10 +287,10 @@ impl Handle {
         self.dir.rename(from, &to_dir.dir, to)
     }
 
-    /// Makes the directory's entries durable; Windows has no such call.
+    /// Syncs the directory's entries to the device. Windows has no such call.
     #[cfg(not(windows))]
     pub(crate) fn sync(&self) -> io::Result<()> {
-        // The handle itself may be O_PATH, which fsync(2) refuses.
+        // The handle itself may be `O_PATH`, which fsync(2) refuses.
         self.dir.open(".")?.into_std().sync_all()
     }
 }
@@ -298,7 +302,7 @@ impl std::os::fd::AsFd for Handle {
     }
 }
 
-/// An open directory; of another file the questions are errors.
+/// The file must be an open directory. Otherwise every method fails.
 impl From<File> for Handle {
     fn from(directory: File) -> Self {
         Self::new(Dir::from_std_file(directory))

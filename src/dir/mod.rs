@@ -43,13 +43,13 @@ use crate::error::ErrorKind;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 use crate::error::Result;
 
-/// What a file is opened for. None of them truncates.
+/// What a file is opened for. No combination truncates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
     pub(crate) read: bool,
     pub(crate) write: bool,
     pub(crate) append: bool,
-    /// `O_CREAT | O_EXCL`, with this mode before the umask.
+    /// Creates the file with `O_CREAT | O_EXCL` and this mode, less the umask.
     pub(crate) create_new: Option<u32>,
 }
 
@@ -69,7 +69,7 @@ impl Want {
     }
 }
 
-/// What a name is. For a link also its text.
+/// What a name is, without following it. A symlink comes with its text.
 #[derive(Debug)]
 pub(crate) enum Look {
     Missing,
@@ -81,40 +81,40 @@ pub(crate) enum Look {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// The place (`O_PATH`), if no link is on the way to it or in it; else `ELOOP`.
+    /// The place itself (`O_PATH`). Fails with `ELOOP` if any name of the path is a symlink.
     NoLink,
-    /// The file, for reading, without blocking; links are followed.
+    /// The file, for reading and without blocking. Symlinks are followed.
     Read,
 }
 
-/// The entries of a directory.
+/// An iterator over the entries of a directory.
 #[cfg(windows)]
 pub(crate) type Entries = std::fs::ReadDir;
 #[cfg(not(windows))]
 pub(crate) type Entries = cap_std::fs::ReadDir;
 
-/// A file system as it is mounted: its mount id, or where the kernel does not tell, its device number.
+/// A mounted filesystem: `true` and its mount id, or `false` and its device number where the kernel
+/// reports no mount id.
 pub(crate) type Mount = (bool, u64);
 
-/// Whether an open file is of a proc file system.
+/// Whether an open file lies in a proc filesystem.
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 pub(crate) fn is_proc(file: &File) -> Result<bool> {
     kernel::is_proc(file)
 }
 
-/// Splits off the last name.
+/// Splits a path into its parent and its last name.
 pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((path.parent()?, path.file_name()?))
 }
 
-/// A name for a file that is there for a moment, seeded by the system's randomness, differently
-/// each time. What an operator searches for after a process was killed
-/// ([`Roots::write`](crate::Roots::write)).
+/// A random name for a file that exists only during a write. Operators search for it after a
+/// process was killed ([`Roots::write`](crate::Roots::write)).
 pub(crate) fn temporary_name() -> OsString {
     OsString::from(format!(".mcp-roots-guard-{:016x}.tmp", RandomState::new().hash_one(0)))
 }
 
-/// Errors of a walk that follows no link.
+/// Classifies an error of a walk that follows no symlink.
 fn on_the_way(error: io::Error) -> Error {
     match kernel::classify(&error) {
         Some(kind) => Error::io(kind, error),

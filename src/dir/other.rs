@@ -1,4 +1,5 @@
-//! Systems without `openat2`: every answer comes from the walk through held descriptors.
+//! System calls on systems without `openat2`. Everything else is the portable walk through held
+//! descriptors.
 
 use std::ffi::OsStr;
 use std::io;

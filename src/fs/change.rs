@@ -11,24 +11,28 @@ use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH};
 use crate::path::Location;
 use crate::roots::{Found, Intent, Roots, settled};
 
-/// What a rename does with a destination that exists.
+/// What a rename does if the destination exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replace {
-    /// Refuses it, in the same step (`RENAME_NOREPLACE`, renameat2(2)). Where the file system can not do that, it looks first, and
-    /// another process may come between.
+    /// Refuses it, in the same step (`RENAME_NOREPLACE`, renameat2(2)). A filesystem that does not
+    /// support that is asked for the destination first, and another process may create it in
+    /// between.
     Never,
-    /// Takes its place, as rename(2) does: a file of a file or link, a directory of an empty directory.
+    /// Replaces it, as rename(2) does: a file replaces a file or symlink, and a directory replaces
+    /// an empty directory.
     Existing,
 }
 
 impl Roots {
-    /// Renames a file, link or directory, in a root or from one root to another. A link is renamed itself, at either end.
+    /// Renames a file, symlink or directory, in a root or from one root to another. A symlink is
+    /// renamed or replaced itself.
     ///
     /// # Errors
     ///
-    /// Those of [`Roots::check`] for both ends, naming the end that was refused; [`ReadOnly`](ErrorKind::ReadOnly) and
-    /// [`RootItself`](ErrorKind::RootItself) for both ends; [`AlreadyExists`](ErrorKind::AlreadyExists) unless told to replace;
-    /// [`CrossDevice`](ErrorKind::CrossDevice); what the operating system says.
+    /// Those of [`Roots::check`] for both ends, naming the end that was refused;
+    /// [`ReadOnly`](ErrorKind::ReadOnly) and [`RootItself`](ErrorKind::RootItself) for both ends;
+    /// [`AlreadyExists`](ErrorKind::AlreadyExists) unless `replace` allows it;
+    /// [`CrossDevice`](ErrorKind::CrossDevice); errors of the operating system.
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Replace, Roots};
@@ -60,7 +64,7 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Renames what was checked for [`Intent::NoFollow`] to a name that was checked so, too.
+    /// Renames to another checked path. Both must have been checked for [`Intent::NoFollow`].
     ///
     /// # Errors
     ///
@@ -90,8 +94,8 @@ impl CheckedPath {
         self.operate(|| to.operate(|| renamed).map_err(of_destination))
     }
 
-    /// Which end of a rename a failure is about (rename(2)). Both names are single, in directories that
-    /// are open.
+    /// Decides which end of a rename an error is about (rename(2)). Both names are single, in
+    /// directories that are open.
     fn blame(&self, to: &CheckedPath, error: io::Error) -> Error {
         let is_invalid = error.kind() == io::ErrorKind::InvalidInput;
         let error = Error::from(error);
@@ -128,21 +132,21 @@ impl CheckedPath {
         }
         let (directory, name) = self.parent()?;
         self.is_no_alias_of_root(&directory, &name)?;
-        // Also the directory itself may be where something is mounted.
+        // A filesystem can be mounted on the directory itself, too.
         let top = directory.dir(Path::new(&name), Rule::Refuse)?;
         empty(&top, REMOVED_ENTRIES)?;
-        // Windows removes none that is open.
+        // Windows removes no directory that is open.
         drop(top);
         Ok(directory.remove_dir(&name)?)
     }
 }
 
-/// Removes everything that is in a directory, the deepest first, a batch at a time. Each directory
-/// is reached from `top` again by a path in which no link is followed and no mount crossed, so
-/// however deep it is, no more than two are open.
+/// Removes everything in a directory, the deepest first, one batch at a time. Each directory is
+/// opened from `top` by a path on which no symlink is followed and no mount is crossed. So no more
+/// than two are open, however deep the tree is.
 fn empty(top: &Handle, mut budget: usize) -> Result<()> {
     let mut path = PathBuf::new();
-    // The directories of the last batch that are still to be removed, at each depth.
+    // The directories of the last batch that are still to be removed, for each depth.
     let mut levels = vec![Vec::new()];
     loop {
         let mut not_empty = None;
@@ -154,7 +158,7 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
             levels.push(Vec::new());
         } else if let Some((parent, name)) = split(&path) {
             match gone(top.dir(parent, Rule::Refuse)?.remove_dir(name)) {
-                // There are more than one batch has, or another process adds some.
+                // The directory has more entries than one batch, or another process adds some.
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => not_empty = Some(error),
                 removed => {
                     removed?;
@@ -172,7 +176,7 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
                     *last = directories;
                 }
             }
-            // What is in it can not be listed.
+            // Its content cannot be listed.
             (None, Some(error)) => return Err(error.into()),
             (None, None) if path.as_os_str().is_empty() => return Ok(()),
             (None, None) => {}
@@ -180,8 +184,8 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
     }
 }
 
-/// Removes what is no directory from the one at `path`, among as many of its entries as a batch
-/// has, and tells the directories among them; `None` if there are no entries.
+/// Takes one batch of the entries of the directory at `path`. Removes those that are not
+/// directories, and returns the directories. `None` if there are no entries.
 fn clear(top: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<Option<Vec<OsString>>> {
     let directory = top.dir(path, Rule::Refuse)?;
     let (mut files, mut directories, mut within) = (Vec::new(), Vec::new(), Ok(()));
@@ -196,20 +200,20 @@ fn clear(top: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<
         let is_dir = match entry.file_type()? {
             t if t.is_dir() => true,
             t if t.is_file() || t.is_symlink() => false,
-            // Not every file system tells it with the name (DT_UNKNOWN, readdir(3)).
+            // Not every filesystem reports the type with the name (DT_UNKNOWN, readdir(3)).
             _ => directory.describe(&name).is_ok_and(|metadata| metadata.is_dir()),
         };
         if is_dir { directories.push(name) } else { files.push(name) }
     }
     let found = !files.is_empty() || !directories.is_empty();
-    // Not while it is listed, as a list may then leave entries out (readdir(3)).
+    // Removing during the listing could make it skip entries (readdir(3)).
     for name in files {
         gone(directory.remove_file(&name))?;
     }
     within.map(|()| found.then_some(directories))
 }
 
-/// Someone else may have removed it.
+/// Another process may have removed it.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -221,7 +225,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// As when another process adds entries as fast as they are removed.
+    /// Another process adds entries as fast as they are removed.
     #[test]
     fn a_removal_is_bounded_and_the_next_goes_on() {
         let directory = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{ALLOCATION, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::workers::counted;
 
-/// An entry of a directory: its name, and what it is. A link is a link, not what it points to.
+/// An entry of a directory: its name and metadata. A symlink is described itself.
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     name: OsString,
@@ -19,20 +19,21 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// The name, which may be any bytes but `/` and NUL.
+    /// The name. It can contain any bytes except `/` and NUL.
     #[must_use]
     pub fn name(&self) -> &OsStr {
         &self.name
     }
 
-    /// What it is, as of when it was listed.
+    /// The metadata of the entry when it was listed.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 }
 
-/// The entries of a directory, without `.` and `..`, as they come. One that vanishes meanwhile is left out.
+/// Iterates over the entries of a directory in the order of the system, without `.` and `..`. An
+/// entry that is removed in the meantime is left out.
 pub struct ReadDir {
     directory: Handle,
     inner: Entries,
@@ -67,7 +68,7 @@ impl fmt::Debug for ReadDir {
     }
 }
 
-/// How far a walk goes.
+/// Limits of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WalkOptions {
@@ -82,25 +83,26 @@ impl Default for WalkOptions {
 }
 
 impl WalkOptions {
-    /// [`WALK_DEPTH`] and [`WALK_ENTRIES`].
+    /// The limits [`WALK_DEPTH`] and [`WALK_ENTRIES`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Directories this deep are told and not entered; 1 is what [`read_dir`](crate::Roots::read_dir) lists. Without it, a directory deeper
-    /// than [`WALK_DEPTH`] is an error.
+    /// Directories at this depth are yielded and not entered. 1 is what
+    /// [`read_dir`](crate::Roots::read_dir) lists. Without this limit, a directory deeper than
+    /// [`WALK_DEPTH`] is an error.
     pub fn max_depth(self, max_depth: usize) -> Self {
         Self { max_depth, ..self }
     }
 
-    /// The walk yields at most this many entries, of a larger directory any of them; if there are
-    /// more, an error comes last.
+    /// The walk yields at most this many entries, and an error at the end if there are more. Which
+    /// entries of a larger directory are yielded is not specified.
     pub fn max_entries(self, max_entries: usize) -> Self {
         Self { max_entries, ..self }
     }
 }
 
-/// An entry that a walk came to. Entries of one directory share its path.
+/// An entry that a walk yielded. Entries of one directory share its path.
 #[derive(Clone, Debug)]
 pub struct WalkEntry {
     directory: Arc<Path>,
@@ -110,7 +112,8 @@ pub struct WalkEntry {
 }
 
 impl WalkEntry {
-    /// The path from where the walk began. Each call builds it, as in [`std::fs::DirEntry::path`].
+    /// The path relative to where the walk began. Each call builds it, as in
+    /// [`std::fs::DirEntry::path`].
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.join(&self.name)
@@ -122,13 +125,13 @@ impl WalkEntry {
         &self.name
     }
 
-    /// 1 for what is in the directory where the walk began.
+    /// The depth of the entry: 1 in the directory where the walk began.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// What it is, as of when its directory was listed.
+    /// The metadata of the entry when its directory was listed.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -137,14 +140,14 @@ impl WalkEntry {
 
 /// A walk through a directory tree.
 ///
-/// It holds the directory where it began open, and one more while it lists that one. Each directory
-/// is reached from the first by a path in which no link is followed, so what is yielded was beneath
-/// the first when it was listed. A directory that vanishes or is replaced before it is entered is
-/// passed over.
+/// The walk holds the directory where it began open, and one more while it lists that one. Each
+/// directory is opened from the first by a path on which no symlink is followed, so what is yielded
+/// was beneath the first when it was listed. A directory that is removed or replaced before it is
+/// entered is skipped.
 ///
-/// A directory is listed and sorted when the walk enters it. The walk holds what it has listed and
-/// not yielded yet: for each entry its name and about 160 bytes, at most [`WALK_BYTES`] in all, and
-/// the paths of the directories that it is in.
+/// A directory is listed and sorted when the walk enters it. The walk holds the entries that it has
+/// listed and not yielded yet, with about 160 bytes and the name for each, at most [`WALK_BYTES`]
+/// in all; and the paths of the directories that it is in.
 ///
 /// ```
 /// use mcp_roots_guard::{FileType, Roots, WalkOptions};
@@ -158,7 +161,7 @@ impl WalkEntry {
 /// let mut walk = roots.walk(".", WalkOptions::new().max_depth(8))?;
 /// let mut sources = Vec::new();
 /// while let Some(entry) = walk.next() {
-///     let Ok(entry) = entry else { continue }; // a directory that can not be read; the walk goes on
+///     let Ok(entry) = entry else { continue }; // an unreadable directory
 ///     if entry.path().ends_with("target") {
 ///         walk.skip_current_dir();
 ///     } else if entry.metadata().file_type() == FileType::File {
@@ -178,13 +181,13 @@ pub struct Walk {
     options: WalkOptions,
     /// The directories that the walk is in, the innermost last.
     levels: Vec<Level>,
-    /// The directory that was yielded last and is to be entered.
+    /// The directory that was yielded last, to be entered next.
     enter: Option<OsString>,
-    /// How many entries were listed.
+    /// The number of entries listed so far.
     listed: usize,
-    /// Bytes of the entries that were listed and not yielded yet.
+    /// The bytes used by the entries that were listed and not yielded yet.
     held: usize,
-    /// There was more than may be listed.
+    /// There were more entries than a limit allows.
     full: bool,
 }
 
@@ -197,7 +200,7 @@ struct Level {
 }
 
 impl Walk {
-    /// Does not enter the directory that was yielded last.
+    /// Skips the directory that was yielded last, with everything in it.
     pub fn skip_current_dir(&mut self) {
         self.enter = None;
     }
@@ -210,7 +213,7 @@ impl Walk {
 
     fn list_now(&mut self, path: &Path) -> Result<()> {
         let directory = match self.top.dir(path, self.mounts) {
-            // Gone, or another thing by now.
+            // It was removed or replaced before it was entered.
             Err(error) if !self.levels.is_empty() && is_replaced(error.kind()) => return Ok(()),
             directory => directory?,
         };
@@ -278,8 +281,7 @@ impl Iterator for Walk {
     }
 }
 
-/// What an entry takes of the heap: itself in its directory's list, and its name in an allocation
-/// of its own.
+/// The heap that an entry uses: its place in the directory's list, and an allocation for its name.
 fn weight(entry: &DirEntry) -> usize {
     size_of::<DirEntry>().saturating_add(entry.name.len()).saturating_add(ALLOCATION)
 }

@@ -1,4 +1,4 @@
-//! What the resolver asks of the filesystem, beneath the handles of a snapshot.
+//! The resolver's look-ups, beneath the handles of a snapshot.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,18 @@ use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
 use crate::roots::{EntryKind, Found, Intent, Lookup, OnTrail, Place, Root, Roots, Trail, path_hashes, resolve};
 
-/// Answers the resolver from the filesystem, beneath the roots' handles.
+/// Answers the resolver from the filesystem, beneath the handles of the roots, and records the
+/// [`Trail`].
 pub(crate) struct Lookups<'a, 'b> {
     roots: &'a Roots,
     budget: &'a mut Budget<'b>,
     opened: Option<(usize, Arc<Handle>, Cursor)>,
     trail: Trail,
-    /// The directories on the way down, by depth, to the one of the last question.
+    /// The directories from the root to the last look-up, by depth.
     way: Vec<Passed>,
 }
 
-/// A directory that the resolver passed.
+/// A directory on the path to the last look-up.
 #[derive(Clone, Copy, Default)]
 struct Passed {
     identity: Option<Identity>,
@@ -33,7 +34,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
         Self { roots, budget, opened: None, trail: Trail::new(), way: Vec::new() }
     }
 
-    /// Opens the root's directory, and holds it for the next question.
+    /// Opens the directory of a root, and keeps it open for the next look-up.
     fn open(&mut self, number: usize) -> Result<()> {
         if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
             let handle = self.roots.root(number)?.handle()?;
@@ -52,7 +53,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
         self.open(number)?;
         let Some((_, handle, cursor)) = &mut self.opened else { return Err(ErrorKind::RootUnavailable.into()) };
         let seen = cursor.look(handle, &root.beneath_handle(path), mounts, self.budget)?;
-        // The one name that a file root is, as long as it is no directory.
+        // A file root is the one name that was granted, unless that has become a directory.
         match &seen {
             Look::Other(metadata) if metadata.is_dir() && root.is_file() => Err(ErrorKind::RootUnavailable.into()),
             _ => Ok(seen),
@@ -76,10 +77,10 @@ impl<'a, 'b> Lookups<'a, 'b> {
         Ok(())
     }
 
-    /// Adds a directory that holds a symlink to the trail, and what it lies in.
+    /// Adds a directory that contains a symlink to the trail, and its ancestors.
     ///
-    /// Except for the operator's own directories: that one of them was granted as a whole does not make
-    /// each symlink in it suspicious. It bounds them.
+    /// The allowed directories themselves are left out. That one of them was granted as a whole
+    /// does not make each symlink in it suspicious: it is their boundary.
     fn lay_trail(&mut self, root: &Root, directory: &Path) {
         if self.way.last().is_some_and(|last| last.is_on_trail) {
             return;
@@ -124,8 +125,8 @@ impl From<Look> for EntryKind {
     }
 }
 
-/// Answers for a request. Only where its way leads matters, so there is no trail, and many names may be
-/// passed at once.
+/// Answers for a request, where only the target matters. So there is no trail, and many names may
+/// be skipped at once.
 pub(super) struct RequestLookups<'a, 'b>(pub(super) Lookups<'a, 'b>);
 
 impl Lookup for RequestLookups<'_, '_> {
@@ -142,7 +143,7 @@ impl Lookup for RequestLookups<'_, '_> {
     }
 }
 
-// Each entry of the longest list has room for ten names of its path as it was given.
+// The longest list has room for ten names of each entry's path as the client sent it.
 const _: () = assert!(ALIAS_NAMES == 10 * ROOT_LIST_ENTRIES);
 
 /// Resolves a request against a snapshot.
@@ -159,8 +160,8 @@ pub(crate) fn resolve_in(
     }
 }
 
-/// Does it again while another process keeps changing the path under it, for a bounded number of times
-/// and a bounded time.
+/// Repeats `work` while another process keeps changing the path during it. The number of
+/// repetitions and their total time are bounded.
 pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let mut done = work();
     let mut first: Option<Instant> = None;

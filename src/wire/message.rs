@@ -1,7 +1,4 @@
-//! The messages around a root list.
-//!
-//! Goes in: the JSON of a notification, or of a response's error. Comes out: the same as types. What is true after: a
-//! [`RootsListChanged`] had that method, whatever else its message held.
+//! The messages about roots other than the list: the notification of a change, and an error.
 
 use serde::de::Error as _;
 use serde::ser::SerializeStruct as _;
@@ -10,10 +7,11 @@ use serde_json::{Map, Value};
 
 use super::field;
 
-/// The notification that a client's roots changed. It says not how: the list has to be asked for again.
+/// The notification that a client's roots changed. It does not contain the change: the list must be
+/// requested again.
 ///
-/// The method decides, byte for byte. What else is odd about the message is ignored, for a change that is not heard would leave the
-/// old list in force.
+/// Only the method is compared, byte for byte. Anything unusual in the rest of the message is
+/// ignored, because a change that is missed would leave the old list in force.
 ///
 /// ```
 /// # use mcp_roots_guard::RootsListChanged;
@@ -52,11 +50,11 @@ impl<'de> Deserialize<'de> for RootsListChanged {
 /// The `error` of a JSON-RPC response (JSON-RPC 2.0, 5.1).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ErrorBody {
-    /// What kind of error it is.
+    /// The kind of the error.
     pub code: i64,
     /// One sentence.
     pub message: String,
-    /// More, for programs; `null` and absent are the same.
+    /// More details for programs. `null` and absent are the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }

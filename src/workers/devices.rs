@@ -1,4 +1,4 @@
-//! Which operations run in the places, on which devices, and which of them hang.
+//! Tracks the operations that are running, by device, and detects those that hang.
 
 #![cfg_attr(windows, allow(clippy::missing_const_for_thread_local, reason = "the initializer is const"))]
 
@@ -13,12 +13,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{PATIENCE, STUCK};
 use crate::workers::Account;
 
-/// The operations of one guard's work, by the device of their root.
+/// The running operations of one guard's work, by the device of their root.
 pub(super) struct Devices {
     by_number: Mutex<HashMap<u64, Arc<Device>>>,
-    /// The work that holds a place.
+    /// The jobs that hold a place.
     places: Mutex<Vec<Arc<Running>>>,
-    /// So many operations at once on one device are suspicious.
+    /// Half of the places. This many operations on one device are suspicious.
     half: usize,
     start: Instant,
 }
@@ -30,30 +30,31 @@ struct Device {
     watch: Mutex<Option<Watch>>,
 }
 
-/// How many had finished, seen first at a time when half of the places were on the device.
+/// The number of finished operations when half of the places were first seen on the device.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     finished: u64,
     since: Instant,
 }
 
-/// What a place is doing, for other threads to see.
+/// What a place is doing, visible to other threads.
 #[derive(Debug)]
 struct Running {
     account: Account,
-    /// The device of its operation.
+    /// The device of the operation.
     device: AtomicU64,
-    /// When the operation began, in milliseconds after the start; [`NEVER`] between operations.
+    /// The start of the operation, in milliseconds after [`Devices::start`]; [`NEVER`] between
+    /// operations.
     since: AtomicU64,
 }
 
-/// The place that the current thread works in.
+/// The place that the current thread holds.
 struct Place {
     devices: Arc<Devices>,
     running: Arc<Running>,
-    /// The last device that it operated on.
+    /// The device of the last operation.
     last: Option<(u64, Arc<Device>)>,
-    /// The device that an operation is running on.
+    /// The device of the current operation.
     on: Option<u64>,
 }
 
@@ -61,27 +62,28 @@ thread_local! {
     static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
 }
 
-/// Runs a job of an account in a place, whose operations are counted.
+/// Runs a job of an account in a place, and counts its operations.
 pub(super) fn hold(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()) {
     let running = devices.enter(account);
     PLACE.set(Some(Place { devices: devices.clone(), running: running.clone(), last: None, on: None }));
-    // It does not panic.
+    // The job catches its own panics.
     job();
     drop(PLACE.take());
     devices.leave(&running);
 }
 
-/// Runs an operation, counted on its root's device while it runs, if this thread holds a place.
+/// Runs an operation. If this thread holds a place, the operation is counted on its root's device
+/// while it runs.
 ///
 /// # Errors
 ///
 /// [`Busy`](ErrorKind::Busy) if half of the places are on this device, none of their operations has
 /// finished for [`PATIENCE`], and one of this account has been running for that long.
 ///
-/// An account without such an operation is let through: what hangs can be a mount inside the root,
-/// and its own files lie beside that.
+/// An account without such an operation is allowed: what hangs can be a mount inside the root, and
+/// the account's own files lie beside it.
 pub(crate) fn counted<T>(device: impl FnOnce() -> Option<u64>, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-    // A thread that is ending has no place.
+    // A thread that is exiting has no place.
     let begun = PLACE.try_with(|place| match &mut *place.borrow_mut() {
         None => Ok(None),
         Some(place) => device().map_or(Ok(None), |device| place.begin(device)),
@@ -90,10 +92,10 @@ pub(crate) fn counted<T>(device: impl FnOnce() -> Option<u64>, operation: impl F
     operation()
 }
 
-/// An operation that is counted.
+/// A counted operation that is running.
 struct Operating {
     device: Arc<Device>,
-    /// What the operation is a part of.
+    /// The device of the operation that this one is part of.
     outer: Option<u64>,
 }
 
@@ -130,7 +132,7 @@ impl Place {
 
 impl Drop for Operating {
     fn drop(&mut self) {
-        // In this order: who sees one less running sees that one has finished.
+        // In this order, a thread that sees fewer running operations also sees one more finished.
         self.device.finished.fetch_add(1, Relaxed);
         self.device.running.fetch_sub(1, Relaxed);
         let _ = PLACE.try_with(|place| {
@@ -145,7 +147,7 @@ impl Drop for Operating {
 }
 
 impl Devices {
-    /// Of this many places.
+    /// Creates the state for this many places.
     pub(super) fn new(places: usize) -> Self {
         let half = (places / 2).max(1);
         Self { by_number: Mutex::default(), places: Mutex::default(), half, start: Instant::now() }
@@ -178,13 +180,13 @@ impl Devices {
         devices.entry(number).or_default().clone()
     }
 
-    /// How many places have an operation that has been running for [`PATIENCE`].
+    /// The number of places whose operation has been running for [`PATIENCE`].
     pub(super) fn hung(&self, now: Instant) -> usize {
         self.count(now, PATIENCE, |_| true)
     }
 
-    /// How many operations of an account have been running for so long that more of its work should
-    /// not wait for them.
+    /// The number of an account's operations that have been running for [`STUCK`], so long that its
+    /// other jobs should not wait for them.
     pub(super) fn stuck(&self, account: &Account, now: Instant) -> usize {
         self.count(now, STUCK, |running| running.account == *account)
     }
@@ -204,8 +206,8 @@ impl Running {
 }
 
 impl Device {
-    /// Whether none has finished for [`PATIENCE`]. To ask while half of the places are on it: from
-    /// the first time on, it is watched.
+    /// Whether no operation has finished for [`PATIENCE`]. Called while half of the places are on
+    /// the device. The first call starts the observation.
     fn is_hung(&self, now: Instant) -> bool {
         let finished = self.finished.load(Relaxed);
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,10 +221,10 @@ impl Device {
     }
 }
 
-/// When nothing runs.
+/// The start time of a place without an operation.
 const NEVER: u64 = u64::MAX;
 
-/// As many devices as are not worth a look.
+/// The number of devices below which idle ones are not removed.
 const SOME: usize = 64;
 
 #[cfg(test)]
@@ -234,7 +236,7 @@ mod tests {
         Account::Session(SessionId(number.try_into().unwrap()))
     }
 
-    /// Begins an operation of an account on a device as a thread in a place of its own would.
+    /// Begins an operation as a thread in a place of its own would.
     fn begin_as(devices: &Arc<Devices>, account: u64, number: u64) -> Result<Option<Operating>> {
         let running = devices.enter(&session(account));
         Place { devices: devices.clone(), running, last: None, on: None }.begin(number)
@@ -274,7 +276,7 @@ mod tests {
         assert!(refused(1));
         assert_eq!(device.running.load(Relaxed), 2, "who is refused is not counted");
         assert!(begin(&devices, 2).is_ok(), "another device");
-        // Another client is let through. That its operation ends shows that the device answers.
+        // Another client is allowed. Its operation ends, which shows that the device answers.
         assert!(!refused(2));
         assert!(!refused(1));
         drop(running);

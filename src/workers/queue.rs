@@ -1,23 +1,23 @@
-//! Who is served next: a queue for each account, served in turns.
+//! Decides which job runs next: each account has a queue, and accounts take turns.
 //!
-//! Pure: no threads, no time. [`Queue`] holds the jobs that wait for places of one kind.
+//! [`Queue`] holds the jobs that wait for places of one kind. It uses no threads and no clock.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::limits::{QUEUED, QUEUED_EACH};
 use crate::workers::Account;
 
-/// The jobs that wait for places of one kind, and the accounts of those that run.
+/// The jobs that wait for places of one kind, and those that run.
 #[derive(Debug)]
 pub(super) struct Queue<J> {
     shares: Shares,
     lines: HashMap<Account, Line<J>>,
-    /// The accounts with a job that may start when there is a place, the next one first.
+    /// The accounts with a job that can start as soon as there is a place, by turn.
     turns: BTreeMap<u64, Account>,
     waiting: usize,
-    /// The jobs that run and keep a place.
+    /// The jobs that run and hold a place.
     running: HashSet<u64>,
-    /// Those that nobody waits for and that keep none.
+    /// The jobs that run although no caller waits for them. They hold no place.
     abandoned: HashSet<u64>,
     numbers: u64,
 }
@@ -26,10 +26,10 @@ pub(super) struct Queue<J> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     pub(super) places: usize,
-    /// So many jobs may run in addition, while as many keep no place.
+    /// The number of jobs that may run in addition, while as many hold no place.
     pub(super) more: usize,
-    /// An account has one place. A job that nobody waits for ends soon, or hangs, and keeps none.
-    /// Otherwise an account has a quarter, and each job keeps its place.
+    /// Each account has one place. A job that no caller waits for ends soon, or hangs, and holds no
+    /// place. Otherwise an account has a quarter of the places, and each job holds its place.
     pub(super) one_each: bool,
 }
 
@@ -62,7 +62,7 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Adds a job, and returns its number; or the job, if too many wait.
+    /// Adds a job, and returns its number. Returns the job if too many wait.
     pub(super) fn push(&mut self, account: &Account, job: J) -> Result<u64, J> {
         let waiting = self.lines.get(account).map_or(0, |line| line.waiting.len());
         if waiting >= self.most_waiting(account) {
@@ -81,7 +81,8 @@ impl<J> Queue<J> {
         Ok(number)
     }
 
-    /// Takes the next job, if there is a place. So many of those that run hang, and keep none.
+    /// Takes the next job, if there is a place. `hung` is the number of running jobs that hang, and
+    /// so hold no place.
     pub(super) fn next(&mut self, hung: usize) -> Option<Next<J>> {
         if !self.can_start(hung) {
             return None;
@@ -97,7 +98,7 @@ impl<J> Queue<J> {
         Some(Next { account, number, run })
     }
 
-    /// A job has ended.
+    /// Removes a job that has ended.
     pub(super) fn finish(&mut self, account: &Account, number: u64) {
         if !self.running.remove(&number) {
             self.abandoned.remove(&number);
@@ -108,7 +109,7 @@ impl<J> Queue<J> {
         self.take_turn(account);
     }
 
-    /// Nobody waits for a job any more. Returns it, if it has not begun.
+    /// Removes a job that no caller waits for any more. Returns it if it has not started.
     pub(super) fn cancel(&mut self, account: &Account, number: u64) -> Option<J> {
         let line = self.lines.get_mut(account)?;
         if let Ok(at) = line.waiting.binary_search_by_key(&number, |(number, _)| *number) {
@@ -123,18 +124,18 @@ impl<J> Queue<J> {
         None
     }
 
-    /// Empties it.
+    /// Removes all waiting jobs.
     pub(super) fn take_all(&mut self) -> Vec<J> {
         self.turns.clear();
         self.waiting = 0;
         self.lines.drain().flat_map(|(_, line)| line.waiting).map(|(_, job)| job).collect()
     }
 
-    /// Whether some job may start.
+    /// Whether a waiting job can start.
     pub(super) fn can_start(&self, hung: usize) -> bool {
         match self.turns.first_key_value() {
             None => false,
-            // The operator's job is one, and never waits for a client's.
+            // The operator has one job at a time, and it never waits for a client's.
             Some((_, Account::Operator)) => true,
             Some(_) => {
                 let free = self.running.len().saturating_sub(hung) < self.shares.places;
@@ -143,22 +144,22 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Whether some job waits for nothing but a place.
+    /// Whether a waiting job needs only a place to start.
     pub(super) fn is_blocked(&self) -> bool {
         !self.turns.is_empty() && !self.can_start(0)
     }
 
-    /// Whether all places are taken, if none hangs.
+    /// Whether all places are taken, if no job hangs.
     pub(super) fn is_full(&self) -> bool {
         self.running.len() >= self.shares.places
     }
 
-    /// Whether nothing more can start until something ends, whoever asks.
+    /// Whether nothing more can start until a job ends, whichever account asks.
     pub(super) fn is_stuck(&self) -> bool {
         self.running.len() + self.abandoned.len() >= self.most()
     }
 
-    /// Whether this many places are all that an account may have, and it has them.
+    /// Whether an account may have no more places than `places`, and has them.
     pub(super) fn is_all_of(&self, account: &Account, places: usize) -> bool {
         places >= self.share(account) && self.lines.get(account).is_some_and(|line| line.running >= places)
     }
@@ -168,28 +169,29 @@ impl<J> Queue<J> {
         self.shares.places + self.shares.more
     }
 
-    /// How many jobs of an account may wait. The more wait in all, the fewer of one account: no more
-    /// than there is room for others, and always one, unless [`QUEUED`] accounts wait.
+    /// The number of jobs of an account that may wait. The more wait in total, the fewer of one
+    /// account: at most as many as leave room for others, and at least one, unless [`QUEUED`]
+    /// accounts wait.
     fn most_waiting(&self, account: &Account) -> usize {
         match account {
-            // If one hangs, nobody should wait for another.
+            // If this job hangs, no caller should wait for another.
             Account::Operator => usize::from(!self.lines.contains_key(account)),
             _ => QUEUED_EACH.min(QUEUED.saturating_sub(self.waiting)).max(usize::from(self.waiting < 2 * QUEUED)),
         }
     }
 
-    /// How many jobs of an account may run at once.
+    /// The number of jobs of an account that may run at once.
     fn share(&self, account: &Account) -> usize {
         match account {
-            // Many clients.
+            // This account stands for many clients.
             Account::Anonymous => (self.shares.places / 4).max(1),
             _ if self.shares.one_each => 1,
             _ => (self.shares.places / 4).max(1),
         }
     }
 
-    /// Has an account wait for its turn if it may start a job, and not otherwise. Forgets one that
-    /// has none.
+    /// Gives an account a turn if it can start a job, and takes the turn away if not. Removes an
+    /// account without jobs.
     fn take_turn(&mut self, account: &Account) {
         let share = self.share(account);
         let Some(line) = self.lines.get_mut(account) else { return };
@@ -197,7 +199,7 @@ impl<J> Queue<J> {
         match (is_ready, line.turn) {
             (true, None) => {
                 self.numbers += 1;
-                // The operator is always the next one.
+                // The operator is always next.
                 let turn = if *account == Account::Operator { 0 } else { self.numbers };
                 line.turn = Some(turn);
                 self.turns.insert(turn, account.clone());
@@ -242,7 +244,7 @@ mod tests {
         assert!(!queue.is_blocked(), "two places are free, but for none of these");
         queue.finish(&numbers[3].0, numbers[3].1);
         assert_eq!(started(&mut queue), ["b3"]);
-        // Whoever comes finds a place.
+        // A new account finds a place.
         queue.push(&session(4), "d1").unwrap();
         assert_eq!(started(&mut queue), ["d1"]);
     }
@@ -296,7 +298,7 @@ mod tests {
             queue.cancel(&session(2), number).unwrap();
         }
         assert_eq!((queue.waiting, queue.lines.len(), queue.turns.len()), (0, 1, 0));
-        // What runs keeps its place.
+        // A running job keeps its place.
         assert_eq!(queue.cancel(&session(1), first), None);
         queue.push(&session(2), "next").unwrap();
         assert!(queue.next(0).is_none());
@@ -354,7 +356,8 @@ mod tests {
 
     #[test]
     fn the_turns_are_whole_whatever_happens() {
-        // Every order of a few steps: the accounts that may start are exactly those with a turn.
+        // Tries every order of a few steps. The accounts that can start a job are exactly those
+        // with a turn.
         fn go_on(queue: &mut Queue<&'static str>, steps: &mut Vec<u64>, left: usize, visited: &mut usize) {
             *visited += 1;
             for (account, line) in &queue.lines {
@@ -408,7 +411,7 @@ mod tests {
                         let Some(number) = any(&next, step - 2) else { continue };
                         assert!(next.cancel(&session(step - 2), number).is_some());
                     }
-                    // Whose it is is found by trying: one that is not its account's is not expected.
+                    // The owner is found by trying. No step finishes a job for another account.
                     _ => {
                         let Some(number) = running(&next, step == 5) else { continue };
                         let owner = [1, 2]

@@ -1,25 +1,28 @@
-//! Where a request really leads, without ever looking outside the roots.
+//! Resolves where a request leads, without ever looking outside the roots.
 //!
-//! Goes in: a path as bytes, the roots' names ([`PathIndex`]), an [`Intent`], and someone who answers one question ([`Lookup`]): *what is
-//! this name, inside this root?* Comes out: a place inside a root, or a refusal. What is true after: every question that was asked
-//! lay inside a root, and named plain components only, so nothing outside was opened, read or even looked up.
+//! [`resolve`] takes a path, the roots by their names ([`PathIndex`]), an [`Intent`] and a
+//! [`Lookup`], which answers one question: what is this name inside this root? The result is a
+//! [`Place`] inside a root, or a refusal. Every look-up names plain components inside a root, so
+//! nothing outside is opened, read or looked up.
 //!
-//! Several names in a row can be passed at once if all but the last are directories; the result is
-//! that of a step for each.
-//!
-//! It is a state machine over {position, components to do, links followed}. A position is inside a root, where names are asked for, or
-//! at an ancestor of one, known by name from the roots' canonical paths and never asked for. A component moves it:
+//! It is a state machine over the position, the components that are left, and the number of
+//! symlinks followed. The position is inside a root, where names are looked up, or at an ancestor
+//! of a root, which is known by name from the canonical paths of the roots and never looked up. A
+//! component moves the position:
 //!
 //! | at | component | to |
 //! | --- | --- | --- |
 //! | an ancestor | `..` | its parent |
-//! | an ancestor | a name that leads to a root | there, or into the root |
+//! | an ancestor | a name on the path to a root | there, or into the root |
 //! | an ancestor | another name | outside: refused |
-//! | inside | `..` | the parent; above the root's own top, an ancestor or the root around it |
+//! | inside | `..` | the parent; from the root itself, an ancestor or the enclosing root |
 //! | inside | a directory or file | there |
-//! | inside | a link | its text comes before what is to do; an absolute text starts anew at `/` or at a root's alias |
-//! | inside | nothing | refused, or the names that are to be made, by intent |
-//! | no directory | anything | refused |
+//! | inside | a symlink | its text is resolved first; an absolute one from `/` or a root's alias |
+//! | inside | a missing name | refused, or the names to be created, by intent |
+//! | not a directory | anything | refused |
+//!
+//! A [`Lookup`] may skip several names at once if all but the last are directories. The result is
+//! the same as with one step for each name.
 
 mod walk;
 
@@ -40,7 +43,7 @@ use crate::path::names::is_absolute;
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::create_dir(work.path().join("docs")).unwrap();
 /// # std::os::unix::fs::symlink("docs/new.txt", work.path().join("link")).unwrap();
-/// // There is a directory `docs`, and a link to `docs/new.txt`, which is missing.
+/// // There is a directory `docs`, and a symlink to `docs/new.txt`, which is missing.
 /// let roots = Roots::from_dirs([work.path()])?;
 /// assert_eq!(roots.check("link", Intent::Existing).unwrap_err().kind(), ErrorKind::NotFound);
 /// assert!(roots.check("link", Intent::New)?.relative().ends_with("docs/new.txt"));
@@ -53,30 +56,34 @@ use crate::path::names::is_absolute;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Intent {
-    /// To use what is there, links followed.
+    /// To use what exists. Symlinks are followed.
     Existing,
-    /// To make or overwrite: the parent exists, the last name may. A last name that is a link stands for what it points to, also if
-    /// that does not exist yet.
+    /// To create or overwrite. The parent must exist, and the last name may exist. If the last name
+    /// is a symlink, it stands for its target, even if the target does not exist yet.
     New,
-    /// As [`New`](Intent::New), and missing parents will be made; only plain names may follow the first that is missing.
+    /// As [`New`](Intent::New), but missing parents will be created. Only plain names may follow
+    /// the first missing one.
     NewTree,
-    /// The last name itself, a link not followed, to remove, rename or describe it. It need not exist.
+    /// The last name itself, to remove, rename or describe it: a symlink is not followed. The name
+    /// need not exist.
     NoFollow,
 }
 
-/// Answers the resolver's one question.
+/// Answers the look-ups of the resolver.
 pub(crate) trait Lookup {
-    /// What is at `path` in root number `root`? `path` is plain names, and no link in it may be followed; the empty path is the root.
+    /// Returns what is at `path` in root number `root`. `path` consists of plain names, and no
+    /// symlink in it may be followed. The empty path is the root itself.
     fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
 
-    /// How many of the last `unknown` names of `path` can be passed before a look: at least one, and
-    /// all of those but the last are directories. `None` if only a look at each name tells.
+    /// Returns how many of the last `unknown` names of `path` can be skipped before the next
+    /// look-up: at least one, and all of them except the last are directories. `None` if each name
+    /// needs a look-up.
     fn passable(&mut self, _root: usize, _path: &Path, _unknown: usize) -> Option<Result<usize>> {
         None
     }
 }
 
-/// What a name is, as far as resolving goes.
+/// What a name is, as far as the resolver needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Missing,
@@ -88,23 +95,23 @@ pub(crate) enum EntryKind {
 /// Where a request leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Inside a root, by plain names from its top.
+    /// Inside a root, by plain names from the root.
     Inside { root: usize, path: PathBuf, found: Found },
     /// At an ancestor of roots.
     Above(Node),
 }
 
-/// What is at a place inside.
+/// What exists at a place inside a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Found {
     Exists,
-    /// A link, as [`Intent::NoFollow`] asks for it.
+    /// A symlink. Only for [`Intent::NoFollow`].
     Link,
-    /// So many names at the end of the path do not exist.
+    /// The last names of the path are missing, this many of them.
     Missing(usize),
 }
 
-/// Resolves `request`; a relative one starts in root `base`.
+/// Resolves `request`. A relative one starts in the root `base`.
 pub(crate) fn resolve(
     names: &mut impl Lookup,
     aliases: &PathIndex,

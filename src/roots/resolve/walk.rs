@@ -14,13 +14,13 @@ pub(super) struct Walk<'a, N> {
     aliases: &'a PathIndex,
     intent: Intent,
     at: At,
-    /// Components to do, the next one last.
+    /// The components that are left, the next one last.
     todo: Vec<OsString>,
     steps: usize,
     hops: usize,
-    /// Whether the way from here to the next link may be told at once.
+    /// Whether `lookup` can skip several names at once.
     looks_ahead: bool,
-    /// The last link that was followed, and its text: for the operator.
+    /// The last symlink that was followed, and its text. For the operator.
     link: Option<(PathBuf, OsString)>,
 }
 
@@ -29,7 +29,7 @@ enum At {
     Above(Node),
 }
 
-/// What is known of the position without asking again.
+/// What is known about the position without a look-up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Here {
     Unknown,
@@ -74,7 +74,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Err(ErrorKind::TooLong.into())
     }
 
-    /// One component inside a root. A place, when that ends the walk.
+    /// Takes one component inside a root. Returns a place if that ends the walk.
     fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
         match self.here()? {
             Here::Directory => {}
@@ -115,8 +115,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(None)
     }
 
-    /// Takes the plain names that follow the one just taken, as far as directories go. The result is
-    /// that of a step for each.
+    /// Skips the plain names after the one just taken, as far as they are directories.
     fn look_ahead(&mut self) -> Result<()> {
         let At::Inside { root, path, .. } = &mut self.at else { return Ok(()) };
         let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
@@ -152,7 +151,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(())
     }
 
-    /// The name just asked for does not exist: the end, if the intent allows what is left to do.
+    /// Ends the walk at a missing name, if the intent allows the components that are left.
     fn missing(&mut self) -> Result<Place> {
         let At::Inside { root, path, .. } = &mut self.at else { return Err(ErrorKind::NotFound.into()) };
         match self.intent {
@@ -186,7 +185,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Exists })
     }
 
-    /// What the position is; `Unknown` where nothing is there any more.
+    /// What the position is. `Unknown` if it does not exist any more.
     fn here(&mut self) -> Result<Here> {
         let At::Inside { root, path, here } = &mut self.at else { return Ok(Here::Directory) };
         if *here == Here::Unknown {
@@ -194,14 +193,14 @@ impl<'a, N: Lookup> Walk<'a, N> {
                 EntryKind::Directory => Here::Directory,
                 EntryKind::Other => Here::Other,
                 EntryKind::Missing => Here::Unknown,
-                // A plain name when the roots were resolved, a link now.
+                // It was no symlink when the roots were resolved.
                 EntryKind::Link(_) => return Err(ErrorKind::RootUnavailable.into()),
             };
         }
         Ok(*here)
     }
 
-    /// Begins an absolute path: at the root whose alias it starts with (the longest), else at `/`.
+    /// Starts an absolute path: at the root with the longest matching alias, or at `/`.
     pub(super) fn start(&mut self, path: &OsStr) {
         if let Some((root, rest)) = self.aliases.begin(path) {
             self.enter(root);
@@ -212,7 +211,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
     }
 
-    /// Goes above the root's own top.
+    /// Moves from a root to what is above it.
     fn climb(&mut self) {
         let At::Inside { root, .. } = self.at else { return };
         match self.aliases.above(root) {
@@ -237,7 +236,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
     pub(super) fn push(&mut self, path: &OsStr) {
         let first = self.todo.len();
         self.todo.extend(components(path).map(|(name, _)| name.to_owned()));
-        // A trailing slash asks for a directory, which `.` does, too.
+        // A trailing slash requires a directory, and so does `.`.
         if ends_as_directory(path) {
             self.todo.push(OsString::from("."));
         }
@@ -251,7 +250,7 @@ fn is_plain(name: &OsStr) -> bool {
     name != "." && name != ".." && name.len() <= NAME_BYTES
 }
 
-/// Nothing tells it from any other refusal of its kind but the operator's detail.
+/// The symlink appears only in the operator's detail. The refusal itself is always the same.
 fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
     let error = Error::new(ErrorKind::OutsideRoots);
     match link {
@@ -272,7 +271,7 @@ mod tests {
     use super::super::resolve;
     use super::*;
 
-    /// A path of this system for one with slashes: on Windows on drive C.
+    /// A path with slashes in the form of this system: on Windows, on drive C.
     fn native(path: &str) -> String {
         if !cfg!(windows) {
             return path.to_owned();
@@ -281,7 +280,7 @@ mod tests {
         if path.starts_with('\\') { format!("C:{path}") } else { path }
     }
 
-    /// A file system in memory, which writes down what it is asked.
+    /// A filesystem in memory that records the look-ups.
     struct Memory {
         names: BTreeMap<PathBuf, EntryKind>,
         roots: Vec<PathBuf>,
@@ -308,7 +307,7 @@ mod tests {
         }
     }
 
-    /// `/r/d` and `/r/d/f` are a directory and a file, and so on; a name with `>` is a link.
+    /// `/r/d/` is a directory, `/r/d/f` a file, and a name with `>` a symlink.
     fn memory(roots: &[(&str, RootIs)], names: &[&str]) -> (Memory, PathIndex) {
         let mut aliases = PathIndex::default();
         let mut memory = Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new(), looks_ahead: false };
@@ -410,7 +409,7 @@ mod tests {
         assert!(outside.is_empty(), "asked for {outside:?}");
     }
 
-    /// Forty links are followed and not one more, as by Linux.
+    /// Forty symlinks are followed, as on Linux, and no more.
     #[test]
     fn links_and_steps_are_bounded() {
         let links: Vec<String> = (0..50).map(|n| format!("/r/{n}>{}", n + 1)).collect();
@@ -435,7 +434,7 @@ mod tests {
         assert_eq!(resolved(&mut memory, &aliases, &many(4_096), Existing), "too_long");
     }
 
-    /// By the guard, and not only by the kernel, which is not asked for it.
+    /// The guard itself refuses the name, without a look-up.
     #[test]
     fn a_name_that_is_too_long_is_not_asked_for() {
         let (mut memory, aliases) = memory(&[("/r", RootIs::Directory)], &["/r/d/"]);
@@ -464,7 +463,7 @@ mod tests {
         assert!(memory.asked.is_empty());
     }
 
-    /// The operator alone is told where a link led.
+    /// Only the operator learns where a symlink led.
     #[test]
     fn a_link_that_leads_out_is_told_to_the_operator_only() {
         let (mut memory, aliases) = memory(&[("/r", RootIs::Directory)], &["/r/l>/etc/shadow"]);
