@@ -14,7 +14,7 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
-use super::{Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, Missing, Named, SINCE};
+use super::{Confined, ConfinedPath, Confinement, Enforced, Extra, ExtraAccess, Missing, SINCE};
 use crate::boundary::Boundary;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Error, ErrorKind, Result};
@@ -53,7 +53,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         }
     }
     // A writable place can contain a symlink that a tool created, also in an earlier run.
-    let writable = found.iter().filter(|extra| extra.named.reach == ExtraAccess::ReadWrite);
+    let writable = found.iter().filter(|extra| extra.named.access == ExtraAccess::ReadWrite);
     let written: Vec<_> = writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
     for extra in found {
         if Boundary::leads_by_planted_link(&roots, &written, &extra.trail) {
@@ -87,8 +87,8 @@ fn is_enforced(paths: &[ConfinedPath]) -> bool {
 }
 
 /// An extra that exists.
-struct Found<'a> {
-    named: &'a Named,
+struct OpenExtra<'a> {
+    named: &'a Extra,
     /// With all symlinks resolved.
     path: PathBuf,
     file: File,
@@ -97,14 +97,14 @@ struct Found<'a> {
 }
 
 /// Opens what an extra names, and records the symlinks on its path.
-fn find<'a>(boundary: &Boundary, named: &'a Named) -> Result<Found<'a>> {
+fn find<'a>(boundary: &Boundary, named: &'a Extra) -> Result<OpenExtra<'a>> {
     let (path, trail) = boundary.place_of(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
     // A directory on the path has just become a symlink.
     if name_of(&file).as_ref() != Some(&path) {
         return Err(ErrorKind::Changed.into());
     }
-    Ok(Found { named, path, metadata: Metadata::of_file(&file)?, file, trail })
+    Ok(OpenExtra { named, path, metadata: Metadata::of_file(&file)?, file, trail })
 }
 
 /// The rules to enforce, and their report.
@@ -124,7 +124,7 @@ impl Rules {
         if !root.verify_all() {
             return Err(ErrorKind::RootUnavailable.into());
         }
-        let reach = match root.access() {
+        let access = match root.access() {
             Access::ReadOnly => ExtraAccess::ReadOnly,
             Access::ReadWrite => ExtraAccess::ReadWrite,
         };
@@ -136,25 +136,25 @@ impl Rules {
         if metadata.file_type() != expected {
             return Err(ErrorKind::RootUnavailable.into());
         }
-        if reach == ExtraAccess::ReadOnly {
+        if access == ExtraAccess::ReadOnly {
             self.read_only.push(root.path().to_owned());
             self.objects.push(metadata.identity());
         }
-        self.ruleset = add(self.ruleset, &file, &metadata, reach)?;
-        self.paths.push(ConfinedPath { path: root.path().to_owned(), reach, is_operators: true });
+        self.ruleset = add(self.ruleset, &file, &metadata, access)?;
+        self.paths.push(ConfinedPath { path: root.path().to_owned(), access, is_allowed_directory: true });
         Ok(self)
     }
 
-    fn with_extra(mut self, extra: Found) -> Result<Self> {
-        let Found { named, path, file, metadata, .. } = extra;
+    fn with_extra(mut self, extra: OpenExtra) -> Result<Self> {
+        let OpenExtra { named, path, file, metadata, .. } = extra;
         // Rules add up, so one on a parent would add its access to the read-only directory.
         let lends = |read_only: &PathBuf| read_only.starts_with(&path) || path.starts_with(read_only);
         let is_other_name = self.objects.contains(&metadata.identity());
-        if named.reach == ExtraAccess::ReadWrite && (is_other_name || self.read_only.iter().any(lends)) {
+        if named.access == ExtraAccess::ReadWrite && (is_other_name || self.read_only.iter().any(lends)) {
             return Err(ErrorKind::AccessConflict.into());
         }
-        self.ruleset = add(self.ruleset, &file, &metadata, named.reach)?;
-        self.paths.push(ConfinedPath { path, reach: named.reach, is_operators: false });
+        self.ruleset = add(self.ruleset, &file, &metadata, named.access)?;
+        self.paths.push(ConfinedPath { path, access: named.access, is_allowed_directory: false });
         Ok(self)
     }
 }
@@ -173,25 +173,25 @@ fn ruleset() -> Result<RulesetCreated> {
         Error::new(ErrorKind::ConfinementUnavailable).detail("the kernel has no Landlock, or it is not enabled")
     })?;
     let wanted = wanted.set_compatibility(CompatLevel::BestEffort);
-    wanted.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(told)
+    wanted.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(io_error)
 }
 
 /// The last version that adds a right for files rather than sockets.
 const KNOWN: ABI = ABI::V5;
 
-fn add(ruleset: RulesetCreated, object: &File, metadata: &Metadata, reach: ExtraAccess) -> Result<RulesetCreated> {
+fn add(ruleset: RulesetCreated, object: &File, metadata: &Metadata, access: ExtraAccess) -> Result<RulesetCreated> {
     // The kernel accepts no rule that gives a file the rights of a directory (EINVAL,
     // landlock_add_rule(2)).
     let is_directory = metadata.file_type() == FileType::Directory;
-    let rights = if is_directory { rights(reach) } else { rights(reach) & AccessFs::from_file(KNOWN) };
-    ruleset.add_rule(PathBeneath::new(object, rights)).map_err(told)
+    let rights = if is_directory { rights(access) } else { rights(access) & AccessFs::from_file(KNOWN) };
+    ruleset.add_rule(PathBeneath::new(object, rights)).map_err(io_error)
 }
 
 /// To rename a symlink, a FIFO or a socket needs the right to create one (landlock(7)), and the
 /// guard renames those. It does not rename device nodes.
-fn rights(reach: ExtraAccess) -> BitFlags<AccessFs> {
+fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
-    match reach {
+    match access {
         ExtraAccess::ReadOnly => read,
         ExtraAccess::Execute => read | AccessFs::Execute,
         ExtraAccess::ReadWrite => {
@@ -211,7 +211,7 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
         let all = ruleset.all_threads(true);
         all.map_err(|_| Error::new(ErrorKind::ThreadsRunning).detail(detail))?
     };
-    ruleset.restrict_self().map_err(told)
+    ruleset.restrict_self().map_err(io_error)
 }
 
 /// The number of threads of this process. `/proc/self/task` has a link for itself, one for its
@@ -242,7 +242,7 @@ fn name_of(file: &File) -> Option<PathBuf> {
     if text.ends_with(b" (deleted)") { None } else { Some(PathBuf::from(OsString::from_vec(text))) }
 }
 
-fn told(error: RulesetError) -> Error {
+fn io_error(error: RulesetError) -> Error {
     let detail = error.to_string();
     Error::io(ErrorKind::Io, io::Error::from_raw_os_error(*Errno::from(error))).detail(detail)
 }

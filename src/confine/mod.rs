@@ -61,7 +61,7 @@ use crate::session::Guard;
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Confinement {
-    extras: Vec<Named>,
+    extras: Vec<Extra>,
 }
 
 /// What may be done with a path and everything beneath it.
@@ -80,9 +80,9 @@ pub enum ExtraAccess {
 
 #[derive(Clone, Debug)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is looked for elsewhere"))]
-struct Named {
+struct Extra {
     path: PathBuf,
-    reach: ExtraAccess,
+    access: ExtraAccess,
     missing: Missing,
 }
 
@@ -106,15 +106,15 @@ impl Confinement {
     /// trusted, but not through an allowed directory or a writable extra, where a tool could have
     /// created one. A temporary directory is an extra, too. Prefer one of the server's own to all
     /// of `/tmp`, which other programs also use.
-    pub fn extra(mut self, path: impl Into<PathBuf>, reach: ExtraAccess) -> Self {
-        self.also(path.into(), reach, Missing::Refused);
+    pub fn extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
+        self.push(path.into(), access, Missing::Refused);
         self
     }
 
     /// As [`extra`](Self::extra), but the path may be missing. Then it is reported
     /// ([`Confined::missing`]), and stays inaccessible if it is created later.
-    pub fn optional_extra(mut self, path: impl Into<PathBuf>, reach: ExtraAccess) -> Self {
-        self.also(path.into(), reach, Missing::Reported);
+    pub fn optional_extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
+        self.push(path.into(), access, Missing::Reported);
         self
     }
 
@@ -126,14 +126,14 @@ impl Confinement {
     /// matters, add its directory.
     pub fn runtime_files(mut self) -> Self {
         for path in RUNTIME_FILES {
-            self.also(path.into(), ExtraAccess::ReadOnly, Missing::Ignored);
+            self.push(path.into(), ExtraAccess::ReadOnly, Missing::Ignored);
         }
-        self.also("/dev/null".into(), ExtraAccess::ReadWrite, Missing::Ignored);
+        self.push("/dev/null".into(), ExtraAccess::ReadWrite, Missing::Ignored);
         self
     }
 
-    fn also(&mut self, path: PathBuf, reach: ExtraAccess, missing: Missing) {
-        self.extras.push(Named { path, reach, missing });
+    fn push(&mut self, path: PathBuf, access: ExtraAccess, missing: Missing) {
+        self.extras.push(Extra { path, access, missing });
     }
 }
 
@@ -188,8 +188,8 @@ pub enum Enforced {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfinedPath {
     path: PathBuf,
-    reach: ExtraAccess,
-    is_operators: bool,
+    access: ExtraAccess,
+    is_allowed_directory: bool,
 }
 
 impl ConfinedPath {
@@ -201,14 +201,14 @@ impl ConfinedPath {
 
     /// What may be done there.
     #[must_use]
-    pub fn reach(&self) -> ExtraAccess {
-        self.reach
+    pub fn access(&self) -> ExtraAccess {
+        self.access
     }
 
     /// Whether this is an allowed directory and not an extra.
     #[must_use]
     pub fn is_allowed_directory(&self) -> bool {
-        self.is_operators
+        self.is_allowed_directory
     }
 }
 
@@ -275,13 +275,13 @@ impl fmt::Display for Confined {
             write!(f, "\n  older kernel: {what}")?;
         }
         for confined in &self.paths {
-            let reach = match confined.reach {
+            let access = match confined.access {
                 ExtraAccess::ReadOnly => "read-only",
                 ExtraAccess::ReadWrite => "read-write",
                 ExtraAccess::Execute => "read and execute",
             };
-            let whose = if confined.is_operators { "directory" } else { "extra" };
-            write!(f, "\n  {whose}, {reach}: {:?}", confined.path)?;
+            let whose = if confined.is_allowed_directory { "directory" } else { "extra" };
+            write!(f, "\n  {whose}, {access}: {:?}", confined.path)?;
         }
         for path in &self.missing {
             write!(f, "\n  missing, out of reach until a restart: {path:?}")?;
@@ -361,7 +361,8 @@ mod tests {
     use super::*;
 
     fn report(abi: u32, enforced: Enforced) -> Confined {
-        let path = |path: &str, reach, is_operators| ConfinedPath { path: path.into(), reach, is_operators };
+        let path =
+            |path: &str, access, is_allowed_directory| ConfinedPath { path: path.into(), access, is_allowed_directory };
         let paths = vec![
             path("/srv/a\nb", ExtraAccess::ReadWrite, true),
             path("/srv/c", ExtraAccess::ReadOnly, true),

@@ -21,21 +21,21 @@ pub(crate) struct Cursor {
     path: PathBuf,
     /// Open directories on the path, each with the length of its own path in bytes. The deepest is
     /// last.
-    held: VecDeque<(usize, Handle)>,
+    open_dirs: VecDeque<(usize, Handle)>,
 }
 
 impl Cursor {
     /// Describes the name at `path` beneath `base`, without following it. `path` consists of plain
     /// names, and the caller knows that all but the last are directories.
-    pub(crate) fn look(&mut self, top: &Handle, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Look> {
+    pub(crate) fn look(&mut self, base: &Handle, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Look> {
         budget.spend(1)?;
         // The kernel would refuse an operation on the whole path: ENAMETOOLONG (openat2(2)).
         #[cfg(target_os = "linux")]
-        if path.as_os_str().len() >= PATH_BYTES && kernel::dir(&top.dir, Path::new(""), mounts).is_some() {
+        if path.as_os_str().len() >= PATH_BYTES && kernel::dir(&base.dir, Path::new(""), mounts).is_some() {
             return Err(ErrorKind::TooLong.into());
         }
-        let Some((parent, name)) = split(path) else { return Ok(Look::Other(top.metadata()?)) };
-        match self.reach(top, parent, mounts, budget) {
+        let Some((parent, name)) = split(path) else { return Ok(Look::Other(base.metadata()?)) };
+        match self.open_dir(base, parent, mounts, budget) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Look::Missing),
             directory => directory?.look_in(name, mounts),
         }
@@ -45,9 +45,9 @@ impl Cursor {
     /// look-up: all of them except the last are directories. Tries the whole path first, then
     /// searches by halves. `None` where the kernel's walk is not available.
     #[cfg(target_os = "linux")]
-    pub(crate) fn passable(
+    pub(crate) fn skippable(
         &mut self,
-        top: &Handle,
+        base: &Handle,
         path: &Path,
         unknown: usize,
         mounts: Rule,
@@ -56,7 +56,7 @@ impl Cursor {
         let (mut passed, mut names, mut beyond) = (1, unknown, unknown + 1);
         while passed + 1 < beyond {
             let parent = path.ancestors().nth(unknown + 1 - names)?;
-            let (length, from, rest) = self.nearest(top, parent);
+            let (length, from, rest) = self.nearest_open(base, parent);
             // The look-up that follows pays for the first walk.
             let cost = usize::from(names < unknown) + rest.iter().count() / NAMES_PER_LOOKUP;
             if let Err(error) = budget.spend(cost) {
@@ -76,32 +76,32 @@ impl Cursor {
     }
 
     /// Opens the directory at `path`, from the nearest directory that is already open.
-    fn reach<'a>(
+    fn open_dir<'a>(
         &'a mut self,
-        top: &'a Handle,
+        base: &'a Handle,
         path: &Path,
         mounts: Rule,
         budget: &mut Budget<'_>,
     ) -> Result<&'a Handle> {
-        let (length, from, rest) = self.nearest(top, path);
+        let (length, from, rest) = self.nearest_open(base, path);
         if !rest.as_os_str().is_empty() {
-            let opened = from.dir_within(&rest, mounts, budget)?;
+            let opened = from.dir_within_budget(&rest, mounts, budget)?;
             self.hold(length, path, opened);
         }
-        Ok(self.held.back().map_or(top, |(_, directory)| directory))
+        Ok(self.open_dirs.back().map_or(base, |(_, directory)| directory))
     }
 
     /// Closes the directories that are not on the path to `path`. Returns the length of the path of
     /// the nearest one that stays open, that directory, and the names from there to `path`.
-    fn nearest<'a, 'p>(&'a mut self, top: &'a Handle, path: &'p Path) -> (usize, &'a Handle, Cow<'p, Path>) {
+    fn nearest_open<'a, 'p>(&'a mut self, base: &'a Handle, path: &'p Path) -> (usize, &'a Handle, Cow<'p, Path>) {
         let (last, next) = (self.path.as_os_str().as_encoded_bytes(), path.as_os_str().as_encoded_bytes());
         let common = common_length(last, next);
         let is_on_the_way =
             |length: usize| length <= common && next.get(length).is_none_or(|byte| is_separator(char::from(*byte)));
-        while self.held.back().is_some_and(|(length, _)| !is_on_the_way(*length)) {
-            self.held.pop_back();
+        while self.open_dirs.back().is_some_and(|(length, _)| !is_on_the_way(*length)) {
+            self.open_dirs.pop_back();
         }
-        let (length, from) = self.held.back().map_or((0, top), |(length, directory)| (*length, directory));
+        let (length, from) = self.open_dirs.back().map_or((0, base), |(length, directory)| (*length, directory));
         if length == 0 {
             return (length, from, Cow::Borrowed(path));
         }
@@ -115,10 +115,10 @@ impl Cursor {
     /// from.
     fn hold(&mut self, from: usize, path: &Path, directory: Handle) {
         debug_assert!(from < path.as_os_str().len(), "it lies below");
-        if self.held.len() == CURSOR_HANDLES {
-            self.held.pop_front();
+        if self.open_dirs.len() == CURSOR_HANDLES {
+            self.open_dirs.pop_front();
         }
-        self.held.push_back((path.as_os_str().len(), directory));
+        self.open_dirs.push_back((path.as_os_str().len(), directory));
         self.path.clear();
         self.path.push(path);
     }
@@ -153,7 +153,7 @@ mod tests {
         let handle = Handle::ambient(&at).unwrap();
         for passed in 1..=100 {
             let (mut cursor, mut budget) = (Cursor::default(), Budget::new());
-            let found = cursor.passable(&handle, &path, 100, Rule::Allow, &mut budget);
+            let found = cursor.skippable(&handle, &path, 100, Rule::Allow, &mut budget);
             assert_eq!(found.unwrap().unwrap(), passed);
             let (spent, whole) = (budget.spent(), 99 / NAMES_PER_LOOKUP);
             let is_due = match passed {
@@ -178,7 +178,7 @@ mod tests {
         let mut cost = |path: &Path| {
             let before = budget.spent();
             assert!(matches!(cursor.look(&handle, path, Rule::Allow, &mut budget), Ok(Look::Missing)));
-            assert!(cursor.held.len() <= CURSOR_HANDLES);
+            assert!(cursor.open_dirs.len() <= CURSOR_HANDLES);
             budget.spent() - before
         };
         let walked = |names: usize| 1 + names / NAMES_PER_LOOKUP;

@@ -16,7 +16,7 @@ use cap_std::io_lifetimes::AsFilelike as _;
 use super::Follow;
 #[cfg(not(windows))]
 use super::proc_link;
-use super::{Budget, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, on_the_way, split};
+use super::{Budget, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, split, walk_error};
 use crate::error::{ErrorKind, Result};
 #[cfg(target_os = "linux")]
 use crate::limits::NAMES_PER_LOOKUP;
@@ -49,7 +49,7 @@ impl Handle {
     pub(crate) fn dir(&self, path: &Path, mounts: Rule) -> Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
-            return Ok(Self::new(Dir::from_std_file(opened.map_err(on_the_way)?)));
+            return Ok(Self::new(Dir::from_std_file(opened.map_err(walk_error)?)));
         }
         let mut dir = Self::new(self.dir.try_clone()?);
         for name in path {
@@ -60,12 +60,12 @@ impl Handle {
 
     /// As [`Handle::dir`], within a budget: one call of the kernel, or one call per name. The
     /// look-up that needs the directory has already paid for the first name.
-    pub(super) fn dir_within(&self, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Self> {
+    pub(super) fn dir_within_budget(&self, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Self> {
         #[cfg(target_os = "linux")]
         {
             budget.spend(path.iter().count() / NAMES_PER_LOOKUP)?;
             if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
-                return Ok(opened.map_err(on_the_way)?.into());
+                return Ok(opened.map_err(walk_error)?.into());
             }
         }
         let mut names = path.iter();
@@ -78,7 +78,7 @@ impl Handle {
 
     /// Opens a directory in this one, relative to the held descriptor.
     fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
-        let opened = self.dir.open_dir_nofollow(name).map_err(|error| match on_the_way(error) {
+        let opened = self.dir.open_dir_nofollow(name).map_err(|error| match walk_error(error) {
             // open(2) with O_DIRECTORY fails with ENOTDIR for a symlink, too. If the name is no
             // file now, it was a symlink when it was opened.
             error if error.kind() == ErrorKind::NotADirectory && !self.is_other(name) => ErrorKind::Changed.into(),
@@ -86,7 +86,7 @@ impl Handle {
         });
         let child = Self::new(opened?);
         #[cfg(windows)]
-        let _ = child.place.set(kernel::stands(self, name, &child.dir)?);
+        let _ = child.place.set(kernel::verify_place(self, name, &child.dir)?);
         if mounts == Rule::Refuse && child.mount()? != self.mount()? {
             return Err(ErrorKind::MountCrossing.into());
         }
@@ -115,7 +115,7 @@ impl Handle {
     /// Describes the name at `path`, without following it.
     pub(crate) fn look(&self, path: &Path, mounts: Rule) -> Result<Look> {
         #[cfg(target_os = "linux")]
-        if let Some(looked) = self.look_at_once(path, mounts) {
+        if let Some(looked) = self.look_by_kernel(path, mounts) {
             return looked;
         }
         match split(path) {
@@ -126,7 +126,7 @@ impl Handle {
 
     /// As [`Handle::look`], by one call of the kernel. `None` where that call is not available.
     #[cfg(target_os = "linux")]
-    fn look_at_once(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
+    fn look_by_kernel(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
         let looked = kernel::look(&self.dir, path, mounts)?;
         let look = |file: File| {
             let metadata = Metadata::of_file(&file)?;
@@ -137,7 +137,7 @@ impl Handle {
         };
         Some(match looked {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
-            looked => looked.map_err(on_the_way).and_then(look),
+            looked => looked.map_err(walk_error).and_then(look),
         })
     }
 
@@ -147,11 +147,11 @@ impl Handle {
         // Opening the name gives its mount in the same call.
         #[cfg(target_os = "linux")]
         if mounts == Rule::Refuse {
-            if let Some(looked) = self.look_at_once(Path::new(name), mounts) {
+            if let Some(looked) = self.look_by_kernel(Path::new(name), mounts) {
                 return looked;
             }
         }
-        let looked = self.look_here(name)?;
+        let looked = self.look_portable(name)?;
         #[cfg(not(windows))]
         if mounts == Rule::Refuse
             && matches!(looked, Look::Other(_))
@@ -163,17 +163,17 @@ impl Handle {
     }
 
     #[cfg(windows)]
-    fn look_here(&self, name: &OsStr) -> Result<Look> {
-        kernel::look_here(self, name)
+    fn look_portable(&self, name: &OsStr) -> Result<Look> {
+        kernel::look(self, name)
     }
 
     #[cfg(not(windows))]
-    fn look_here(&self, name: &OsStr) -> Result<Look> {
+    fn look_portable(&self, name: &OsStr) -> Result<Look> {
         match self.describe(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
-            Err(error) => Err(on_the_way(error)),
+            Err(error) => Err(walk_error(error)),
             Ok(metadata) => match metadata.file_type() {
-                FileType::Symlink => Ok(Look::Link(self.link_here(name)?, metadata)),
+                FileType::Symlink => Ok(Look::Link(self.read_link(name)?, metadata)),
                 _ => Ok(Look::Other(metadata)),
             },
         }
@@ -181,7 +181,7 @@ impl Handle {
 
     /// Reads a symlink that was seen a moment ago.
     #[cfg(not(windows))]
-    fn link_here(&self, name: &OsStr) -> Result<OsString> {
+    fn read_link(&self, name: &OsStr) -> Result<OsString> {
         if kernel::is_proc(&self.dir)? {
             return Err(proc_link());
         }
@@ -194,21 +194,21 @@ impl Handle {
     pub(crate) fn open(&self, path: &Path, want: Want, mounts: Rule) -> Result<File> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::open(&self.dir, path, want, mounts) {
-            return opened.map_err(on_the_way);
+            return opened.map_err(walk_error);
         }
         let (parent, name) = split(path).ok_or(ErrorKind::IsADirectory)?;
         let dir = self.dir(parent, mounts)?;
         let file = match dir.dir.open_with(name, &want.options()) {
             #[cfg(windows)]
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && dir.is_dir_here(name) => {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && dir.is_dir(name) => {
                 return Err(ErrorKind::IsADirectory.into());
             }
-            file => file.map_err(on_the_way)?.into_std(),
+            file => file.map_err(walk_error)?.into_std(),
         };
         #[cfg(windows)]
-        kernel::stands(&dir, name, &file)?;
+        kernel::verify_place(&dir, name, &file)?;
         #[cfg(windows)]
-        let file = kernel::behind_filter(&dir, name, file, want)?;
+        let file = kernel::open_through_filter(&dir, name, file, want)?;
         if mounts == Rule::Refuse && kernel::mount(&file)? != dir.mount()? {
             return Err(ErrorKind::MountCrossing.into());
         }

@@ -115,7 +115,7 @@ pub(crate) fn temporary_name() -> OsString {
 }
 
 /// Classifies an error of a walk that follows no symlink.
-fn on_the_way(error: io::Error) -> Error {
+fn walk_error(error: io::Error) -> Error {
     match kernel::classify(&error) {
         Some(kind) => Error::io(kind, error),
         None => error.into(),

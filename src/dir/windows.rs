@@ -37,12 +37,12 @@ pub(super) fn classify(error: &io::Error) -> Option<ErrorKind> {
 }
 
 /// Opens a name itself for its metadata, and reads the text if it is a symlink.
-pub(super) fn look_here(at: &Handle, name: &OsStr) -> Result<Look> {
-    let file = match itself(&at.dir, name) {
+pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Look> {
+    let file = match open_itself(&at.dir, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Missing),
-        file => file.map_err(super::on_the_way)?,
+        file => file.map_err(super::walk_error)?,
     };
-    stands(at, name, &file)?;
+    verify_place(at, name, &file)?;
     let metadata = Metadata::of_file(&file)?;
     Ok(match metadata.file_type() {
         FileType::Symlink => Look::Link(link_text(&file)?, metadata),
@@ -52,15 +52,15 @@ pub(super) fn look_here(at: &Handle, name: &OsStr) -> Result<Look> {
 
 /// A reparse point that silently redirects is reported as a symlink whose text cannot be read.
 pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
-    let file = itself(&at.dir, name)?;
-    match stands(at, name, &file) {
+    let file = open_itself(&at.dir, name)?;
+    match verify_place(at, name, &file) {
         Err(error) if error.kind() == ErrorKind::OutsideRoots => Ok(Metadata::unreadable_link()),
         Err(error) => Err(io::Error::other(error)),
         Ok(_) => Metadata::of_file(&file),
     }
 }
 
-fn itself(at: &Dir, name: &OsStr) -> io::Result<File> {
+fn open_itself(at: &Dir, name: &OsStr) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.access_mode(FILE_READ_ATTRIBUTES).custom_flags(FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT);
     options.follow(FollowSymlinks::No);
@@ -79,7 +79,7 @@ fn link_text(link: &File) -> Result<OsString> {
 }
 
 /// Refuses a file that is not in this directory by this name, in any case. Returns its final path.
-pub(super) fn stands(at: &Handle, name: &OsStr, file: &impl AsFilelike) -> Result<String> {
+pub(super) fn verify_place(at: &Handle, name: &OsStr, file: &impl AsFilelike) -> Result<String> {
     let place = final_path(file)?;
     let directory = if let Some(directory) = at.place.get() {
         directory
@@ -128,7 +128,7 @@ fn pin(at: &Handle) -> io::Result<File> {
         pinned = at.dir.open_with(&name, &options).map(cap_std::fs::File::into_std);
         match &pinned {
             Ok(pin) => {
-                stands(at, &name, pin).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+                verify_place(at, &name, pin).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
                 break;
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -150,14 +150,14 @@ fn is_reparse_point(file: &File) -> io::Result<bool> {
 /// another form (a cloud placeholder, a deduplicated file). The file itself may be only a stub. The
 /// first handle prevents its directory from being turned into a junction, and both handles must be
 /// the same file.
-pub(super) fn behind_filter(at: &Handle, name: &OsStr, file: File, want: Want) -> Result<File> {
+pub(super) fn open_through_filter(at: &Handle, name: &OsStr, file: File, want: Want) -> Result<File> {
     if !is_reparse_point(&file)? {
         return Ok(file);
     }
     let mut options = fs::OpenOptions::new();
     options.read(want.read).write(want.write).append(want.append);
-    let shown = options.open(in_dir(at, name)?).map_err(super::on_the_way)?;
-    stands(at, name, &shown)?;
+    let shown = options.open(in_dir(at, name)?).map_err(super::walk_error)?;
+    verify_place(at, name, &shown)?;
     if Metadata::of_file(&shown)?.identity() != Metadata::of_file(&file)?.identity() {
         return Err(ErrorKind::Changed.into());
     }
@@ -226,7 +226,7 @@ impl Handle {
     }
 
     /// Whether a name in this directory is a directory.
-    pub(super) fn is_dir_here(&self, name: &OsStr) -> bool {
+    pub(super) fn is_dir(&self, name: &OsStr) -> bool {
         self.describe(name).is_ok_and(|metadata| metadata.is_dir())
     }
 }

@@ -133,10 +133,10 @@ impl CheckedPath {
         let (directory, name) = self.parent()?;
         self.is_no_alias_of_root(&directory, &name)?;
         // A filesystem can be mounted on the directory itself, too.
-        let top = directory.dir(Path::new(&name), Rule::Refuse)?;
-        empty(&top, REMOVED_ENTRIES)?;
+        let base = directory.dir(Path::new(&name), Rule::Refuse)?;
+        remove_content(&base, REMOVED_ENTRIES)?;
         // Windows removes no directory that is open.
-        drop(top);
+        drop(base);
         Ok(directory.remove_dir(&name)?)
     }
 }
@@ -144,7 +144,7 @@ impl CheckedPath {
 /// Removes everything in a directory, the deepest first, one batch at a time. Each directory is
 /// opened from `top` by a path on which no symlink is followed and no mount is crossed. So no more
 /// than two are open, however deep the tree is.
-fn empty(top: &Handle, mut budget: usize) -> Result<()> {
+fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
     let mut path = PathBuf::new();
     // The directories of the last batch that are still to be removed, for each depth.
     let mut levels = vec![Vec::new()];
@@ -157,7 +157,7 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
             path.push(name);
             levels.push(Vec::new());
         } else if let Some((parent, name)) = split(&path) {
-            match gone(top.dir(parent, Rule::Refuse)?.remove_dir(name)) {
+            match ignore_missing(base.dir(parent, Rule::Refuse)?.remove_dir(name)) {
                 // The directory has more entries than one batch, or another process adds some.
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => not_empty = Some(error),
                 removed => {
@@ -170,7 +170,7 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
         }
         let held: usize = levels.iter().map(Vec::len).sum();
         let batch = (REMOVED_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
-        match (clear(top, &path, batch, &mut budget)?, not_empty) {
+        match (remove_batch(base, &path, batch, &mut budget)?, not_empty) {
             (Some(directories), _) => {
                 if let Some(last) = levels.last_mut() {
                     *last = directories;
@@ -186,8 +186,8 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
 
 /// Takes one batch of the entries of the directory at `path`. Removes those that are not
 /// directories, and returns the directories. `None` if there are no entries.
-fn clear(top: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<Option<Vec<OsString>>> {
-    let directory = top.dir(path, Rule::Refuse)?;
+fn remove_batch(base: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<Option<Vec<OsString>>> {
+    let directory = base.dir(path, Rule::Refuse)?;
     let (mut files, mut directories, mut within) = (Vec::new(), Vec::new(), Ok(()));
     for entry in directory.entries()?.take(batch) {
         let Some(left) = budget.checked_sub(1) else {
@@ -208,13 +208,13 @@ fn clear(top: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<
     let found = !files.is_empty() || !directories.is_empty();
     // Removing during the listing could make it skip entries (readdir(3)).
     for name in files {
-        gone(directory.remove_file(&name))?;
+        ignore_missing(directory.remove_file(&name))?;
     }
     within.map(|()| found.then_some(directories))
 }
 
 /// Another process may have removed it.
-fn gone(removed: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
@@ -234,10 +234,10 @@ mod tests {
         for number in 0..25 {
             std::fs::write(directory.path().join(number.to_string()), "").unwrap();
         }
-        assert_eq!(empty(&handle, 10).unwrap_err().kind(), ErrorKind::TooManyEntries);
+        assert_eq!(remove_content(&handle, 10).unwrap_err().kind(), ErrorKind::TooManyEntries);
         assert_eq!(left(), 15);
-        assert_eq!(empty(&handle, 10).unwrap_err().kind(), ErrorKind::TooManyEntries);
-        empty(&handle, 5).unwrap();
+        assert_eq!(remove_content(&handle, 10).unwrap_err().kind(), ErrorKind::TooManyEntries);
+        remove_content(&handle, 5).unwrap();
         assert_eq!(left(), 0);
     }
 }

@@ -173,7 +173,7 @@ impl WalkEntry {
 /// ```
 #[derive(Debug)]
 pub struct Walk {
-    top: Handle,
+    base: Handle,
     request: OsString,
     mounts: Rule,
     /// The device of the root.
@@ -182,13 +182,13 @@ pub struct Walk {
     /// The directories that the walk is in, the innermost last.
     levels: Vec<Level>,
     /// The directory that was yielded last, to be entered next.
-    enter: Option<OsString>,
+    next_dir: Option<OsString>,
     /// The number of entries listed so far.
     listed: usize,
     /// The bytes used by the entries that were listed and not yielded yet.
-    held: usize,
+    held_bytes: usize,
     /// There were more entries than a limit allows.
-    full: bool,
+    is_exceeded: bool,
 }
 
 /// A directory that was listed.
@@ -202,7 +202,7 @@ struct Level {
 impl Walk {
     /// Skips the directory that was yielded last, with everything in it.
     pub fn skip_current_dir(&mut self) {
-        self.enter = None;
+        self.next_dir = None;
     }
 
     /// Enters a directory: lists it, and sorts its entries by name.
@@ -212,7 +212,7 @@ impl Walk {
     }
 
     fn list_now(&mut self, path: &Path) -> Result<()> {
-        let directory = match self.top.dir(path, self.mounts) {
+        let directory = match self.base.dir(path, self.mounts) {
             // It was removed or replaced before it was entered.
             Err(error) if !self.levels.is_empty() && is_replaced(error.kind()) => return Ok(()),
             directory => directory?,
@@ -226,12 +226,12 @@ impl Walk {
                     break;
                 }
             };
-            let held = self.held.saturating_add(weight(&entry));
-            if self.listed >= self.options.max_entries || held > WALK_BYTES {
-                self.full = true;
+            let held_bytes = self.held_bytes.saturating_add(heap_size(&entry));
+            if self.listed >= self.options.max_entries || held_bytes > WALK_BYTES {
+                self.is_exceeded = true;
                 break;
             }
-            (self.listed, self.held) = (self.listed + 1, held);
+            (self.listed, self.held_bytes) = (self.listed + 1, held_bytes);
             entries.push(entry);
         }
         entries.shrink_to_fit();
@@ -245,10 +245,10 @@ impl Iterator for Walk {
     type Item = Result<WalkEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(name) = self.enter.take() {
+        if let Some(name) = self.next_dir.take() {
             let path = self.levels.last().map_or_else(PathBuf::new, |level| level.path.join(name));
             let entered = match self.levels.len() {
-                _ if self.full => Ok(()),
+                _ if self.is_exceeded => Ok(()),
                 depth if depth >= self.options.max_depth => Ok(()),
                 depth if depth >= WALK_DEPTH => Err(ErrorKind::TooDeep.into()),
                 _ => self.list(&path),
@@ -262,15 +262,15 @@ impl Iterator for Walk {
                 self.levels.pop();
                 continue;
             };
-            self.held = self.held.saturating_sub(weight(&entry));
+            self.held_bytes = self.held_bytes.saturating_sub(heap_size(&entry));
             let DirEntry { name, metadata } = entry;
             if metadata.is_dir() {
-                self.enter = Some(name.clone());
+                self.next_dir = Some(name.clone());
             }
             let directory = Arc::clone(&level.path);
             return Some(Ok(WalkEntry { directory, name, depth: self.levels.len(), metadata }));
         }
-        std::mem::take(&mut self.full).then(|| {
+        std::mem::take(&mut self.is_exceeded).then(|| {
             let limit = self.options.max_entries;
             let error = match self.listed {
                 listed if listed >= limit => Error::over(ErrorKind::TooManyEntries, "more than {} entries", limit),
@@ -282,7 +282,7 @@ impl Iterator for Walk {
 }
 
 /// The heap that an entry uses: its place in the directory's list, and an allocation for its name.
-fn weight(entry: &DirEntry) -> usize {
+fn heap_size(entry: &DirEntry) -> usize {
     size_of::<DirEntry>().saturating_add(entry.name.len()).saturating_add(ALLOCATION)
 }
 
@@ -296,11 +296,12 @@ impl CheckedPath {
     }
 
     pub(super) fn walk_now(&self, options: WalkOptions) -> Result<Walk> {
-        let (top, mounts) = (self.directory()?, self.roots().policy().mounts);
+        let (base, mounts) = (self.directory()?, self.roots().policy().mounts);
         let request = self.request().sent().to_owned();
         let device = self.root().identity.device;
-        let (levels, enter, listed, held, full) = (Vec::new(), None, 0, 0, false);
-        let mut walk = Walk { top, request, mounts, device, options, levels, enter, listed, held, full };
+        let (levels, next_dir, listed, held_bytes, is_exceeded) = (Vec::new(), None, 0, 0, false);
+        let mut walk =
+            Walk { base, request, mounts, device, options, levels, next_dir, listed, held_bytes, is_exceeded };
         if options.max_depth > 0 {
             walk.list(Path::new(""))?;
         }

@@ -37,7 +37,7 @@ pub(super) struct Carried {
     /// effect.
     pub(super) mode: u32,
     /// Whether the owner, group and access control list are those of the old file.
-    pub(super) whole: bool,
+    pub(super) is_complete: bool,
 }
 
 impl Permissions {
@@ -61,12 +61,13 @@ impl Permissions {
         // Set-user-ID and set-group-ID are dropped, as a write to the file would drop them
         // (write(2)).
         let [owner, group, other] = [self.mode >> 6 & 7, self.mode >> 3 & 7, self.mode & 7];
-        let carried = |group: u32, other: u32, whole| Carried { mode: owner << 6 | group << 3 | other, whole };
+        let carried =
+            |group: u32, other: u32, is_complete| Carried { mode: owner << 6 | group << 3 | other, is_complete };
         // An inherited list has no effect either, while the bits of the group, which are its mask,
         // are zero.
         let Some(Known { uid, gid, acl }) = &self.known else { return Ok(carried(0, 0, false)) };
         acl::remove(new)?;
-        let (has_owner, has_group) = give_away(new, *uid, *gid)?;
+        let (has_owner, has_group) = change_owner(new, *uid, *gid)?;
         let owning_group = acl.as_ref().map_or(group, |acl| acl.owning_group(group));
         // The old owner is a member of the group now, or one of the others.
         let by_owner = if has_owner { 7 } else { owner };
@@ -88,7 +89,7 @@ impl Permissions {
 
 /// Gives a file to another owner and group, as far as permitted (chown(2)). Returns whether each is
 /// the requested one.
-fn give_away(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(bool, bool)> {
+fn change_owner(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(bool, bool)> {
     let has = || -> io::Result<(bool, bool)> {
         let stat = rustix::fs::fstat(file)?;
         Ok((uid == Some(stat.st_uid), gid == Some(stat.st_gid)))

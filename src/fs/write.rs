@@ -109,7 +109,7 @@ impl CheckedPath {
             None => None,
         };
         #[cfg(unix)]
-        if options.existing == Existing::InPlaceIfOwnerChanges && carried.is_some_and(|carried| !carried.whole) {
+        if options.existing == Existing::InPlaceIfOwnerChanges && carried.is_some_and(|carried| !carried.is_complete) {
             drop(new);
             return self.write_in_place(content.as_ref());
         }
@@ -168,12 +168,12 @@ impl CheckedPath {
             Found::Missing(count) => count,
             Found::Exists | Found::Link => 0,
         };
-        let (there, make) = names.split_at_checked(names.len().saturating_sub(missing)).unwrap_or_default();
-        let mut directory = match handle.dir(&there.iter().collect::<std::path::PathBuf>(), mounts) {
+        let (present, absent) = names.split_at_checked(names.len().saturating_sub(missing)).unwrap_or_default();
+        let mut directory = match handle.dir(&present.iter().collect::<std::path::PathBuf>(), mounts) {
             Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(ErrorKind::AlreadyExists.into()),
             directory => directory?,
         };
-        for name in make {
+        for name in absent {
             match directory.create_dir(name) {
                 // Another process created it a moment ago. Opening it shows what it is.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -197,7 +197,7 @@ struct Temporary<'a> {
     directory: &'a Handle,
     name: OsString,
     file: File,
-    kept: bool,
+    is_renamed: bool,
 }
 
 impl<'a> Temporary<'a> {
@@ -207,7 +207,7 @@ impl<'a> Temporary<'a> {
             let name = temporary_name();
             match directory.open(Path::new(&name), want, crate::dir::Rule::Allow) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                file => return Ok(Self { directory, name, file: file?, kept: false }),
+                file => return Ok(Self { directory, name, file: file?, is_renamed: false }),
             }
         }
         Err(ErrorKind::AlreadyExists.into())
@@ -217,7 +217,7 @@ impl<'a> Temporary<'a> {
     /// permissions are not known.
     fn rename(mut self, name: &OsStr, is_old: bool) -> Result<()> {
         let renamed = self.directory.rename(&self.name, self.directory, name, is_old);
-        self.kept = renamed.is_ok();
+        self.is_renamed = renamed.is_ok();
         renamed.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists if !is_old => ErrorKind::Changed.into(),
             _ => Error::from(error),
@@ -227,7 +227,7 @@ impl<'a> Temporary<'a> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        if !self.kept {
+        if !self.is_renamed {
             // The error of the write is the one to report.
             let _ = self.directory.remove_file(&self.name);
         }

@@ -20,7 +20,7 @@ pub(crate) struct PathIndex {
     /// Canonical paths: the names of roots and of their ancestors.
     canonical: Tree,
     /// Aliases that differ from the canonical path: the names of roots, and nothing else.
-    given: Tree,
+    aliases: Tree,
     /// For each root its node in `canonical`, and whether it is a directory.
     roots: Vec<(Node, RootIs)>,
 }
@@ -78,23 +78,23 @@ impl PathIndex {
 
     /// Adds an alias of a root, as long as there is room. If two roots have the same alias, the
     /// first one keeps it.
-    pub(crate) fn add_alias(&mut self, given: &Path, root: usize) {
-        if self.given.0.len() < ALIAS_NAMES {
-            self.given.insert(given, root);
+    pub(crate) fn add_alias(&mut self, alias: &Path, root: usize) {
+        if self.aliases.0.len() < ALIAS_NAMES {
+            self.aliases.insert(alias, root);
         }
     }
 
     /// Releases the spare capacity. No more names will be added.
     pub(crate) fn shrink(&mut self) {
         self.canonical.0.shrink_to_fit();
-        self.given.0.shrink_to_fit();
+        self.aliases.0.shrink_to_fit();
         self.roots.shrink_to_fit();
     }
 
     /// The bytes of heap that the index uses.
     #[allow(dead_code)] // A test compiles this file alone.
     pub(crate) fn heap(&self) -> usize {
-        self.canonical.heap() + self.given.heap() + self.roots.capacity() * size_of::<(Node, RootIs)>()
+        self.canonical.heap() + self.aliases.heap() + self.roots.capacity() * size_of::<(Node, RootIs)>()
     }
 
     /// Whether a root is at this canonical path or beneath it.
@@ -132,7 +132,7 @@ impl PathIndex {
     pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         let mut best = self.root_at(TOP).map(|root| (root, path));
         let mut canonical = Some(TOP);
-        let mut given = Some(TOP);
+        let mut alias = Some(TOP);
         for (name, rest) in components(path) {
             match name.as_encoded_bytes() {
                 b"." => continue,
@@ -140,11 +140,11 @@ impl PathIndex {
                 _ => {}
             }
             canonical = canonical.and_then(|node| self.canonical.child(node, name));
-            given = given.and_then(|node| self.given.child(node, name));
+            alias = alias.and_then(|node| self.aliases.child(node, name));
             let root =
-                canonical.and_then(|node| self.canonical.root(node)).or(given.and_then(|node| self.given.root(node)));
+                canonical.and_then(|node| self.canonical.root(node)).or(alias.and_then(|node| self.aliases.root(node)));
             best = root.map(|root| (root, rest)).or(best);
-            if canonical.is_none() && given.is_none() {
+            if canonical.is_none() && alias.is_none() {
                 break;
             }
         }
@@ -336,7 +336,7 @@ mod tests {
         let mut aliases = PathIndex::default();
         aliases.add(Path::new("/r"), RootIs::Directory);
         (0..2 * ALIAS_NAMES).for_each(|number| aliases.add_alias(Path::new(&format!("/{number}")), 0));
-        assert_eq!(aliases.given.len(), ALIAS_NAMES);
+        assert_eq!(aliases.aliases.len(), ALIAS_NAMES);
         let begins = |path: &'static str| aliases.begin(OsStr::new(path)).is_some();
         assert_eq!([begins("/r/x"), begins("/0/x"), begins("/199999/x")], [true, true, false]);
     }

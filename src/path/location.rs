@@ -266,11 +266,12 @@ fn read_uri(text: &str) -> Result<OsString> {
     if path.starts_with("//") || decoded.as_encoded_bytes().starts_with(b"//") {
         return Err(ErrorKind::ForeignHost.into());
     }
-    let again = url::Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
-    match again.as_ref().map(|again| again.as_os_str().as_encoded_bytes()) {
+    let reread = url::Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
+    match reread.as_ref().map(|reread| reread.as_os_str().as_encoded_bytes()) {
         // It takes a last name like `a:` for a drive, and adds a slash.
-        Some(again)
-            if again == decoded.as_encoded_bytes() || again.strip_suffix(b"/") == Some(decoded.as_encoded_bytes()) =>
+        Some(reread)
+            if reread == decoded.as_encoded_bytes()
+                || reread.strip_suffix(b"/") == Some(decoded.as_encoded_bytes()) =>
         {
             Ok(decoded)
         }

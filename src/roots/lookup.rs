@@ -19,26 +19,26 @@ pub(crate) struct Lookups<'a, 'b> {
     opened: Option<(usize, Arc<Handle>, Cursor)>,
     trail: Trail,
     /// The directories from the root to the last look-up, by depth.
-    way: Vec<Passed>,
+    ancestors: Vec<Ancestor>,
 }
 
 /// A directory on the path to the last look-up.
 #[derive(Clone, Copy, Default)]
-struct Passed {
+struct Ancestor {
     identity: Option<Identity>,
     is_on_trail: bool,
 }
 
 impl<'a, 'b> Lookups<'a, 'b> {
     pub(crate) fn new(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
-        Self { roots, budget, opened: None, trail: Trail::new(), way: Vec::new() }
+        Self { roots, budget, opened: None, trail: Trail::new(), ancestors: Vec::new() }
     }
 
     /// Opens the directory of a root, and keeps it open for the next look-up.
     fn open(&mut self, number: usize) -> Result<()> {
         if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
             let handle = self.roots.root(number)?.handle()?;
-            self.way.clear();
+            self.ancestors.clear();
             self.opened = Some((number, handle, Cursor::default()));
         }
         Ok(())
@@ -48,7 +48,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
         self.trail
     }
 
-    fn ask(&mut self, number: usize, path: &Path) -> Result<Look> {
+    fn look_up(&mut self, number: usize, path: &Path) -> Result<Look> {
         let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
         self.open(number)?;
         let Some((_, handle, cursor)) = &mut self.opened else { return Err(ErrorKind::RootUnavailable.into()) };
@@ -60,17 +60,17 @@ impl<'a, 'b> Lookups<'a, 'b> {
         }
     }
 
-    fn passed(&mut self, number: usize, path: &Path, seen: &Look) -> Result<()> {
+    fn record(&mut self, number: usize, path: &Path, seen: &Look) -> Result<()> {
         let last = path.as_os_str().as_encoded_bytes();
         let depth = if last.is_empty() { 0 } else { 1 + count_separators(last) };
         match seen {
             Look::Other(metadata) => {
-                self.way.resize_with(depth, Passed::default);
-                self.way.push(Passed { identity: Some(metadata.identity()), is_on_trail: false });
+                self.ancestors.resize_with(depth, Ancestor::default);
+                self.ancestors.push(Ancestor { identity: Some(metadata.identity()), is_on_trail: false });
             }
             Look::Link(..) => {
-                self.way.resize_with(depth, Passed::default);
-                self.lay_trail(self.roots.root(number)?, path.parent().unwrap_or(path));
+                self.ancestors.resize_with(depth, Ancestor::default);
+                self.extend_trail(self.roots.root(number)?, path.parent().unwrap_or(path));
             }
             Look::Missing => {}
         }
@@ -81,25 +81,25 @@ impl<'a, 'b> Lookups<'a, 'b> {
     ///
     /// The allowed directories themselves are left out. That one of them was granted as a whole
     /// does not make each symlink in it suspicious: it is their boundary.
-    fn lay_trail(&mut self, root: &Root, directory: &Path) {
-        if self.way.last().is_some_and(|last| last.is_on_trail) {
+    fn extend_trail(&mut self, root: &Root, directory: &Path) {
+        if self.ancestors.last().is_some_and(|last| last.is_on_trail) {
             return;
         }
         let directory = root.canonical.join(directory);
-        let operators = if root.is_top() { Vec::new() } else { self.roots.index().depths(&directory) };
+        let allowed = if root.is_top() { Vec::new() } else { self.roots.index().depths(&directory) };
         let above = root.canonical.iter().count().saturating_sub(1);
-        let is_first = self.way.first().is_none_or(|root| !root.is_on_trail);
+        let is_first = self.ancestors.first().is_none_or(|root| !root.is_on_trail);
         for (depth, path) in path_hashes(&directory).enumerate() {
-            let passed = depth.checked_sub(above).and_then(|depth| self.way.get_mut(depth));
-            let is_new = match &passed {
-                Some(passed) => !passed.is_on_trail,
+            let ancestor = depth.checked_sub(above).and_then(|depth| self.ancestors.get_mut(depth));
+            let is_new = match &ancestor {
+                Some(ancestor) => !ancestor.is_on_trail,
                 None => is_first,
             };
-            let identity = passed.and_then(|passed| {
-                passed.is_on_trail = true;
-                passed.identity
+            let identity = ancestor.and_then(|ancestor| {
+                ancestor.is_on_trail = true;
+                ancestor.identity
             });
-            if is_new && !operators.contains(&depth) {
+            if is_new && !allowed.contains(&depth) {
                 self.trail.push(OnTrail { path, identity });
             }
         }
@@ -108,8 +108,8 @@ impl<'a, 'b> Lookups<'a, 'b> {
 
 impl Lookup for Lookups<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
-        let seen = self.ask(number, path)?;
-        self.passed(number, path, &seen)?;
+        let seen = self.look_up(number, path)?;
+        self.record(number, path, &seen)?;
         Ok(seen.into())
     }
 }
@@ -131,15 +131,15 @@ pub(super) struct RequestLookups<'a, 'b>(pub(super) Lookups<'a, 'b>);
 
 impl Lookup for RequestLookups<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
-        self.0.ask(number, path).map(EntryKind::from)
+        self.0.look_up(number, path).map(EntryKind::from)
     }
 
     #[cfg(target_os = "linux")]
-    fn passable(&mut self, number: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
+    fn skippable(&mut self, number: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
         let mounts = self.0.roots.policy().mounts;
         self.0.open(number).ok()?;
         let (_, handle, cursor) = self.0.opened.as_mut()?;
-        cursor.passable(handle, path, unknown, mounts, self.0.budget)
+        cursor.skippable(handle, path, unknown, mounts, self.0.budget)
     }
 }
 

@@ -53,9 +53,9 @@ struct Place {
     devices: Arc<Devices>,
     running: Arc<Running>,
     /// The device of the last operation.
-    last: Option<(u64, Arc<Device>)>,
+    last_device: Option<(u64, Arc<Device>)>,
     /// The device of the current operation.
-    on: Option<u64>,
+    current: Option<u64>,
 }
 
 thread_local! {
@@ -63,9 +63,9 @@ thread_local! {
 }
 
 /// Runs a job of an account in a place, and counts its operations.
-pub(super) fn hold(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()) {
+pub(super) fn run_in_place(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()) {
     let running = devices.enter(account);
-    PLACE.set(Some(Place { devices: devices.clone(), running: running.clone(), last: None, on: None }));
+    PLACE.set(Some(Place { devices: devices.clone(), running: running.clone(), last_device: None, current: None }));
     // The job catches its own panics.
     job();
     drop(PLACE.take());
@@ -84,31 +84,31 @@ pub(super) fn hold(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()
 /// the account's own files lie beside it.
 pub(crate) fn counted<T>(device: impl FnOnce() -> Option<u64>, operation: impl FnOnce() -> Result<T>) -> Result<T> {
     // A thread that is exiting has no place.
-    let begun = PLACE.try_with(|place| match &mut *place.borrow_mut() {
+    let started = PLACE.try_with(|place| match &mut *place.borrow_mut() {
         None => Ok(None),
         Some(place) => device().map_or(Ok(None), |device| place.begin(device)),
     });
-    let _operating = begun.unwrap_or(Ok(None))?;
+    let _operation = started.unwrap_or(Ok(None))?;
     operation()
 }
 
 /// A counted operation that is running.
-struct Operating {
+struct Operation {
     device: Arc<Device>,
     /// The device of the operation that this one is part of.
     outer: Option<u64>,
 }
 
 impl Place {
-    fn begin(&mut self, number: u64) -> Result<Option<Operating>> {
-        if self.on == Some(number) {
+    fn begin(&mut self, number: u64) -> Result<Option<Operation>> {
+        if self.current == Some(number) {
             return Ok(None);
         }
-        let device = match &self.last {
+        let device = match &self.last_device {
             Some((last, device)) if *last == number => device.clone(),
             _ => {
                 let device = self.devices.device(number);
-                self.last = Some((number, device.clone()));
+                self.last_device = Some((number, device.clone()));
                 device
             }
         };
@@ -121,23 +121,23 @@ impl Place {
             let detail = format!("{} operations on device {number} do not finish", self.devices.half);
             return Err(Error::new(ErrorKind::Busy).detail(detail));
         }
-        let outer = self.on.replace(number);
+        let outer = self.current.replace(number);
         if outer.is_none() {
             self.running.device.store(number, Relaxed);
             self.running.since.store(self.devices.millis(now), Relaxed);
         }
-        Ok(Some(Operating { device, outer }))
+        Ok(Some(Operation { device, outer }))
     }
 }
 
-impl Drop for Operating {
+impl Drop for Operation {
     fn drop(&mut self) {
         // In this order, a thread that sees fewer running operations also sees one more finished.
         self.device.finished.fetch_add(1, Relaxed);
         self.device.running.fetch_sub(1, Relaxed);
         let _ = PLACE.try_with(|place| {
             if let Some(place) = &mut *place.borrow_mut() {
-                place.on = self.outer;
+                place.current = self.outer;
                 if self.outer.is_none() {
                     place.running.since.store(NEVER, Relaxed);
                 }
@@ -174,7 +174,7 @@ impl Devices {
 
     fn device(&self, number: u64) -> Arc<Device> {
         let mut devices = self.by_number.lock().unwrap_or_else(PoisonError::into_inner);
-        if devices.len() >= SOME && !devices.contains_key(&number) {
+        if devices.len() >= IDLE_DEVICES && !devices.contains_key(&number) {
             devices.retain(|_, device| Arc::strong_count(device) > 1);
         }
         devices.entry(number).or_default().clone()
@@ -225,7 +225,7 @@ impl Device {
 const NEVER: u64 = u64::MAX;
 
 /// The number of devices below which idle ones are not removed.
-const SOME: usize = 64;
+const IDLE_DEVICES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -237,12 +237,12 @@ mod tests {
     }
 
     /// Begins an operation as a thread in a place of its own would.
-    fn begin_as(devices: &Arc<Devices>, account: u64, number: u64) -> Result<Option<Operating>> {
+    fn begin_as(devices: &Arc<Devices>, account: u64, number: u64) -> Result<Option<Operation>> {
         let running = devices.enter(&session(account));
-        Place { devices: devices.clone(), running, last: None, on: None }.begin(number)
+        Place { devices: devices.clone(), running, last_device: None, current: None }.begin(number)
     }
 
-    fn begin(devices: &Arc<Devices>, number: u64) -> Result<Option<Operating>> {
+    fn begin(devices: &Arc<Devices>, number: u64) -> Result<Option<Operation>> {
         begin_as(devices, 1, number)
     }
 
@@ -292,7 +292,7 @@ mod tests {
             seen.push((running(1), running(2)));
             Ok(())
         };
-        hold(&devices, &session(1), || {
+        run_in_place(&devices, &session(1), || {
             counted(
                 || Some(1),
                 || {
@@ -314,10 +314,10 @@ mod tests {
     fn devices_that_nothing_runs_on_are_forgotten() {
         let devices = Arc::new(Devices::new(4));
         let kept = begin(&devices, 0).unwrap();
-        for number in 1..10 * SOME as u64 {
+        for number in 1..10 * IDLE_DEVICES as u64 {
             begin(&devices, number).unwrap();
         }
-        assert!(devices.by_number.lock().unwrap().len() <= SOME);
+        assert!(devices.by_number.lock().unwrap().len() <= IDLE_DEVICES);
         assert_eq!(devices.device(0).running.load(Relaxed), 1);
         drop(kept);
     }

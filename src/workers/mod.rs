@@ -56,7 +56,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 struct Pool {
     state: Mutex<State>,
-    called: Condvar,
+    woken: Condvar,
     devices: Arc<Devices>,
     /// How long a thread without a job waits before it ends.
     idle: Duration,
@@ -76,16 +76,16 @@ struct Threads {
     /// They wait, and were not woken.
     idle: usize,
     /// They wait and were woken, or are starting.
-    called: usize,
+    woken: usize,
     starting: usize,
     /// One of the waiting threads looks again every [`LOOK_EVERY`].
-    looks: bool,
+    has_watcher: bool,
 }
 
 /// How to get a thread to look for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-enum Call {
+enum Wake {
     Nobody,
     Idle,
     New,
@@ -108,13 +108,13 @@ impl Workers {
 
     fn with(work: usize, roots: usize, idle: Duration) -> Self {
         let state = State {
-            roots: Queue::new(Shares { places: roots, more: ABANDONED, one_each: true }),
-            work: Queue::new(Shares { places: work, more: work, one_each: false }),
+            roots: Queue::new(Shares { places: roots, extra: ABANDONED, one_per_account: true }),
+            work: Queue::new(Shares { places: work, extra: work, one_per_account: false }),
             threads: Threads::default(),
             closed: false,
         };
         let devices = Arc::new(Devices::new(work));
-        Self { pool: Arc::new(Pool { state: Mutex::new(state), called: Condvar::new(), devices, idle }) }
+        Self { pool: Arc::new(Pool { state: Mutex::new(state), woken: Condvar::new(), devices, idle }) }
     }
 
     /// Runs a job when it is its turn, and returns its result or its panic. If the future is
@@ -149,7 +149,7 @@ impl Drop for Workers {
         state.closed = true;
         let left = (state.roots.take_all(), state.work.take_all());
         drop(state);
-        self.pool.called.notify_all();
+        self.pool.woken.notify_all();
         drop(left);
     }
 }
@@ -176,10 +176,10 @@ impl Pool {
             return Err(Error::new(ErrorKind::Busy).detail("the filesystems that others wait for do not answer"));
         }
         let added = state.queue(purpose).push(&account, job);
-        let (call, number) = match added {
+        let (wake, number) = match added {
             Ok(number) => {
                 let hung = self.hung(&state);
-                (state.call(hung), number)
+                (state.choose_thread(hung), number)
             }
             Err(job) => {
                 drop(state);
@@ -190,7 +190,7 @@ impl Pool {
         drop(state);
         let ticket = Ticket { pool: self.clone(), purpose, account, number, done: false };
         // Without a thread the job could wait forever. Dropping the ticket cancels it.
-        self.carry_out(call).map_err(|error| Error::io(ErrorKind::Busy, error).detail("no thread can be started"))?;
+        self.wake(wake).map_err(|error| Error::io(ErrorKind::Busy, error).detail("no thread can be started"))?;
         Ok(ticket)
     }
 
@@ -205,7 +205,7 @@ impl Pool {
             For::Work => self.devices.stuck(account, Instant::now()),
         };
         let queue = state.queue(purpose);
-        queue.is_stuck() || queue.is_all_of(account, stuck)
+        queue.is_stuck() || queue.fills_share(account, stuck)
     }
 
     /// The number of places of work that hang, if that matters now.
@@ -213,14 +213,14 @@ impl Pool {
         if state.work.is_full() { self.devices.hung(Instant::now()) } else { 0 }
     }
 
-    fn carry_out(self: &Arc<Self>, call: Call) -> std::io::Result<()> {
-        match call {
-            Call::Nobody => Ok(()),
-            Call::Idle => {
-                self.called.notify_one();
+    fn wake(self: &Arc<Self>, wake: Wake) -> std::io::Result<()> {
+        match wake {
+            Wake::Nobody => Ok(()),
+            Wake::Idle => {
+                self.woken.notify_one();
                 Ok(())
             }
-            Call::New => {
+            Wake::New => {
                 let pool = self.clone();
                 let thread = std::thread::Builder::new().name(THREAD.into()).spawn(move || pool.serve());
                 thread.map(drop).inspect_err(|_| {
@@ -239,29 +239,29 @@ impl Pool {
         while !state.closed {
             let hung = self.hung(&state);
             if let Some((purpose, job)) = state.next(hung) {
-                let call = if state.threads.coming() == 0 { state.call(hung) } else { Call::Nobody };
+                let wake = if state.threads.expected() == 0 { state.choose_thread(hung) } else { Wake::Nobody };
                 drop(state);
                 // The current job does not need that thread, and this one looks again when it is
                 // done.
-                let _ = self.carry_out(call);
+                let _ = self.wake(wake);
                 match purpose {
                     For::Roots => (job.run)(),
-                    For::Work => devices::hold(&self.devices, &job.account, job.run),
+                    For::Work => devices::run_in_place(&self.devices, &job.account, job.run),
                 }
                 state = self.lock();
                 state.queue(purpose).finish(&job.account, job.number);
                 continue;
             }
-            let looks = state.is_blocked() && !state.threads.looks;
-            let rest = if looks { LOOK_EVERY } else { self.idle };
-            state.threads.looks |= looks;
+            let watches = state.is_blocked() && !state.threads.has_watcher;
+            let wait = if watches { LOOK_EVERY } else { self.idle };
+            state.threads.has_watcher |= watches;
             state.threads.idle += 1;
-            let until = Instant::now() + rest;
-            let was_called = loop {
+            let until = Instant::now() + wait;
+            let was_woken = loop {
                 let left = until.saturating_duration_since(Instant::now());
-                state = self.called.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-                if state.threads.called > 0 {
-                    state.threads.called -= 1;
+                state = self.woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                if state.threads.woken > 0 {
+                    state.threads.woken -= 1;
                     break true;
                 }
                 if state.closed || Instant::now() >= until {
@@ -269,9 +269,9 @@ impl Pool {
                     break false;
                 }
             };
-            if looks {
-                state.threads.looks = false;
-            } else if !was_called && !state.can_start(0) && !state.is_blocked() {
+            if watches {
+                state.threads.has_watcher = false;
+            } else if !was_woken && !state.can_start(0) && !state.is_blocked() {
                 break;
             }
         }
@@ -304,31 +304,31 @@ impl State {
     }
 
     /// Decides which thread to wake, as there may be a job to start.
-    fn call(&mut self, hung: usize) -> Call {
+    fn choose_thread(&mut self, hung: usize) -> Wake {
         let threads = &self.threads;
-        let to_look = self.is_blocked() && !threads.looks && threads.coming() == 0;
-        if !self.can_start(hung) && !to_look {
-            return Call::Nobody;
+        let needs_watcher = self.is_blocked() && !threads.has_watcher && threads.expected() == 0;
+        if !self.can_start(hung) && !needs_watcher {
+            return Wake::Nobody;
         }
         if self.threads.idle > 0 {
             self.threads.idle -= 1;
-            self.threads.called += 1;
-            return Call::Idle;
+            self.threads.woken += 1;
+            return Wake::Idle;
         }
         // One thread more than the jobs that can run, to look for places that hang.
-        if self.threads.all > self.roots.most() + self.work.most() {
-            return Call::Nobody;
+        if self.threads.all > self.roots.max_running() + self.work.max_running() {
+            return Wake::Nobody;
         }
         self.threads.all += 1;
         self.threads.starting += 1;
-        Call::New
+        Wake::New
     }
 }
 
 impl Threads {
     /// The number of threads that will look at the state soon.
-    fn coming(&self) -> usize {
-        self.called + self.starting
+    fn expected(&self) -> usize {
+        self.woken + self.starting
     }
 }
 
@@ -341,11 +341,11 @@ impl Drop for Ticket {
         let job = state.queue(self.purpose).cancel(&self.account, self.number);
         // A resolution that no caller waits for gives up its place.
         let hung = self.pool.hung(&state);
-        let call = state.call(hung);
+        let wake = state.choose_thread(hung);
         drop(state);
         drop(job);
         // Without a thread, the next job to be added or to end wakes one.
-        let _ = self.pool.carry_out(call);
+        let _ = self.pool.wake(wake);
     }
 }
 

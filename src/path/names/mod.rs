@@ -67,8 +67,8 @@ mod system {
 
     /// What follows `top` in a path that starts with it byte for byte: nothing, or a slash and
     /// more.
-    pub(crate) fn below<'a>(path: &'a OsStr, top: &Path) -> Option<&'a OsStr> {
-        let below = path.as_bytes().strip_prefix(top.as_os_str().as_bytes())?;
+    pub(crate) fn below<'a>(path: &'a OsStr, base: &Path) -> Option<&'a OsStr> {
+        let below = path.as_bytes().strip_prefix(base.as_os_str().as_bytes())?;
         (below.is_empty() || below.starts_with(b"/")).then_some(OsStr::from_bytes(below))
     }
 
@@ -106,8 +106,8 @@ mod system {
 
     /// What follows `top` in a path that starts with it literally: nothing, or a separator and
     /// more.
-    pub(crate) fn below<'a>(path: &'a OsStr, top: &Path) -> Option<&'a OsStr> {
-        let below = path.to_str()?.strip_prefix(top.to_str()?)?;
+    pub(crate) fn below<'a>(path: &'a OsStr, base: &Path) -> Option<&'a OsStr> {
+        let below = path.to_str()?.strip_prefix(base.to_str()?)?;
         (below.is_empty() || below.starts_with('\\')).then_some(OsStr::new(below))
     }
 

@@ -37,26 +37,26 @@ pub(crate) fn path(text: &str) -> Result<String, ErrorKind> {
         Some(rest) => Cow::Owned(verbatim(rest)?),
         None => Cow::Borrowed(text),
     };
-    let (top, rest) = top(&text)?;
-    let mut kept: Vec<&str> = Vec::new();
+    let (prefix, rest) = prefix(&text)?;
+    let mut names: Vec<&str> = Vec::new();
     let mut is_directory = false;
     for segment in rest.split(SEPARATORS) {
         is_directory = matches!(segment, "" | "." | "..");
         match segment {
-            ".." if kept.last().is_some_and(|last| *last != "..") => drop(kept.pop()),
-            ".." if top.is_empty() => kept.push(segment),
+            ".." if names.last().is_some_and(|last| *last != "..") => drop(names.pop()),
+            ".." if prefix.is_empty() => names.push(segment),
             "" | "." | ".." => {}
             _ => {
-                name(segment)?;
-                kept.push(segment);
+                check_name(segment)?;
+                names.push(segment);
             }
         }
     }
-    let is_dots = kept.last().is_none_or(|last| *last == "..");
+    let is_dots = names.last().is_none_or(|last| *last == "..");
     let end = if is_directory && !is_dots { r"\" } else { "" };
-    match (top.as_str(), kept.is_empty()) {
+    match (prefix.as_str(), names.is_empty()) {
         ("", true) => Ok(".".into()),
-        _ => Ok(format!("{top}{}{end}", kept.join(r"\"))),
+        _ => Ok(format!("{prefix}{}{end}", names.join(r"\"))),
     }
 }
 
@@ -158,7 +158,7 @@ fn verbatim(rest: &str) -> Result<String, ErrorKind> {
 }
 
 /// Splits a path into its top in normal form, empty if the path is relative, and the rest.
-fn top(text: &str) -> Result<(String, &str), ErrorKind> {
+fn prefix(text: &str) -> Result<(String, &str), ErrorKind> {
     let from = |start: usize| text.get(start..).unwrap_or_default();
     match text.as_bytes() {
         _ if is_from_share(text) => share(from(2)),
@@ -175,18 +175,18 @@ fn top(text: &str) -> Result<(String, &str), ErrorKind> {
 fn share(text: &str) -> Result<(String, &str), ErrorKind> {
     let (server, rest) = text.split_once(SEPARATORS).unwrap_or((text, ""));
     let (share, rest) = rest.split_once(SEPARATORS).unwrap_or((rest, ""));
-    let is_device = NO_DISKS.iter().any(|name| share.eq_ignore_ascii_case(name));
+    let is_device = NON_DISK_SHARES.iter().any(|name| share.eq_ignore_ascii_case(name));
     if matches!(server, "" | "." | "?") || share.is_empty() || is_device {
         return Err(ErrorKind::DevicePath);
     }
-    characters(server)?;
-    characters(share)?;
+    check_characters(server)?;
+    check_characters(share)?;
     Ok((format!(r"\\{server}\{share}\"), rest))
 }
 
 /// Checks that a name can only mean a file or directory of exactly this name.
-fn name(name: &str) -> Result<(), ErrorKind> {
-    characters(name)?;
+fn check_name(name: &str) -> Result<(), ErrorKind> {
+    check_characters(name)?;
     match name {
         _ if is_reserved(name) => Err(ErrorKind::ReservedName),
         _ if is_short(name) => Err(ErrorKind::ShortName),
@@ -195,7 +195,7 @@ fn name(name: &str) -> Result<(), ErrorKind> {
 }
 
 /// Checks the characters of a name.
-fn characters(name: &str) -> Result<(), ErrorKind> {
+fn check_characters(name: &str) -> Result<(), ErrorKind> {
     match name {
         _ if name.contains(|c| c < ' ' || r#"<>"|?*"#.contains(c)) => Err(ErrorKind::InvalidName),
         _ if name.contains(':') => Err(ErrorKind::Stream),
@@ -245,7 +245,7 @@ fn uri_path(rest: &str) -> Result<String, ErrorKind> {
     let is_dots = |segment: &&str| matches!(*segment, "." | "..");
     let mut segments = decoded.split('/').skip(1).skip_while(is_dots).peekable();
     let first = segments.next().unwrap_or_default();
-    let top = match (first, segments.peek()) {
+    let prefix = match (first, segments.peek()) {
         // Four slashes are how some write a share of another host (RFC 8089, E.3.2), and
         // `file:///.//host/share` means the same.
         ("", Some(_)) => return Err(ErrorKind::ForeignHost),
@@ -258,25 +258,25 @@ fn uri_path(rest: &str) -> Result<String, ErrorKind> {
         _ => return Err(ErrorKind::DriveRelative),
     };
     let above = if is_local { ErrorKind::DriveRelative } else { ErrorKind::DevicePath };
-    let mut kept: Vec<&str> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
     let mut is_directory = false;
     for segment in segments {
         is_directory = is_dots(&segment);
         match segment {
             // By RFC 3986 this leaves the drive or share. The URL Standard stays in a drive that is
             // not escaped, and Windows stays in both.
-            ".." if kept.pop().is_none() => return Err(above),
+            ".." if names.pop().is_none() => return Err(above),
             "." | ".." => {}
             // Unlike in a path, empty segments count.
-            "" => kept.push(segment),
+            "" => names.push(segment),
             _ => {
-                name(segment)?;
-                kept.push(segment);
+                check_name(segment)?;
+                names.push(segment);
             }
         }
     }
     let end = if is_directory { r"\" } else { "" };
-    Ok(format!(r"{top}\{}{end}", kept.join(r"\")))
+    Ok(format!(r"{prefix}\{}{end}", names.join(r"\")))
 }
 
 /// Whether the host of a URI can be a server that a URL parser would not change. A host that ends
@@ -319,7 +319,7 @@ const VERBATIM: &str = r"\\?\";
 
 /// Shares of every server that are not disks: "Pipe Names" and "Mailslot Names" of Win32. SMB has
 /// the pipes in `ipc$`.
-const NO_DISKS: &[&str] = &["pipe", "mailslot", "ipc$"];
+const NON_DISK_SHARES: &[&str] = &["pipe", "mailslot", "ipc$"];
 
 /// Names of devices ("Naming Files, Paths, and Namespaces", naming conventions). `CONIN$` and
 /// `CONOUT$` belong to the console, and `CLOCK$` to MS-DOS.

@@ -78,7 +78,7 @@ pub(crate) trait Lookup {
     /// Returns how many of the last `unknown` names of `path` can be skipped before the next
     /// look-up: at least one, and all of them except the last are directories. `None` if each name
     /// needs a look-up.
-    fn passable(&mut self, _root: usize, _path: &Path, _unknown: usize) -> Option<Result<usize>> {
+    fn skippable(&mut self, _root: usize, _path: &Path, _unknown: usize) -> Option<Result<usize>> {
         None
     }
 }
@@ -113,13 +113,13 @@ pub(crate) enum Found {
 
 /// Resolves `request`. A relative one starts in the root `base`.
 pub(crate) fn resolve(
-    names: &mut impl Lookup,
+    lookup: &mut impl Lookup,
     aliases: &PathIndex,
     base: Option<usize>,
     request: &OsStr,
     intent: Intent,
 ) -> Result<Place> {
-    let mut walk = Walk::new(names, aliases, intent);
+    let mut walk = Walk::new(lookup, aliases, intent);
     if is_absolute(request) {
         walk.start(request);
     } else {

@@ -10,10 +10,10 @@ use crate::path::index::{Above, Node, PathIndex, RootIs, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
 
 pub(super) struct Walk<'a, N> {
-    names: &'a mut N,
+    lookup: &'a mut N,
     aliases: &'a PathIndex,
     intent: Intent,
-    at: At,
+    position: Position,
     /// The components that are left, the next one last.
     todo: Vec<OsString>,
     steps: usize,
@@ -21,33 +21,43 @@ pub(super) struct Walk<'a, N> {
     /// Whether `lookup` can skip several names at once.
     looks_ahead: bool,
     /// The last symlink that was followed, and its text. For the operator.
-    link: Option<(PathBuf, OsString)>,
+    last_link: Option<(PathBuf, OsString)>,
 }
 
-enum At {
-    Inside { root: usize, path: PathBuf, here: Here },
+enum Position {
+    Inside { root: usize, path: PathBuf, file_kind: FileKind },
     Above(Node),
 }
 
 /// What is known about the position without a look-up.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Here {
+enum FileKind {
     Unknown,
     Directory,
     Other,
 }
 
 impl<'a, N: Lookup> Walk<'a, N> {
-    pub(super) fn new(names: &'a mut N, aliases: &'a PathIndex, intent: Intent) -> Self {
-        let at = At::Above(TOP);
-        Self { names, aliases, intent, at, todo: Vec::new(), steps: 0, hops: 0, link: None, looks_ahead: true }
+    pub(super) fn new(lookup: &'a mut N, aliases: &'a PathIndex, intent: Intent) -> Self {
+        let position = Position::Above(TOP);
+        Self {
+            lookup,
+            aliases,
+            intent,
+            position,
+            todo: Vec::new(),
+            steps: 0,
+            hops: 0,
+            last_link: None,
+            looks_ahead: true,
+        }
     }
 
     pub(super) fn run(mut self) -> Result<Place> {
         let place = self.walk();
-        place.map_err(|error| match self.at {
-            At::Inside { root, .. } => error.in_root(root),
-            At::Above(_) => error,
+        place.map_err(|error| match self.position {
+            Position::Inside { root, .. } => error.in_root(root),
+            Position::Above(_) => error,
         })
     }
 
@@ -55,16 +65,16 @@ impl<'a, N: Lookup> Walk<'a, N> {
         while self.steps < RESOLVE_STEPS {
             self.steps += 1;
             let Some(name) = self.todo.pop() else { return self.end() };
-            match &mut self.at {
-                At::Above(node) => match name.as_encoded_bytes() {
+            match &mut self.position {
+                Position::Above(node) => match name.as_encoded_bytes() {
                     b"." => {}
                     b".." => *node = self.aliases.parent(*node),
                     _ => match self.aliases.child(*node, &name) {
-                        Some(child) => self.arrive(child),
-                        None => return Err(outside(self.link.as_ref())),
+                        Some(child) => self.go_to(child),
+                        None => return Err(outside(self.last_link.as_ref())),
                     },
                 },
-                At::Inside { .. } => {
+                Position::Inside { .. } => {
                     if let Some(place) = self.step(&name)? {
                         return Ok(place);
                     }
@@ -76,17 +86,17 @@ impl<'a, N: Lookup> Walk<'a, N> {
 
     /// Takes one component inside a root. Returns a place if that ends the walk.
     fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
-        match self.here()? {
-            Here::Directory => {}
-            Here::Other => return Err(ErrorKind::NotADirectory.into()),
-            Here::Unknown => return Err(ErrorKind::NotFound.into()),
+        match self.file_kind()? {
+            FileKind::Directory => {}
+            FileKind::Other => return Err(ErrorKind::NotADirectory.into()),
+            FileKind::Unknown => return Err(ErrorKind::NotFound.into()),
         }
-        let At::Inside { path, .. } = &mut self.at else { return Ok(None) };
+        let Position::Inside { path, .. } = &mut self.position else { return Ok(None) };
         match name.as_encoded_bytes() {
             b"." => return Ok(None),
             b".." => {
                 if !path.pop() {
-                    self.climb();
+                    self.leave_root();
                 }
                 return Ok(None);
             }
@@ -94,10 +104,10 @@ impl<'a, N: Lookup> Walk<'a, N> {
             _ => path.push(name),
         }
         self.look_ahead()?;
-        let At::Inside { root, path, here } = &mut self.at else { return Ok(None) };
-        match self.names.look(*root, path)? {
-            EntryKind::Directory => *here = Here::Directory,
-            EntryKind::Other => *here = Here::Other,
+        let Position::Inside { root, path, file_kind } = &mut self.position else { return Ok(None) };
+        match self.lookup.look(*root, path)? {
+            EntryKind::Directory => *file_kind = FileKind::Directory,
+            EntryKind::Other => *file_kind = FileKind::Other,
             EntryKind::Missing => return self.missing().map(Some),
             EntryKind::Link(_) if self.intent == Intent::NoFollow && self.todo.is_empty() => {
                 return Ok(Some(Place::Inside { root: *root, path: path.clone(), found: Found::Link }));
@@ -117,15 +127,15 @@ impl<'a, N: Lookup> Walk<'a, N> {
 
     /// Skips the plain names after the one just taken, as far as they are directories.
     fn look_ahead(&mut self) -> Result<()> {
-        let At::Inside { root, path, .. } = &mut self.at else { return Ok(()) };
+        let Position::Inside { root, path, .. } = &mut self.position else { return Ok(()) };
         let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
         if plain == 0 || !self.looks_ahead {
             return Ok(());
         }
         path.extend(self.todo.iter().rev().take(plain));
-        let passable = self.names.passable(*root, path, plain + 1);
-        self.looks_ahead = passable.is_some();
-        let more = passable.unwrap_or(Ok(1))? - 1;
+        let skippable = self.lookup.skippable(*root, path, plain + 1);
+        self.looks_ahead = skippable.is_some();
+        let more = skippable.unwrap_or(Ok(1))? - 1;
         for _ in more..plain {
             path.pop();
         }
@@ -147,13 +157,13 @@ impl<'a, N: Lookup> Walk<'a, N> {
         } else {
             self.push(&text);
         }
-        self.link = Some((link, text));
+        self.last_link = Some((link, text));
         Ok(())
     }
 
     /// Ends the walk at a missing name, if the intent allows the components that are left.
     fn missing(&mut self) -> Result<Place> {
-        let At::Inside { root, path, .. } = &mut self.at else { return Err(ErrorKind::NotFound.into()) };
+        let Position::Inside { root, path, .. } = &mut self.position else { return Err(ErrorKind::NotFound.into()) };
         match self.intent {
             Intent::New | Intent::NoFollow if self.todo.is_empty() => {}
             Intent::NewTree => {}
@@ -175,29 +185,29 @@ impl<'a, N: Lookup> Walk<'a, N> {
     }
 
     fn end(&mut self) -> Result<Place> {
-        if let At::Above(node) = self.at {
+        if let Position::Above(node) = self.position {
             return Ok(Place::Above(node));
         }
-        if self.here()? == Here::Unknown {
+        if self.file_kind()? == FileKind::Unknown {
             return self.missing();
         }
-        let At::Inside { root, path, .. } = &mut self.at else { return Err(ErrorKind::NotFound.into()) };
+        let Position::Inside { root, path, .. } = &mut self.position else { return Err(ErrorKind::NotFound.into()) };
         Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Exists })
     }
 
     /// What the position is. `Unknown` if it does not exist any more.
-    fn here(&mut self) -> Result<Here> {
-        let At::Inside { root, path, here } = &mut self.at else { return Ok(Here::Directory) };
-        if *here == Here::Unknown {
-            *here = match self.names.look(*root, path)? {
-                EntryKind::Directory => Here::Directory,
-                EntryKind::Other => Here::Other,
-                EntryKind::Missing => Here::Unknown,
+    fn file_kind(&mut self) -> Result<FileKind> {
+        let Position::Inside { root, path, file_kind } = &mut self.position else { return Ok(FileKind::Directory) };
+        if *file_kind == FileKind::Unknown {
+            *file_kind = match self.lookup.look(*root, path)? {
+                EntryKind::Directory => FileKind::Directory,
+                EntryKind::Other => FileKind::Other,
+                EntryKind::Missing => FileKind::Unknown,
                 // It was no symlink when the roots were resolved.
                 EntryKind::Link(_) => return Err(ErrorKind::RootUnavailable.into()),
             };
         }
-        Ok(*here)
+        Ok(*file_kind)
     }
 
     /// Starts an absolute path: at the root with the longest matching alias, or at `/`.
@@ -206,30 +216,33 @@ impl<'a, N: Lookup> Walk<'a, N> {
             self.enter(root);
             self.push(rest);
         } else {
-            self.at = At::Above(TOP);
+            self.position = Position::Above(TOP);
             self.push(path);
         }
     }
 
     /// Moves from a root to what is above it.
-    fn climb(&mut self) {
-        let At::Inside { root, .. } = self.at else { return };
+    fn leave_root(&mut self) {
+        let Position::Inside { root, .. } = self.position else { return };
         match self.aliases.above(root) {
             Above::Root(outer, path) if path.as_os_str().is_empty() => self.enter(outer),
-            Above::Root(outer, path) => self.at = At::Inside { root: outer, path, here: Here::Unknown },
-            Above::Ancestor(node) => self.at = At::Above(node),
+            Above::Root(outer, path) => {
+                self.position = Position::Inside { root: outer, path, file_kind: FileKind::Unknown }
+            }
+            Above::Ancestor(node) => self.position = Position::Above(node),
         }
     }
 
     pub(super) fn enter(&mut self, root: usize) {
-        let here = if self.aliases.is(root) == RootIs::Directory { Here::Directory } else { Here::Unknown };
-        self.at = At::Inside { root, path: PathBuf::new(), here };
+        let file_kind =
+            if self.aliases.is(root) == RootIs::Directory { FileKind::Directory } else { FileKind::Unknown };
+        self.position = Position::Inside { root, path: PathBuf::new(), file_kind };
     }
 
-    fn arrive(&mut self, node: Node) {
+    fn go_to(&mut self, node: Node) {
         match self.aliases.root_at(node) {
             Some(root) => self.enter(root),
-            None => self.at = At::Above(node),
+            None => self.position = Position::Above(node),
         }
     }
 
@@ -296,7 +309,7 @@ mod tests {
             Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
         }
 
-        fn passable(&mut self, root: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
+        fn skippable(&mut self, root: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
             if !self.looks_ahead {
                 return None;
             }
