@@ -82,8 +82,8 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
 /// Tests whether the kernel now denies something that it must deny. A filter can answer for it and
 /// do nothing.
 fn is_enforced(paths: &[ConfinedPath]) -> bool {
-    let top = openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    paths.iter().any(|confined| confined.path == Path::new("/")) || top.is_err()
+    let root_dir = openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    paths.iter().any(|confined| confined.path == Path::new("/")) || root_dir.is_err()
 }
 
 /// An extra that exists.

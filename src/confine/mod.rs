@@ -79,7 +79,7 @@ pub enum ExtraAccess {
 }
 
 #[derive(Clone, Debug)]
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is looked for elsewhere"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux confines"))]
 struct Extra {
     path: PathBuf,
     access: ExtraAccess,
@@ -373,14 +373,14 @@ mod tests {
 
     #[test]
     fn the_report_tells_what_is_enforced_and_what_is_not() {
-        let told = [
+        let lines = [
             "confined by Landlock, version 7, fully enforced, 1 thread",
             r#"  directory, read-write: "/srv/a\nb""#,
             r#"  directory, read-only: "/srv/c""#,
             r#"  extra, read and execute: "/usr""#,
             r#"  missing, out of reach until a restart: "/srv/none""#,
         ];
-        assert_eq!(report(7, Enforced::Fully).to_string(), told.join("\n"));
+        assert_eq!(report(7, Enforced::Fully).to_string(), lines.join("\n"));
         let old = report(1, Enforced::Partly).to_string();
         assert!(
             old.starts_with("confined by Landlock, version 1, partly enforced, 1 thread\n  older kernel: "),

@@ -185,7 +185,7 @@ impl Handle {
         if kernel::is_proc(&self.dir)? {
             return Err(proc_link());
         }
-        // EINVAL: the name is no symlink any more.
+        // EINVAL: the name is not a symlink any more.
         Ok(self.dir.read_link_contents(name).map_err(|_| ErrorKind::Changed)?.into_os_string())
     }
 

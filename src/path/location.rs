@@ -137,10 +137,10 @@ impl Location {
             PATH_BYTES.. => Err(ErrorKind::TooLong.into()),
             _ if bytes.contains(&0) => Err(ErrorKind::Nul.into()),
             _ => {
-                let kept = normal(path)?;
-                let is_other = cfg!(windows) && *kept != *path;
+                let normalized = normal(path)?;
+                let is_other = cfg!(windows) && *normalized != *path;
                 let sent = if is_other { path.to_str().map(Arc::from) } else { None };
-                Ok(Self { path: (*kept).into(), sent })
+                Ok(Self { path: (*normalized).into(), sent })
             }
         }
     }
@@ -282,22 +282,22 @@ fn read_uri(text: &str) -> Result<OsString> {
 /// Removes dot segments (RFC 3986, 5.2.4).
 #[cfg(not(windows))]
 fn remove_dots(path: &[u8]) -> OsString {
-    let mut kept: Vec<&[u8]> = Vec::new();
+    let mut output: Vec<&[u8]> = Vec::new();
     let mut directory = false;
     for segment in path.split(|&byte| byte == b'/').skip(1) {
         directory = matches!(segment, b"." | b"..");
         match segment {
             b"." => {}
-            b".." => drop(kept.pop()),
-            _ => kept.push(segment),
+            b".." => drop(output.pop()),
+            _ => output.push(segment),
         }
     }
     // A path that ended in a dot segment still names a directory.
     if directory {
-        kept.push(b"");
+        output.push(b"");
     }
     let mut bytes = Vec::with_capacity(path.len());
-    for segment in kept {
+    for segment in output {
         bytes.push(b'/');
         bytes.extend(segment);
     }
@@ -311,10 +311,10 @@ mod tests {
     /// Dot segments are removed, so a URI of any length can name a short path.
     #[test]
     fn a_uri_of_the_longest_length_is_read_and_no_longer_one() {
-        let top = if cfg!(windows) { "C:/" } else { "" };
+        let drive = if cfg!(windows) { "C:/" } else { "" };
         let uri = |bytes: usize, name: &str| {
-            let name = format!("{top}{name}");
-            format!("file:///{top}{}{}", "./".repeat((bytes - 8 - name.len()) / 2), &name[top.len()..])
+            let name = format!("{drive}{name}");
+            format!("file:///{drive}{}{}", "./".repeat((bytes - 8 - name.len()) / 2), &name[drive.len()..])
         };
         let (longest, longer) = if cfg!(windows) { ("a", "aa") } else { ("aa", "aaa") };
         let (longest, longer) = (uri(12_320, longest), uri(12_321, longer));

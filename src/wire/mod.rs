@@ -165,7 +165,7 @@ mod tests {
             r#"{"uri":"file:///b","name":5},{"uri":"file:///c"}]}"#
         );
         let list: ListRootsResult = serde_json::from_str(json).unwrap();
-        let told: Vec<_> = list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
+        let entries: Vec<_> = list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
         let expected = [
             ("file:///a", false),
             (r#"{"name":"x"}"#, true),
@@ -176,7 +176,7 @@ mod tests {
             (r#"{"name":5,"uri":"file:///b"}"#, true),
             ("file:///c", false),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(entries, expected);
     }
 
     #[test]

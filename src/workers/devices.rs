@@ -313,12 +313,12 @@ mod tests {
     #[test]
     fn devices_that_nothing_runs_on_are_forgotten() {
         let devices = Arc::new(Devices::new(4));
-        let kept = begin(&devices, 0).unwrap();
+        let operation = begin(&devices, 0).unwrap();
         for number in 1..10 * IDLE_DEVICES as u64 {
             begin(&devices, number).unwrap();
         }
         assert!(devices.by_number.lock().unwrap().len() <= IDLE_DEVICES);
         assert_eq!(devices.device(0).running.load(Relaxed), 1);
-        drop(kept);
+        drop(operation);
     }
 }

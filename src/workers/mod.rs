@@ -17,7 +17,7 @@
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
-    allow(dead_code, reason = "the model check runs jobs in steps of its own, and work needs the adapter")
+    allow(dead_code, reason = "the model check runs jobs by itself, and only the adapter runs work")
 )]
 
 mod account;
@@ -467,12 +467,12 @@ mod tests {
         let (go, waits) = mpsc::channel::<()>();
         let add = |job: Job| pool.add(For::Work, session(1), job).unwrap();
         let (waiting, began) = (Arc::new(()), Arc::new(()));
-        let kept = (waiting.clone(), began.clone());
+        let in_jobs = (waiting.clone(), began.clone());
         let first = add(Box::new(move || {
             let _ = waits.recv();
-            drop(kept.1);
+            drop(in_jobs.1);
         }));
-        let second = add(Box::new(move || drop(kept.0)));
+        let second = add(Box::new(move || drop(in_jobs.0)));
         assert!(soon(|| pool.lock().work.is_full()));
         drop(workers);
         assert_eq!((Arc::strong_count(&waiting), Arc::strong_count(&began)), (1, 2));
