@@ -20,7 +20,7 @@ use mcp_roots_guard::{
     Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability, RootsResponse,
 };
 
-use crate::index::{PathIndex, RootIs};
+use crate::index::{PathIndex, RootKind};
 
 type Work = fn(u32);
 
@@ -68,7 +68,7 @@ fn repeat<T>(times: u32, work: impl Fn() -> T) {
 fn contain(roots: u32, times: u32) {
     let mut aliases = PathIndex::default();
     for number in 0..roots {
-        aliases.add(Path::new(&format!("/srv/projects/root{number}")), RootIs::Directory);
+        aliases.add(Path::new(&format!("/srv/projects/root{number}")), RootKind::Directory);
     }
     repeat(times, || assert!(aliases.begin(OsStr::new(black_box(PATH))).is_some()));
 }

@@ -230,7 +230,7 @@ impl Client {
     }
 
     async fn changed(&mut self) -> Outcome {
-        self.line(serde_json::to_value(RootsListChanged::default())?).await
+        self.line(serde_json::to_value(RootsListChanged)?).await
     }
 
     async fn send(&mut self, method: &str, params: Value) -> Outcome {

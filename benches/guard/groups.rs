@@ -14,7 +14,7 @@ use mcp_roots_guard::{
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::index::{PathIndex, RootIs};
+use crate::index::{PathIndex, RootKind};
 use crate::tree::{DEPTHS, Tree, grow, names};
 use crate::ways::{self, Decision, Way};
 
@@ -154,7 +154,7 @@ fn contain(criterion: &mut Criterion) {
     for count in [1, 100, 10_000] {
         let mut aliases = PathIndex::default();
         for number in 0..count {
-            aliases.add(Path::new(&format!("/srv/projects/root{number}")), RootIs::Directory);
+            aliases.add(Path::new(&format!("/srv/projects/root{number}")), RootKind::Directory);
         }
         let path = Path::new("/srv/projects").join(format!("root{}", count / 2)).join(names(8));
         let roots: Vec<PathBuf> = (0..count).map(|number| format!("/srv/projects/root{number}").into()).collect();

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use crate::dir::Identity;
 use crate::error::{Code, Error, Result};
 use crate::limits::{GRANTED, GRANTED_EACH};
-use crate::roots::{OnTrail, PathHash, Root, Roots, Trail, path_hashes};
+use crate::roots::{PathHash, Root, Roots, Trail, TrailEntry, path_hashes};
 use crate::workers::Account;
 
 /// A place that an entry leads to, not yet granted.
@@ -47,7 +47,7 @@ impl Places {
         trail.iter().any(|directory| self.have(directory))
     }
 
-    fn have(&self, directory: &OnTrail) -> bool {
+    fn have(&self, directory: &TrailEntry) -> bool {
         self.paths.contains(&directory.path)
             || directory.identity.is_some_and(|identity| self.identities.contains(&identity))
     }
@@ -184,7 +184,7 @@ mod tests {
         let candidate = |name: &&str| {
             let mut candidate = find(&enclosing, &top.join(name));
             if linked.contains(name) {
-                candidate.trail = vec![OnTrail { path: PathHash::of(&top.join("links")), identity: None }];
+                candidate.trail = vec![TrailEntry { path: PathHash::of(&top.join("links")), identity: None }];
             }
             candidate
         };

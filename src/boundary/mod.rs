@@ -35,7 +35,9 @@ use crate::boundary::grants::{Candidate, GrantMemory};
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result};
 use crate::path::Location;
-use crate::roots::{Intent, Lookups, Place, RejectedRoot, Roots, Snapshot, Verification, WeakTable, resolve, settled};
+use crate::roots::{
+    Intent, Lookups, Place, RejectedRoot, Roots, Snapshot, Verification, WeakTable, resolve, retry_changed,
+};
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -276,7 +278,7 @@ impl Boundary {
                 continue;
             }
             let mut budget = effort.entry();
-            match settled(|| search.find(&entry, &mut budget)) {
+            match retry_changed(|| search.find(&entry, &mut budget)) {
                 // An ancestor of no allowed directory.
                 Ok(candidates) if candidates.is_empty() => {
                     granting.skip(index, &entry.text, Code::OutsideRoots.into());

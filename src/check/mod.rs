@@ -22,7 +22,7 @@ use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::Location;
 use crate::path::names::{below, components, is_absolute, is_same};
-use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, settled};
+use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, retry_changed};
 use crate::workers::counted;
 
 /// Proof that a request names something inside a root: which root, and where in it. File operations hang off it.
@@ -116,11 +116,11 @@ impl Roots {
         self.serve()?;
         let proved = &checked.root;
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
-        let enclosing = self.index().at_or_around(proved.path());
+        let enclosing = self.index().enclosing_roots(proved.path());
         // The proof's own root, or the innermost around it; else one that lies further in.
         let root =
             enclosing.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name).or_else(|| {
-                let inner = self.index().at_or_around(&checked.canonical());
+                let inner = self.index().enclosing_roots(&checked.canonical());
                 inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
             });
         let Some(root) = root else { return Err(self.explained(Code::OutsideRoots.into())) };
@@ -202,7 +202,7 @@ impl Roots {
         let device = || self.start(request).and_then(|(number, _)| Some(self.root(number).ok()?.identity.device));
         let mut budget = Budget::new();
         let answer = || {
-            settled(|| work(&mut budget)).map_err(|error| {
+            retry_changed(|| work(&mut budget)).map_err(|error| {
                 let (started_in, came_to) = (self.start(request).map(|(number, _)| number), error.root());
                 let asked = [started_in, came_to.filter(|root| Some(*root) != started_in)];
                 let mut asked = asked.into_iter().flatten().filter_map(|number| self.root(number).ok());
@@ -300,7 +300,7 @@ impl CheckedPath {
     /// request. It depends on the proof's own root alone.
     pub(crate) fn perform<T>(&self, operation: &'static str, work: impl Fn() -> Result<T>) -> Result<T> {
         let device = || Some(self.root.identity.device);
-        counted(device, || settled(|| self.operate(&work)))
+        counted(device, || retry_changed(|| self.operate(&work)))
             .map_err(|error| self.roots.refused(error.at(operation, self.request.sent())))
     }
 

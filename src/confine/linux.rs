@@ -1,4 +1,4 @@
-//! By Landlock (landlock(7)).
+//! Confinement by Landlock (landlock(7)).
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,13 +14,13 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
-use super::{Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, Missing, Named, SINCE};
+use super::{Confined, ConfinedPath, Confinement, Enforced, Extra, ExtraAccess, Missing, SINCE};
 use crate::boundary::Boundary;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Code, Error, Result};
 use crate::roots::{Root, Trail};
 
-/// Everything before the last call changes nothing, so that a refusal leaves the process as it was.
+/// Nothing is changed before the last call, so a refusal leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
     if !boundary.has_allowed_directories() {
         return Err(Error::new(Code::NoDirectories).detail("there is nothing to confine the process to"));
@@ -52,8 +52,8 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
             Err(error) => return Err(error.at("confine", named.path.as_os_str())),
         }
     }
-    // What may be written may hold a link that a tool made, also one of an earlier run.
-    let writable = found.iter().filter(|extra| extra.named.reach == ExtraAccess::ReadWrite);
+    // A writable place can contain a symlink that a tool created, also in an earlier run.
+    let writable = found.iter().filter(|extra| extra.named.access == ExtraAccess::ReadWrite);
     let written: Vec<_> = writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
     for extra in found {
         if Boundary::leads_by_planted_link(&roots, &written, &extra.trail) {
@@ -69,125 +69,129 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
     };
     let abi = u32::try_from(abi).unwrap_or(0);
-    // It was asked for as a requirement; that it came to nothing is not reported as anything else.
+    // The first version was a hard requirement, so no enforcement at all is an error.
     if abi == 0 || status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs || !is_enforced(&paths) {
         return Err(Code::ConfinementUnavailable.into());
     }
-    // Later versions ask for more than this does.
+    // Later versions have more rights than are requested here.
     let is_full = SINCE.iter().all(|(since, _)| abi >= *since);
     let enforced = if is_full { Enforced::Fully } else { Enforced::Partly };
     Ok(Confined { abi, enforced, threads, paths, missing })
 }
 
-/// Whether the kernel now refuses something that it has to: a filter can answer for it, and do nothing.
+/// Tests whether the kernel now denies something that it must deny. A filter can answer for it and
+/// do nothing.
 fn is_enforced(paths: &[ConfinedPath]) -> bool {
-    let top = openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    paths.iter().any(|confined| confined.path == Path::new("/")) || top.is_err()
+    let root_dir = openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    paths.iter().any(|confined| confined.path == Path::new("/")) || root_dir.is_err()
 }
 
-/// An extra that is there.
-struct Found<'a> {
-    named: &'a Named,
-    /// All links followed.
+/// An extra that exists.
+struct OpenExtra<'a> {
+    named: &'a Extra,
+    /// With all symlinks resolved.
     path: PathBuf,
     file: File,
     metadata: Metadata,
     trail: Trail,
 }
 
-/// What an extra names, and by which links.
-fn find<'a>(boundary: &Boundary, named: &'a Named) -> Result<Found<'a>> {
+/// Opens what an extra names, and records the symlinks on its path.
+fn find<'a>(boundary: &Boundary, named: &'a Extra) -> Result<OpenExtra<'a>> {
     let (path, trail) = boundary.place_of(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
-    // A directory on the way became a link just now.
+    // A directory on the path has just become a symlink.
     if name_of(&file).as_ref() != Some(&path) {
         return Err(Code::Changed.into());
     }
-    Ok(Found { named, path, metadata: Metadata::of_file(&file)?, file, trail })
+    Ok(OpenExtra { named, path, metadata: Metadata::of_file(&file)?, file, trail })
 }
 
-/// What is to be enforced, and its report.
+/// The rules to enforce, and their report.
 struct Rules {
     ruleset: RulesetCreated,
-    /// The allowed directories that nothing may lend more access, also those that are missing.
+    /// Read-only allowed directories, to which no extra may add access. Includes missing ones.
     read_only: Vec<PathBuf>,
-    /// Those, as objects, which can have other names: by bind mounts.
+    /// The same directories as objects, which bind mounts can give other names.
     objects: Vec<Identity>,
     paths: Vec<ConfinedPath>,
 }
 
 impl Rules {
-    /// An allowed directory, or the single file that one is: by the handle that the guard holds, if its names still lead there.
+    /// Adds an allowed directory, or the file if it is a single file, by the handle that the guard
+    /// holds, if its names still lead there.
     fn with_root(mut self, root: &Root) -> Result<Self> {
         if !root.verify_all() {
             return Err(Code::RootUnavailable.into());
         }
-        let reach = match root.access() {
+        let access = match root.access() {
             Access::ReadOnly => ExtraAccess::ReadOnly,
             Access::ReadWrite => ExtraAccess::ReadWrite,
         };
         let handle = root.handle()?;
-        // Of a single file the file alone: it is written in place.
+        // A single file is written in place, and needs no access to its directory.
         let file = open(&*handle, root.leaf.as_deref().map_or(Path::new("."), Path::new), OFlags::NOFOLLOW)?;
         let metadata = Metadata::of_file(&file)?;
         let expected = if root.is_file() { FileType::File } else { FileType::Directory };
         if metadata.file_type() != expected {
             return Err(Code::RootUnavailable.into());
         }
-        if reach == ExtraAccess::ReadOnly {
+        if access == ExtraAccess::ReadOnly {
             self.read_only.push(root.path().to_owned());
             self.objects.push(metadata.identity());
         }
-        self.ruleset = add(self.ruleset, &file, &metadata, reach)?;
-        self.paths.push(ConfinedPath { path: root.path().to_owned(), reach, is_operators: true });
+        self.ruleset = add(self.ruleset, &file, &metadata, access)?;
+        self.paths.push(ConfinedPath { path: root.path().to_owned(), access, is_allowed_directory: true });
         Ok(self)
     }
 
-    fn with_extra(mut self, extra: Found) -> Result<Self> {
-        let Found { named, path, file, metadata, .. } = extra;
-        // Rules add up: one around a read-only directory would lend it its own.
+    fn with_extra(mut self, extra: OpenExtra) -> Result<Self> {
+        let OpenExtra { named, path, file, metadata, .. } = extra;
+        // Rules add up, so one on a parent would add its access to the read-only directory.
         let lends = |read_only: &PathBuf| read_only.starts_with(&path) || path.starts_with(read_only);
         let is_other_name = self.objects.contains(&metadata.identity());
-        if named.reach == ExtraAccess::ReadWrite && (is_other_name || self.read_only.iter().any(lends)) {
+        if named.access == ExtraAccess::ReadWrite && (is_other_name || self.read_only.iter().any(lends)) {
             return Err(Code::AccessConflict.into());
         }
-        self.ruleset = add(self.ruleset, &file, &metadata, named.reach)?;
-        self.paths.push(ConfinedPath { path, reach: named.reach, is_operators: false });
+        self.ruleset = add(self.ruleset, &file, &metadata, named.access)?;
+        self.paths.push(ConfinedPath { path, access: named.access, is_allowed_directory: false });
         Ok(self)
     }
 }
 
-/// Where a directory would be made that is missing.
+/// Where a missing directory would be created.
 fn planned(path: &Path) -> PathBuf {
     let there = |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
     path.ancestors().find_map(there).unwrap_or_else(|| path.to_owned())
 }
 
-/// A ruleset that denies all that it has no rule for: every right of the first version, which the kernel must have, and of the
-/// later ones what it has.
+/// Creates a ruleset that denies everything without a rule: every right of the first version, which
+/// the kernel must have, and those of later versions that it has.
 fn ruleset() -> Result<RulesetCreated> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let wanted = wanted.handle_access(AccessFs::from_all(ABI::V1)).map_err(|_| {
         Error::new(Code::ConfinementUnavailable).detail("the kernel has no Landlock, or it is not enabled")
     })?;
     let wanted = wanted.set_compatibility(CompatLevel::BestEffort);
-    wanted.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(told)
+    wanted.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(io_error)
 }
 
-/// The last version that adds a right over files, as opposed to sockets.
+/// The last version that adds a right for files rather than sockets.
 const KNOWN: ABI = ABI::V5;
 
-fn add(ruleset: RulesetCreated, object: &File, metadata: &Metadata, reach: ExtraAccess) -> Result<RulesetCreated> {
-    // The kernel takes no rule that gives a file what only a directory has (EINVAL, landlock_add_rule(2)).
+fn add(ruleset: RulesetCreated, object: &File, metadata: &Metadata, access: ExtraAccess) -> Result<RulesetCreated> {
+    // The kernel accepts no rule that gives a file the rights of a directory (EINVAL,
+    // landlock_add_rule(2)).
     let is_directory = metadata.file_type() == FileType::Directory;
-    let rights = if is_directory { rights(reach) } else { rights(reach) & AccessFs::from_file(KNOWN) };
-    ruleset.add_rule(PathBeneath::new(object, rights)).map_err(told)
+    let rights = if is_directory { rights(access) } else { rights(access) & AccessFs::from_file(KNOWN) };
+    ruleset.add_rule(PathBeneath::new(object, rights)).map_err(io_error)
 }
 
-/// To rename a link, a FIFO or a socket is to make one (landlock(7)), and the guard renames what is there. Device nodes it does not.
-fn rights(reach: ExtraAccess) -> BitFlags<AccessFs> {
+/// To rename a symlink, a FIFO or a socket needs the right to create one (landlock(7)), and the
+/// guard renames those. It does not rename device nodes.
+fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
-    match reach {
+    match access {
         ExtraAccess::ReadOnly => read,
         ExtraAccess::Execute => read | AccessFs::Execute,
         ExtraAccess::ReadWrite => {
@@ -199,7 +203,7 @@ fn rights(reach: ExtraAccess) -> BitFlags<AccessFs> {
 
 fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus> {
     let ruleset = ruleset.set_compatibility(CompatLevel::HardRequirement);
-    // A single thread has nobody who could start another meanwhile.
+    // No other thread exists that could start one in the meantime.
     let ruleset = if threads == 1 {
         ruleset
     } else {
@@ -207,11 +211,12 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
         let all = ruleset.all_threads(true);
         all.map_err(|_| Error::new(Code::ThreadsRunning).detail(detail))?
     };
-    ruleset.restrict_self().map_err(told)
+    ruleset.restrict_self().map_err(io_error)
 }
 
-/// How many threads this process has now: `/proc/self/task` has a link for itself, one of its parent, and one of each thread
-/// (`proc_task_getattr` in Linux's fs/proc/base.c). It is not listed, as that is what a process that is confined already can not do.
+/// The number of threads of this process. `/proc/self/task` has a link for itself, one for its
+/// parent, and one for each thread (`proc_task_getattr` in Linux's fs/proc/base.c). It is not
+/// listed, because a process that is already confined cannot do that.
 fn threads() -> Result<usize> {
     let unknown = |error: Error| Error::new(Code::ThreadsRunning).detail(format!("/proc/self/task: {error}"));
     let tasks = open(CWD, Path::new("/proc/self/task"), OFlags::DIRECTORY).map_err(unknown)?;
@@ -222,22 +227,22 @@ fn threads() -> Result<usize> {
     }
 }
 
-/// Opens a place for its metadata, and to make a rule of it.
+/// Opens a path for its metadata and to create a rule for it.
 fn open<F: AsFd>(at: F, path: &Path, flags: OFlags) -> Result<File> {
     let opened = openat(at, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty());
     Ok(File::from(opened.map_err(io::Error::from)?))
 }
 
-/// The kernel's current name for an open file (proc(5), `/proc/PID/fd`). `None` if the file has no
-/// name, or the kernel does not tell it.
+/// The kernel's current name of an open file (proc(5), `/proc/PID/fd`). `None` if the file has no
+/// name, or the kernel does not report it.
 fn name_of(file: &File) -> Option<PathBuf> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let text = readlinkat(CWD, link, Vec::with_capacity(256)).ok()?.into_bytes();
-    // What was removed, and what only looks like that.
+    // The file was removed, or its name looks like that.
     if text.ends_with(b" (deleted)") { None } else { Some(PathBuf::from(OsString::from_vec(text))) }
 }
 
-fn told(error: RulesetError) -> Error {
+fn io_error(error: RulesetError) -> Error {
     let detail = error.to_string();
     Error::io(Code::Io, io::Error::from_raw_os_error(*Errno::from(error))).detail(detail)
 }
@@ -246,8 +251,8 @@ fn told(error: RulesetError) -> Error {
 mod tests {
     use super::*;
 
-    /// The kernel's name for a removed file ends in a suffix that could be a file's own. Neither is
-    /// taken.
+    /// The kernel's name of a removed file ends in a suffix that a file name can also end in.
+    /// Neither is accepted.
     #[test]
     fn the_kernels_name_is_taken_only_when_it_is_one() {
         let directory = tempfile::tempdir().unwrap();

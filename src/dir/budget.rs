@@ -1,9 +1,8 @@
-//! What resolving one path may cost.
+//! Bounds on the cost of resolving.
 //!
-//! A [`Budget`] counts look-ups, so that the CPU time of one request or one entry of a root list
-//! does not depend on what symlinks a tree contains. An [`Effort`] ends the resolution of a whole
-//! list: at a deadline, or when nobody waits for the result any more. Both are asked at every
-//! look-up.
+//! A [`Budget`] counts look-ups, so the CPU time of one request or one entry of a root list does
+//! not depend on the symlinks in a tree. An [`Effort`] ends the resolution of a whole list at a
+//! deadline, or when no caller waits for the result any more. Every look-up checks both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,7 @@ use std::time::Instant;
 use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_TIME, LOOKUPS};
 
-/// What is left for resolving one request or one entry.
+/// The look-ups that are left for one request or one entry.
 #[derive(Debug)]
 pub(crate) struct Budget<'a> {
     left: usize,
@@ -20,12 +19,12 @@ pub(crate) struct Budget<'a> {
 }
 
 impl Budget<'_> {
-    /// For one request of a tool: [`LOOKUPS`].
+    /// The budget of one request: [`LOOKUPS`].
     pub(crate) const fn new() -> Self {
         Self { left: LOOKUPS, effort: None }
     }
 
-    /// Takes a number of look-ups from what is left.
+    /// Takes look-ups from the budget.
     pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
         if self.effort.is_some_and(Effort::is_spent) {
             return Err(Error::new(Code::TooCostly).detail("the list took too long, or nobody waits for it"));
@@ -36,13 +35,13 @@ impl Budget<'_> {
             .ok_or_else(|| Error::over(Code::TooCostly, "the path takes more than {} look-ups to resolve", LOOKUPS))
     }
 
-    /// The look-ups that were spent.
+    /// The number of look-ups spent so far.
     pub(crate) const fn spent(&self) -> usize {
         LOOKUPS - self.left
     }
 }
 
-/// How long a list may be resolved: until a time, or until nobody waits for it any more.
+/// The time that a list may take to resolve: until a deadline, or until no caller waits for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Effort {
     until: Instant,
@@ -56,19 +55,19 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// At most [`LIST_TIME`], and until `given_up` is set.
+    /// Ends after [`LIST_TIME`], at `until`, or when `given_up` is set, whichever is first.
     pub(crate) fn new(until: Option<Instant>, given_up: Arc<AtomicBool>) -> Self {
         let longest = Instant::now() + LIST_TIME;
         Self { until: until.map_or(longest, |until| until.min(longest)), given_up }
     }
 
-    /// Whether it is over: what is left undone then is [`TooCostly`](crate::ErrorKind::TooCostly)
-    /// (`too_costly`).
+    /// Whether the time is over. What is left of the list then fails with
+    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`).
     pub(crate) fn is_spent(&self) -> bool {
         self.given_up.load(Ordering::Relaxed) || Instant::now() >= self.until
     }
 
-    /// For one entry of the list.
+    /// The budget of one entry of the list.
     pub(crate) const fn entry(&self) -> Budget<'_> {
         Budget { left: LOOKUPS, effort: Some(self) }
     }

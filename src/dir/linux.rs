@@ -1,19 +1,25 @@
-//! What Linux's kernel does in one call.
+//! System calls on Linux. Most of them need one `openat2`.
 
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
 use std::time::Instant;
 
+use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, openat2};
 use rustix::io::Errno;
 
-use super::{Code, Dir, File, Follow, Metadata, Mount, OsStr, OsString, Path, Result, Rule, Want, io, proc_link};
+use super::{Follow, Metadata, Mount, Rule, Want, proc_link};
+use crate::error::{Code, Result};
 use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
 
 enum Links {
-    /// `ELOOP` at the first link.
+    /// Fails with `ELOOP` at the first symlink.
     Refuse,
-    /// Followed as far as the edge, where `EXDEV` is.
+    /// Follows symlinks up to the edge of the directory, and fails there with `EXDEV`.
     Beneath,
 }
 
@@ -21,7 +27,7 @@ pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File
     plain(at, path, OFlags::PATH | OFlags::DIRECTORY, None, mounts)
 }
 
-/// `O_PATH | O_NOFOLLOW` gives a descriptor of a link itself, also under `RESOLVE_NO_SYMLINKS` (openat2(2)).
+/// `O_PATH | O_NOFOLLOW` opens a symlink itself, also under `RESOLVE_NO_SYMLINKS` (openat2(2)).
 pub(super) fn look(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
     plain(at, path, OFlags::PATH | OFlags::NOFOLLOW, None, mounts)
 }
@@ -46,8 +52,8 @@ pub(super) fn follow(at: &Dir, path: &OsStr, want: Follow, mounts: Rule) -> Opti
     call(at, path, flags, None, mounts, &links)
 }
 
-/// For plain names, which lead out only while another process moves a directory on the way: that is
-/// `ELOOP`, too.
+/// Opens a path of plain names. Such a path leaves the directory only while another process moves a
+/// directory on it, and that is reported as `ELOOP`, too.
 fn plain(at: &Dir, path: &Path, flags: OFlags, mode: Option<u32>, mounts: Rule) -> Option<io::Result<File>> {
     let path = path.as_os_str();
     let opened = call(at, path, flags, mode, mounts, &Links::Refuse)?;
@@ -57,8 +63,8 @@ fn plain(at: &Dir, path: &Path, flags: OFlags, mode: Option<u32>, mounts: Rule) 
     }))
 }
 
-/// `None` where this process has no `openat2`. Each call tries it again: a seccomp filter can be installed at any
-/// time.
+/// Calls `openat2`. Returns `None` where this process does not have it. Each call tries again,
+/// because a seccomp filter can be installed at any time.
 fn call(
     at: &Dir,
     path: &OsStr,
@@ -75,11 +81,12 @@ fn call(
     let mut again: Option<Instant> = None;
     for _ in 0..OPENAT2_RETRIES {
         match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve) {
-            // A rename somewhere while the kernel passed `..` (openat2(2)).
+            // A rename anywhere while the kernel passed `..` (openat2(2)).
             Err(Errno::AGAIN) if again.get_or_insert_with(Instant::now).elapsed() < OPENAT2_RETRY_TIME => {}
             Err(Errno::AGAIN) => break,
-            // ENOSYS: Linux before 5.6, or a filter. EPERM: a filter, as of container runtimes; where it is the file's own
-            // answer, the walk through held descriptors gets it again.
+            // ENOSYS: Linux before 5.6, or a filter. EPERM: a filter, as container runtimes install
+            // it. If EPERM is about the file itself, the walk through held descriptors gets it
+            // again.
             Err(Errno::NOSYS | Errno::PERM) => return None,
             Err(error) => return Some(Err(error.into())),
             Ok(fd) => return Some(Ok(File::from(fd))),
@@ -88,8 +95,10 @@ fn call(
     None
 }
 
-/// `EXDEV` has two reasons where no link is followed: a mount on the way, which only `RESOLVE_NO_XDEV` minds, and a directory on the
-/// way that another process is moving out of this one, which `RESOLVE_BENEATH` does. Asked without the first flag, it is the second.
+/// Tells apart the two causes of `EXDEV` where no symlink is followed: a mount on the path, which
+/// only `RESOLVE_NO_XDEV` refuses, and a directory on the path that another process is moving out
+/// of this one, which `RESOLVE_BENEATH` refuses. A second call without the first flag fails only
+/// for the latter.
 fn has_moved(at: &Dir, path: &OsStr) -> bool {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let asked = openat2(at, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve);
@@ -98,11 +107,12 @@ fn has_moved(at: &Dir, path: &OsStr) -> bool {
 
 pub(super) fn classify(error: &io::Error) -> Option<Code> {
     match Errno::from_io_error(error)? {
-        // A name that was no link when it was looked at has become one, or the way has moved.
+        // A name that was no symlink a moment ago has become one, or a directory on the path was
+        // moved.
         Errno::LOOP => Some(Code::Changed),
-        // What is left of it: RESOLVE_NO_XDEV.
+        // The only remaining cause is RESOLVE_NO_XDEV.
         Errno::XDEV => Some(Code::MountCrossing),
-        // A FIFO without a reader, or a socket: open(2).
+        // A FIFO without a reader, or a socket (open(2)).
         Errno::NXIO => Some(Code::SpecialFile),
         _ => None,
     }
@@ -116,18 +126,20 @@ pub(super) fn read_link(link: &File) -> Result<OsString> {
     Ok(OsString::from_vec(text.into_bytes()))
 }
 
-/// Links of a proc file system lead wherever the kernel likes, whatever their text says (proc(5), symlink(7), "magic links").
+/// Symlinks of a proc filesystem lead to whatever the kernel chooses, and their text is not the
+/// target (proc(5); "magic links" in symlink(7)).
 pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
     const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
     let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
     Ok(u64::try_from(stat.f_type) == Ok(PROC_SUPER_MAGIC))
 }
 
-/// `AT_NO_AUTOMOUNT`: to look is no reason to mount, which can take for ever; `O_PATH` does not do it, either (statx(2), open(2)).
+/// `AT_NO_AUTOMOUNT`: a look-up should not mount anything, which can block indefinitely. `O_PATH`
+/// does not mount either (statx(2), open(2)).
 pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     match rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted) {
-        // Linux before 4.11, or a filter: as for `openat2`.
+        // Linux before 4.11, or a filter, as for `openat2`.
         Err(Errno::NOSYS | Errno::PERM) => {
             Ok(Metadata::of_stat(&rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?))
         }
@@ -151,7 +163,8 @@ fn mounted(stat: &Statx) -> Mount {
     (known, if known { stat.stx_mnt_id } else { device })
 }
 
-/// `None` where the file system can not refuse an existing name in the same step (EINVAL, renameat2(2)).
+/// `None` where the filesystem cannot refuse an existing name in the same step (EINVAL,
+/// renameat2(2)).
 pub(super) fn rename_new(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> Option<io::Result<()>> {
     match rustix::fs::renameat_with(from_dir, from, to_dir, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => None,

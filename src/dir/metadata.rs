@@ -1,7 +1,8 @@
-//! What a name is.
+//! What a name or an open file is: [`Metadata`].
 //!
-//! Goes in: what the operating system said of an open file or of a name that was not followed. Comes out: [`Metadata`], and inside
-//! the crate the identity by which a directory is known again. What is true after: it was so when it was asked.
+//! The values come from the operating system, for an open file or for a name that was not followed,
+//! and were true at that time. Inside the crate they include the [`Identity`] by which a directory
+//! is recognized.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +12,7 @@ use std::time::SystemTime;
 #[cfg(unix)]
 use std::time::{Duration, UNIX_EPOCH};
 
-/// What kind of thing a name is; a link is a link, not what it points to.
+/// The type of a file. A symlink is reported as a symlink, not as its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileType {
@@ -27,7 +28,7 @@ pub enum FileType {
     Socket,
     /// A block or character device.
     Device,
-    /// Something else.
+    /// Anything else.
     Other,
 }
 
@@ -47,7 +48,7 @@ impl FileType {
     }
 }
 
-/// What the file system said of a name or an open file.
+/// The metadata of a name or an open file.
 #[derive(Clone, Debug)]
 pub struct Metadata {
     file_type: FileType,
@@ -60,11 +61,11 @@ pub struct Metadata {
     identity: Identity,
 }
 
-/// Which object it is: device and inode number.
+/// Device and inode number of a filesystem object.
 ///
-/// While an object is held open, no other has its numbers. Those of an object that is not held can
-/// be reused, so a comparison with it also needs the time of birth. That time is no part of an
-/// identity: overlayfs changes it when a directory is first written to.
+/// While an object is held open, no other object has its numbers. The numbers of an object that is
+/// not held can be reused, so a comparison with it also needs the time of birth. That time is not
+/// part of the identity: overlayfs changes it when a directory is first written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
@@ -72,26 +73,26 @@ pub(crate) struct Identity {
 }
 
 impl Metadata {
-    /// What it is.
+    /// The type of the file.
     #[must_use]
     pub fn file_type(&self) -> FileType {
         self.file_type
     }
 
-    /// Whether it is a directory.
+    /// Whether this is a directory.
     #[must_use]
     pub fn is_dir(&self) -> bool {
         self.file_type == FileType::Directory
     }
 
-    /// Whether it is a regular file.
+    /// Whether this is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.file_type == FileType::File
     }
 
-    /// Whether it is a symbolic link. Only [`Roots::symlink_metadata`], [`Roots::read_dir`] and
-    /// [`Roots::walk`] describe one: [`Roots::metadata`] follows it.
+    /// Whether this is a symbolic link. Only [`Roots::symlink_metadata`], [`Roots::read_dir`] and
+    /// [`Roots::walk`] describe a symlink. [`Roots::metadata`] follows it.
     ///
     /// [`Roots::metadata`]: crate::Roots::metadata
     /// [`Roots::read_dir`]: crate::Roots::read_dir
@@ -102,53 +103,53 @@ impl Metadata {
         self.file_type == FileType::Symlink
     }
 
-    /// Size in bytes; of a link, the length of its text.
+    /// The size in bytes. For a symlink, the length of its text.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.len
     }
 
-    /// How many names it has (hard links).
+    /// The number of names (hard links) of the file.
     #[must_use]
     pub fn hard_links(&self) -> u64 {
         self.links
     }
 
-    /// When its content last changed, where the file system tells.
+    /// The time of the last change to the content, if the filesystem records it.
     #[must_use]
     pub fn modified(&self) -> Option<SystemTime> {
         self.modified
     }
 
-    /// When it was last read, where the file system tells.
+    /// The time of the last access, if the filesystem records it.
     #[must_use]
     pub fn accessed(&self) -> Option<SystemTime> {
         self.accessed
     }
 
-    /// When it was created, where the file system tells.
+    /// The time of creation, if the filesystem records it.
     #[must_use]
     pub fn created(&self) -> Option<SystemTime> {
         self.created
     }
 
-    /// The permission bits, `0o7777` of `st_mode`, where the system has them.
+    /// The permission bits (`0o7777` of `st_mode`), on systems that have them.
     #[must_use]
     pub fn mode(&self) -> Option<u32> {
         self.mode
     }
 
-    /// Reads it from an open file: what the descriptor holds, whatever its name is now.
+    /// Reads the metadata of an open file, whatever its name is now.
     #[cfg(unix)]
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
         Ok(Self::of_std(&file.metadata()?))
     }
 
-    /// Reads it from an open file: what the handle holds, whatever its name is now.
+    /// Reads the metadata of an open file, whatever its name is now.
     #[cfg(windows)]
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
         use cap_fs_ext::MetadataExt as _;
-        // What `std` does not tell of it yet (GetFileInformationByHandle).
+        // `std` does not expose the link count and the file index yet (GetFileInformationByHandle).
         let by_handle = cap_std::fs::Metadata::from_file(file)?;
         let metadata = file.metadata()?;
         Ok(Self {
@@ -168,7 +169,7 @@ impl Metadata {
         })
     }
 
-    /// A link that says nothing of itself.
+    /// Stands for a symlink whose own metadata cannot be read.
     #[cfg(windows)]
     pub(crate) fn unreadable_link() -> Self {
         let identity = Identity { device: 0, inode: 0 };
@@ -176,33 +177,33 @@ impl Metadata {
         Self { file_type: FileType::Symlink, len: 0, links: 1, modified, accessed, created, mode, identity }
     }
 
-    /// The same; there is no cheaper call.
+    /// Reads the metadata of an open file. There is no cheaper call here.
     #[cfg(windows)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Self::of_file(file)
     }
 
-    /// The same but for the time of birth, by the cheaper fstat(2).
+    /// Reads the metadata of an open file without the time of birth, by the cheaper fstat(2).
     #[cfg(unix)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Ok(Self::of_stat(&rustix::fs::fstat(file)?))
     }
 
-    /// It has that already.
+    /// The metadata already has the time of birth.
     #[cfg(windows)]
     pub(crate) fn with_birth(&self, _: &File) -> Self {
         self.clone()
     }
 
-    /// Adds the time of birth of the file that it was read from.
+    /// Adds the time of birth of the file that the metadata was read from.
     #[cfg(unix)]
     pub(crate) fn with_birth(&self, file: &File) -> Self {
         let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
         Self { created, ..self.clone() }
     }
 
-    /// When it was created, as far as that tells it from another object of the same number. On Windows
-    /// anybody can set the time, and the number has a part that counts its uses
+    /// The time of creation, where it distinguishes objects that had the same numbers. Not on
+    /// Windows: there, any program can set the time, and the number includes a sequence number
     /// (BY_HANDLE_FILE_INFORMATION).
     pub(crate) fn birth(&self) -> Option<SystemTime> {
         self.created.filter(|_| !cfg!(windows))
@@ -231,9 +232,13 @@ impl Metadata {
 }
 
 #[cfg(unix)]
-#[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)] // The fields' types differ between systems.
+#[allow(
+    clippy::useless_conversion,
+    clippy::unnecessary_fallible_conversions,
+    reason = "the types of the fields differ between systems"
+)]
 impl Metadata {
-    /// What stat(2) says about a name, which is not when it was created.
+    /// Converts the result of stat(2), which has no time of creation.
     pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Self {
         let mode = u32::from(stat.st_mode);
         Self {
@@ -251,7 +256,7 @@ impl Metadata {
 
 #[cfg(target_os = "linux")]
 impl Metadata {
-    /// What statx(2) says about a name.
+    /// Converts the result of statx(2).
     pub(crate) fn of_statx(stat: &rustix::fs::Statx) -> Self {
         let at = |moment: rustix::fs::StatxTimestamp| time(moment.tv_sec, u64::from(moment.tv_nsec));
         let has_birth = stat.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0;
@@ -288,7 +293,8 @@ impl FileType {
     }
 }
 
-/// Seconds and nanoseconds since 1970, or before; whoever owns a file may say any. None where the clock has no such time.
+/// Converts seconds and nanoseconds since 1970. The owner of a file can set any time, so the result
+/// is `None` for a time that the clock cannot represent.
 #[cfg(unix)]
 fn time(seconds: i64, nanoseconds: u64) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());

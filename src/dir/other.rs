@@ -1,6 +1,13 @@
-//! Systems without `openat2`: every answer comes from the walk through held descriptors.
+//! System calls on systems without `openat2`. Everything else is the portable walk through held
+//! descriptors.
 
-use super::{Code, Dir, Metadata, Mount, OsStr, Result, io};
+use std::ffi::OsStr;
+use std::io;
+
+use cap_std::fs::Dir;
+
+use super::{Metadata, Mount};
+use crate::error::{Code, Result};
 
 pub(super) fn classify(error: &io::Error) -> Option<Code> {
     match rustix::io::Errno::from_io_error(error)? {

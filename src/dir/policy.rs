@@ -1,27 +1,27 @@
-//! What the operator may choose about files.
+//! The operator's choices about files.
 //!
-//! Goes in: the server author's choices. Comes out: a [`Policy`] that every operation obeys. What is true after: the defaults refuse
-//! special files, and allow what ordinary workspaces are full of, hard links and mounts.
+//! A [`Policy`] applies to every operation. By default it refuses special files, and allows hard
+//! links and mounts, which are common in ordinary workspaces.
 
 /// Whether something is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// It is served like any other.
+    /// It is served like any other file.
     Allow,
-    /// It is refused, with a kind of its own.
+    /// It is refused with an error kind of its own.
     Refuse,
 }
 
 /// What may be done beneath a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Reading, listing, describing.
+    /// Read, list and describe.
     ReadOnly,
-    /// Everything.
+    /// Every operation.
     ReadWrite,
 }
 
-/// Rules about files that are inside a root and yet may not be what they seem.
+/// Rules about files that lie inside a root but may be reachable, or behave, in unexpected ways.
 ///
 /// ```
 /// # use mcp_roots_guard::{Policy, Rule};
@@ -42,21 +42,24 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Regular files with more than one name, of which one may lie outside. Default: allow. Refusing costs no system call, but
-    /// package managers and version control systems link files by the thousand.
+    /// Regular files with more than one name, one of which may lie outside. Default: allow.
+    /// Refusing costs no system call, but package managers and version control systems create
+    /// thousands of hard links.
     #[must_use]
     pub fn hard_links(self, hard_links: Rule) -> Self {
         Self { hard_links, ..self }
     }
 
-    /// FIFOs, sockets and devices. Default: refuse. Allowed ones are opened without blocking (`O_NONBLOCK`), and stay so.
+    /// FIFOs, sockets and devices. Default: refuse. If allowed, they are opened in non-blocking
+    /// mode (`O_NONBLOCK`), and stay in it.
     #[must_use]
     pub fn special_files(self, special_files: Rule) -> Self {
         Self { special_files, ..self }
     }
 
-    /// Other file systems, and bind mounts, that are mounted inside a root. Default: allow. Where the kernel lacks `openat2`, a mount
-    /// is known by its mount id (Linux 5.8), else by its device number, which a bind mount of the same file system shares.
+    /// Other filesystems and bind mounts that are mounted inside a root. Default: allow. Where the
+    /// kernel lacks `openat2`, a mount is recognized by its mount id (Linux 5.8), or else by its
+    /// device number, which a bind mount of the same filesystem shares.
     #[must_use]
     pub fn mounts(self, mounts: Rule) -> Self {
         Self { mounts, ..self }

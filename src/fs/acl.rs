@@ -1,8 +1,8 @@
-//! POSIX access control lists of files (acl(5)), as Linux's kernel gives and takes them: an
+//! POSIX access control lists of files (acl(5)), as Linux's kernel reads and writes them: an
 //! extended attribute in a fixed layout.
 //!
-//! Other systems have lists of another kind, which only their C libraries can read; there, no file
-//! has a list here.
+//! Other systems have lists of another kind, which only their C libraries can read. There, a file
+//! has no list here.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::io;
 #[cfg(target_os = "linux")]
 use crate::limits::ACL_BYTES;
 
-/// A list that says more than the mode does.
+/// A list with more entries than the mode can express.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Acl(Vec<Entry>);
 
@@ -22,7 +22,7 @@ struct Entry {
 }
 
 impl Acl {
-    /// The list of an open file; an error if there is one that cannot be read.
+    /// Reads the list of an open file. Fails if there is a list that cannot be read.
     #[cfg(target_os = "linux")]
     pub(super) fn of(file: &File) -> io::Result<Option<Self>> {
         let mut bytes = Vec::with_capacity(ACL_BYTES);
@@ -39,9 +39,9 @@ impl Acl {
         Ok(None)
     }
 
-    /// Gives a file this list with another entry for the owning group, and with nothing in effect
-    /// for anybody but the owner until the mode is set: chmod(2) sets the mask, and the entries of
-    /// the owner and of all others.
+    /// Gives a file this list with other bits for the owning group, and with no effect for anybody
+    /// but the owner until the mode is set: chmod(2) sets the mask, and the entries of the owner
+    /// and of others.
     #[cfg(target_os = "linux")]
     pub(super) fn set_without_effect(&self, file: &File, owning_group: u32) -> io::Result<()> {
         let entries = self.0.iter().map(|entry| match entry.tag {
@@ -58,17 +58,17 @@ impl Acl {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// What members of the owning group may do under a mask.
+    /// The bits of the owning group under a mask.
     pub(super) fn owning_group(&self, mask: u32) -> u32 {
         self.at_most(mask, &[OWNING_GROUP])
     }
 
-    /// What every named group may do.
+    /// The bits that every named group has under a mask.
     pub(super) fn named_groups(&self, mask: u32) -> u32 {
         self.at_most(mask, &[NAMED_GROUP])
     }
 
-    /// What every named user and group may do.
+    /// The bits that every named user and group has under a mask.
     pub(super) fn named(&self, mask: u32) -> u32 {
         self.at_most(mask, &[NAMED_USER, NAMED_GROUP])
     }
@@ -105,7 +105,7 @@ impl Acl {
     }
 }
 
-/// Takes away the list that a new file got from its directory.
+/// Removes the list that a new file inherited from its directory.
 #[cfg(target_os = "linux")]
 pub(super) fn remove(file: &File) -> io::Result<()> {
     match rustix::fs::fgetxattr_query(file, ACCESS) {
@@ -120,7 +120,7 @@ pub(super) fn remove(_: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// The mode says it all, or the file system has no lists (getxattr(2)).
+/// The mode says everything, or the filesystem has no lists (getxattr(2)).
 #[cfg(target_os = "linux")]
 fn is_none(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
@@ -130,7 +130,7 @@ fn is_none(error: rustix::io::Errno) -> bool {
 #[cfg(target_os = "linux")]
 const ACCESS: &str = "system.posix_acl_access";
 
-// Of linux/posix_acl_xattr.h and linux/posix_acl.h.
+// From linux/posix_acl_xattr.h and linux/posix_acl.h.
 #[cfg(any(target_os = "linux", test))]
 const VERSION: u32 = 2;
 const NAMED_USER: u16 = 0x02;

@@ -9,27 +9,30 @@ use crate::dir::{Handle, Rule, split};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH};
 use crate::path::Location;
-use crate::roots::{Found, Intent, Roots, settled};
+use crate::roots::{Found, Intent, Roots, retry_changed};
 
-/// What a rename does with a destination that exists.
+/// What a rename does if the destination exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replace {
-    /// Refuses it, in the same step (`RENAME_NOREPLACE`, renameat2(2)). Where the file system can not do that, it looks first, and
-    /// another process may come between.
+    /// Refuses it, in the same step (`RENAME_NOREPLACE`, renameat2(2)). A filesystem that does not
+    /// support that is asked for the destination first, and another process may create it in
+    /// between.
     Never,
-    /// Takes its place, as rename(2) does: a file of a file or link, a directory of an empty directory.
+    /// Replaces it, as rename(2) does: a file replaces a file or symlink, and a directory replaces
+    /// an empty directory.
     Existing,
 }
 
 impl Roots {
-    /// Renames a file, link or directory, in a root or from one root to another. A link is renamed itself, at either end.
+    /// Renames a file, symlink or directory, in a root or from one root to another. A symlink is
+    /// renamed or replaced itself.
     ///
     /// # Errors
     ///
     /// Those of [`Roots::check`] for both ends, naming the end that was refused;
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) and [`RootItself`](crate::ErrorKind::RootItself)
-    /// for both ends; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless told to replace;
-    /// [`CrossDevice`](crate::ErrorKind::CrossDevice); what the operating system says.
+    /// for both ends; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows
+    /// it; [`CrossDevice`](crate::ErrorKind::CrossDevice); errors of the operating system.
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Replace, Roots};
@@ -61,13 +64,13 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// Renames what was checked for [`Intent::NoFollow`] to a name that was checked so, too.
+    /// Renames to another checked path. Both must have been checked for [`Intent::NoFollow`].
     ///
     /// # Errors
     ///
     /// As [`Roots::rename`].
     pub fn rename(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
-        let renamed = settled(|| self.operate(|| self.rename_now(to, replace)));
+        let renamed = retry_changed(|| self.operate(|| self.rename_now(to, replace)));
         let named = |error: Error| error.between("rename", self.request().sent(), to.request().sent());
         renamed.map_err(|error| self.roots().refused(named(error)))
     }
@@ -91,8 +94,8 @@ impl CheckedPath {
         self.operate(|| to.operate(|| renamed).map_err(of_destination))
     }
 
-    /// Which end of a rename a failure is about (rename(2)). Both names are single, in directories that
-    /// are open.
+    /// Decides which end of a rename an error is about (rename(2)). Both names are single, in
+    /// directories that are open.
     fn blame(&self, to: &CheckedPath, error: io::Error) -> Error {
         let is_invalid = error.kind() == io::ErrorKind::InvalidInput;
         let error = Error::from(error);
@@ -128,21 +131,21 @@ impl CheckedPath {
         }
         let (directory, name) = self.parent()?;
         self.is_no_alias_of_root(&directory, &name)?;
-        // Also the directory itself may be where something is mounted.
-        let top = directory.dir(Path::new(&name), Rule::Refuse)?;
-        empty(&top, REMOVED_ENTRIES)?;
-        // Windows removes none that is open.
-        drop(top);
+        // A filesystem can be mounted on the directory itself, too.
+        let base = directory.dir(Path::new(&name), Rule::Refuse)?;
+        remove_content(&base, REMOVED_ENTRIES)?;
+        // Windows removes no directory that is open.
+        drop(base);
         Ok(directory.remove_dir(&name)?)
     }
 }
 
-/// Removes everything that is in a directory, the deepest first, a batch at a time. Each directory
-/// is reached from `top` again by a path in which no link is followed and no mount crossed, so
-/// however deep it is, no more than two are open.
-fn empty(top: &Handle, mut budget: usize) -> Result<()> {
+/// Removes everything in a directory, the deepest first, one batch at a time. Each directory is
+/// opened from `top` by a path on which no symlink is followed and no mount is crossed. So no more
+/// than two are open, however deep the tree is.
+fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
     let mut path = PathBuf::new();
-    // The directories of the last batch that are still to be removed, at each depth.
+    // The directories of the last batch that are still to be removed, for each depth.
     let mut levels = vec![Vec::new()];
     loop {
         let mut not_empty = None;
@@ -153,8 +156,8 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
             path.push(name);
             levels.push(Vec::new());
         } else if let Some((parent, name)) = split(&path) {
-            match gone(top.dir(parent, Rule::Refuse)?.remove_dir(name)) {
-                // There are more than one batch has, or another process adds some.
+            match ignore_missing(base.dir(parent, Rule::Refuse)?.remove_dir(name)) {
+                // The directory has more entries than one batch, or another process adds some.
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => not_empty = Some(error),
                 removed => {
                     removed?;
@@ -166,13 +169,13 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
         }
         let held: usize = levels.iter().map(Vec::len).sum();
         let batch = (REMOVED_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
-        match (clear(top, &path, batch, &mut budget)?, not_empty) {
+        match (remove_batch(base, &path, batch, &mut budget)?, not_empty) {
             (Some(directories), _) => {
                 if let Some(last) = levels.last_mut() {
                     *last = directories;
                 }
             }
-            // What is in it can not be listed.
+            // Its content cannot be listed.
             (None, Some(error)) => return Err(error.into()),
             (None, None) if path.as_os_str().is_empty() => return Ok(()),
             (None, None) => {}
@@ -180,10 +183,10 @@ fn empty(top: &Handle, mut budget: usize) -> Result<()> {
     }
 }
 
-/// Removes what is no directory from the one at `path`, among as many of its entries as a batch
-/// has, and tells the directories among them; `None` if there are no entries.
-fn clear(top: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<Option<Vec<OsString>>> {
-    let directory = top.dir(path, Rule::Refuse)?;
+/// Takes one batch of the entries of the directory at `path`. Removes those that are not
+/// directories, and returns the directories. `None` if there are no entries.
+fn remove_batch(base: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<Option<Vec<OsString>>> {
+    let directory = base.dir(path, Rule::Refuse)?;
     let (mut files, mut directories, mut within) = (Vec::new(), Vec::new(), Ok(()));
     for entry in directory.entries()?.take(batch) {
         let Some(left) = budget.checked_sub(1) else {
@@ -196,21 +199,21 @@ fn clear(top: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<
         let is_dir = match entry.file_type()? {
             t if t.is_dir() => true,
             t if t.is_file() || t.is_symlink() => false,
-            // Not every file system tells it with the name (DT_UNKNOWN, readdir(3)).
+            // Not every filesystem reports the type with the name (DT_UNKNOWN, readdir(3)).
             _ => directory.describe(&name).is_ok_and(|metadata| metadata.is_dir()),
         };
         if is_dir { directories.push(name) } else { files.push(name) }
     }
     let found = !files.is_empty() || !directories.is_empty();
-    // Not while it is listed, as a list may then leave entries out (readdir(3)).
+    // Removing during the listing could make it skip entries (readdir(3)).
     for name in files {
-        gone(directory.remove_file(&name))?;
+        ignore_missing(directory.remove_file(&name))?;
     }
     within.map(|()| found.then_some(directories))
 }
 
-/// Someone else may have removed it.
-fn gone(removed: io::Result<()>) -> io::Result<()> {
+/// Another process may have removed it.
+fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
@@ -221,7 +224,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// As when another process adds entries as fast as they are removed.
+    /// Another process adds entries as fast as they are removed.
     #[test]
     fn a_removal_is_bounded_and_the_next_goes_on() {
         let directory = tempfile::tempdir().unwrap();
@@ -230,10 +233,10 @@ mod tests {
         for number in 0..25 {
             std::fs::write(directory.path().join(number.to_string()), "").unwrap();
         }
-        assert_eq!(empty(&handle, 10).unwrap_err().reason(), Code::TooManyEntries);
+        assert_eq!(remove_content(&handle, 10).unwrap_err().reason(), Code::TooManyEntries);
         assert_eq!(left(), 15);
-        assert_eq!(empty(&handle, 10).unwrap_err().reason(), Code::TooManyEntries);
-        empty(&handle, 5).unwrap();
+        assert_eq!(remove_content(&handle, 10).unwrap_err().reason(), Code::TooManyEntries);
+        remove_content(&handle, 5).unwrap();
         assert_eq!(left(), 0);
     }
 }

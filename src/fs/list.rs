@@ -11,7 +11,7 @@ use crate::error::{Code, Error, Result};
 use crate::limits::{ALLOCATION, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::workers::counted;
 
-/// An entry of a directory: its name, and what it is. A link is a link, not what it points to.
+/// An entry of a directory: its name and metadata. A symlink is described itself.
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     name: OsString,
@@ -19,20 +19,21 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// The name, which may be any bytes but `/` and NUL.
+    /// The name. It can contain any bytes except `/` and NUL.
     #[must_use]
     pub fn name(&self) -> &OsStr {
         &self.name
     }
 
-    /// What it is, as of when it was listed.
+    /// The metadata of the entry when it was listed.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 }
 
-/// The entries of a directory, without `.` and `..`, as they come. One that vanishes meanwhile is left out.
+/// Iterates over the entries of a directory in the order of the system, without `.` and `..`. An
+/// entry that is removed in the meantime is left out.
 pub struct ReadDir {
     directory: Handle,
     inner: Entries,
@@ -67,7 +68,7 @@ impl fmt::Debug for ReadDir {
     }
 }
 
-/// How far a walk goes.
+/// Limits of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WalkOptions {
@@ -82,25 +83,26 @@ impl Default for WalkOptions {
 }
 
 impl WalkOptions {
-    /// [`WALK_DEPTH`] and [`WALK_ENTRIES`].
+    /// The limits [`WALK_DEPTH`] and [`WALK_ENTRIES`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Directories this deep are told and not entered; 1 is what [`read_dir`](crate::Roots::read_dir) lists. Without it, a directory deeper
-    /// than [`WALK_DEPTH`] is an error.
+    /// Directories at this depth are yielded and not entered. 1 is what
+    /// [`read_dir`](crate::Roots::read_dir) lists. Without this limit, a directory deeper than
+    /// [`WALK_DEPTH`] is an error.
     pub fn max_depth(self, max_depth: usize) -> Self {
         Self { max_depth, ..self }
     }
 
-    /// The walk yields at most this many entries, of a larger directory any of them; if there are
-    /// more, an error comes last.
+    /// The walk yields at most this many entries, and an error at the end if there are more. Which
+    /// entries of a larger directory are yielded is not specified.
     pub fn max_entries(self, max_entries: usize) -> Self {
         Self { max_entries, ..self }
     }
 }
 
-/// An entry that a walk came to. Entries of one directory share its path.
+/// An entry that a walk yielded. Entries of one directory share its path.
 #[derive(Clone, Debug)]
 pub struct WalkEntry {
     directory: Arc<Path>,
@@ -110,7 +112,8 @@ pub struct WalkEntry {
 }
 
 impl WalkEntry {
-    /// The path from where the walk began. Each call builds it, as in [`std::fs::DirEntry::path`].
+    /// The path relative to where the walk began. Each call builds it, as in
+    /// [`std::fs::DirEntry::path`].
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.join(&self.name)
@@ -122,13 +125,13 @@ impl WalkEntry {
         &self.name
     }
 
-    /// 1 for what is in the directory where the walk began.
+    /// The depth of the entry: 1 in the directory where the walk began.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// What it is, as of when its directory was listed.
+    /// The metadata of the entry when its directory was listed.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -137,14 +140,14 @@ impl WalkEntry {
 
 /// A walk through a directory tree.
 ///
-/// It holds the directory where it began open, and one more while it lists that one. Each directory
-/// is reached from the first by a path in which no link is followed, so what is yielded was beneath
-/// the first when it was listed. A directory that vanishes or is replaced before it is entered is
-/// passed over.
+/// The walk holds the directory where it began open, and one more while it lists that one. Each
+/// directory is opened from the first by a path on which no symlink is followed, so what is yielded
+/// was beneath the first when it was listed. A directory that is removed or replaced before it is
+/// entered is skipped.
 ///
-/// A directory is listed and sorted when the walk enters it. The walk holds what it has listed and
-/// not yielded yet: for each entry its name and about 160 bytes, at most [`WALK_BYTES`] in all, and
-/// the paths of the directories that it is in.
+/// A directory is listed and sorted when the walk enters it. The walk holds the entries that it has
+/// listed and not yielded yet, with about 160 bytes and the name for each, at most [`WALK_BYTES`]
+/// in all; and the paths of the directories that it is in.
 ///
 /// ```
 /// use mcp_roots_guard::{FileType, Roots, WalkOptions};
@@ -158,7 +161,7 @@ impl WalkEntry {
 /// let mut walk = roots.walk(".", WalkOptions::new().max_depth(8))?;
 /// let mut sources = Vec::new();
 /// while let Some(entry) = walk.next() {
-///     let Ok(entry) = entry else { continue }; // a directory that can not be read; the walk goes on
+///     let Ok(entry) = entry else { continue }; // an unreadable directory
 ///     if entry.path().ends_with("target") {
 ///         walk.skip_current_dir();
 ///     } else if entry.metadata().file_type() == FileType::File {
@@ -170,7 +173,7 @@ impl WalkEntry {
 /// ```
 #[derive(Debug)]
 pub struct Walk {
-    top: Handle,
+    base: Handle,
     request: OsString,
     mounts: Rule,
     /// The device of the root.
@@ -178,14 +181,14 @@ pub struct Walk {
     options: WalkOptions,
     /// The directories that the walk is in, the innermost last.
     levels: Vec<Level>,
-    /// The directory that was yielded last and is to be entered.
-    enter: Option<OsString>,
-    /// How many entries were listed.
+    /// The directory that was yielded last, to be entered next.
+    next_dir: Option<OsString>,
+    /// The number of entries listed so far.
     listed: usize,
-    /// Bytes of the entries that were listed and not yielded yet.
-    held: usize,
-    /// There was more than may be listed.
-    full: bool,
+    /// The bytes used by the entries that were listed and not yielded yet.
+    held_bytes: usize,
+    /// There were more entries than a limit allows.
+    is_exceeded: bool,
 }
 
 /// A directory that was listed.
@@ -197,9 +200,9 @@ struct Level {
 }
 
 impl Walk {
-    /// Does not enter the directory that was yielded last.
+    /// Skips the directory that was yielded last, with everything in it.
     pub fn skip_current_dir(&mut self) {
-        self.enter = None;
+        self.next_dir = None;
     }
 
     /// Enters a directory: lists it, and sorts its entries by name.
@@ -209,8 +212,8 @@ impl Walk {
     }
 
     fn list_now(&mut self, path: &Path) -> Result<()> {
-        let directory = match self.top.dir(path, self.mounts) {
-            // Gone, or another thing by now.
+        let directory = match self.base.dir(path, self.mounts) {
+            // It was removed or replaced before it was entered.
             Err(error) if !self.levels.is_empty() && is_replaced(error.reason()) => return Ok(()),
             directory => directory?,
         };
@@ -223,12 +226,12 @@ impl Walk {
                     break;
                 }
             };
-            let held = self.held.saturating_add(weight(&entry));
-            if self.listed >= self.options.max_entries || held > WALK_BYTES {
-                self.full = true;
+            let held_bytes = self.held_bytes.saturating_add(heap_size(&entry));
+            if self.listed >= self.options.max_entries || held_bytes > WALK_BYTES {
+                self.is_exceeded = true;
                 break;
             }
-            (self.listed, self.held) = (self.listed + 1, held);
+            (self.listed, self.held_bytes) = (self.listed + 1, held_bytes);
             entries.push(entry);
         }
         entries.shrink_to_fit();
@@ -242,10 +245,10 @@ impl Iterator for Walk {
     type Item = Result<WalkEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(name) = self.enter.take() {
+        if let Some(name) = self.next_dir.take() {
             let path = self.levels.last().map_or_else(PathBuf::new, |level| level.path.join(name));
             let entered = match self.levels.len() {
-                _ if self.full => Ok(()),
+                _ if self.is_exceeded => Ok(()),
                 depth if depth >= self.options.max_depth => Ok(()),
                 depth if depth >= WALK_DEPTH => Err(Code::TooDeep.into()),
                 _ => self.list(&path),
@@ -259,15 +262,15 @@ impl Iterator for Walk {
                 self.levels.pop();
                 continue;
             };
-            self.held = self.held.saturating_sub(weight(&entry));
+            self.held_bytes = self.held_bytes.saturating_sub(heap_size(&entry));
             let DirEntry { name, metadata } = entry;
             if metadata.is_dir() {
-                self.enter = Some(name.clone());
+                self.next_dir = Some(name.clone());
             }
             let directory = Arc::clone(&level.path);
             return Some(Ok(WalkEntry { directory, name, depth: self.levels.len(), metadata }));
         }
-        std::mem::take(&mut self.full).then(|| {
+        std::mem::take(&mut self.is_exceeded).then(|| {
             let limit = self.options.max_entries;
             let error = match self.listed {
                 listed if listed >= limit => Error::over(Code::TooManyEntries, "more than {} entries", limit),
@@ -278,9 +281,8 @@ impl Iterator for Walk {
     }
 }
 
-/// What an entry takes of the heap: itself in its directory's list, and its name in an allocation
-/// of its own.
-fn weight(entry: &DirEntry) -> usize {
+/// The heap that an entry uses: its place in the directory's list, and an allocation for its name.
+fn heap_size(entry: &DirEntry) -> usize {
     size_of::<DirEntry>().saturating_add(entry.name.len()).saturating_add(ALLOCATION)
 }
 
@@ -294,11 +296,12 @@ impl CheckedPath {
     }
 
     pub(super) fn walk_now(&self, options: WalkOptions) -> Result<Walk> {
-        let (top, mounts) = (self.directory()?, self.roots().policy().mounts);
+        let (base, mounts) = (self.directory()?, self.roots().policy().mounts);
         let request = self.request().sent().to_owned();
         let device = self.root().identity.device;
-        let (levels, enter, listed, held, full) = (Vec::new(), None, 0, 0, false);
-        let mut walk = Walk { top, request, mounts, device, options, levels, enter, listed, held, full };
+        let (levels, next_dir, listed, held_bytes, is_exceeded) = (Vec::new(), None, 0, 0, false);
+        let mut walk =
+            Walk { base, request, mounts, device, options, levels, next_dir, listed, held_bytes, is_exceeded };
         if options.max_depth > 0 {
             walk.list(Path::new(""))?;
         }

@@ -1,8 +1,10 @@
 //! Opening and describing files.
 //!
-//! What is opened is verified before anything is done with it: that it is a regular file, and by policy that it has one name. For
-//! reading, one `openat2` and one look at the descriptor. For writing the name is looked at first, so that a FIFO's reader is not
-//! woken; `O_TRUNC` is never passed, a file is cut only after it was verified; a new file is made with `O_EXCL`.
+//! An opened file is verified before any effect: it is a regular file and, if the policy says so,
+//! has only one name. To read a file takes one `openat2` and one look at the descriptor. To write
+//! one, the name is looked up first, because opening a FIFO would wake its reader. `O_TRUNC` is
+//! never passed: a file is truncated only after it was verified. A new file is created with
+//! `O_EXCL`.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -16,7 +18,7 @@ use crate::path::Location;
 use crate::roots::{Found, Intent, Roots};
 use crate::workers::counted;
 
-/// How to open a file, as in `std`.
+/// Options for opening a file, as in `std`.
 ///
 /// ```
 /// # use mcp_roots_guard::{OpenOptions, Roots};
@@ -40,40 +42,40 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Nothing asked for yet.
+    /// No options are set yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// For reading.
+    /// Opens the file for reading.
     pub fn read(self, read: bool) -> Self {
         Self { read, ..self }
     }
 
-    /// For writing.
+    /// Opens the file for writing.
     pub fn write(self, write: bool) -> Self {
         Self { write, ..self }
     }
 
-    /// For writing at the end.
+    /// Opens the file for writing at the end.
     pub fn append(self, append: bool) -> Self {
         Self { append, ..self }
     }
 
-    /// To cut the file to nothing, once it is verified.
+    /// Truncates the file to nothing after it was verified.
     pub fn truncate(self, truncate: bool) -> Self {
         Self { truncate, ..self }
     }
 
-    /// To make the file if it does not exist. With [`create_new`](Self::create_new) it has no
-    /// effect, as in `std`.
+    /// Creates the file if it does not exist. Has no effect with [`create_new`](Self::create_new),
+    /// as in `std`.
     pub fn create(self, create: bool) -> Self {
         Self { create, ..self }
     }
 
-    /// To make the file, which must not exist. Unlike `O_EXCL`, a symlink at the end that leads to
-    /// nothing inside a root is followed, and its target is made. A new file has nothing to
-    /// truncate, so [`truncate`](Self::truncate) has no effect then, as in `std`.
+    /// Creates the file, which must not exist. Unlike with `O_EXCL`, a symlink as the last name
+    /// whose target is missing, inside a root, is followed, and its target is created. A new file
+    /// has nothing to truncate, so [`truncate`](Self::truncate) has no effect then, as in `std`.
     pub fn create_new(self, create_new: bool) -> Self {
         Self { create_new, ..self }
     }
@@ -97,11 +99,11 @@ impl OpenOptions {
 }
 
 /// An open file: a regular one, unless the policy allows others. It was verified when it was
-/// opened, and stays that file whatever its name becomes and whatever becomes of the roots.
+/// opened, and stays the same file whatever happens to its name or to the roots.
 ///
-/// It reads, writes and seeks as [`std::fs::File`] does, by its own descriptor. What it was not
-/// opened for fails as the operating system says: a write to a file from [`Roots::open`] is `EBADF`
-/// on Unix and `ERROR_ACCESS_DENIED` on Windows.
+/// It reads, writes and seeks as [`std::fs::File`] does, through its own descriptor. An access that
+/// it was not opened for fails with the error of the operating system: a write to a file from
+/// [`Roots::open`] is `EBADF` on Unix and `ERROR_ACCESS_DENIED` on Windows.
 ///
 /// ```
 /// use std::io::{Read as _, Seek as _, Write as _};
@@ -128,7 +130,7 @@ impl OpenOptions {
 pub struct OpenFile {
     file: File,
     metadata: Metadata,
-    /// The same with the time of birth, which only a dearer call tells.
+    /// The metadata with the time of birth, which needs a slower call.
     all_metadata: OnceLock<Box<Metadata>>,
     request: Location,
 }
@@ -139,8 +141,8 @@ impl OpenFile {
     ///
     /// # Errors
     ///
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`); what the operating system
-    /// says.
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`), and errors of the
+    /// operating system.
     pub fn read_all(self, limit: u64) -> Result<Vec<u8>> {
         self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
     }
@@ -155,15 +157,15 @@ impl OpenFile {
         content.map_err(|error| error.at("read", self.request.sent()))
     }
 
-    /// What it was when it was opened, and truncated if that was asked for. When it was created is
-    /// looked up on the first call; that does not change.
+    /// The metadata of the file when it was opened, after a truncation if there was one. The time
+    /// of creation, which does not change, is looked up on the first call.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         self.all_metadata.get_or_init(|| Box::new(self.metadata.with_birth(&self.file)))
     }
 
-    /// The file as `std` has it, for what takes one. On Unix its descriptor has `O_NONBLOCK`, which
-    /// has no effect on a regular file.
+    /// Returns the file as a [`std::fs::File`]. On Unix its descriptor has `O_NONBLOCK`, which has
+    /// no effect on a regular file.
     #[must_use]
     pub fn into_std(self) -> File {
         self.file
@@ -181,9 +183,9 @@ impl OpenFile {
         if self.metadata.size() > limit && self.metadata.is_file() {
             return Err(too_large(limit));
         }
-        // A file may claim any size; beyond this much, memory is taken as content comes.
+        // A file can claim any size. Beyond this one, memory is allocated as content arrives.
         let expected = usize::try_from(self.metadata.size().min(READ_AHEAD)).unwrap_or_default();
-        // One byte more than the size, so that the end is seen without growing.
+        // With one more byte than the size, the end is found without growing.
         let mut content = Vec::with_capacity(expected.saturating_add(1));
         (&self.file).take(limit.saturating_add(1)).read_to_end(&mut content)?;
         if u64::try_from(content.len()).is_ok_and(|len| len <= limit) {
@@ -222,12 +224,14 @@ impl Seek for OpenFile {
 }
 
 impl Roots {
-    /// Opens a file for reading, checked and opened in one step: on Linux one `openat2` beneath the root, and one look at what it gave.
+    /// Opens a file for reading, checked and opened in one step. On Linux that takes one `openat2`
+    /// beneath the root and one look at the result.
     ///
     /// # Errors
     ///
-    /// Those of [`Roots::check`]; [`IsADirectory`](crate::ErrorKind::IsADirectory),
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`) by policy;
+    /// Those of [`Roots::check`]; [`IsADirectory`](crate::ErrorKind::IsADirectory);
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) and
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`hard_linked`) by policy;
     /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
     pub fn open<L>(&self, request: L) -> Result<OpenFile>
     where
@@ -238,7 +242,8 @@ impl Roots {
         self.answer("open", &request, |budget| self.open_for_reading(&request, budget))
     }
 
-    /// Opens a file as the options say. Never blocks on a FIFO, socket or device, which are refused by policy.
+    /// Opens a file as the options say. Never blocks on a FIFO, socket or device. The policy
+    /// refuses those by default.
     ///
     /// # Errors
     ///
@@ -261,7 +266,7 @@ impl Roots {
         })
     }
 
-    /// The content of a file of at most `limit` bytes.
+    /// Reads a file of at most `limit` bytes.
     ///
     /// # Errors
     ///
@@ -275,11 +280,11 @@ impl Roots {
         self.answer("read", &request, |budget| self.open_for_reading(&request, budget)?.read_within(limit))
     }
 
-    /// As [`read`](Self::read), as text.
+    /// Reads a file as [`read`](Self::read) does, as text.
     ///
     /// # Errors
     ///
-    /// Besides, [`NotUtf8`](crate::ErrorKind::NotUtf8).
+    /// As [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
     pub fn read_to_string<L>(&self, request: L, limit: u64) -> Result<String>
     where
         L: TryInto<Location>,
@@ -325,7 +330,7 @@ impl CheckedPath {
         })
     }
 
-    /// The content of a file of at most `limit` bytes.
+    /// Reads a file of at most `limit` bytes.
     ///
     /// # Errors
     ///
@@ -334,7 +339,7 @@ impl CheckedPath {
         self.perform("read", || self.open_for_reading()?.read_within(limit))
     }
 
-    /// As [`read`](Self::read), as text.
+    /// Reads a file as [`read`](Self::read) does, as text.
     ///
     /// # Errors
     ///
@@ -376,7 +381,7 @@ impl CheckedPath {
             Look::Missing if options.intent() == Intent::New => {
                 want.create_new = Some(NEW_FILE);
                 match handle.open(&place, want, policy.mounts) {
-                    // Someone else made it just now.
+                    // Another process created it a moment ago.
                     Err(error) if error.reason() == Code::AlreadyExists && !options.create_new => {
                         Err(Code::Changed.into())
                     }
@@ -413,14 +418,14 @@ impl CheckedPath {
     }
 }
 
-/// Verifies an open file before anything is done with it.
+/// Verifies an open file before any effect.
 pub(super) fn verify(file: &File, policy: Policy) -> Result<Metadata> {
     let metadata = Metadata::without_birth(file)?;
     allow(&metadata, policy)?;
     Ok(metadata)
 }
 
-/// Whether a thing of this kind may be opened at all.
+/// Refuses a type of file that the policy does not serve.
 pub(super) fn allow(metadata: &Metadata, policy: Policy) -> Result<()> {
     match metadata.file_type() {
         FileType::Directory => Err(Code::IsADirectory.into()),

@@ -1,8 +1,8 @@
-//! Carries owner, group, mode and access control list over to the file that replaces another.
+//! Carries the owner, group, mode and access control list over to the file that replaces another.
 //!
-//! The rule is that nobody can read or write the new content who could not read or write the old:
-//! what cannot be carried over narrows the rest. The new file's owner is the exception, because an
-//! owner can always change the mode.
+//! Nobody can read or write the new content who could not read or write the old: what cannot be
+//! carried over narrows the rest. The new file's owner is the exception, because an owner can
+//! always change the mode.
 
 use std::fs::File;
 use std::io;
@@ -12,12 +12,13 @@ use rustix::fs::Mode;
 
 use super::acl::{self, Acl};
 
-/// Who may use a file.
+/// The permissions of a file.
 #[derive(Debug)]
 pub(super) struct Permissions {
-    /// `st_mode`. With an access control list the group's bits are the mask of that list (acl(5)).
+    /// `st_mode`. With an access control list, the bits of the group are the mask of the list
+    /// (acl(5)).
     mode: u32,
-    /// `None` if the file could not be opened to ask.
+    /// `None` if the file could not be opened to read them.
     known: Option<Known>,
 }
 
@@ -32,11 +33,11 @@ struct Known {
 /// What a new file got from the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Carried {
-    /// The mode that the new file may have. Setting it puts the access control list into effect,
-    /// too.
+    /// The mode that the new file may have. Setting it also puts the access control list into
+    /// effect.
     pub(super) mode: u32,
-    /// Whether owner, group and access control list are those of the old file.
-    pub(super) whole: bool,
+    /// Whether the owner, group and access control list are those of the old file.
+    pub(super) is_complete: bool,
 }
 
 impl Permissions {
@@ -49,27 +50,28 @@ impl Permissions {
         Ok(Self { known: Some(Known { uid, gid, acl }), ..Self::unknown(mode) })
     }
 
-    /// The permissions of a file that can be opened neither for reading nor for writing.
+    /// The permissions of a file that cannot be opened for reading or for writing.
     pub(super) fn unknown(mode: u32) -> Self {
         Self { mode, known: None }
     }
 
     /// Gives a new file of mode 0600 the owner, the group and the access control list, as far as
-    /// that is permitted. Only its owner can use the file until the mode is set.
+    /// permitted. Only its owner can use the file until the mode is set.
     pub(super) fn carry_to(&self, new: &File) -> io::Result<Carried> {
         // Set-user-ID and set-group-ID are dropped, as a write to the file would drop them
         // (write(2)).
         let [owner, group, other] = [self.mode >> 6 & 7, self.mode >> 3 & 7, self.mode & 7];
-        let carried = |group: u32, other: u32, whole| Carried { mode: owner << 6 | group << 3 | other, whole };
-        // An inherited list has no effect either while the group's bits, which are its mask, are
-        // none.
+        let carried =
+            |group: u32, other: u32, is_complete| Carried { mode: owner << 6 | group << 3 | other, is_complete };
+        // An inherited list has no effect either, while the bits of the group, which are its mask,
+        // are zero.
         let Some(Known { uid, gid, acl }) = &self.known else { return Ok(carried(0, 0, false)) };
         acl::remove(new)?;
-        let (has_owner, has_group) = give_away(new, *uid, *gid)?;
+        let (has_owner, has_group) = change_owner(new, *uid, *gid)?;
         let owning_group = acl.as_ref().map_or(group, |acl| acl.owning_group(group));
         // The old owner is a member of the group now, or one of the others.
         let by_owner = if has_owner { 7 } else { owner };
-        // So are members of the old group, and members of the new one may have been others.
+        // So are members of the old group. Members of the new group may have been others.
         let by_group = if has_group { 7 } else { owning_group & other };
         let Some(acl) = acl else {
             let at_most = by_owner & by_group;
@@ -79,15 +81,15 @@ impl Permissions {
         if acl.set_without_effect(new, new_group).is_ok() {
             return Ok(carried(group & by_owner, other & by_owner & by_group, has_owner && has_group));
         }
-        // Everybody who was named is a member of the group now, or one of the others.
+        // Every user who was named is a member of the group now, or one of the others.
         let at_most = by_owner & by_group & acl.named(group);
         Ok(carried(owning_group & at_most, other & at_most, false))
     }
 }
 
-/// Gives a file to another owner and group, as far as permitted (chown(2)); tells whether each is
-/// what was asked for.
-fn give_away(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(bool, bool)> {
+/// Gives a file to another owner and group, as far as permitted (chown(2)). Returns whether each is
+/// the requested one.
+fn change_owner(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(bool, bool)> {
     let has = || -> io::Result<(bool, bool)> {
         let stat = rustix::fs::fstat(file)?;
         Ok((uid == Some(stat.st_uid), gid == Some(stat.st_gid)))
@@ -96,23 +98,23 @@ fn give_away(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(boo
     if already == (true, true) {
         return Ok(already);
     }
-    // An owner may give a file to a group that it is a member of, and only root gives one to
-    // another owner.
+    // An owner may give a file to a group that it is a member of. Only root gives a file to another
+    // owner.
     let own = rustix::fs::fstat(file)?.st_uid;
     if fchown(file, uid, gid).is_err() {
         let _ = fchown(file, None, gid);
     }
-    // With CAP_CHOWN alone a file can be given to another owner, and its mode cannot be set any more:
-    // that takes CAP_FOWNER (capabilities(7)).
+    // With CAP_CHOWN alone a file can be given to another owner, but then its mode cannot be set
+    // any more: that needs CAP_FOWNER (capabilities(7)).
     if rustix::fs::fstat(file)?.st_uid != own && rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR).is_err() {
         fchown(file, Some(own), None)?;
     }
-    // Some file systems have one owner for all files, and say nothing.
+    // Some filesystems have one owner for all files, and report no error.
     has()
 }
 
-/// The owner or group that a number means. One without a number in this user namespace reads as
-/// [`OVERFLOW`], which can be somebody else's number here (user_namespaces(7)).
+/// The owner or group that a number stands for. A user without a number in this user namespace
+/// reads as [`OVERFLOW`], which can be another user's number here (user_namespaces(7)).
 #[cfg(target_os = "linux")]
 fn mapped(id: u32, map: &str) -> Option<u32> {
     let maps_all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
@@ -125,6 +127,6 @@ fn mapped(id: u32, _: &str) -> Option<u32> {
     Some(id)
 }
 
-/// `/proc/sys/kernel/overflowuid` and `overflowgid`, as they are by default (proc(5)).
+/// The default of `/proc/sys/kernel/overflowuid` and `overflowgid` (proc(5)).
 #[cfg(target_os = "linux")]
 const OVERFLOW: u32 = 65534;

@@ -1,4 +1,4 @@
-//! Making files and directories.
+//! Writing whole files, and creating directories.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::error::{Code, Error, Result};
 use crate::limits::NAMES_TRIED;
 use crate::roots::Found;
 
-/// How [`write_with`](crate::Roots::write_with) writes a whole file.
+/// Options of [`write_with`](crate::Roots::write_with).
 ///
 /// ```
 /// # use mcp_roots_guard::{Existing, Roots, WriteOptions};
@@ -37,19 +37,19 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// An existing file is replaced.
+    /// The default: an existing file is replaced.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What to do with an existing file. A file that does not exist is always created complete, or
-    /// not at all.
+    /// Chooses what happens to an existing file. A file that does not exist is always created
+    /// complete, or not at all.
     pub fn existing(self, existing: Existing) -> Self {
         Self { existing }
     }
 }
 
-/// What a whole-file write does with a file that exists.
+/// What a write of a whole file does if the file exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Existing {
@@ -58,20 +58,18 @@ pub enum Existing {
     /// (rename(2)). [`Roots::write`](crate::Roots::write) says what the new file keeps.
     #[default]
     Replace,
-    /// The file itself is opened, verified and overwritten. It keeps everything: owner, group,
-    /// access control list, extended attributes, birth time, hard links; not the set-user-ID and
-    /// set-group-ID bits. This needs the right to
-    /// write the file, not the directory, and is the only way to write a root that is a single
-    /// file.
+    /// The file itself is opened, verified and overwritten. It keeps its owner, group, access
+    /// control list, extended attributes, birth time and hard links, but not the set-user-ID and
+    /// set-group-ID bits. This needs the right to write the file, not the directory. It is the only
+    /// way to write a root that is a single file.
     ///
-    /// It is not atomic: a reader can see part of the new content, or the new content followed by
-    /// the rest of the old. A write that fails midway, on a full disk for instance, leaves the file
+    /// It is not atomic. A reader can see part of the new content, or the new content followed by
+    /// the rest of the old. A write that fails midway, for instance on a full disk, leaves the file
     /// like that: the old content is lost as far as it was overwritten.
     InPlace,
     /// As [`Replace`](Self::Replace) if the new file can have the owner, the group and the access
-    /// control list of the old one, else as
-    /// [`InPlace`](Self::InPlace). On Windows, where the new file never gets the old access control
-    /// list, always in place.
+    /// control list of the old one, otherwise as [`InPlace`](Self::InPlace). On Windows, where the
+    /// new file never gets the old access control list, always in place.
     InPlaceIfOwnerChanges,
 }
 
@@ -101,7 +99,7 @@ impl CheckedPath {
         if in_place && old.is_some() {
             return self.write_in_place(content.as_ref());
         }
-        // Last, as a directory is refused as such first.
+        // This comes last, because a directory is refused as a directory.
         self.is_no_root()?;
         self.is_no_alias_of_file_root(&directory, &name)?;
         let mut new = Temporary::new(&directory, if old.is_some() { PRIVATE_FILE } else { NEW_FILE })?;
@@ -111,7 +109,7 @@ impl CheckedPath {
             None => None,
         };
         #[cfg(unix)]
-        if options.existing == Existing::InPlaceIfOwnerChanges && carried.is_some_and(|carried| !carried.whole) {
+        if options.existing == Existing::InPlaceIfOwnerChanges && carried.is_some_and(|carried| !carried.is_complete) {
             drop(new);
             return self.write_in_place(content.as_ref());
         }
@@ -122,17 +120,18 @@ impl CheckedPath {
         }
         new.file.sync_all()?;
         new.rename(&name, old.is_some())?;
-        // The new content is in place; not every file system can sync a directory, and Windows has no call for it.
+        // The new content is in place. Not every filesystem can sync a directory, and Windows has
+        // no call for it.
         #[cfg(not(windows))]
         let _ = directory.sync();
         Ok(())
     }
 
-    /// Overwrites before it cuts, so that a full disk can only fail where the new content is longer
+    /// Overwrites before it truncates, so a full disk is an error only if the new content is longer
     /// than the old.
     fn write_in_place(&self, content: &[u8]) -> Result<()> {
         let (mut file, metadata) = self.open_existing(WRITE)?;
-        // As the kernel does for a write without privileges (write(2)).
+        // As the kernel does for an unprivileged write (write(2)).
         #[cfg(unix)]
         if let Some(mode) = metadata.mode().filter(|mode| mode & 0o6000 != 0) {
             set_mode(&file, mode & 0o1777)?;
@@ -169,14 +168,14 @@ impl CheckedPath {
             Found::Missing(count) => count,
             Found::Exists | Found::Link => 0,
         };
-        let (there, make) = names.split_at_checked(names.len().saturating_sub(missing)).unwrap_or_default();
-        let mut directory = match handle.dir(&there.iter().collect::<std::path::PathBuf>(), mounts) {
+        let (present, absent) = names.split_at_checked(names.len().saturating_sub(missing)).unwrap_or_default();
+        let mut directory = match handle.dir(&present.iter().collect::<std::path::PathBuf>(), mounts) {
             Err(error) if error.reason() == Code::NotADirectory => return Err(Code::AlreadyExists.into()),
             directory => directory?,
         };
-        for name in make {
+        for name in absent {
             match directory.create_dir(name) {
-                // Someone else made it just now; what it is, opening it tells.
+                // Another process created it a moment ago. Opening it shows what it is.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 result => result?,
             }
@@ -185,7 +184,7 @@ impl CheckedPath {
         Ok(())
     }
 
-    /// The directory that holds the last name, opened, and that name.
+    /// Opens the directory that contains the last name, and returns it with that name.
     pub(super) fn parent(&self) -> Result<(Handle, OsString)> {
         let (handle, place) = self.place()?;
         let (parent, name) = split(&place).ok_or(Code::RootItself)?;
@@ -193,12 +192,12 @@ impl CheckedPath {
     }
 }
 
-/// A file that is being written, removed again unless it gets its name.
+/// A file that is being written. It is removed on drop, unless it was renamed.
 struct Temporary<'a> {
     directory: &'a Handle,
     name: OsString,
     file: File,
-    kept: bool,
+    is_renamed: bool,
 }
 
 impl<'a> Temporary<'a> {
@@ -208,17 +207,17 @@ impl<'a> Temporary<'a> {
             let name = temporary_name();
             match directory.open(Path::new(&name), want, crate::dir::Rule::Allow) {
                 Err(error) if error.reason() == Code::AlreadyExists => {}
-                file => return Ok(Self { directory, name, file: file?, kept: false }),
+                file => return Ok(Self { directory, name, file: file?, is_renamed: false }),
             }
         }
         Err(Code::AlreadyExists.into())
     }
 
-    /// Takes the name of the old file. If there was none and now there is one, its permissions are
-    /// not known.
+    /// Gives the file its final name. If no old file was expected and there is one now, its
+    /// permissions are not known.
     fn rename(mut self, name: &OsStr, is_old: bool) -> Result<()> {
         let renamed = self.directory.rename(&self.name, self.directory, name, is_old);
-        self.kept = renamed.is_ok();
+        self.is_renamed = renamed.is_ok();
         renamed.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists if !is_old => Code::Changed.into(),
             _ => Error::from(error),
@@ -228,15 +227,15 @@ impl<'a> Temporary<'a> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        if !self.kept {
-            // The first error is the one to tell.
+        if !self.is_renamed {
+            // The error of the write is the one to report.
             let _ = self.directory.remove_file(&self.name);
         }
     }
 }
 
-/// The permissions of the file that is to be replaced. It is opened for that, and no special file
-/// is.
+/// Reads the permissions of the file to be replaced. It is opened for that, unless it is a special
+/// file.
 #[cfg(unix)]
 fn permissions(directory: &Handle, name: &OsStr, old: &Metadata, policy: Policy) -> Result<Permissions> {
     if old.is_file() {
@@ -246,7 +245,7 @@ fn permissions(directory: &Handle, name: &OsStr, old: &Metadata, policy: Policy)
                     verify(&file, policy)?;
                     return Ok(Permissions::of(&file)?);
                 }
-                // It was there just now.
+                // It existed a moment ago.
                 Err(error) if error.reason() == Code::NotFound => return Err(Code::Changed.into()),
                 Err(error) if !is_denied(&error) => return Err(error),
                 Err(_) => {}
@@ -256,8 +255,8 @@ fn permissions(directory: &Handle, name: &OsStr, old: &Metadata, policy: Policy)
     Ok(Permissions::unknown(old.mode().unwrap_or_default()))
 }
 
-/// Whether a file can not be opened though it could be replaced: besides permissions, somebody has
-/// a lease on it or runs it (open(2)).
+/// Whether a file that could be replaced cannot be opened: its permissions deny it, another process
+/// has a lease on it, or it is being executed (open(2)).
 #[cfg(unix)]
 fn is_denied(error: &Error) -> bool {
     use io::ErrorKind::{ExecutableFileBusy, PermissionDenied, WouldBlock};
@@ -273,7 +272,7 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 
 const WRITE: Want = Want { read: false, write: true, append: false, create_new: None };
 
-/// Until it gets the mode of the file that it replaces, nobody else reads the new content.
+/// The mode until the new file gets the mode of the old one. Nobody else can read the new content.
 const PRIVATE_FILE: u32 = 0o600;
 
 #[cfg(test)]
@@ -291,19 +290,19 @@ mod tests {
             let entries = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
             entries.collect::<std::collections::BTreeSet<_>>().len()
         };
-        // As when writing or syncing fails.
+        // Writing or syncing failed.
         let mut new = Temporary::new(&handle, NEW_FILE).unwrap();
         new.file.write_all(b"half").unwrap();
         assert_eq!(names(), 3);
-        // Nobody can tell its name beforehand, and take it.
+        // The name of a temporary file cannot be predicted.
         assert_ne!(Temporary::new(&handle, NEW_FILE).unwrap().name, new.name);
         drop(new);
         assert_eq!(names(), 2);
-        // As when the name has become a directory meanwhile.
+        // The destination has become a directory.
         let new = Temporary::new(&handle, NEW_FILE).unwrap();
         assert_eq!(new.rename(OsStr::new("taken"), true).unwrap_err().reason(), Code::IsADirectory);
         assert_eq!(names(), 2);
-        // As when a file was made meanwhile where there was none, whose permissions are not known.
+        // A file was created where there was none, so its permissions are not known.
         let new = Temporary::new(&handle, NEW_FILE).unwrap();
         assert_eq!(new.rename(OsStr::new("old"), false).unwrap_err().reason(), Code::Changed);
         assert_eq!(names(), 2);

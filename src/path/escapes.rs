@@ -1,11 +1,9 @@
-//! The escapes of a URI's path.
-//!
-//! Goes in: the path of a URI as its text is. Comes out: its bytes, each `%XX` decoded once (RFC 3986, 2.1). What is true after: no NUL was
-//! escaped, and no separator, so that the pieces between separators are those of the text.
+//! Percent-decoding of a URI's path.
 
 use super::error::Code;
 
-/// Decodes once. `%2e` is a dot (RFC 3986, 6.2.2.3).
+/// Decodes each `%XX` once (RFC 3986, 2.1). `%2e` is a dot (6.2.2.3). An escaped NUL or separator
+/// is refused, so the pieces between separators are the same before and after.
 pub(crate) fn decode(path: &str, separators: &[u8]) -> Result<Vec<u8>, Code> {
     let mut bytes = path.bytes();
     let mut decoded = Vec::with_capacity(path.len());

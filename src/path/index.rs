@@ -1,9 +1,11 @@
-//! The roots by their names.
+//! Finds roots by their names: [`PathIndex`].
 //!
-//! Goes in: each root's canonical path, and the paths by which it was given. Comes out: which root a path begins with, which names lead
-//! to a root, and what is around one. What is true after: an answer takes time by the length of the path, not by the number of
-//! roots; and it compares whole names, so `/srv/app` is no beginning of `/srv/app-evil`. No I/O is done here, and no module is used but
-//! [`names`](super::names), so that the proof of `tests/invariants/contain.rs` takes both as they are.
+//! The index is built from each root's canonical path and its aliases. It finds the root that a
+//! path begins with, the names that lead to a root, and the root or ancestor that encloses one. The
+//! cost depends on the length of the path, not on the number of roots. Whole names are compared, so
+//! `/srv/app` is not a prefix of `/srv/app-evil`. No I/O happens here, and only
+//! [`names`](super::names) is used, so the proof in `tests/invariants/contain.rs` builds both as
+//! they are.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,38 +13,39 @@ use std::path::{Path, PathBuf};
 
 use super::names::{components, key};
 
-/// The roots' paths as trees of names, so that a decision costs the same for one root and for ten thousand.
+/// The roots' paths as trees of names, so that a decision costs the same for one root and for ten
+/// thousand.
 #[derive(Debug, Default)]
 pub(crate) struct PathIndex {
-    /// Canonical paths: names of roots, and of their ancestors.
+    /// Canonical paths: the names of roots and of their ancestors.
     canonical: Tree,
-    /// Paths as they were given, where those differ: names of roots, and of nothing else.
-    given: Tree,
-    /// Of each root its node in `canonical`, and whether it is a directory.
-    roots: Vec<(Node, RootIs)>,
+    /// Aliases that differ from the canonical path: the names of roots, and nothing else.
+    aliases: Tree,
+    /// For each root its node in `canonical`, and whether it is a directory.
+    roots: Vec<(Node, RootKind)>,
 }
 
 /// What a root is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RootIs {
+pub(crate) enum RootKind {
     Directory,
     File,
 }
 
-/// A node of the canonical tree.
+/// The number of a node in the canonical tree.
 pub(crate) type Node = u32;
 
-/// What is above a root's top: a place in the root around it, or an ancestor.
+/// What is above a root: a place in the enclosing root, or an ancestor.
 #[derive(Debug)]
 pub(crate) enum Above {
     Root(usize, PathBuf),
     Ancestor(Node),
 }
 
-/// `/` in any tree; on Windows what all volumes are in.
+/// `/` in any tree. On Windows, the parent of all volumes.
 pub(crate) const TOP: Node = 0;
 
-/// Paths as a tree of names, some of which are marked.
+/// Paths as a tree of names. Some nodes are marked with a root.
 #[derive(Debug, Default)]
 pub(crate) struct Tree(Vec<Branch>);
 
@@ -50,12 +53,12 @@ pub(crate) struct Tree(Vec<Branch>);
 struct Branch {
     parent: Node,
     root: Option<u32>,
-    /// As it was inserted.
+    /// The name as it was inserted.
     name: Box<OsStr>,
     children: Children,
 }
 
-/// Most trees are one path: its names take no map each.
+/// Most trees are one path, and their nodes need no map.
 #[derive(Debug, Default)]
 enum Children {
     #[default]
@@ -67,30 +70,31 @@ enum Children {
 }
 
 impl PathIndex {
-    /// Adds the next root by its canonical path. The caller has seen to it that no other has the same.
-    pub(crate) fn add(&mut self, canonical: &Path, is: RootIs) {
+    /// Adds the next root by its canonical path. No two roots have the same canonical path.
+    pub(crate) fn add(&mut self, canonical: &Path, is: RootKind) {
         let node = self.canonical.insert(canonical, self.roots.len());
         self.roots.push((node, is));
     }
 
-    /// Adds another path of a root, as long as there is room. The first root that has a path keeps it.
-    pub(crate) fn add_alias(&mut self, given: &Path, root: usize) {
-        if self.given.0.len() < ALIAS_NAMES {
-            self.given.insert(given, root);
+    /// Adds an alias of a root, as long as there is room. If two roots have the same alias, the
+    /// first one keeps it.
+    pub(crate) fn add_alias(&mut self, alias: &Path, root: usize) {
+        if self.aliases.0.len() < ALIAS_NAMES {
+            self.aliases.insert(alias, root);
         }
     }
 
-    /// Gives back the room that no more names will need.
+    /// Releases the spare capacity. No more names will be added.
     pub(crate) fn shrink(&mut self) {
         self.canonical.0.shrink_to_fit();
-        self.given.0.shrink_to_fit();
+        self.aliases.0.shrink_to_fit();
         self.roots.shrink_to_fit();
     }
 
-    /// Bytes of heap that they take.
+    /// The bytes of heap that the index uses.
     #[allow(dead_code)] // A test compiles this file alone.
     pub(crate) fn heap(&self) -> usize {
-        self.canonical.heap() + self.given.heap() + self.roots.capacity() * size_of::<(Node, RootIs)>()
+        self.canonical.heap() + self.aliases.heap() + self.roots.capacity() * size_of::<(Node, RootKind)>()
     }
 
     /// Whether a root is at this canonical path or beneath it.
@@ -98,13 +102,13 @@ impl PathIndex {
         self.canonical.find(canonical).is_some()
     }
 
-    /// How many names those roots have that are at this canonical path or around it.
+    /// The number of names of each root that is at this canonical path or encloses it.
     pub(crate) fn depths(&self, canonical: &Path) -> Vec<usize> {
         self.canonical.marks(canonical).map(|(depth, _)| depth).collect()
     }
 
-    /// The roots at this canonical path and around it, the outermost first.
-    pub(crate) fn at_or_around(&self, canonical: &Path) -> Vec<usize> {
+    /// The roots at this canonical path and those that enclose it, the outermost first.
+    pub(crate) fn enclosing_roots(&self, canonical: &Path) -> Vec<usize> {
         self.canonical.marks(canonical).map(|(_, root)| root).collect()
     }
 
@@ -128,7 +132,7 @@ impl PathIndex {
     pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         let mut best = self.root_at(TOP).map(|root| (root, path));
         let mut canonical = Some(TOP);
-        let mut given = Some(TOP);
+        let mut alias = Some(TOP);
         for (name, rest) in components(path) {
             match name.as_encoded_bytes() {
                 b"." => continue,
@@ -136,23 +140,23 @@ impl PathIndex {
                 _ => {}
             }
             canonical = canonical.and_then(|node| self.canonical.child(node, name));
-            given = given.and_then(|node| self.given.child(node, name));
+            alias = alias.and_then(|node| self.aliases.child(node, name));
             let root =
-                canonical.and_then(|node| self.canonical.root(node)).or(given.and_then(|node| self.given.root(node)));
+                canonical.and_then(|node| self.canonical.root(node)).or(alias.and_then(|node| self.aliases.root(node)));
             best = root.map(|root| (root, rest)).or(best);
-            if canonical.is_none() && given.is_none() {
+            if canonical.is_none() && alias.is_none() {
                 break;
             }
         }
         best
     }
 
-    /// The root that is at a node.
+    /// The root at a node.
     pub(crate) fn root_at(&self, node: Node) -> Option<usize> {
         self.canonical.root(node)
     }
 
-    /// The parent of an ancestor; `/` is its own, and so is a volume of Windows.
+    /// The parent of an ancestor. `/` is its own parent, and so is a volume on Windows.
     pub(crate) fn parent(&self, node: Node) -> Node {
         match self.canonical.get(node) {
             Some(volume) if cfg!(windows) && volume.parent == TOP => node,
@@ -161,17 +165,17 @@ impl PathIndex {
         }
     }
 
-    /// The name below an ancestor, if it leads to a root.
+    /// The node of a name below an ancestor, if the name is on the path to a root.
     pub(crate) fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
         self.canonical.child(node, name)
     }
 
-    /// What the root is.
-    pub(crate) fn is(&self, root: usize) -> RootIs {
-        self.roots.get(root).map_or(RootIs::File, |(_, is)| *is)
+    /// Whether the root is a directory or a file.
+    pub(crate) fn is(&self, root: usize) -> RootKind {
+        self.roots.get(root).map_or(RootKind::File, |(_, is)| *is)
     }
 
-    /// The position above a root's own top.
+    /// The position above a root.
     pub(crate) fn above(&self, root: usize) -> Above {
         let Some(&(node, _)) = self.roots.get(root) else { return Above::Ancestor(TOP) };
         // `/..` is `/`.
@@ -202,7 +206,8 @@ impl Branch {
 impl Children {
     fn heap(&self) -> usize {
         let Self::Many(children) = self else { return 0 };
-        // A table has a power of two of places, of which it fills seven eighths, and a byte for each.
+        // The capacity of a table is seven eighths of a power of two, and each place has a byte of
+        // its own.
         let places = (children.capacity() * 8).div_ceil(7).next_power_of_two();
         let names = children.keys().map(|name| name.len()).sum::<usize>();
         size_of_val(&**children) + places * (size_of::<(Box<OsStr>, Node)>() + 1) + names
@@ -210,7 +215,7 @@ impl Children {
 }
 
 impl Tree {
-    /// Marks a path, unless it is marked.
+    /// Marks a path with a root, unless it is marked already.
     pub(crate) fn insert(&mut self, path: &Path, root: usize) -> Node {
         if self.0.is_empty() {
             self.0.push(Branch::default());
@@ -229,7 +234,7 @@ impl Tree {
     }
 
     fn grow(&mut self, parent: Node, name: &OsStr) -> Node {
-        // A list has at most 10,000 entries of at most 2,048 names: far from 2^32.
+        // A list has at most 10,000 entries of at most 2,048 names: far below 2^32.
         let new = Node::try_from(self.0.len()).unwrap_or(Node::MAX);
         self.0.push(Branch { parent, name: name.into(), ..Branch::default() });
         let siblings = match self.0.get_mut(parent as usize).map(|branch| std::mem::take(&mut branch.children)) {
@@ -248,7 +253,7 @@ impl Tree {
         new
     }
 
-    /// The marks of a path's ancestors and of itself, each with its number of names.
+    /// The marks of a path and of its ancestors, each with its number of names.
     pub(crate) fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
         let mut node = Some(TOP);
         let names = std::iter::once(TOP).chain(components(path.as_os_str()).map_while(move |(name, _)| {
@@ -263,7 +268,7 @@ impl Tree {
         self.0.capacity() * size_of::<Branch>() + self.0.iter().map(branch).sum::<usize>()
     }
 
-    /// How many names it has.
+    /// The number of nodes.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
@@ -295,8 +300,8 @@ impl Tree {
     }
 }
 
-/// The most names kept for paths as they were given: ten for each entry of a list of 10,000, the longest. A root whose alias finds no
-/// room keeps its canonical path.
+/// The most nodes kept for aliases: ten for each entry of the longest list, which has 10,000. A
+/// root whose alias finds no room keeps its canonical path.
 pub(crate) const ALIAS_NAMES: usize = 100_000;
 
 #[cfg(test)]
@@ -318,7 +323,7 @@ mod tests {
                 assert_eq!(marks, [(3, first)]);
             }
         }
-        // A map where there are many, and none in a chain.
+        // A map where there are many children, and none in a chain.
         let children =
             |path: &str| tree.find(Path::new(path)).and_then(|node| tree.get(node)).map(|node| &node.children);
         assert!(matches!(children("/a"), Some(Children::Many(all)) if all.len() == SIBLINGS));
@@ -329,9 +334,9 @@ mod tests {
     #[test]
     fn spellings_take_so_many_names_and_no_more() {
         let mut aliases = PathIndex::default();
-        aliases.add(Path::new("/r"), RootIs::Directory);
+        aliases.add(Path::new("/r"), RootKind::Directory);
         (0..2 * ALIAS_NAMES).for_each(|number| aliases.add_alias(Path::new(&format!("/{number}")), 0));
-        assert_eq!(aliases.given.len(), ALIAS_NAMES);
+        assert_eq!(aliases.aliases.len(), ALIAS_NAMES);
         let begins = |path: &'static str| aliases.begin(OsStr::new(path)).is_some();
         assert_eq!([begins("/r/x"), begins("/0/x"), begins("/199999/x")], [true, true, false]);
     }
@@ -340,7 +345,7 @@ mod tests {
     fn above_a_root_is_its_place_in_the_one_around_it() {
         let mut aliases = PathIndex::default();
         for path in ["/x/y", "/x/y/a/b/c", "/x/z"] {
-            aliases.add(Path::new(path), RootIs::Directory);
+            aliases.add(Path::new(path), RootKind::Directory);
         }
         assert!(matches!(aliases.above(1), Above::Root(0, path) if path == Path::new("a/b")));
         assert!(matches!(aliases.above(0), Above::Ancestor(node) if aliases.beneath(node) == [0, 1, 2]));

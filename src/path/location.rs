@@ -1,14 +1,17 @@
-//! A request text, parsed once.
+//! A request text, parsed once: [`Location`].
 //!
-//! Goes in: any text as a path or `file:` URI, or a path as the operating system writes it. Comes out: a [`Location`], or a refusal
-//! whose kind says what is wrong. What is true after: the bytes it holds are the bytes that are resolved and used; nobody decodes,
-//! trims or splits the request again. No I/O is done here.
+//! The bytes in a `Location` are the bytes that are resolved and used. Nothing decodes, trims or
+//! splits the request again. A text that cannot be served on any filesystem is refused with a kind
+//! that says what is wrong. No I/O happens here.
 //!
 //! | text | is |
 //! | --- | --- |
-//! | `file:` in any case, then a path | a URI: RFC 8089 with RFC 3986, decoded once, dot segments removed |
+//! | `file:` in any case, then a path | a URI (RFC 8089), decoded once, without dot segments |
 //! | `SCHEME://`, a scheme of two letters or more | a URI of a foreign scheme: refused |
-//! | anything else | a path, byte for byte; on Windows by the rules of [`names::windows`](crate::path::names), `..` removed as the system itself does |
+//! | anything else | a path, byte for byte |
+//!
+//! On Windows a path follows the rules of [`names::windows`](crate::path::names), and `..` is
+//! removed as the system itself does.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -21,34 +24,36 @@ use crate::limits::{PATH_BYTES, URI_BYTES};
 #[cfg(not(windows))]
 use crate::path::escapes::decode;
 
-/// What a request names, as bytes; not yet looked up.
+/// What a request names, as bytes. Parsing does not look it up.
 ///
-/// Two are equal if they name the same path, however that was written.
+/// Two locations are equal if they name the same path, however it was written.
 #[derive(Clone, Debug)]
 pub struct Location {
-    /// Shared, as a proof keeps its request.
+    /// Shared, because a proof keeps its request.
     path: Arc<OsStr>,
-    /// The text as it was sent, for errors, where that is not the path.
+    /// The text as it was sent, for errors, if it differs from the path.
     sent: Option<Arc<str>>,
 }
 
 impl Location {
-    /// Parses a request text: a `file:` URI if it starts like one, else a path.
+    /// Parses a request text: a `file:` URI if it starts like one, otherwise a path.
     ///
-    /// A path is taken as it is: no trimming, no `~`, no variables, no percent-decoding. A URI is decoded once and its dot segments
-    /// are removed (RFC 3986, 5.2.4); those of a path are kept, and resolved truly later.
+    /// A path is taken as it is: no trimming, no `~`, no variables, no percent-decoding. A URI is
+    /// decoded once, and its dot segments are removed (RFC 3986, 5.2.4). Those of a path are kept
+    /// and resolved on the filesystem later.
     ///
-    /// On Windows a path has either separator, its `..` are removed as text, since that is what the system makes of them, and it is
-    /// refused if the system would read anything else into it: the working directory of a drive, a device, a stream, a dropped dot, a
-    /// short alias.
+    /// On Windows a path may use either separator. Its `..` are removed as text, because that is
+    /// what the system does. A path is refused if the system would read something else into it: the
+    /// working directory of a drive, a device, a stream, a dropped dot, a short alias.
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`; on Windows also
-    /// `drive_relative`, `device_path`, `reserved_name`, `stream`, `trailing_dot`, `short_name`,
-    /// `invalid_name`); [`TooLong`](crate::ErrorKind::TooLong); for URIs
-    /// [`InvalidUri`](crate::ErrorKind::InvalidUri) and all that [`Location::from_uri`] lists. On
-    /// Windows [`NotUtf8`](crate::ErrorKind::NotUtf8).
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`),
+    /// [`TooLong`](crate::ErrorKind::TooLong); for URIs
+    /// [`InvalidUri`](crate::ErrorKind::InvalidUri) (`foreign_scheme`) and all that
+    /// [`Location::from_uri`] lists. On Windows [`InvalidPath`](crate::ErrorKind::InvalidPath)
+    /// (`drive_relative`, `device_path`, `reserved_name`, `stream`, `trailing_dot`, `short_name`,
+    /// `invalid_name`), [`NotUtf8`](crate::ErrorKind::NotUtf8).
     ///
     /// ```
     /// # #[cfg(windows)] fn main() {}
@@ -56,9 +61,8 @@ impl Location {
     /// # use mcp_roots_guard::{ErrorKind, Location};
     /// assert_eq!(Location::parse("docs/a%20b")?.as_path().to_str(), Some("docs/a%20b"));
     /// assert_eq!(Location::parse("file:///srv/a%20b")?.as_path().to_str(), Some("/srv/a b"));
-    /// let refused = Location::parse("https://example.com/").unwrap_err();
-    /// assert_eq!(refused.kind(), ErrorKind::InvalidUri);
-    /// assert_eq!(refused.code(), "foreign_scheme");
+    /// let foreign = Location::parse("https://example.com/");
+    /// assert_eq!(foreign.unwrap_err().kind(), ErrorKind::InvalidUri);
     /// # Ok(())
     /// # }
     /// ```
@@ -71,8 +75,8 @@ impl Location {
         parsed.map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
-    /// Takes a path as it is, also one that looks like a URI, and one that is not UTF-8; on Windows, where a path is text, as
-    /// [`parse`](Self::parse) does.
+    /// Takes a path as it is, even if it looks like a URI or is not UTF-8. On Windows, where a path
+    /// is text, it is parsed as by [`parse`](Self::parse).
     ///
     /// # Errors
     ///
@@ -87,10 +91,12 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// [`InvalidUri`](crate::ErrorKind::InvalidUri);
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`, and `not_absolute` for a text
-    /// that is no URI or has no absolute path); [`TooLong`](crate::ErrorKind::TooLong). On Windows,
-    /// where another host is that of a share, also those of
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`) for a text that is not a URI
+    /// or has no absolute path, [`InvalidUri`](crate::ErrorKind::InvalidUri) (`foreign_scheme`,
+    /// `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`,
+    /// `dropped_character`), [`InvalidPath`](crate::ErrorKind::InvalidPath) (`nul`),
+    /// [`TooLong`](crate::ErrorKind::TooLong), [`InvalidPath`](crate::ErrorKind::InvalidPath)
+    /// (`empty`). On Windows, where the host of a URI is the server of a share, also those of
     /// [`parse`](Self::parse).
     pub fn from_uri(text: &str) -> Result<Self> {
         let parsed = match text {
@@ -102,7 +108,7 @@ impl Location {
         checked.map(|location| location.sent_as(text)).map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
-    /// The path that the request names, undecided: nothing says that it may be touched.
+    /// The path that the request names. It was not checked: nothing says that it may be accessed.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(&self.path)
@@ -130,10 +136,10 @@ impl Location {
             PATH_BYTES.. => Err(Code::TooLong.into()),
             _ if bytes.contains(&0) => Err(Code::Nul.into()),
             _ => {
-                let kept = normal(path)?;
-                let is_other = cfg!(windows) && *kept != *path;
+                let normalized = normal(path)?;
+                let is_other = cfg!(windows) && *normalized != *path;
                 let sent = if is_other { path.to_str().map(Arc::from) } else { None };
-                Ok(Self { path: (*kept).into(), sent })
+                Ok(Self { path: (*normalized).into(), sent })
             }
         }
     }
@@ -165,7 +171,7 @@ macro_rules! try_from {
     };
 }
 
-// A text is parsed; a path is taken as it is.
+// Strings are parsed. Paths are taken as they are.
 try_from! {
     &str, Location::parse;
     &String, |text: &String| Location::parse(text);
@@ -177,10 +183,10 @@ try_from! {
     &Location, |location: &Location| Ok(location.clone());
 }
 
-/// Whether a text asks to be read as a URI: `file:`, or a scheme of two letters or more with `://` (RFC 3986, 3.1).
-/// One letter is a Windows drive.
+/// Whether a text is to be read as a URI: `file:`, or a scheme of two letters or more with `://`
+/// (RFC 3986, 3.1). One letter is a Windows drive.
 fn is_uri(text: &str) -> bool {
-    // Most texts are paths, and end this at their first slash.
+    // Most texts are paths, and for those this stops at the first slash.
     let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(&b)));
     let Some((scheme, rest)) = end.and_then(|end| text.split_at_checked(end)) else { return false };
     match rest.strip_prefix(':') {
@@ -192,7 +198,7 @@ fn is_uri(text: &str) -> bool {
     }
 }
 
-/// A path as it is kept: as it is.
+/// The form in which a path is kept: unchanged.
 #[cfg(not(windows))]
 #[expect(clippy::unnecessary_wraps, reason = "on Windows not every path is one")]
 fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
@@ -218,8 +224,8 @@ fn read_uri(text: &str) -> Result<OsString> {
     Ok(crate::path::names::windows::uri(text)?.into())
 }
 
-/// Everything that a URL parser would repair is refused by name first; then the `url` crate reads the same text, and what it
-/// makes of it must be the same path.
+/// Refuses by name whatever a URL parser would repair. Then the `url` crate reads the same text,
+/// and must find the same path.
 #[cfg(not(windows))]
 fn read_uri(text: &str) -> Result<OsString> {
     let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
@@ -229,7 +235,8 @@ fn read_uri(text: &str) -> Result<OsString> {
     if text.contains('\0') {
         return Err(Code::Nul.into());
     }
-    // WHATWG URL, "basic URL parser", steps 1 to 3: surrounding control characters and spaces, and tabs and newlines anywhere.
+    // WHATWG URL, "basic URL parser", steps 1 to 3: surrounding control characters and spaces, and
+    // tabs and newlines anywhere.
     if text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r', '\\']) {
         return Err(Code::DroppedCharacter.into());
     }
@@ -253,15 +260,17 @@ fn read_uri(text: &str) -> Result<OsString> {
         return Err(Code::NotAbsolute.into());
     }
     let decoded = remove_dots(&decode(path, b"/")?);
-    // `file:////host/share` is how some write another host's share (RFC 8089, E.3.2), and `file:///.//host/share` comes to the same.
+    // `file:////host/share` is how some write a share of another host (RFC 8089, E.3.2), and
+    // `file:///.//host/share` means the same.
     if path.starts_with("//") || decoded.as_encoded_bytes().starts_with(b"//") {
         return Err(Code::ForeignHost.into());
     }
-    let again = url::Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
-    match again.as_ref().map(|again| again.as_os_str().as_encoded_bytes()) {
+    let reread = url::Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
+    match reread.as_ref().map(|reread| reread.as_os_str().as_encoded_bytes()) {
         // It takes a last name like `a:` for a drive, and adds a slash.
-        Some(again)
-            if again == decoded.as_encoded_bytes() || again.strip_suffix(b"/") == Some(decoded.as_encoded_bytes()) =>
+        Some(reread)
+            if reread == decoded.as_encoded_bytes()
+                || reread.strip_suffix(b"/") == Some(decoded.as_encoded_bytes()) =>
         {
             Ok(decoded)
         }
@@ -272,22 +281,22 @@ fn read_uri(text: &str) -> Result<OsString> {
 /// Removes dot segments (RFC 3986, 5.2.4).
 #[cfg(not(windows))]
 fn remove_dots(path: &[u8]) -> OsString {
-    let mut kept: Vec<&[u8]> = Vec::new();
+    let mut output: Vec<&[u8]> = Vec::new();
     let mut directory = false;
     for segment in path.split(|&byte| byte == b'/').skip(1) {
         directory = matches!(segment, b"." | b"..");
         match segment {
             b"." => {}
-            b".." => drop(kept.pop()),
-            _ => kept.push(segment),
+            b".." => drop(output.pop()),
+            _ => output.push(segment),
         }
     }
     // A path that ended in a dot segment still names a directory.
     if directory {
-        kept.push(b"");
+        output.push(b"");
     }
     let mut bytes = Vec::with_capacity(path.len());
-    for segment in kept {
+    for segment in output {
         bytes.push(b'/');
         bytes.extend(segment);
     }
@@ -298,13 +307,13 @@ fn remove_dots(path: &[u8]) -> OsString {
 mod tests {
     use super::*;
 
-    /// Dot segments are removed, so that a URI of any length can name a short path.
+    /// Dot segments are removed, so a URI of any length can name a short path.
     #[test]
     fn a_uri_of_the_longest_length_is_read_and_no_longer_one() {
-        let top = if cfg!(windows) { "C:/" } else { "" };
+        let drive = if cfg!(windows) { "C:/" } else { "" };
         let uri = |bytes: usize, name: &str| {
-            let name = format!("{top}{name}");
-            format!("file:///{top}{}{}", "./".repeat((bytes - 8 - name.len()) / 2), &name[top.len()..])
+            let name = format!("{drive}{name}");
+            format!("file:///{drive}{}{}", "./".repeat((bytes - 8 - name.len()) / 2), &name[drive.len()..])
         };
         let (longest, longer) = if cfg!(windows) { ("a", "aa") } else { ("aa", "aaa") };
         let (longest, longer) = (uri(12_320, longest), uri(12_321, longer));

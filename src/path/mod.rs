@@ -4,7 +4,7 @@
 //! `names` splits a path into names and compares them as each system does, and `index` finds the
 //! root that a path is in.
 
-// Sibling modules name it so that `tests/invariants` can build them on their own.
+// The modules here refer to it as `super::error`, so that `tests/invariants` can build them alone.
 #[cfg_attr(not(windows), allow(unused_imports))]
 use crate::error;
 

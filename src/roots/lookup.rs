@@ -1,4 +1,4 @@
-//! What the resolver asks of the filesystem, beneath the handles of a snapshot.
+//! The resolver's look-ups, beneath the handles of a snapshot.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,35 +9,36 @@ use crate::dir::{Budget, Cursor, Handle, Identity, Look, count_separators};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
-use crate::roots::{EntryKind, Found, Intent, Lookup, OnTrail, Place, Root, Roots, Trail, path_hashes, resolve};
+use crate::roots::{EntryKind, Found, Intent, Lookup, Place, Root, Roots, Trail, TrailEntry, path_hashes, resolve};
 
-/// Answers the resolver from the filesystem, beneath the roots' handles.
+/// Answers the resolver from the filesystem, beneath the handles of the roots, and records the
+/// [`Trail`].
 pub(crate) struct Lookups<'a, 'b> {
     roots: &'a Roots,
     budget: &'a mut Budget<'b>,
     opened: Option<(usize, Arc<Handle>, Cursor)>,
     trail: Trail,
-    /// The directories on the way down, by depth, to the one of the last question.
-    way: Vec<Passed>,
+    /// The directories from the root to the last look-up, by depth.
+    ancestors: Vec<Ancestor>,
 }
 
-/// A directory that the resolver passed.
+/// A directory on the path to the last look-up.
 #[derive(Clone, Copy, Default)]
-struct Passed {
+struct Ancestor {
     identity: Option<Identity>,
     is_on_trail: bool,
 }
 
 impl<'a, 'b> Lookups<'a, 'b> {
     pub(crate) fn new(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
-        Self { roots, budget, opened: None, trail: Trail::new(), way: Vec::new() }
+        Self { roots, budget, opened: None, trail: Trail::new(), ancestors: Vec::new() }
     }
 
-    /// Opens the root's directory, and holds it for the next question.
+    /// Opens the directory of a root, and keeps it open for the next look-up.
     fn open(&mut self, number: usize) -> Result<()> {
         if self.opened.as_ref().is_none_or(|(opened, ..)| *opened != number) {
             let handle = self.roots.root(number)?.handle()?;
-            self.way.clear();
+            self.ancestors.clear();
             self.opened = Some((number, handle, Cursor::default()));
         }
         Ok(())
@@ -47,59 +48,59 @@ impl<'a, 'b> Lookups<'a, 'b> {
         self.trail
     }
 
-    fn ask(&mut self, number: usize, path: &Path) -> Result<Look> {
+    fn look_up(&mut self, number: usize, path: &Path) -> Result<Look> {
         let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
         self.open(number)?;
         let Some((_, handle, cursor)) = &mut self.opened else { return Err(Code::RootUnavailable.into()) };
         let seen = cursor.look(handle, &root.beneath_handle(path), mounts, self.budget)?;
-        // The one name that a file root is, as long as it is no directory.
+        // A file root is the one name that was granted, unless that has become a directory.
         match &seen {
             Look::Other(metadata) if metadata.is_dir() && root.is_file() => Err(Code::RootUnavailable.into()),
             _ => Ok(seen),
         }
     }
 
-    fn passed(&mut self, number: usize, path: &Path, seen: &Look) -> Result<()> {
+    fn record(&mut self, number: usize, path: &Path, seen: &Look) -> Result<()> {
         let last = path.as_os_str().as_encoded_bytes();
         let depth = if last.is_empty() { 0 } else { 1 + count_separators(last) };
         match seen {
             Look::Other(metadata) => {
-                self.way.resize_with(depth, Passed::default);
-                self.way.push(Passed { identity: Some(metadata.identity()), is_on_trail: false });
+                self.ancestors.resize_with(depth, Ancestor::default);
+                self.ancestors.push(Ancestor { identity: Some(metadata.identity()), is_on_trail: false });
             }
             Look::Link(..) => {
-                self.way.resize_with(depth, Passed::default);
-                self.lay_trail(self.roots.root(number)?, path.parent().unwrap_or(path));
+                self.ancestors.resize_with(depth, Ancestor::default);
+                self.extend_trail(self.roots.root(number)?, path.parent().unwrap_or(path));
             }
             Look::Missing => {}
         }
         Ok(())
     }
 
-    /// Adds a directory that holds a symlink to the trail, and what it lies in.
+    /// Adds a directory that contains a symlink to the trail, and its ancestors.
     ///
-    /// Except for the operator's own directories: that one of them was granted as a whole does not make
-    /// each symlink in it suspicious. It bounds them.
-    fn lay_trail(&mut self, root: &Root, directory: &Path) {
-        if self.way.last().is_some_and(|last| last.is_on_trail) {
+    /// The allowed directories themselves are left out. That one of them was granted as a whole
+    /// does not make each symlink in it suspicious: it is their boundary.
+    fn extend_trail(&mut self, root: &Root, directory: &Path) {
+        if self.ancestors.last().is_some_and(|last| last.is_on_trail) {
             return;
         }
         let directory = root.canonical.join(directory);
-        let operators = if root.is_top() { Vec::new() } else { self.roots.index().depths(&directory) };
+        let allowed = if root.is_top() { Vec::new() } else { self.roots.index().depths(&directory) };
         let above = root.canonical.iter().count().saturating_sub(1);
-        let is_first = self.way.first().is_none_or(|root| !root.is_on_trail);
+        let is_first = self.ancestors.first().is_none_or(|root| !root.is_on_trail);
         for (depth, path) in path_hashes(&directory).enumerate() {
-            let passed = depth.checked_sub(above).and_then(|depth| self.way.get_mut(depth));
-            let is_new = match &passed {
-                Some(passed) => !passed.is_on_trail,
+            let ancestor = depth.checked_sub(above).and_then(|depth| self.ancestors.get_mut(depth));
+            let is_new = match &ancestor {
+                Some(ancestor) => !ancestor.is_on_trail,
                 None => is_first,
             };
-            let identity = passed.and_then(|passed| {
-                passed.is_on_trail = true;
-                passed.identity
+            let identity = ancestor.and_then(|ancestor| {
+                ancestor.is_on_trail = true;
+                ancestor.identity
             });
-            if is_new && !operators.contains(&depth) {
-                self.trail.push(OnTrail { path, identity });
+            if is_new && !allowed.contains(&depth) {
+                self.trail.push(TrailEntry { path, identity });
             }
         }
     }
@@ -107,8 +108,8 @@ impl<'a, 'b> Lookups<'a, 'b> {
 
 impl Lookup for Lookups<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
-        let seen = self.ask(number, path)?;
-        self.passed(number, path, &seen)?;
+        let seen = self.look_up(number, path)?;
+        self.record(number, path, &seen)?;
         Ok(seen.into())
     }
 }
@@ -124,25 +125,25 @@ impl From<Look> for EntryKind {
     }
 }
 
-/// Answers for a request. Only where its way leads matters, so there is no trail, and many names may be
-/// passed at once.
+/// Answers for a request, where only the target matters. So there is no trail, and many names may
+/// be skipped at once.
 pub(super) struct RequestLookups<'a, 'b>(pub(super) Lookups<'a, 'b>);
 
 impl Lookup for RequestLookups<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
-        self.0.ask(number, path).map(EntryKind::from)
+        self.0.look_up(number, path).map(EntryKind::from)
     }
 
     #[cfg(target_os = "linux")]
-    fn passable(&mut self, number: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
+    fn skippable(&mut self, number: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
         let mounts = self.0.roots.policy().mounts;
         self.0.open(number).ok()?;
         let (_, handle, cursor) = self.0.opened.as_mut()?;
-        cursor.passable(handle, path, unknown, mounts, self.0.budget)
+        cursor.skippable(handle, path, unknown, mounts, self.0.budget)
     }
 }
 
-// Each entry of the longest list has room for ten names of its path as it was given.
+// The longest list has room for ten names of each entry's path as the client sent it.
 const _: () = assert!(ALIAS_NAMES == 10 * ROOT_LIST_ENTRIES);
 
 /// Resolves a request against a snapshot.
@@ -159,9 +160,9 @@ pub(crate) fn resolve_in(
     }
 }
 
-/// Does it again while another process keeps changing the path under it, for a bounded number of times
-/// and a bounded time.
-pub(crate) fn settled<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+/// Repeats `work` while another process keeps changing the path during it. The number of
+/// repetitions and their total time are bounded.
+pub(crate) fn retry_changed<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let mut done = work();
     let mut first: Option<Instant> = None;
     for _ in 0..CHANGED_RETRIES {
@@ -186,7 +187,7 @@ mod tests {
     fn what_changes_is_tried_again_so_often_and_nothing_else_is() {
         let tried = |changes: usize, then: Result<()>| {
             let mut times = 0;
-            let done = settled(|| {
+            let done = retry_changed(|| {
                 times += 1;
                 if times <= changes {
                     Err(Code::Changed.into())

@@ -16,7 +16,7 @@ mod snapshot;
 mod lookup;
 
 pub(crate) use self::handles::Opened;
-pub(crate) use self::lookup::{Lookups, resolve_in, settled};
+pub(crate) use self::lookup::{Lookups, resolve_in, retry_changed};
 pub use self::resolve::Intent;
 pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve};
 pub use self::root::Root;
@@ -25,4 +25,4 @@ pub(crate) use self::sharing::WeakTable;
 pub use self::snapshot::{RejectedRoot, Roots};
 pub(crate) use self::snapshot::{Snapshot, Verification};
 pub(crate) use self::throttle::Throttle;
-pub(crate) use self::trail::{OnTrail, PathHash, Trail, path_hashes};
+pub(crate) use self::trail::{PathHash, Trail, TrailEntry, path_hashes};

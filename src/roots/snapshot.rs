@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::dir::Policy;
 use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
-use crate::path::index::{PathIndex, RootIs};
+use crate::path::index::{PathIndex, RootKind};
 use crate::path::names::is_same;
 use crate::roots::{Root, Throttle};
 use crate::wire::ListRootsResult;
@@ -302,7 +302,7 @@ impl Roots {
             root.canonical.shrink_to_fit();
             root.given.shrink_to_fit();
             root.given.iter_mut().for_each(PathBuf::shrink_to_fit);
-            aliases.add(&root.canonical, if root.is_file() { RootIs::File } else { RootIs::Directory });
+            aliases.add(&root.canonical, if root.is_file() { RootKind::File } else { RootKind::Directory });
         }
         for (number, root) in roots.iter().enumerate() {
             root.given.iter().for_each(|given| aliases.add_alias(given, number));

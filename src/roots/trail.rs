@@ -1,9 +1,9 @@
-//! The directories that a path to a root passed on its way to symlinks.
+//! The directories that a path to a root passed before it followed symlinks.
 //!
-//! A root may not be granted through a symlink that a tool could have made, so each directory on the
-//! trail is compared with those that were ever granted: by identity, and by canonical path. A path is
-//! kept as a hash: it is only ever compared, and a collision (one in 2^64, with keys that this process
-//! drew) refuses a root that could have been granted.
+//! A root is not granted through a symlink that a tool could have created. So each directory on the
+//! trail is compared with all that were ever granted, by identity and by canonical path. A path is
+//! stored as a hash, because it is only compared. A collision (one in 2^64, with keys drawn by this
+//! process) refuses a root that could have been granted.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::path::Path;
@@ -12,19 +12,19 @@ use std::sync::LazyLock;
 use crate::dir::Identity;
 use crate::path::names::{components, key};
 
-/// The directories on the way, each once.
-pub(crate) type Trail = Vec<OnTrail>;
+/// The directories on the path, each once.
+pub(crate) type Trail = Vec<TrailEntry>;
 
-/// A directory that holds a symlink which was followed, or that has one further down.
+/// A directory that contains a symlink which was followed, or an ancestor of one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OnTrail {
-    /// Of its canonical path.
+pub(crate) struct TrailEntry {
+    /// The hash of its canonical path.
     pub(crate) path: PathHash,
-    /// Unless it lies above the root, where nothing is looked at.
+    /// `None` above the root, where nothing is looked up.
     pub(crate) identity: Option<Identity>,
 }
 
-/// Stands for a canonical path.
+/// The hash of a canonical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PathHash(pub(crate) u64);
 
@@ -34,7 +34,7 @@ impl PathHash {
     }
 }
 
-/// The hashes of an absolute path's ancestors and of itself, from the filesystem's root on.
+/// The hashes of an absolute path's ancestors and of the path itself, from the filesystem root on.
 pub(crate) fn path_hashes(path: &Path) -> impl Iterator<Item = PathHash> {
     let mut hasher = KEYS.build_hasher();
     let root = PathHash(hasher.finish());

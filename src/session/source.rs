@@ -92,11 +92,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
             RootsResponse::Unsupported => return Err(Code::RootsUnsupported.into()),
             RootsResponse::Failed(why) => return Err(failed(&why)),
         };
-        // What comes with an entry but its URI and name is of no use here, and memory.
-        list.roots.extend(page.roots.into_iter().map(|mut entry| {
-            entry.meta = None;
-            entry
-        }));
+        list.roots.extend(page.roots);
         list.is_bounded()?;
         let Some(next) = page.next_cursor else {
             list.roots.shrink_to_fit();

@@ -1,28 +1,29 @@
 //! What a client declares that it can do.
 //!
-//! [`ClientCapabilities`] is read from JSON, of either era, or said by the server's author. A client that
-//! declares no roots may be served the allowed directories, so that must never be what a failure
-//! looks like: there is no value for capabilities that are missing or malformed, and no default.
+//! [`ClientCapabilities`] is parsed from JSON of either era, or created by the server's author. A
+//! client that declares no roots may be served the allowed directories. A failure must never look
+//! like that, so missing or malformed capabilities have no value of this type, and there is no
+//! default.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-/// What a client declares about itself, as far as roots go: `params.capabilities` of `initialize`,
+/// The part of a client's capabilities that is about roots: `params.capabilities` of `initialize`,
 /// or since 2026-07-28 the metadata of each request under [`META_KEY`](Self::META_KEY). A session
 /// begins with it ([`Guard::session`](crate::Guard::session)).
 ///
-/// | what came | is |
+/// | JSON | value |
 /// | --- | --- |
 /// | an object without `roots`, or with `null` there | [`without_roots`](Self::without_roots) |
 /// | an object with anything else in `roots` | [`with_roots`](Self::with_roots) |
-/// | an object that holds the capabilities, or lies in them: `params`, the whole message, `roots` | an error |
-/// | something else, or nothing: both eras demand an object | an error |
+/// | an object around capabilities (the message, its `params`), or inside (`roots`) | an error |
+/// | anything else, or nothing: both eras require an object | an error |
 ///
-/// Answer it with invalid parameters (-32602), and begin no session. A client without roots
+/// Answer an error with invalid parameters (-32602), and begin no session. A client without roots
 /// may be served the allowed directories, and a client that sent something unreadable must not be
-/// taken for one. So there is no value of this type for it, and no default that an `.ok()` or an
-/// `.unwrap_or_default()` would lead to:
+/// taken for one. So an error has no value of this type, and there is no default that an `.ok()` or
+/// an `.unwrap_or_default()` would give:
 ///
 /// ```compile_fail,E0277
 /// # use mcp_roots_guard::ClientCapabilities;
@@ -53,17 +54,17 @@ pub struct ClientCapabilities {
 }
 
 impl ClientCapabilities {
-    /// Where a request of 2026-07-28 holds them in its `_meta`.
+    /// The key of the capabilities in the `_meta` of a 2026-07-28 request.
     pub const META_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
-    /// Those of a client that has roots.
+    /// The capabilities of a client that has roots.
     #[must_use]
     pub const fn with_roots(roots: RootsCapability) -> Self {
         Self { roots: Some(roots) }
     }
 
-    /// Those of a client that said it has no roots. It is never asked for any, and
-    /// [`WithoutClientRoots`](crate::WithoutClientRoots) says what is in force for it.
+    /// The capabilities of a client that declared no roots. It is never asked for any, and
+    /// [`WithoutClientRoots`](crate::WithoutClientRoots) decides what is in force for it.
     #[must_use]
     pub const fn without_roots() -> Self {
         Self { roots: None }
@@ -76,11 +77,11 @@ impl ClientCapabilities {
     }
 }
 
-/// Only the field that matters is read, so that no other can spoil it.
+/// Reads only the field that matters, so that no other field can cause an error.
 impl<'de> Deserialize<'de> for ClientCapabilities {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = Map::deserialize(deserializer)?;
-        // Taken for capabilities, it would declare nothing, which is the widest grant.
+        // Read as capabilities, this object would declare no roots, which is the widest grant.
         if let Some(field) = ELSEWHERE.iter().find(|field| object.contains_key(**field)) {
             return Err(D::Error::custom(format_args!("not capabilities: they have no field `{field}`")));
         }
@@ -89,15 +90,15 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
     }
 }
 
-/// Fields of the message around capabilities, and of the capability in them. No revision has a
-/// capability of these names.
+/// Fields of the messages that contain capabilities, and of the roots capability. No revision has a
+/// capability with one of these names.
 const ELSEWHERE: [&str; 6] = ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
 
-/// That a client has roots, and whether it tells of changes.
+/// Declares that a client has roots, and whether it announces changes.
 ///
-/// Any JSON but `null` declares them: to a client without, the allowed directories may be served, so what is malformed must not
-/// pass for absent. Changes are announced only where `listChanged` is `true` and nothing else: a client that does not tell is
-/// asked again.
+/// Any JSON except `null` declares roots: a client without roots may be served the allowed
+/// directories, so malformed JSON must not count as absent. Changes are announced only if
+/// `listChanged` is exactly `true`. A client that does not announce them is asked again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct RootsCapability {
@@ -107,13 +108,13 @@ pub struct RootsCapability {
 }
 
 impl RootsCapability {
-    /// Of a client that tells when its roots change.
+    /// The capability of a client that announces changes of its roots.
     #[must_use]
     pub const fn announcing() -> Self {
         Self { list_changed: true }
     }
 
-    /// Of a client that does not tell.
+    /// The capability of a client that does not announce them.
     #[must_use]
     pub const fn silent() -> Self {
         Self { list_changed: false }

@@ -1,7 +1,4 @@
-//! The messages around a root list.
-//!
-//! Goes in: the JSON of a notification, or of a response's error. Comes out: the same as types. What is true after: a
-//! [`RootsListChanged`] had that method, whatever else its message held.
+//! The messages about roots other than the list: the notification of a change, and an error.
 
 use serde::de::Error as _;
 use serde::ser::SerializeStruct as _;
@@ -10,23 +7,21 @@ use serde_json::{Map, Value};
 
 use super::field;
 
-/// The notification that a client's roots changed. It says not how: the list has to be asked for again.
+/// The notification that a client's roots changed. It does not contain the change: the list must be
+/// requested again.
 ///
-/// The method decides, byte for byte. What else is odd about the message is ignored, for a change that is not heard would leave the
-/// old list in force.
+/// Only the method is compared, byte for byte. Anything unusual in the rest of the message is
+/// ignored, because a change that is missed would leave the old list in force.
 ///
 /// ```
 /// # use mcp_roots_guard::RootsListChanged;
 /// let json = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
-/// assert_eq!(serde_json::from_str::<RootsListChanged>(json)?, RootsListChanged::default());
-/// assert_eq!(serde_json::to_string(&RootsListChanged::default())?, json);
+/// assert_eq!(serde_json::from_str::<RootsListChanged>(json)?, RootsListChanged);
+/// assert_eq!(serde_json::to_string(&RootsListChanged)?, json);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RootsListChanged {
-    /// Protocol metadata of its parameters, kept as it came.
-    pub meta: Option<Map<String, Value>>,
-}
+pub struct RootsListChanged;
 
 impl RootsListChanged {
     /// The notification's method.
@@ -35,35 +30,31 @@ impl RootsListChanged {
 
 impl Serialize for RootsListChanged {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut message = serializer.serialize_struct("RootsListChanged", 2 + usize::from(self.meta.is_some()))?;
+        let mut message = serializer.serialize_struct("RootsListChanged", 2)?;
         message.serialize_field("jsonrpc", "2.0")?;
         message.serialize_field("method", Self::METHOD)?;
-        if let Some(meta) = &self.meta {
-            message.serialize_field("params", &serde_json::json!({ "_meta": meta }))?;
-        }
         message.end()
     }
 }
 
 impl<'de> Deserialize<'de> for RootsListChanged {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut message = Map::deserialize(deserializer)?;
+        let message: Map<String, Value> = Map::deserialize(deserializer)?;
         if message.get("method").and_then(Value::as_str) != Some(Self::METHOD) {
             return Err(D::Error::custom(format_args!("not {}", Self::METHOD)));
         }
-        let meta = take_object(&mut message, "params").and_then(|mut params| take_object(&mut params, "_meta"));
-        Ok(Self { meta })
+        Ok(Self)
     }
 }
 
 /// The `error` of a JSON-RPC response (JSON-RPC 2.0, 5.1).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ErrorBody {
-    /// What kind of error it is.
+    /// The kind of the error.
     pub code: i64,
     /// One sentence.
     pub message: String,
-    /// More, for programs; `null` and absent are the same.
+    /// More details for programs. `null` and absent are the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
@@ -73,13 +64,6 @@ impl<'de> Deserialize<'de> for ErrorBody {
         let mut object = Map::deserialize(deserializer)?;
         let (code, message) = (field(&mut object, "code")?, field(&mut object, "message")?);
         Ok(Self { code, message, data: field(&mut object, "data")? })
-    }
-}
-
-fn take_object(from: &mut Map<String, Value>, key: &str) -> Option<Map<String, Value>> {
-    match from.remove(key) {
-        Some(Value::Object(object)) => Some(object),
-        _ => None,
     }
 }
 
@@ -94,7 +78,7 @@ mod tests {
         let with_meta = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed","params":{"_meta":{"k":[1]}}}"#;
         for (json, expected) in [
             (plain, plain),
-            (with_meta, with_meta),
+            (with_meta, plain),
             (r#"{"method":"notifications/roots/list_changed"}"#, plain),
             (r#"{"method":"notifications/roots/list_changed","params":null,"jsonrpc":7,"id":1}"#, plain),
             (r#"{"method":"notifications/roots/list_changed","params":[],"more":{}}"#, plain),

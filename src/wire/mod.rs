@@ -1,9 +1,10 @@
-//! What is said about roots, as the protocol writes it.
+//! What MCP puts on the wire about roots (2024-11-05 to 2026-07-28).
 //!
-//! Goes in: the JSON of a `roots/list` result, of a client's capabilities, of `notifications/roots/list_changed` and of an error (MCP
-//! 2024-11-05 to 2026-07-28). Comes out: the same as types, the URIs as text, untrusted. What is true after: nothing is granted; a URI
-//! is parsed and judged when the list is resolved. What is odd is read so that less is served: a list is failed, a capability declared,
-//! a change announced.
+//! The types here are the JSON of a `roots/list` result, of a client's capabilities, of
+//! `notifications/roots/list_changed` and of an error. The URIs are untrusted text. Nothing here
+//! grants anything: a URI is parsed and judged when the list is resolved. Unusual JSON is read in
+//! the way that serves less: the list has failed, the capability is declared, the change is
+//! announced.
 
 mod capability;
 mod message;
@@ -20,48 +21,45 @@ pub use capability::{ClientCapabilities, RootsCapability};
 pub use message::{ErrorBody, RootsListChanged};
 pub use revision::Revision;
 
-/// What a client answers to `roots/list`. Unknown fields are ignored.
+/// A client's answer to `roots/list`. Unknown fields are ignored.
 ///
-/// Anything but an object with a list in `roots` is an error, and so is a `nextCursor` that is no string: the rest of the list
-/// could not be asked for.
+/// Anything but an object with a list in `roots` is an error. So is a `nextCursor` that is not a
+/// string, because the rest of the list could not be requested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ListRootsResult {
-    /// The roots, in the client's order; the first is where relative requests begin.
+    /// The roots, in the client's order. Relative requests start at the first.
     pub roots: Vec<RootEntry>,
-    /// Where the list goes on: the `cursor` of the next request. No published schema has it, some clients send it.
+    /// The `cursor` of the request for the next page. No published schema has it, but some clients
+    /// send it.
     #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// Protocol metadata, kept as it came.
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Map<String, Value>>,
 }
 
-/// One entry of a root list. The schema calls it `Root`; here [`Root`](crate::Root) is an entry that was resolved.
+/// One entry of a root list. The schema calls it `Root`. In this crate, a [`Root`](crate::Root) is
+/// an entry that was resolved.
 ///
-/// One that is not as the schema says is kept as [malformed](Self::is_malformed), and spoils no other, unless it is no JSON that
-/// `serde_json` reads (nested deeper than 128, say).
+/// An entry that breaks the schema is kept as [malformed](Self::is_malformed), and does not affect
+/// the others, unless it is JSON that `serde_json` does not read (for example nested deeper than
+/// 128).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RootEntry {
-    /// The root's URI. The protocol wants `file://`; clients send others, too.
+    /// The root's URI. The protocol requires `file://`, but clients send others, too.
     pub uri: String,
-    /// A name to show; `null` and absent are the same.
+    /// A name to display. `null` and absent are the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Protocol metadata, kept as it came.
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Map<String, Value>>,
     #[serde(skip)]
     malformed: bool,
 }
 
 impl RootEntry {
-    /// An entry without a name.
+    /// Creates an entry without a name.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), ..Self::default() }
     }
 
-    /// Whether it came as something else than the schema's `Root`; its URI is then the JSON that came, shortened.
+    /// Whether the entry breaks the schema. Its URI is then the JSON that was sent, shortened.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         self.malformed
@@ -69,15 +67,15 @@ impl RootEntry {
 }
 
 impl ListRootsResult {
-    /// The request that this answers.
+    /// The request that this result answers.
     pub const METHOD: &str = "roots/list";
 
-    /// A root list of these URIs, without names.
+    /// Creates a list of these URIs, without names.
     pub fn from_uris<S: Into<String>>(uris: impl IntoIterator<Item = S>) -> Self {
         Self { roots: uris.into_iter().map(RootEntry::new).collect(), ..Self::default() }
     }
 
-    /// Whether it is within [`ROOT_LIST_ENTRIES`] and [`ROOT_LIST_BYTES`].
+    /// Checks the list against [`ROOT_LIST_ENTRIES`] and [`ROOT_LIST_BYTES`].
     pub(crate) fn is_bounded(&self) -> crate::Result<()> {
         if self.roots.len() > ROOT_LIST_ENTRIES {
             let detail = format!("{} entries", self.roots.len());
@@ -95,7 +93,8 @@ impl ListRootsResult {
     }
 }
 
-/// Not derived: that would take an array for an object, field by field. The same goes for an entry, below, and for an error.
+/// Not derived, because a derived one would read an array as an object, field by field. The same
+/// holds for an entry and for an error.
 impl<'de> Deserialize<'de> for ListRootsResult {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Map::deserialize(deserializer)?;
@@ -107,12 +106,7 @@ impl<'de> Deserialize<'de> for ListRootsResult {
             Some(Value::String(cursor)) => Some(cursor),
             Some(_) => return Err(D::Error::custom("nextCursor is no string")),
         };
-        // Of no use here, and so no reason to serve nothing.
-        let meta = match object.remove("_meta") {
-            Some(Value::Object(meta)) => Some(meta),
-            _ => None,
-        };
-        Ok(Self { roots: entries.iter().map(entry).collect(), next_cursor, meta })
+        Ok(Self { roots: entries.iter().map(entry).collect(), next_cursor })
     }
 }
 
@@ -120,11 +114,13 @@ impl<'de> Deserialize<'de> for RootEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Map::deserialize(deserializer)?;
         let (uri, name) = (field(&mut object, "uri")?, field(&mut object, "name")?);
-        Ok(Self { uri, name, meta: field(&mut object, "_meta")?, malformed: false })
+        // Not kept, but an entry whose metadata breaks the schema is malformed.
+        field::<Option<Map<String, Value>>, _>(&mut object, "_meta")?;
+        Ok(Self { uri, name, malformed: false })
     }
 }
 
-/// Takes a field; absent and `null` are the same.
+/// Takes a field from an object. Absent and `null` are the same.
 fn field<T: DeserializeOwned, E: serde::de::Error>(object: &mut Map<String, Value>, key: &str) -> Result<T, E> {
     serde_json::from_value(object.remove(key).unwrap_or_default()).map_err(|error| E::custom(format!("{key}: {error}")))
 }
@@ -137,7 +133,7 @@ fn entry(entry: &Value) -> RootEntry {
 }
 
 #[cfg(test)]
-/// What is read, as it is printed again; or nothing, where it is refused.
+/// Parses JSON and prints it again. Empty if it is refused.
 fn again<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> String {
     serde_json::from_str::<T>(json).map_or_else(|_| String::new(), |read| serde_json::to_string(&read).unwrap())
 }
@@ -147,25 +143,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_clients_send_and_keeps_metadata() {
-        let json = r#"{"roots":[{"uri":"file:///a","name":null,"extra":1},{"uri":"file:///b","name":"B","_meta":{"k":[1]}}],"nextCursor":null,"_meta":{"m":true}}"#;
+    fn reads_what_clients_send_and_drops_the_rest() {
+        let json = concat!(
+            r#"{"roots":[{"uri":"file:///a","name":null,"extra":1},"#,
+            r#"{"uri":"file:///b","name":"B","_meta":{"k":[1]}}],"#,
+            r#""nextCursor":null,"_meta":{"m":true}}"#
+        );
         let list: ListRootsResult = serde_json::from_str(json).unwrap();
         assert_eq!(
             list.roots.iter().map(|root| (root.uri.as_str(), root.name.as_deref())).collect::<Vec<_>>(),
             [("file:///a", None), ("file:///b", Some("B"))]
         );
         let printed = serde_json::to_string(&list).unwrap();
-        assert_eq!(
-            printed,
-            r#"{"roots":[{"uri":"file:///a"},{"uri":"file:///b","name":"B","_meta":{"k":[1]}}],"_meta":{"m":true}}"#
-        );
+        assert_eq!(printed, r#"{"roots":[{"uri":"file:///a"},{"uri":"file:///b","name":"B"}]}"#);
     }
 
     #[test]
     fn a_malformed_entry_spoils_no_other() {
-        let json = r#"{"roots":[{"uri":"file:///a"},{"name":"x"},{"uri":7},null,[],["file:///d"],{"uri":"file:///b","name":5},{"uri":"file:///c"}]}"#;
+        let json = concat!(
+            r#"{"roots":[{"uri":"file:///a"},{"name":"x"},{"uri":7},null,[],["file:///d"],"#,
+            r#"{"uri":"file:///b","name":5},{"uri":"file:///c"}]}"#
+        );
         let list: ListRootsResult = serde_json::from_str(json).unwrap();
-        let told: Vec<_> = list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
+        let entries: Vec<_> = list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
         let expected = [
             ("file:///a", false),
             (r#"{"name":"x"}"#, true),
@@ -176,7 +176,7 @@ mod tests {
             (r#"{"name":5,"uri":"file:///b"}"#, true),
             ("file:///c", false),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(entries, expected);
     }
 
     #[test]
@@ -201,10 +201,7 @@ mod tests {
             (r#"{"nextCursor":"2","x":1,"roots":[]}"#, r#"{"roots":[],"nextCursor":"2"}"#),
             (r#"{"roots":[],"_meta":null}"#, r#"{"roots":[]}"#),
             (r#"{"roots":[],"_meta":7}"#, r#"{"roots":[]}"#),
-            (
-                r#"{"roots":[],"_meta":{"k":4.7888281949825167e240}}"#,
-                r#"{"roots":[],"_meta":{"k":4.788828194982517e+240}}"#,
-            ),
+            (r#"{"roots":[],"_meta":{"k":4.7888281949825167e240}}"#, r#"{"roots":[]}"#),
             (r#"{"roots":[],"nextCursor":2}"#, ""),
             (r#"{"roots":[],"nextCursor":false}"#, ""),
             (r#"{"roots":[],"nextCursor":["2"]}"#, ""),

@@ -1,11 +1,8 @@
-//! Which protocol is spoken.
-//!
-//! Goes in: the `protocolVersion` that was negotiated. Comes out: a [`Revision`]. What is true after: it is one that this crate knows,
-//! and older ones compare as less.
+//! Revisions of the protocol.
 
 use std::fmt;
 
-/// A revision of the protocol, in order of time.
+/// A revision of the protocol that this crate knows. Revisions are ordered by time.
 ///
 /// ```
 /// # use mcp_roots_guard::Revision;
@@ -17,15 +14,15 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Revision {
-    /// The first that has roots.
+    /// The first revision with roots.
     V2024_11_05,
-    /// Nothing new about roots.
+    /// No changes to roots.
     V2025_03_26,
-    /// Nothing new about roots.
+    /// No changes to roots.
     V2025_06_18,
-    /// The last with sessions, and with `notifications/roots/list_changed`.
+    /// The last revision with sessions and with `notifications/roots/list_changed`.
     V2025_11_25,
-    /// Without sessions: each request declares its capabilities, and roots come with a retried request.
+    /// No sessions: each request declares its capabilities, and roots come with a retried request.
     V2026_07_28,
 }
 
@@ -34,7 +31,8 @@ impl Revision {
     pub const ALL: &'static [Self] =
         &[Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
-    /// Reads a `protocolVersion`, byte for byte; `None` is a revision that this crate does not know.
+    /// Parses a `protocolVersion`, byte for byte. `None` for a revision that this crate does not
+    /// know.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|revision| revision.as_str() == text)
@@ -52,7 +50,7 @@ impl Revision {
         }
     }
 
-    /// Whether there are no sessions: nothing said in one request counts in another.
+    /// Whether the revision has no sessions. Nothing said in one request then counts in another.
     #[must_use]
     pub const fn is_stateless(self) -> bool {
         match self {

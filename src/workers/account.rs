@@ -1,14 +1,14 @@
-//! Who is charged for what clients share.
+//! Accounts for resources that clients share.
 //!
-//! Places to work in, directory handles and the memory of grants are limited for each account, so
-//! that what one client uses up costs that client alone.
+//! Places, directory handles and the memory of grants are limited for each account, so that a
+//! client that uses up its share affects only itself.
 
 #[cfg(feature = "rmcp")]
 use std::sync::Arc;
 
 use crate::events::SessionId;
 
-/// Who is charged for a piece of work, an open directory or a remembered grant.
+/// The client that is charged for a job, an open directory or a remembered grant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Account {
     /// The server's own configuration.
@@ -19,7 +19,7 @@ pub(crate) enum Account {
     /// A connection that is one client.
     #[cfg(feature = "rmcp")]
     Connection(u64),
-    /// A session of a client that bears no key.
+    /// A session of a client without a key.
     Session(SessionId),
     /// Everyone else: requests of the stateless era without a key, and
     /// [`Boundary::resolve`](crate::Boundary::resolve).

@@ -1,4 +1,4 @@
-//! Which operations run in the places, on which devices, and which of them hang.
+//! Tracks the operations that are running, by device, and detects those that hang.
 
 #![cfg_attr(windows, allow(clippy::missing_const_for_thread_local, reason = "the initializer is const"))]
 
@@ -13,12 +13,12 @@ use crate::error::{Code, Error, Result};
 use crate::limits::{PATIENCE, STUCK};
 use crate::workers::Account;
 
-/// The operations of one guard's work, by the device of their root.
+/// The running operations of one guard's work, by the device of their root.
 pub(super) struct Devices {
     by_number: Mutex<HashMap<u64, Arc<Device>>>,
-    /// The work that holds a place.
+    /// The jobs that hold a place.
     places: Mutex<Vec<Arc<Running>>>,
-    /// So many operations at once on one device are suspicious.
+    /// Half of the places. This many operations on one device are suspicious.
     half: usize,
     start: Instant,
 }
@@ -30,48 +30,50 @@ struct Device {
     watch: Mutex<Option<Watch>>,
 }
 
-/// How many had finished, seen first at a time when half of the places were on the device.
+/// The number of finished operations when half of the places were first seen on the device.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     finished: u64,
     since: Instant,
 }
 
-/// What a place is doing, for other threads to see.
+/// What a place is doing, visible to other threads.
 #[derive(Debug)]
 struct Running {
     account: Account,
-    /// The device of its operation.
+    /// The device of the operation.
     device: AtomicU64,
-    /// When the operation began, in milliseconds after the start; [`NEVER`] between operations.
+    /// The start of the operation, in milliseconds after [`Devices::start`]; [`NEVER`] between
+    /// operations.
     since: AtomicU64,
 }
 
-/// The place that the current thread works in.
+/// The place that the current thread holds.
 struct Place {
     devices: Arc<Devices>,
     running: Arc<Running>,
-    /// The last device that it operated on.
-    last: Option<(u64, Arc<Device>)>,
-    /// The device that an operation is running on.
-    on: Option<u64>,
+    /// The device of the last operation.
+    last_device: Option<(u64, Arc<Device>)>,
+    /// The device of the current operation.
+    current: Option<u64>,
 }
 
 thread_local! {
     static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
 }
 
-/// Runs a job of an account in a place, whose operations are counted.
-pub(super) fn hold(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()) {
+/// Runs a job of an account in a place, and counts its operations.
+pub(super) fn run_in_place(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()) {
     let running = devices.enter(account);
-    PLACE.set(Some(Place { devices: devices.clone(), running: running.clone(), last: None, on: None }));
-    // It does not panic.
+    PLACE.set(Some(Place { devices: devices.clone(), running: running.clone(), last_device: None, current: None }));
+    // The job catches its own panics.
     job();
     drop(PLACE.take());
     devices.leave(&running);
 }
 
-/// Runs an operation, counted on its root's device while it runs, if this thread holds a place.
+/// Runs an operation. If this thread holds a place, the operation is counted on its root's device
+/// while it runs.
 ///
 /// # Errors
 ///
@@ -79,35 +81,35 @@ pub(super) fn hold(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()
 /// their operations has finished for [`PATIENCE`], and one of this account has been running for
 /// that long.
 ///
-/// An account without such an operation is let through: what hangs can be a mount inside the root,
-/// and its own files lie beside that.
+/// An account without such an operation is allowed: what hangs can be a mount inside the root, and
+/// the account's own files lie beside it.
 pub(crate) fn counted<T>(device: impl FnOnce() -> Option<u64>, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-    // A thread that is ending has no place.
-    let begun = PLACE.try_with(|place| match &mut *place.borrow_mut() {
+    // A thread that is exiting has no place.
+    let started = PLACE.try_with(|place| match &mut *place.borrow_mut() {
         None => Ok(None),
         Some(place) => device().map_or(Ok(None), |device| place.begin(device)),
     });
-    let _operating = begun.unwrap_or(Ok(None))?;
+    let _operation = started.unwrap_or(Ok(None))?;
     operation()
 }
 
-/// An operation that is counted.
-struct Operating {
+/// A counted operation that is running.
+struct Operation {
     device: Arc<Device>,
-    /// What the operation is a part of.
+    /// The device of the operation that this one is part of.
     outer: Option<u64>,
 }
 
 impl Place {
-    fn begin(&mut self, number: u64) -> Result<Option<Operating>> {
-        if self.on == Some(number) {
+    fn begin(&mut self, number: u64) -> Result<Option<Operation>> {
+        if self.current == Some(number) {
             return Ok(None);
         }
-        let device = match &self.last {
+        let device = match &self.last_device {
             Some((last, device)) if *last == number => device.clone(),
             _ => {
                 let device = self.devices.device(number);
-                self.last = Some((number, device.clone()));
+                self.last_device = Some((number, device.clone()));
                 device
             }
         };
@@ -120,23 +122,23 @@ impl Place {
             let detail = format!("{} operations on device {number} do not finish", self.devices.half);
             return Err(Error::new(Code::Busy).detail(detail));
         }
-        let outer = self.on.replace(number);
+        let outer = self.current.replace(number);
         if outer.is_none() {
             self.running.device.store(number, Relaxed);
             self.running.since.store(self.devices.millis(now), Relaxed);
         }
-        Ok(Some(Operating { device, outer }))
+        Ok(Some(Operation { device, outer }))
     }
 }
 
-impl Drop for Operating {
+impl Drop for Operation {
     fn drop(&mut self) {
-        // In this order: who sees one less running sees that one has finished.
+        // In this order, a thread that sees fewer running operations also sees one more finished.
         self.device.finished.fetch_add(1, Relaxed);
         self.device.running.fetch_sub(1, Relaxed);
         let _ = PLACE.try_with(|place| {
             if let Some(place) = &mut *place.borrow_mut() {
-                place.on = self.outer;
+                place.current = self.outer;
                 if self.outer.is_none() {
                     place.running.since.store(NEVER, Relaxed);
                 }
@@ -146,7 +148,7 @@ impl Drop for Operating {
 }
 
 impl Devices {
-    /// Of this many places.
+    /// Creates the state for this many places.
     pub(super) fn new(places: usize) -> Self {
         let half = (places / 2).max(1);
         Self { by_number: Mutex::default(), places: Mutex::default(), half, start: Instant::now() }
@@ -173,19 +175,19 @@ impl Devices {
 
     fn device(&self, number: u64) -> Arc<Device> {
         let mut devices = self.by_number.lock().unwrap_or_else(PoisonError::into_inner);
-        if devices.len() >= SOME && !devices.contains_key(&number) {
+        if devices.len() >= IDLE_DEVICES && !devices.contains_key(&number) {
             devices.retain(|_, device| Arc::strong_count(device) > 1);
         }
         devices.entry(number).or_default().clone()
     }
 
-    /// How many places have an operation that has been running for [`PATIENCE`].
+    /// The number of places whose operation has been running for [`PATIENCE`].
     pub(super) fn hung(&self, now: Instant) -> usize {
         self.count(now, PATIENCE, |_| true)
     }
 
-    /// How many operations of an account have been running for so long that more of its work should
-    /// not wait for them.
+    /// The number of an account's operations that have been running for [`STUCK`], so long that its
+    /// other jobs should not wait for them.
     pub(super) fn stuck(&self, account: &Account, now: Instant) -> usize {
         self.count(now, STUCK, |running| running.account == *account)
     }
@@ -205,8 +207,8 @@ impl Running {
 }
 
 impl Device {
-    /// Whether none has finished for [`PATIENCE`]. To ask while half of the places are on it: from
-    /// the first time on, it is watched.
+    /// Whether no operation has finished for [`PATIENCE`]. Called while half of the places are on
+    /// the device. The first call starts the observation.
     fn is_hung(&self, now: Instant) -> bool {
         let finished = self.finished.load(Relaxed);
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,11 +222,11 @@ impl Device {
     }
 }
 
-/// When nothing runs.
+/// The start time of a place without an operation.
 const NEVER: u64 = u64::MAX;
 
-/// As many devices as are not worth a look.
-const SOME: usize = 64;
+/// The number of devices below which idle ones are not removed.
+const IDLE_DEVICES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -235,13 +237,13 @@ mod tests {
         Account::Session(SessionId(number.try_into().unwrap()))
     }
 
-    /// Begins an operation of an account on a device as a thread in a place of its own would.
-    fn begin_as(devices: &Arc<Devices>, account: u64, number: u64) -> Result<Option<Operating>> {
+    /// Begins an operation as a thread in a place of its own would.
+    fn begin_as(devices: &Arc<Devices>, account: u64, number: u64) -> Result<Option<Operation>> {
         let running = devices.enter(&session(account));
-        Place { devices: devices.clone(), running, last: None, on: None }.begin(number)
+        Place { devices: devices.clone(), running, last_device: None, current: None }.begin(number)
     }
 
-    fn begin(devices: &Arc<Devices>, number: u64) -> Result<Option<Operating>> {
+    fn begin(devices: &Arc<Devices>, number: u64) -> Result<Option<Operation>> {
         begin_as(devices, 1, number)
     }
 
@@ -275,7 +277,7 @@ mod tests {
         assert!(refused(1));
         assert_eq!(device.running.load(Relaxed), 2, "who is refused is not counted");
         assert!(begin(&devices, 2).is_ok(), "another device");
-        // Another client is let through. That its operation ends shows that the device answers.
+        // Another client is allowed. Its operation ends, which shows that the device answers.
         assert!(!refused(2));
         assert!(!refused(1));
         drop(running);
@@ -291,7 +293,7 @@ mod tests {
             seen.push((running(1), running(2)));
             Ok(())
         };
-        hold(&devices, &session(1), || {
+        run_in_place(&devices, &session(1), || {
             counted(
                 || Some(1),
                 || {
@@ -312,12 +314,12 @@ mod tests {
     #[test]
     fn devices_that_nothing_runs_on_are_forgotten() {
         let devices = Arc::new(Devices::new(4));
-        let kept = begin(&devices, 0).unwrap();
-        for number in 1..10 * SOME as u64 {
+        let operation = begin(&devices, 0).unwrap();
+        for number in 1..10 * IDLE_DEVICES as u64 {
             begin(&devices, number).unwrap();
         }
-        assert!(devices.by_number.lock().unwrap().len() <= SOME);
+        assert!(devices.by_number.lock().unwrap().len() <= IDLE_DEVICES);
         assert_eq!(devices.device(0).running.load(Relaxed), 1);
-        drop(kept);
+        drop(operation);
     }
 }

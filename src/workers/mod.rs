@@ -1,22 +1,23 @@
 //! The threads of a guard.
 //!
 //! Resolving lists, verifying roots and the work of handlers wait for filesystems, and a filesystem
-//! can hang. They run on threads that the guard owns, so that a hung one occupies none of the
-//! runtime's. [`Workers`] starts threads on demand and ends those that stay idle. [`queue`] decides
-//! what they run: each [`Account`] waits in a queue of its own, queues are served in turns, and
-//! neither resolving nor work can use up the places of the other. [`devices`] knows which operations
-//! hang: their places are given to others, and whose operation hangs is refused further ones there.
+//! can hang. They run on threads that the guard owns, so that a hung one does not block the async
+//! runtime. [`Workers`] starts threads on demand and ends those that stay idle. [`queue`] decides
+//! what they run: each [`Account`] has a queue of its own, accounts take turns, and neither
+//! resolving nor work can use up the places of the other. [`devices`] detects operations that hang.
+//! Their places are given to others, and an account with an operation that hangs is refused further
+//! ones on that device.
 //!
 //! All of the state is under one lock, held for a few steps. No job is run or dropped under it: a
-//! job can hold the last handle of a guard, and dropping that locks the state again.
+//! job can hold the last handle of a guard, and dropping that takes the lock again.
 //!
-//! At least one thread is on its way to the state, or looks at it repeatedly, as long as a job there
-//! could start: whoever adds a job or gives one up calls a thread, and so does a thread that takes a
+//! While a queued job could start, at least one thread is about to look at the state, or looks at
+//! it repeatedly. Whoever adds or cancels a job wakes a thread, and so does a thread that takes a
 //! job and leaves another.
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
-    allow(dead_code, reason = "the model check runs jobs in steps of its own, and work needs the adapter")
+    allow(dead_code, reason = "the model check runs jobs by itself, and only the adapter runs work")
 )]
 
 mod account;
@@ -37,17 +38,17 @@ use self::queue::{Queue, Shares};
 use crate::error::{Code, Error, Result};
 use crate::limits::{ABANDONED, IDLE, LOOK_EVERY, RESOLUTIONS};
 
-/// The threads of one guard. Dropping it ends them; one that hangs is left behind.
+/// The threads of one guard. Dropping it ends them, except those that hang.
 pub(crate) struct Workers {
     pool: Arc<Pool>,
 }
 
-/// What a job is for. Each has places of its own.
+/// The purpose of a job. Each purpose has places of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
-    /// Resolving a list, or verifying roots.
+    /// To resolve a list, or to verify roots.
     Roots,
-    /// A handler's work.
+    /// To run a handler's work.
     Work,
 }
 
@@ -55,9 +56,9 @@ type Job = Box<dyn FnOnce() + Send>;
 
 struct Pool {
     state: Mutex<State>,
-    called: Condvar,
+    woken: Condvar,
     devices: Arc<Devices>,
-    /// How long a thread without a job stays.
+    /// How long a thread without a job waits before it ends.
     idle: Duration,
 }
 
@@ -68,29 +69,29 @@ struct State {
     closed: bool,
 }
 
-/// Each thread is in one of these states, or runs a job.
+/// The number of threads in each state. All others run a job.
 #[derive(Debug, Default)]
 struct Threads {
     all: usize,
-    /// They wait, and nobody has called them.
+    /// They wait, and were not woken.
     idle: usize,
-    /// They wait and were called, or are starting.
-    called: usize,
+    /// They wait and were woken, or are starting.
+    woken: usize,
     starting: usize,
-    /// One of those that wait looks again every [`LOOK_EVERY`].
-    looks: bool,
+    /// One of the waiting threads looks again every [`LOOK_EVERY`].
+    has_watcher: bool,
 }
 
-/// How to get a thread that looks for a job.
+/// How to get a thread to look for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-enum Call {
+enum Wake {
     Nobody,
     Idle,
     New,
 }
 
-/// A job that somebody waits for. Dropping it before the job begins takes the job back.
+/// A job that a caller waits for. Dropping the ticket before the job starts cancels it.
 struct Ticket {
     pool: Arc<Pool>,
     purpose: For,
@@ -100,24 +101,24 @@ struct Ticket {
 }
 
 impl Workers {
-    /// With this many places for work.
+    /// Creates threads on demand for this many places of work.
     pub(crate) fn new(places: usize) -> Self {
         Self::with(places, RESOLUTIONS, IDLE)
     }
 
     fn with(work: usize, roots: usize, idle: Duration) -> Self {
         let state = State {
-            roots: Queue::new(Shares { places: roots, more: ABANDONED, one_each: true }),
-            work: Queue::new(Shares { places: work, more: work, one_each: false }),
+            roots: Queue::new(Shares { places: roots, extra: ABANDONED, one_per_account: true }),
+            work: Queue::new(Shares { places: work, extra: work, one_per_account: false }),
             threads: Threads::default(),
             closed: false,
         };
         let devices = Arc::new(Devices::new(work));
-        Self { pool: Arc::new(Pool { state: Mutex::new(state), called: Condvar::new(), devices, idle }) }
+        Self { pool: Arc::new(Pool { state: Mutex::new(state), woken: Condvar::new(), devices, idle }) }
     }
 
-    /// Runs a job when it is its turn, and returns what it returned or its panic. If this is dropped,
-    /// a job that has not begun never does.
+    /// Runs a job when it is its turn, and returns its result or its panic. If the future is
+    /// dropped before the job starts, the job never runs.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl Workers {
     ) -> Result<std::thread::Result<T>> {
         let (sender, receiver) = oneshot::channel();
         let job = move || {
-            // What nobody waits for any more is dropped here, and may panic, too.
+            // A result that no caller waits for is dropped here, and its destructor may panic, too.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
             }));
@@ -148,12 +149,12 @@ impl Drop for Workers {
         state.closed = true;
         let left = (state.roots.take_all(), state.work.take_all());
         drop(state);
-        self.pool.called.notify_all();
+        self.pool.woken.notify_all();
         drop(left);
     }
 }
 
-/// How much there is of what.
+/// Shows only the number of threads.
 impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.pool.lock();
@@ -163,7 +164,7 @@ impl fmt::Debug for Workers {
 
 impl Pool {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What a panicking holder left is whole.
+        // A panic leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,10 +176,10 @@ impl Pool {
             return Err(Error::new(Code::Busy).detail("the filesystems that others wait for do not answer"));
         }
         let added = state.queue(purpose).push(&account, job);
-        let (call, number) = match added {
+        let (wake, number) = match added {
             Ok(number) => {
                 let hung = self.hung(&state);
-                (state.call(hung), number)
+                (state.choose_thread(hung), number)
             }
             Err(job) => {
                 drop(state);
@@ -188,12 +189,13 @@ impl Pool {
         };
         drop(state);
         let ticket = Ticket { pool: self.clone(), purpose, account, number, done: false };
-        // Without a thread it may wait for ever; dropping the ticket takes it back.
-        self.carry_out(call).map_err(|error| Error::io(Code::Busy, error).detail("no thread can be started"))?;
+        // Without a thread the job could wait forever. Dropping the ticket cancels it.
+        self.wake(wake).map_err(|error| Error::io(Code::Busy, error).detail("no thread can be started"))?;
         Ok(ticket)
     }
 
-    /// Whether a job would wait for what hangs: everything, or all that its account may have.
+    /// Whether a job would wait for operations that hang: for all of them, or for all of its
+    /// account.
     fn is_stuck(&self, state: &mut State, purpose: For, account: &Account) -> bool {
         if *account == Account::Operator {
             return false;
@@ -203,22 +205,22 @@ impl Pool {
             For::Work => self.devices.stuck(account, Instant::now()),
         };
         let queue = state.queue(purpose);
-        queue.is_stuck() || queue.is_all_of(account, stuck)
+        queue.is_stuck() || queue.fills_share(account, stuck)
     }
 
-    /// How many places of work hang, if that matters now.
+    /// The number of places of work that hang, if that matters now.
     fn hung(&self, state: &State) -> usize {
         if state.work.is_full() { self.devices.hung(Instant::now()) } else { 0 }
     }
 
-    fn carry_out(self: &Arc<Self>, call: Call) -> std::io::Result<()> {
-        match call {
-            Call::Nobody => Ok(()),
-            Call::Idle => {
-                self.called.notify_one();
+    fn wake(self: &Arc<Self>, wake: Wake) -> std::io::Result<()> {
+        match wake {
+            Wake::Nobody => Ok(()),
+            Wake::Idle => {
+                self.woken.notify_one();
                 Ok(())
             }
-            Call::New => {
+            Wake::New => {
                 let pool = self.clone();
                 let thread = std::thread::Builder::new().name(THREAD.into()).spawn(move || pool.serve());
                 thread.map(drop).inspect_err(|_| {
@@ -230,35 +232,36 @@ impl Pool {
         }
     }
 
-    /// What a thread does.
+    /// The main loop of a thread.
     fn serve(self: Arc<Self>) {
         let mut state = self.lock();
         state.threads.starting -= 1;
         while !state.closed {
             let hung = self.hung(&state);
             if let Some((purpose, job)) = state.next(hung) {
-                let call = if state.threads.coming() == 0 { state.call(hung) } else { Call::Nobody };
+                let wake = if state.threads.expected() == 0 { state.choose_thread(hung) } else { Wake::Nobody };
                 drop(state);
-                // The job does not depend on it: this thread looks again when it is done.
-                let _ = self.carry_out(call);
+                // The current job does not need that thread, and this one looks again when it is
+                // done.
+                let _ = self.wake(wake);
                 match purpose {
                     For::Roots => (job.run)(),
-                    For::Work => devices::hold(&self.devices, &job.account, job.run),
+                    For::Work => devices::run_in_place(&self.devices, &job.account, job.run),
                 }
                 state = self.lock();
                 state.queue(purpose).finish(&job.account, job.number);
                 continue;
             }
-            let looks = state.is_blocked() && !state.threads.looks;
-            let rest = if looks { LOOK_EVERY } else { self.idle };
-            state.threads.looks |= looks;
+            let watches = state.is_blocked() && !state.threads.has_watcher;
+            let wait = if watches { LOOK_EVERY } else { self.idle };
+            state.threads.has_watcher |= watches;
             state.threads.idle += 1;
-            let until = Instant::now() + rest;
-            let was_called = loop {
+            let until = Instant::now() + wait;
+            let was_woken = loop {
                 let left = until.saturating_duration_since(Instant::now());
-                state = self.called.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-                if state.threads.called > 0 {
-                    state.threads.called -= 1;
+                state = self.woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                if state.threads.woken > 0 {
+                    state.threads.woken -= 1;
                     break true;
                 }
                 if state.closed || Instant::now() >= until {
@@ -266,9 +269,9 @@ impl Pool {
                     break false;
                 }
             };
-            if looks {
-                state.threads.looks = false;
-            } else if !was_called && !state.can_start(0) && !state.is_blocked() {
+            if watches {
+                state.threads.has_watcher = false;
+            } else if !was_woken && !state.can_start(0) && !state.is_blocked() {
                 break;
             }
         }
@@ -285,7 +288,7 @@ impl State {
     }
 
     fn next(&mut self, hung: usize) -> Option<(For, queue::Next<Job>)> {
-        // What is short comes first; each has places of its own.
+        // Roots come first because they take less time. Work has places of its own.
         let roots = self.roots.next(0).map(|job| (For::Roots, job));
         roots.or_else(|| self.work.next(hung).map(|job| (For::Work, job)))
     }
@@ -294,37 +297,38 @@ impl State {
         self.roots.can_start(0) || self.work.can_start(hung)
     }
 
-    /// Whether work waits for nothing but a place, which may be found to hang.
+    /// Whether work needs only a place to start. A place can become free because its operation
+    /// hangs.
     fn is_blocked(&self) -> bool {
         self.work.is_blocked()
     }
 
-    /// Whom to call, as there may be a job to start.
-    fn call(&mut self, hung: usize) -> Call {
+    /// Decides which thread to wake, as there may be a job to start.
+    fn choose_thread(&mut self, hung: usize) -> Wake {
         let threads = &self.threads;
-        let to_look = self.is_blocked() && !threads.looks && threads.coming() == 0;
-        if !self.can_start(hung) && !to_look {
-            return Call::Nobody;
+        let needs_watcher = self.is_blocked() && !threads.has_watcher && threads.expected() == 0;
+        if !self.can_start(hung) && !needs_watcher {
+            return Wake::Nobody;
         }
         if self.threads.idle > 0 {
             self.threads.idle -= 1;
-            self.threads.called += 1;
-            return Call::Idle;
+            self.threads.woken += 1;
+            return Wake::Idle;
         }
-        // One more than those that run jobs, to look.
-        if self.threads.all > self.roots.most() + self.work.most() {
-            return Call::Nobody;
+        // One thread more than the jobs that can run, to look for places that hang.
+        if self.threads.all > self.roots.max_running() + self.work.max_running() {
+            return Wake::Nobody;
         }
         self.threads.all += 1;
         self.threads.starting += 1;
-        Call::New
+        Wake::New
     }
 }
 
 impl Threads {
-    /// How many are on their way.
-    fn coming(&self) -> usize {
-        self.called + self.starting
+    /// The number of threads that will look at the state soon.
+    fn expected(&self) -> usize {
+        self.woken + self.starting
     }
 }
 
@@ -335,13 +339,13 @@ impl Drop for Ticket {
         }
         let mut state = self.pool.lock();
         let job = state.queue(self.purpose).cancel(&self.account, self.number);
-        // A resolution that nobody waits for gives its place to another.
+        // A resolution that no caller waits for gives up its place.
         let hung = self.pool.hung(&state);
-        let call = state.call(hung);
+        let wake = state.choose_thread(hung);
         drop(state);
         drop(job);
-        // Without a thread the next job, or the next that ends, calls one.
-        let _ = self.pool.carry_out(call);
+        // Without a thread, the next job to be added or to end wakes one.
+        let _ = self.pool.wake(wake);
     }
 }
 
@@ -367,7 +371,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap()
     }
 
-    /// Polls a future once, which begins to wait.
+    /// Polls a future once, so that it starts to wait.
     fn begins<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(matches!(future.poll(&mut context), Poll::Pending));
@@ -397,7 +401,7 @@ mod tests {
                 assert!(panicked.is_err_and(|panic| panic.downcast_ref::<&str>() == Some(&"on purpose")));
                 assert_eq!(workers.run(purpose, session(1), || 1).await.unwrap().unwrap(), 1);
             }
-            // What nobody takes is dropped by the thread.
+            // A result that no caller takes is dropped by the thread.
             let (go, waits) = mpsc::channel::<()>();
             {
                 let mut job = pin!(workers.run(For::Work, session(1), move || {
@@ -463,12 +467,12 @@ mod tests {
         let (go, waits) = mpsc::channel::<()>();
         let add = |job: Job| pool.add(For::Work, session(1), job).unwrap();
         let (waiting, began) = (Arc::new(()), Arc::new(()));
-        let kept = (waiting.clone(), began.clone());
+        let in_jobs = (waiting.clone(), began.clone());
         let first = add(Box::new(move || {
             let _ = waits.recv();
-            drop(kept.1);
+            drop(in_jobs.1);
         }));
-        let second = add(Box::new(move || drop(kept.0)));
+        let second = add(Box::new(move || drop(in_jobs.0)));
         assert!(soon(|| pool.lock().work.is_full()));
         drop(workers);
         assert_eq!((Arc::strong_count(&waiting), Arc::strong_count(&began)), (1, 2));
@@ -487,7 +491,7 @@ mod tests {
                 std::mem::forget(workers.pool.add(purpose, session(number), wait));
             }
         }
-        // It ends if all four run at once.
+        // Returns only if all four run at once.
         all.wait();
     }
 
@@ -507,7 +511,7 @@ mod tests {
                         let account = session(client % 13 + 1);
                         let job = workers.run(purpose, account, move || drop(ran.fetch_add(1, SeqCst).to_string()));
                         if (client * round) % 7 == 3 {
-                            // Given up at some point.
+                            // Dropped at some point.
                             let mut job = pin!(job);
                             let polls = std::sync::atomic::AtomicUsize::new(0);
                             std::future::poll_fn(|context| match job.as_mut().poll(context) {
@@ -530,7 +534,7 @@ mod tests {
         assert!(ran.load(SeqCst) >= 40 * 200 * 5 / 7);
     }
 
-    /// Jobs that hang until the sender is dropped, one of each account.
+    /// Starts jobs that hang until the sender is dropped, one for each account.
     fn hang(
         workers: &Workers,
         purpose: For,
@@ -555,11 +559,11 @@ mod tests {
         let workers = Workers::with(8, 1, IDLE);
         let (go, _tickets) = hang(&workers, For::Work, 1..=8);
         assert!(soon(|| workers.pool.lock().work.is_full()));
-        // It waits until these are known to hang; nothing but time tells.
+        // The job waits until the others are known to hang, which takes time.
         assert_eq!(runtime().block_on(workers.run(For::Work, session(9), || 9)).unwrap().unwrap(), 9);
         let (go_on, _more) = hang(&workers, For::Work, 10..=17);
         assert!(soon(|| workers.pool.lock().work.is_stuck()));
-        // Twice as many hang as there are places: who comes now does not wait for them.
+        // Twice as many jobs hang as there are places. A new one does not wait for them.
         let refused = runtime().block_on(workers.run(For::Work, session(18), || 18)).unwrap_err();
         assert_eq!(refused.reason(), Code::Busy);
         drop((go, go_on));
@@ -596,7 +600,7 @@ mod tests {
         let mut waits = pin!(workers.run(For::Roots, session(5), || 5));
         begins(waits.as_mut());
         drop(tickets);
-        // Nobody else comes.
+        // No other job is added.
         let served = runtime().block_on(async {
             let mut waits = waits;
             for _ in 0..2000 {

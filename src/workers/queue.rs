@@ -1,41 +1,41 @@
-//! Who is served next: a queue for each account, served in turns.
+//! Decides which job runs next: each account has a queue, and accounts take turns.
 //!
-//! Pure: no threads, no time. [`Queue`] holds the jobs that wait for places of one kind.
+//! [`Queue`] holds the jobs that wait for places of one kind. It uses no threads and no clock.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::limits::{QUEUED, QUEUED_EACH};
 use crate::workers::Account;
 
-/// The jobs that wait for places of one kind, and the accounts of those that run.
+/// The jobs that wait for places of one kind, and those that run.
 #[derive(Debug)]
 pub(super) struct Queue<J> {
     shares: Shares,
-    lines: HashMap<Account, Line<J>>,
-    /// The accounts with a job that may start when there is a place, the next one first.
-    turns: BTreeMap<u64, Account>,
+    accounts: HashMap<Account, AccountJobs<J>>,
+    /// The accounts with a job that can start as soon as there is a place, by turn.
+    ready: BTreeMap<u64, Account>,
     waiting: usize,
-    /// The jobs that run and keep a place.
+    /// The jobs that run and hold a place.
     running: HashSet<u64>,
-    /// Those that nobody waits for and that keep none.
+    /// The jobs that run although no caller waits for them. They hold no place.
     abandoned: HashSet<u64>,
-    numbers: u64,
+    last_number: u64,
 }
 
 /// How places are shared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     pub(super) places: usize,
-    /// So many jobs may run in addition, while as many keep no place.
-    pub(super) more: usize,
-    /// An account has one place. A job that nobody waits for ends soon, or hangs, and keeps none.
-    /// Otherwise an account has a quarter, and each job keeps its place.
-    pub(super) one_each: bool,
+    /// The number of jobs that may run in addition, while as many hold no place.
+    pub(super) extra: usize,
+    /// Each account has one place. A job that no caller waits for ends soon, or hangs, and holds no
+    /// place. Otherwise an account has a quarter of the places, and each job holds its place.
+    pub(super) one_per_account: bool,
 }
 
 /// The jobs of one account.
 #[derive(Debug)]
-struct Line<J> {
+struct AccountJobs<J> {
     waiting: VecDeque<(u64, J)>,
     running: usize,
     turn: Option<u64>,
@@ -53,88 +53,89 @@ impl<J> Queue<J> {
     pub(super) fn new(shares: Shares) -> Self {
         Self {
             shares,
-            lines: HashMap::new(),
-            turns: BTreeMap::new(),
+            accounts: HashMap::new(),
+            ready: BTreeMap::new(),
             waiting: 0,
             running: HashSet::new(),
             abandoned: HashSet::new(),
-            numbers: 0,
+            last_number: 0,
         }
     }
 
-    /// Adds a job, and returns its number; or the job, if too many wait.
+    /// Adds a job, and returns its number. Returns the job if too many wait.
     pub(super) fn push(&mut self, account: &Account, job: J) -> Result<u64, J> {
-        let waiting = self.lines.get(account).map_or(0, |line| line.waiting.len());
-        if waiting >= self.most_waiting(account) {
+        let waiting = self.accounts.get(account).map_or(0, |jobs| jobs.waiting.len());
+        if waiting >= self.max_waiting(account) {
             return Err(job);
         }
-        self.numbers += 1;
-        let number = self.numbers;
-        let line = self.lines.entry(account.clone()).or_insert_with(|| Line {
+        self.last_number += 1;
+        let number = self.last_number;
+        let jobs = self.accounts.entry(account.clone()).or_insert_with(|| AccountJobs {
             waiting: VecDeque::new(),
             running: 0,
             turn: None,
         });
-        line.waiting.push_back((number, job));
+        jobs.waiting.push_back((number, job));
         self.waiting += 1;
-        self.take_turn(account);
+        self.update_turn(account);
         Ok(number)
     }
 
-    /// Takes the next job, if there is a place. So many of those that run hang, and keep none.
+    /// Takes the next job, if there is a place. `hung` is the number of running jobs that hang, and
+    /// so hold no place.
     pub(super) fn next(&mut self, hung: usize) -> Option<Next<J>> {
         if !self.can_start(hung) {
             return None;
         }
-        let (_, account) = self.turns.pop_first()?;
-        let line = self.lines.get_mut(&account)?;
-        line.turn = None;
-        let (number, run) = line.waiting.pop_front()?;
-        line.running += 1;
+        let (_, account) = self.ready.pop_first()?;
+        let jobs = self.accounts.get_mut(&account)?;
+        jobs.turn = None;
+        let (number, run) = jobs.waiting.pop_front()?;
+        jobs.running += 1;
         self.waiting -= 1;
         self.running.insert(number);
-        self.take_turn(&account);
+        self.update_turn(&account);
         Some(Next { account, number, run })
     }
 
-    /// A job has ended.
+    /// Removes a job that has ended.
     pub(super) fn finish(&mut self, account: &Account, number: u64) {
         if !self.running.remove(&number) {
             self.abandoned.remove(&number);
         }
-        if let Some(line) = self.lines.get_mut(account) {
-            line.running -= 1;
+        if let Some(jobs) = self.accounts.get_mut(account) {
+            jobs.running -= 1;
         }
-        self.take_turn(account);
+        self.update_turn(account);
     }
 
-    /// Nobody waits for a job any more. Returns it, if it has not begun.
+    /// Removes a job that no caller waits for any more. Returns it if it has not started.
     pub(super) fn cancel(&mut self, account: &Account, number: u64) -> Option<J> {
-        let line = self.lines.get_mut(account)?;
-        if let Ok(at) = line.waiting.binary_search_by_key(&number, |(number, _)| *number) {
-            let (_, job) = line.waiting.remove(at)?;
+        let jobs = self.accounts.get_mut(account)?;
+        if let Ok(at) = jobs.waiting.binary_search_by_key(&number, |(number, _)| *number) {
+            let (_, job) = jobs.waiting.remove(at)?;
             self.waiting -= 1;
-            self.take_turn(account);
+            self.update_turn(account);
             return Some(job);
         }
-        if self.shares.one_each && self.running.remove(&number) {
+        if self.shares.one_per_account && self.running.remove(&number) {
             self.abandoned.insert(number);
         }
         None
     }
 
-    /// Empties it.
+    /// Removes all waiting jobs.
     pub(super) fn take_all(&mut self) -> Vec<J> {
-        self.turns.clear();
+        self.ready.clear();
         self.waiting = 0;
-        self.lines.drain().flat_map(|(_, line)| line.waiting).map(|(_, job)| job).collect()
+        self.accounts.drain().flat_map(|(_, jobs)| jobs.waiting).map(|(_, job)| job).collect()
     }
 
-    /// Whether some job may start.
+    /// Whether a waiting job can start.
     pub(super) fn can_start(&self, hung: usize) -> bool {
-        match self.turns.first_key_value() {
+        match self.ready.first_key_value() {
             None => false,
-            // The operator's job is one, and never waits for a client's.
+            // The operator has one job at a time, and it never waits for a client's.
             Some((_, Account::Operator)) => true,
             Some(_) => {
                 let free = self.running.len().saturating_sub(hung) < self.shares.places;
@@ -143,73 +144,74 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Whether some job waits for nothing but a place.
+    /// Whether a waiting job needs only a place to start.
     pub(super) fn is_blocked(&self) -> bool {
-        !self.turns.is_empty() && !self.can_start(0)
+        !self.ready.is_empty() && !self.can_start(0)
     }
 
-    /// Whether all places are taken, if none hangs.
+    /// Whether all places are taken, if no job hangs.
     pub(super) fn is_full(&self) -> bool {
         self.running.len() >= self.shares.places
     }
 
-    /// Whether nothing more can start until something ends, whoever asks.
+    /// Whether nothing more can start until a job ends, whichever account asks.
     pub(super) fn is_stuck(&self) -> bool {
-        self.running.len() + self.abandoned.len() >= self.most()
+        self.running.len() + self.abandoned.len() >= self.max_running()
     }
 
-    /// Whether this many places are all that an account may have, and it has them.
-    pub(super) fn is_all_of(&self, account: &Account, places: usize) -> bool {
-        places >= self.share(account) && self.lines.get(account).is_some_and(|line| line.running >= places)
+    /// Whether an account may have no more places than `places`, and has them.
+    pub(super) fn fills_share(&self, account: &Account, places: usize) -> bool {
+        places >= self.share(account) && self.accounts.get(account).is_some_and(|jobs| jobs.running >= places)
     }
 
     /// The most jobs that run at once.
-    pub(super) fn most(&self) -> usize {
-        self.shares.places + self.shares.more
+    pub(super) fn max_running(&self) -> usize {
+        self.shares.places + self.shares.extra
     }
 
-    /// How many jobs of an account may wait. The more wait in all, the fewer of one account: no more
-    /// than there is room for others, and always one, unless [`QUEUED`] accounts wait.
-    fn most_waiting(&self, account: &Account) -> usize {
+    /// The number of jobs of an account that may wait. The more wait in total, the fewer of one
+    /// account: at most as many as leave room for others, and at least one, unless [`QUEUED`]
+    /// accounts wait.
+    fn max_waiting(&self, account: &Account) -> usize {
         match account {
-            // If one hangs, nobody should wait for another.
-            Account::Operator => usize::from(!self.lines.contains_key(account)),
+            // If this job hangs, no caller should wait for another.
+            Account::Operator => usize::from(!self.accounts.contains_key(account)),
             _ => QUEUED_EACH.min(QUEUED.saturating_sub(self.waiting)).max(usize::from(self.waiting < 2 * QUEUED)),
         }
     }
 
-    /// How many jobs of an account may run at once.
+    /// The number of jobs of an account that may run at once.
     fn share(&self, account: &Account) -> usize {
         match account {
-            // Many clients.
+            // This account stands for many clients.
             Account::Anonymous => (self.shares.places / 4).max(1),
-            _ if self.shares.one_each => 1,
+            _ if self.shares.one_per_account => 1,
             _ => (self.shares.places / 4).max(1),
         }
     }
 
-    /// Has an account wait for its turn if it may start a job, and not otherwise. Forgets one that
-    /// has none.
-    fn take_turn(&mut self, account: &Account) {
+    /// Gives an account a turn if it can start a job, and takes the turn away if not. Removes an
+    /// account without jobs.
+    fn update_turn(&mut self, account: &Account) {
         let share = self.share(account);
-        let Some(line) = self.lines.get_mut(account) else { return };
-        let is_ready = !line.waiting.is_empty() && line.running < share;
-        match (is_ready, line.turn) {
+        let Some(jobs) = self.accounts.get_mut(account) else { return };
+        let is_ready = !jobs.waiting.is_empty() && jobs.running < share;
+        match (is_ready, jobs.turn) {
             (true, None) => {
-                self.numbers += 1;
-                // The operator is always the next one.
-                let turn = if *account == Account::Operator { 0 } else { self.numbers };
-                line.turn = Some(turn);
-                self.turns.insert(turn, account.clone());
+                self.last_number += 1;
+                // The operator is always next.
+                let turn = if *account == Account::Operator { 0 } else { self.last_number };
+                jobs.turn = Some(turn);
+                self.ready.insert(turn, account.clone());
             }
             (false, Some(turn)) => {
-                line.turn = None;
-                self.turns.remove(&turn);
+                jobs.turn = None;
+                self.ready.remove(&turn);
             }
             _ => {}
         }
-        if line.waiting.is_empty() && line.running == 0 {
-            self.lines.remove(account);
+        if jobs.waiting.is_empty() && jobs.running == 0 {
+            self.accounts.remove(account);
         }
     }
 }
@@ -223,8 +225,8 @@ mod tests {
         Account::Session(SessionId(number.try_into().unwrap()))
     }
 
-    fn queue(places: usize, one_each: bool) -> Queue<&'static str> {
-        Queue::new(Shares { places, more: places, one_each })
+    fn queue(places: usize, one_per_account: bool) -> Queue<&'static str> {
+        Queue::new(Shares { places, extra: places, one_per_account })
     }
 
     fn started(queue: &mut Queue<&'static str>) -> Vec<&'static str> {
@@ -242,7 +244,7 @@ mod tests {
         assert!(!queue.is_blocked(), "two places are free, but for none of these");
         queue.finish(&numbers[3].0, numbers[3].1);
         assert_eq!(started(&mut queue), ["b3"]);
-        // Whoever comes finds a place.
+        // A new account finds a place.
         queue.push(&session(4), "d1").unwrap();
         assert_eq!(started(&mut queue), ["d1"]);
     }
@@ -291,12 +293,12 @@ mod tests {
         let numbers: Vec<_> = (0..3).map(|_| queue.push(&session(2), "waits").unwrap()).collect();
         assert_eq!(queue.cancel(&session(2), numbers[1]), Some("waits"));
         assert_eq!(queue.cancel(&session(2), numbers[1]), None);
-        assert_eq!((queue.waiting, queue.lines.len(), queue.turns.len()), (2, 2, 1));
+        assert_eq!((queue.waiting, queue.accounts.len(), queue.ready.len()), (2, 2, 1));
         for number in [numbers[0], numbers[2]] {
             queue.cancel(&session(2), number).unwrap();
         }
-        assert_eq!((queue.waiting, queue.lines.len(), queue.turns.len()), (0, 1, 0));
-        // What runs keeps its place.
+        assert_eq!((queue.waiting, queue.accounts.len(), queue.ready.len()), (0, 1, 0));
+        // A running job keeps its place.
         assert_eq!(queue.cancel(&session(1), first), None);
         queue.push(&session(2), "next").unwrap();
         assert!(queue.next(0).is_none());
@@ -354,45 +356,46 @@ mod tests {
 
     #[test]
     fn the_turns_are_whole_whatever_happens() {
-        // Every order of a few steps: the accounts that may start are exactly those with a turn.
+        // Tries every order of a few steps. The accounts that can start a job are exactly those
+        // with a turn.
         fn go_on(queue: &mut Queue<&'static str>, steps: &mut Vec<u64>, left: usize, visited: &mut usize) {
             *visited += 1;
-            for (account, line) in &queue.lines {
-                let ready = !line.waiting.is_empty() && line.running < queue.share(account);
-                assert_eq!(ready, line.turn.is_some(), "{steps:?}");
-                assert!(!line.waiting.is_empty() || line.running > 0, "{steps:?}");
+            for (account, jobs) in &queue.accounts {
+                let ready = !jobs.waiting.is_empty() && jobs.running < queue.share(account);
+                assert_eq!(ready, jobs.turn.is_some(), "{steps:?}");
+                assert!(!jobs.waiting.is_empty() || jobs.running > 0, "{steps:?}");
             }
-            let turns = queue.lines.values().filter(|line| line.turn.is_some()).count();
-            assert_eq!(turns, queue.turns.len(), "{steps:?}");
-            assert_eq!(queue.waiting, queue.lines.values().map(|line| line.waiting.len()).sum::<usize>());
+            let ready = queue.accounts.values().filter(|jobs| jobs.turn.is_some()).count();
+            assert_eq!(ready, queue.ready.len(), "{steps:?}");
+            assert_eq!(queue.waiting, queue.accounts.values().map(|jobs| jobs.waiting.len()).sum::<usize>());
             let running = queue.running.len() + queue.abandoned.len();
-            assert_eq!(running, queue.lines.values().map(|line| line.running).sum::<usize>());
+            assert_eq!(running, queue.accounts.values().map(|jobs| jobs.running).sum::<usize>());
             if left == 0 {
                 return;
             }
             for step in 0..7 {
                 let mut next = Queue {
                     shares: queue.shares,
-                    lines: HashMap::new(),
-                    turns: queue.turns.clone(),
+                    accounts: HashMap::new(),
+                    ready: queue.ready.clone(),
                     waiting: queue.waiting,
                     running: queue.running.clone(),
                     abandoned: queue.abandoned.clone(),
-                    numbers: queue.numbers,
+                    last_number: queue.last_number,
                 };
-                next.lines = queue
-                    .lines
+                next.accounts = queue
+                    .accounts
                     .iter()
-                    .map(|(account, line)| {
+                    .map(|(account, jobs)| {
                         (
                             account.clone(),
-                            Line { waiting: line.waiting.clone(), running: line.running, turn: line.turn },
+                            AccountJobs { waiting: jobs.waiting.clone(), running: jobs.running, turn: jobs.turn },
                         )
                     })
                     .collect();
                 let any = |queue: &Queue<_>, of: u64| {
-                    let line = queue.lines.get(&session(of))?;
-                    line.waiting.back().map(|(number, _)| *number)
+                    let jobs = queue.accounts.get(&session(of))?;
+                    jobs.waiting.back().map(|(number, _)| *number)
                 };
                 let running = |queue: &Queue<_>, first: bool| {
                     let mut numbers: Vec<_> = queue.running.union(&queue.abandoned).copied().collect();
@@ -408,13 +411,13 @@ mod tests {
                         let Some(number) = any(&next, step - 2) else { continue };
                         assert!(next.cancel(&session(step - 2), number).is_some());
                     }
-                    // Whose it is is found by trying: one that is not its account's is not expected.
+                    // The owner is found by trying. No step finishes a job for another account.
                     _ => {
                         let Some(number) = running(&next, step == 5) else { continue };
                         let owner = [1, 2]
                             .map(session)
                             .into_iter()
-                            .find(|account| next.lines.get(account).is_some_and(|line| line.running > 0));
+                            .find(|account| next.accounts.get(account).is_some_and(|jobs| jobs.running > 0));
                         let Some(owner) = owner else { continue };
                         if step == 6 {
                             assert_eq!(next.cancel(&owner, number), None);
@@ -428,9 +431,9 @@ mod tests {
                 steps.pop();
             }
         }
-        for one_each in [false, true] {
+        for one_per_account in [false, true] {
             let mut visited = 0;
-            go_on(&mut queue(3, one_each), &mut Vec::new(), 7, &mut visited);
+            go_on(&mut queue(3, one_per_account), &mut Vec::new(), 7, &mut visited);
             assert!(visited > 10_000, "{visited}");
         }
     }

@@ -308,8 +308,8 @@ fn extras_are_what_they_are_said_to_be(top: &Path) {
         confine(&guard(top), &extras.runtime_files().optional_extra(top.join("none"), ExtraAccess::ReadOnly));
     let extras: Vec<_> = confined.paths().iter().filter(|path| !path.is_allowed_directory()).collect();
     assert_eq!(extras[2..].iter().map(|path| path.path().to_owned()).collect::<HashSet<_>>(), runtime);
-    assert_eq!((extras[0].path(), extras[0].reach()), (&*top.join("extra"), ExtraAccess::ReadOnly));
-    assert_eq!((extras[1].path(), extras[1].reach()), (&*top.join("scratch"), ExtraAccess::ReadWrite));
+    assert_eq!((extras[0].path(), extras[0].access()), (&*top.join("extra"), ExtraAccess::ReadOnly));
+    assert_eq!((extras[1].path(), extras[1].access()), (&*top.join("scratch"), ExtraAccess::ReadWrite));
     assert_eq!(confined.missing(), [top.join("none")]);
     assert_eq!(fs::read_to_string(top.join("extra/f")).unwrap(), "extra");
     assert!(denied(fs::write(top.join("extra/f"), "")));

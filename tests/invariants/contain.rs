@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use aliases::{Above, Node, PathIndex, RootIs, TOP};
+use aliases::{Above, Node, PathIndex, RootKind, TOP};
 
 /// The crate's own file: what it says is not public.
 #[path = "../../src/path/index.rs"]
@@ -34,8 +34,8 @@ pub(crate) fn hold(bytes: &[u8]) {
     for line in bytes.split(|&byte| byte == b'\n').take(LINES) {
         match line.split_first() {
             None => {}
-            Some((b'd', path)) => world.add(path, RootIs::Directory),
-            Some((b'f', path)) => world.add(path, RootIs::File),
+            Some((b'd', path)) => world.add(path, RootKind::Directory),
+            Some((b'f', path)) => world.add(path, RootKind::File),
             Some((number @ b'0'..=b'9', path)) => world.add_alias(path, usize::from(number - b'0')),
             Some((_, path)) => questions.push(path),
         }
@@ -56,14 +56,14 @@ type Names<'a> = Vec<&'a [u8]>;
 
 #[derive(Default)]
 struct World<'a> {
-    roots: Vec<(Names<'a>, RootIs)>,
+    roots: Vec<(Names<'a>, RootKind)>,
     given: Vec<(Names<'a>, usize)>,
     aliases: PathIndex,
 }
 
 impl<'a> World<'a> {
     /// No two roots have one canonical path: the caller sees to that.
-    fn add(&mut self, path: &'a [u8], is: RootIs) {
+    fn add(&mut self, path: &'a [u8], is: RootKind) {
         let names = names(path);
         if self.roots.iter().all(|(other, _)| *other != names) {
             self.aliases.add(&path_of(&names), is);
@@ -99,7 +99,7 @@ impl<'a> World<'a> {
         let mut around: Vec<_> = (0..self.roots.len()).filter(|&root| names.starts_with(&self.roots[root].0)).collect();
         around.sort_by_key(|&root| self.roots[root].0.len());
         let depths: Vec<_> = around.iter().map(|&root| self.roots[root].0.len()).collect();
-        assert_eq!(aliases.at_or_around(&path), around, "at and around {} in {self}", shown(names));
+        assert_eq!(aliases.enclosing_roots(&path), around, "at and around {} in {self}", shown(names));
         assert_eq!(aliases.depths(&path), depths, "depths of {} in {self}", shown(names));
         let beneath: Vec<_> = (0..self.roots.len()).filter(|&root| self.roots[root].0.starts_with(names)).collect();
         assert_eq!(aliases.holds(&path), !beneath.is_empty(), "holds {} in {self}", shown(names));

@@ -25,7 +25,7 @@ use mcp_roots_guard::{
     RootEntry, Roots, RootsCapability, RootsListChanged, RootsResponse,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 /// All of it.
@@ -56,16 +56,14 @@ fn list(bytes: &[u8], value: &Value) {
     assert_eq!(list.is_some(), entries.is_some(), "{value} as a list");
     let (Some(list), Some(entries)) = (list, entries) else { return };
     assert_eq!(list.next_cursor.as_deref(), value.get("nextCursor").and_then(Value::as_str), "{value}");
-    assert_eq!(list.meta.as_ref(), value.get("_meta").and_then(Value::as_object), "{value}");
     assert_eq!(list.roots.len(), entries.len(), "{value}");
     for (read, entry) in list.roots.iter().zip(entries) {
         let uri = entry.get("uri").and_then(Value::as_str);
         let uri = uri.filter(|_| is(entry, "name", Value::is_string) && is(entry, "_meta", Value::is_object));
         let name = uri.and_then(|_| entry.get("name")?.as_str());
-        let meta = uri.and_then(|_| entry.get("_meta")?.as_object());
         let shown: String = entry.to_string().chars().take(KEPT_CHARS).collect();
-        let expected = (uri.unwrap_or(&shown), name, meta, uri.is_none());
-        assert_eq!((&*read.uri, read.name.as_deref(), read.meta.as_ref(), read.is_malformed()), expected, "{entry}");
+        let expected = (uri.unwrap_or(&shown), name, uri.is_none());
+        assert_eq!((&*read.uri, read.name.as_deref(), read.is_malformed()), expected, "{entry}");
     }
     let kept = serde_json::to_string(&list).unwrap().len();
     assert!(kept <= KEPT_TIMES * bytes.len(), "{kept} bytes are kept of {}: {value}", bytes.len());
@@ -90,9 +88,7 @@ fn messages(bytes: &[u8], value: &Value) {
     assert_eq!(again::<ClientCapabilities>(bytes).map(|read| read.roots()), capabilities, "{value} as capabilities");
 
     let changed = value.get("method").and_then(Value::as_str) == Some("notifications/roots/list_changed");
-    let meta: Option<&Map<_, _>> = value.get("params").and_then(|params| params.get("_meta")?.as_object());
-    let read = again::<RootsListChanged>(bytes);
-    assert_eq!(read.as_ref().map(|read| read.meta.as_ref()), changed.then_some(meta), "{value} as a change");
+    assert_eq!(again::<RootsListChanged>(bytes).is_some(), changed, "{value} as a change");
 
     let is_error = value.get("code").is_some_and(Value::is_i64) && value.get("message").is_some_and(Value::is_string);
     assert_eq!(again::<ErrorBody>(bytes).is_some(), is_error, "{value} as an error");
@@ -102,13 +98,37 @@ fn messages(bytes: &[u8], value: &Value) {
     assert_eq!(again::<RootEntry>(bytes).is_some(), is_entry, "{value} as an entry");
 }
 
-/// What is read, if it is; printed and read again it is the same.
+/// What is read, if it is; printed and read again it is the same, to the precision of fractions.
 fn again<T: Serialize + for<'de> Deserialize<'de> + Debug>(bytes: &[u8]) -> Option<T> {
     let read: T = serde_json::from_slice(bytes).ok()?;
     let printed = serde_json::to_string(&read).unwrap();
     let same = serde_json::from_str::<T>(&printed).map(|again| serde_json::to_string(&again).unwrap());
-    assert_eq!(same.ok().as_ref(), Some(&printed), "{} is read as {read:?}", bytes.escape_ascii());
+    let same = same.is_ok_and(|again| again == printed || is_same_json(&parsed(&again), &parsed(&printed)));
+    assert!(same, "{} is read as {read:?}", bytes.escape_ascii());
     Some(read)
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// Whether two values are equal. Fractions may differ in the last place, as `serde_json` reads them
+/// no more precisely without its feature `float_roundtrip`.
+fn is_same_json(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same_json(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let is_same = |(key, one)| other.get(key).is_some_and(|other| is_same_json(one, other));
+            one.len() == other.len() && one.iter().all(is_same)
+        }
+        (Value::Number(one), Value::Number(other)) if one.is_f64() && other.is_f64() => {
+            let (one, other) = (one.as_f64().unwrap(), other.as_f64().unwrap());
+            (one - other).abs() <= one.abs() * 4.0 * f64::EPSILON
+        }
+        _ => one == other,
+    }
 }
 
 /// A text that is refused, as each revision writes the refusal.

@@ -1,15 +1,17 @@
-//! Names as the file systems of macOS compare them: without case, in any normal form.
+//! Names as the filesystems of macOS compare them: ignoring case and normal form.
 //!
-//! APFS and HFS+ keep a name as it was given, and find it by any that is canonically equivalent; unless they were formatted otherwise, also
-//! by another case (Apple File System Reference, `j_drec_hashed_key_t`).
+//! APFS and HFS+ keep a name as it was written, and find it by any canonically equivalent name.
+//! Unless they were formatted otherwise, they also ignore case (Apple File System Reference,
+//! `j_drec_hashed_key_t`).
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// The name decomposed, in upper and then in lower case, as some letters have one in common and not the other, and decomposed again. It
-/// takes more names for one than the file systems do, by ligatures: then a request by the one is taken for the other, which is inside, too.
+/// Decomposes the name, converts it to upper and then to lower case (some letters share only one of
+/// them), and decomposes it again. More names are equal here than on the filesystems, by ligatures.
+/// Then a request by one name is taken for the other, which is inside, too.
 pub(crate) fn key(name: &str) -> Cow<'_, str> {
     if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(name);
@@ -17,7 +19,7 @@ pub(crate) fn key(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd().collect())
 }
 
-/// The paths by which the system's own links name a canonical path, as well: `/tmp/x` for `/private/tmp/x`.
+/// The other paths of a canonical path by the system's own symlinks: `/tmp/x` for `/private/tmp/x`.
 pub(crate) fn aliases(canonical: &Path, links: &[(PathBuf, PathBuf)]) -> Vec<PathBuf> {
     let alias = |(link, target): &(PathBuf, PathBuf)| {
         let rest = canonical.strip_prefix(target).ok()?;
@@ -27,7 +29,7 @@ pub(crate) fn aliases(canonical: &Path, links: &[(PathBuf, PathBuf)]) -> Vec<Pat
     links.iter().filter_map(alias).collect()
 }
 
-/// Links of the system itself, which it is told to have whatever is installed (hier(7)).
+/// Symlinks that every macOS system has (hier(7)).
 pub(crate) const LINKS: [&str; 3] = ["/tmp", "/var", "/etc"];
 
 #[cfg(test)]

@@ -1,17 +1,20 @@
-//! The names in a path, as the system that it is for reads its text.
+//! The names in a path, as each system reads and compares them.
 //!
-//! Goes in: text that is a path of this system; on Windows, in the normal form of `windows::path`. Comes out: whether it is absolute, its
-//! names, and which names are one. No I/O is done here, and on Linux no other module is used, so that what proves a module of names in
-//! `tests/invariants` can take this file as it is.
+//! These functions take the text of a path of this system. On Windows it is in the normal form of
+//! `windows::path`. They do no I/O. On Linux they use no other module, so that `tests/invariants`
+//! can build this file alone.
 //!
 //! | | Linux | macOS | Windows |
 //! | --- | --- | --- | --- |
 //! | names end at | `/` | `/` | `\`, `/` |
-//! | an absolute path begins with | `/` | `/` | its volume, `C:\` or `\\server\share\`, which is its first name |
-//! | two names are one | if their bytes are the same | also by case folding and normal form (`apple::key`) | also by upper case (`windows::key`) |
+//! | an absolute path begins with | `/` | `/` | its volume, `C:\` or `\\server\share\` |
+//! | names are equal by | bytes | case and normal form (`apple::key`) | case (`windows::key`) |
 //!
-//! That two names are one is asked of the names above a root and of its own only: beneath it the file system says what a name is. So
-//! where a file system tells such names apart, a request by the other one is taken for the root's, and never leads out of it.
+//! On Windows the volume is the first name of an absolute path.
+//!
+//! Names are compared this way only above a root and for the root itself. Beneath it the filesystem
+//! decides what a name is. If a filesystem distinguishes names that are equal here, a request by
+//! the other name is taken for the root's, and still does not leave the root.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -34,7 +37,8 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || (absolute(one) == absolute(other) && path_key(one) == path_key(other))
 }
 
-/// What two absolute paths of the same names have in common. A relative one of these names has it, too.
+/// A key for the names of a path, equal for two absolute paths with the same names. A relative path
+/// with these names has the same key.
 pub(crate) fn path_key(path: &Path) -> PathBuf {
     components(path.as_os_str()).map(|(name, _)| key(name)).collect()
 }
@@ -48,7 +52,8 @@ mod system {
         path.as_bytes().starts_with(b"/")
     }
 
-    /// The names of a path between its slashes, `.` and `..` among them, each with the rest that follows it.
+    /// The names of a path between its slashes, including `.` and `..`, each with the rest after
+    /// it.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         let mut rest = path.as_bytes();
         std::iter::from_fn(move || {
@@ -60,18 +65,19 @@ mod system {
         })
     }
 
-    /// What follows `top` in a path, if that comes first as it is written: nothing, or a slash and more.
-    pub(crate) fn below<'a>(path: &'a OsStr, top: &Path) -> Option<&'a OsStr> {
-        let below = path.as_bytes().strip_prefix(top.as_os_str().as_bytes())?;
+    /// What follows `top` in a path that starts with it byte for byte: nothing, or a slash and
+    /// more.
+    pub(crate) fn below<'a>(path: &'a OsStr, base: &Path) -> Option<&'a OsStr> {
+        let below = path.as_bytes().strip_prefix(base.as_os_str().as_bytes())?;
         (below.is_empty() || below.starts_with(b"/")).then_some(OsStr::from_bytes(below))
     }
 
-    /// Whether a path asks for a directory, by a slash at its end.
+    /// Whether a path requires a directory by ending in a slash.
     pub(crate) fn ends_as_directory(path: &OsStr) -> bool {
         path.as_bytes().ends_with(b"/")
     }
 
-    /// What two names that are one have in common.
+    /// A key that is equal for two names if they are the same name.
     #[cfg(not(target_vendor = "apple"))]
     pub(crate) fn key(name: &OsStr) -> Cow<'_, OsStr> {
         Cow::Borrowed(name)
@@ -91,30 +97,32 @@ mod system {
         path.to_str().is_some_and(windows::is_absolute)
     }
 
-    /// The names of a path, the volume first if it is absolute, `.` and `..` among them, each with the rest that follows it. None of what
-    /// is no text: a [`Location`](crate::Location) is one.
+    /// The names of a path, including `.` and `..`, each with the rest after it. The volume comes
+    /// first if the path is absolute. There are none if the path is not text, which a
+    /// [`Location`](crate::Location) always is.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         windows::components(path.to_str().unwrap_or_default()).map(|(name, rest)| (OsStr::new(name), OsStr::new(rest)))
     }
 
-    /// What follows `top` in a path, if that comes first as it is written: nothing, or a separator and more.
-    pub(crate) fn below<'a>(path: &'a OsStr, top: &Path) -> Option<&'a OsStr> {
-        let below = path.to_str()?.strip_prefix(top.to_str()?)?;
+    /// What follows `top` in a path that starts with it literally: nothing, or a separator and
+    /// more.
+    pub(crate) fn below<'a>(path: &'a OsStr, base: &Path) -> Option<&'a OsStr> {
+        let below = path.to_str()?.strip_prefix(base.to_str()?)?;
         (below.is_empty() || below.starts_with('\\')).then_some(OsStr::new(below))
     }
 
-    /// Whether a path asks for a directory, by a separator at its end.
+    /// Whether a path requires a directory by ending in a separator.
     pub(crate) fn ends_as_directory(path: &OsStr) -> bool {
         path.to_str().is_some_and(|path| path.ends_with(['\\', '/']))
     }
 
-    /// What two names that are one have in common.
+    /// A key that is equal for two names if they are the same name.
     pub(crate) fn key(name: &OsStr) -> Cow<'_, OsStr> {
         super::of_text(name, windows::key)
     }
 }
 
-/// A key of what is text; of what is none, itself.
+/// The key of a name that is text. Any other name is its own key.
 #[cfg(any(windows, target_vendor = "apple"))]
 fn of_text(name: &OsStr, key: impl Fn(&str) -> Cow<'_, str>) -> Cow<'_, OsStr> {
     match name.to_str().map(key) {

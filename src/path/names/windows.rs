@@ -1,29 +1,31 @@
 //! The rules of Windows for paths and names, as functions of text.
 //!
-//! Goes in: a path or a `file:` URI as text. Comes out: its normal form, which is `C:\a\b`, `\\server\share\a` or a relative `a\b`, `..\a`,
-//! `.`; or why it is refused. What is true after: a normal form has no separator but `\`, no `.` or `..` but leading ones of a
-//! relative path, and no name that Windows would read as anything but a file of just that name; and its own normal form is
-//! itself. No I/O is done here, and nothing of an operating system is used, so that `tests/invariants/windows.rs` proves it anywhere.
+//! A path or a `file:` URI has a normal form, which is `C:\a\b`, `\\server\share\a` or a relative
+//! `a\b`, `..\a`, `.`; or it is refused. A normal form has no separator but `\`, no `.` or `..`
+//! except at the start of a relative path, and no name that Windows would read as anything but a
+//! file of exactly that name. Its own normal form is itself. Nothing here does I/O or depends on
+//! the operating system, so `tests/invariants/windows.rs` proves this anywhere.
 //!
 //! | text | is |
 //! | --- | --- |
-//! | `C:\a`, `c:/a` | a path from a drive's top |
-//! | `\\server\share\a`, `//server/share/a` | a path from a share's top |
-//! | `\\?\C:\a`, `\\?\UNC\server\share\a` | the same, if each name stands as it is |
+//! | `C:\a`, `c:/a` | a path from the top of a drive |
+//! | `\\server\share\a`, `//server/share/a` | a path from the top of a share |
+//! | `\\?\C:\a`, `\\?\UNC\server\share\a` | the same, if each name means the same there |
 //! | `a\b`, `..\a` | relative |
-//! | `C:a`, `C:`, `\a` | relative to what only the process knows: refused |
-//! | any other `\\?\`; `\\.\`, `\??\`; `\\server` | no file's path: refused |
+//! | `C:a`, `C:`, `\a` | relative to a state of the process: refused |
+//! | any other `\\?\`; `\\.\`, `\??\`; `\\server` | not the path of a file: refused |
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
 use super::{Code, decode};
 
-/// The normal form of a path.
+/// Returns the normal form of a path.
 ///
-/// `..` is removed with the name before it, as Windows defines it, and goes no higher than the top of a drive or share. Each name is
-/// looked at first, also one that `..` removes. A path that ended in a separator, `.` or `..` names a directory, and keeps one `\`
-/// after its last name; `.` and a last `..` that stays have none.
+/// `..` is removed together with the name before it, as Windows defines it, and does not go above
+/// the top of a drive or share. Each name is checked first, even if `..` removes it. A path that
+/// ended in a separator, `.` or `..` names a directory, and keeps one `\` after its last name. `.`
+/// and a trailing `..` have none.
 pub(crate) fn path(text: &str) -> Result<String, Code> {
     if text.is_empty() {
         return Err(Code::Empty);
@@ -35,34 +37,35 @@ pub(crate) fn path(text: &str) -> Result<String, Code> {
         Some(rest) => Cow::Owned(verbatim(rest)?),
         None => Cow::Borrowed(text),
     };
-    let (top, rest) = top(&text)?;
-    let mut kept: Vec<&str> = Vec::new();
+    let (prefix, rest) = prefix(&text)?;
+    let mut names: Vec<&str> = Vec::new();
     let mut is_directory = false;
     for segment in rest.split(SEPARATORS) {
         is_directory = matches!(segment, "" | "." | "..");
         match segment {
-            ".." if kept.last().is_some_and(|last| *last != "..") => drop(kept.pop()),
-            ".." if top.is_empty() => kept.push(segment),
+            ".." if names.last().is_some_and(|last| *last != "..") => drop(names.pop()),
+            ".." if prefix.is_empty() => names.push(segment),
             "" | "." | ".." => {}
             _ => {
-                name(segment)?;
-                kept.push(segment);
+                check_name(segment)?;
+                names.push(segment);
             }
         }
     }
-    let is_dots = kept.last().is_none_or(|last| *last == "..");
+    let is_dots = names.last().is_none_or(|last| *last == "..");
     let end = if is_directory && !is_dots { r"\" } else { "" };
-    match (top.as_str(), kept.is_empty()) {
+    match (prefix.as_str(), names.is_empty()) {
         ("", true) => Ok(".".into()),
-        _ => Ok(format!("{top}{}{end}", kept.join(r"\"))),
+        _ => Ok(format!("{prefix}{}{end}", names.join(r"\"))),
     }
 }
 
-/// The normal form of the absolute path that a `file:` URI names.
+/// Returns the normal form of the absolute path that a `file:` URI names.
 ///
-/// What a URL parser would repair is refused by name first. The path must begin with a drive; or there is a host, a server, and the
-/// path begins with its share; and `..` goes no higher. `file://d:\a` and `file://d:/a` are what some clients write of `d:\a`, and what
-/// the URL Standard makes of them ("file host state"): that is taken as it is.
+/// What a URL parser would repair is refused by name first. The path must begin with a drive; or
+/// the URI has a host, which is a server, and the path begins with its share. `..` goes no higher.
+/// Some clients write `file://d:\a` or `file://d:/a` for `d:\a`, and the URL Standard reads it like
+/// that ("file host state"), so it is accepted.
 pub(crate) fn uri(text: &str) -> Result<String, Code> {
     let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
     if !scheme.eq_ignore_ascii_case("file") {
@@ -72,7 +75,8 @@ pub(crate) fn uri(text: &str) -> Result<String, Code> {
         return Err(Code::Nul);
     }
     let unescaped = rest.strip_prefix("//").filter(|rest| is_from_drive(rest));
-    // URL Standard, "basic URL parser", steps 1 to 3: surrounding control characters and spaces, and tabs and newlines anywhere.
+    // URL Standard, "basic URL parser", steps 1 to 3: surrounding control characters and spaces,
+    // and tabs and newlines anywhere.
     let is_dropped = text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r']);
     if is_dropped || (unescaped.is_none() && text.contains('\\')) {
         return Err(Code::DroppedCharacter);
@@ -84,18 +88,19 @@ pub(crate) fn uri(text: &str) -> Result<String, Code> {
         return Err(Code::Query);
     }
     match unescaped {
-        // Nobody knows whether it was meant as an escape.
+        // It is ambiguous whether `%` was meant as an escape.
         Some(unescaped) if unescaped.contains('%') => Err(Code::BadEscape),
         Some(unescaped) => path(unescaped),
         None => path(&uri_path(rest)?),
     }
 }
 
-/// A name as the file system compares it: each character in its upper case, if that is one character, and the lower case of that is
-/// the same again.
+/// Returns a name as the filesystem compares it. A character is replaced by its upper case if that
+/// is one character whose lower case is the same again.
 ///
-/// So the table of NTFS has it, by UTF-16 units, and so none beyond U+FFFF; but `ı` is no `I` there, nor `µ` a Greek letter. It has `ς` as
-/// `Σ`. It may hold apart what Unicode made a pair of after it was written, and names that differ in such characters are one name here.
+/// The table of NTFS works like that. It contains UTF-16 units, so nothing beyond U+FFFF. But in it
+/// `ı` is not `I`, `µ` is not a Greek letter, and `ς` equals `Σ`. It may distinguish letters that
+/// Unicode paired later. Names that differ only in those are equal here.
 pub(crate) fn key(name: &str) -> Cow<'_, str> {
     if name.chars().all(|c| upper(c) == c) {
         return Cow::Borrowed(name);
@@ -103,13 +108,13 @@ pub(crate) fn key(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.chars().map(upper).collect())
 }
 
-/// Whether a normal form begins at a drive or share.
+/// Whether a normal form begins with a drive or share.
 pub(crate) fn is_absolute(normal: &str) -> bool {
     is_from_drive(normal) || is_from_share(normal)
 }
 
-/// The names of a normal form, `.` and `..` among them, each with the rest that follows it. The first of an absolute path is its
-/// volume: `C:` or `\\server\share`.
+/// The names of a normal form, including `.` and `..`, each with the rest after it. The first name
+/// of an absolute path is its volume: `C:` or `\\server\share`.
 pub(crate) fn components(normal: &str) -> impl Iterator<Item = (&str, &str)> {
     let (volume, mut rest) = volume(normal);
     let volume = (!volume.is_empty()).then_some((volume, rest));
@@ -122,7 +127,7 @@ pub(crate) fn components(normal: &str) -> impl Iterator<Item = (&str, &str)> {
     volume.into_iter().chain(names)
 }
 
-/// The volume of a normal form, if it has one, and the rest.
+/// Splits a normal form into its volume, which may be empty, and the rest.
 fn volume(normal: &str) -> (&str, &str) {
     let end = if is_from_drive(normal) {
         2
@@ -134,14 +139,15 @@ fn volume(normal: &str) -> (&str, &str) {
     normal.split_at_checked(end).unwrap_or(("", normal))
 }
 
-/// The plain form of what follows `\\?\`: Windows takes that as it is, so what it would read otherwise in a plain path is refused.
+/// Returns the plain form of what follows `\\?\`. Windows takes that literally, so whatever it
+/// would change in a plain path is refused.
 fn verbatim(rest: &str) -> Result<String, Code> {
     let (plain, names) = match rest.split_once('\\') {
         Some((drive, names)) if is_drive(drive) => (rest.to_owned(), names),
         Some((share, names)) if share.eq_ignore_ascii_case("UNC") => (format!(r"\\{names}"), names),
         _ => return Err(Code::DevicePath),
     };
-    // Only the last may be empty: a separator ends the path.
+    // Only the last name may be empty: then a separator ends the path.
     let is_changed = |(from_end, name): (usize, &str)| {
         (name.is_empty() && from_end > 0) || matches!(name, "." | "..") || name.contains('/')
     };
@@ -151,12 +157,12 @@ fn verbatim(rest: &str) -> Result<String, Code> {
     Ok(plain)
 }
 
-/// The top of a path as its normal form writes it, nothing if it is relative, and what follows.
-fn top(text: &str) -> Result<(String, &str), Code> {
+/// Splits a path into its top in normal form, empty if the path is relative, and the rest.
+fn prefix(text: &str) -> Result<(String, &str), Code> {
     let from = |start: usize| text.get(start..).unwrap_or_default();
     match text.as_bytes() {
         _ if is_from_share(text) => share(from(2)),
-        // The object manager's own prefix: "\??\" is where the names of drives are.
+        // The prefix of the object manager: "\??\" contains the names of drives.
         [b'\\' | b'/', b'?', b'?', b'\\' | b'/', ..] => Err(Code::DevicePath),
         [b'\\' | b'/', ..] => Err(Code::DriveRelative),
         [letter, ..] if is_from_drive(text) => Ok((format!(r"{}:\", char::from(letter.to_ascii_uppercase())), from(3))),
@@ -165,22 +171,22 @@ fn top(text: &str) -> Result<(String, &str), Code> {
     }
 }
 
-/// The top of a path that has two separators before this.
+/// Splits a path after its two leading separators into its top and the rest.
 fn share(text: &str) -> Result<(String, &str), Code> {
     let (server, rest) = text.split_once(SEPARATORS).unwrap_or((text, ""));
     let (share, rest) = rest.split_once(SEPARATORS).unwrap_or((rest, ""));
-    let is_device = NO_DISKS.iter().any(|name| share.eq_ignore_ascii_case(name));
+    let is_device = NON_DISK_SHARES.iter().any(|name| share.eq_ignore_ascii_case(name));
     if matches!(server, "" | "." | "?") || share.is_empty() || is_device {
         return Err(Code::DevicePath);
     }
-    characters(server)?;
-    characters(share)?;
+    check_characters(server)?;
+    check_characters(share)?;
     Ok((format!(r"\\{server}\{share}\"), rest))
 }
 
-/// Whether this can only name a file or directory of just this name.
-fn name(name: &str) -> Result<(), Code> {
-    characters(name)?;
+/// Checks that a name can only mean a file or directory of exactly this name.
+fn check_name(name: &str) -> Result<(), Code> {
+    check_characters(name)?;
     match name {
         _ if is_reserved(name) => Err(Code::ReservedName),
         _ if is_short(name) => Err(Code::ShortName),
@@ -188,8 +194,8 @@ fn name(name: &str) -> Result<(), Code> {
     }
 }
 
-/// Whether the characters of a name are those of a file's.
-fn characters(name: &str) -> Result<(), Code> {
+/// Checks the characters of a name.
+fn check_characters(name: &str) -> Result<(), Code> {
     match name {
         _ if name.contains(|c| c < ' ' || r#"<>"|?*"#.contains(c)) => Err(Code::InvalidName),
         _ if name.contains(':') => Err(Code::Stream),
@@ -199,7 +205,8 @@ fn characters(name: &str) -> Result<(), Code> {
     }
 }
 
-/// Whether a device has this name in every directory: also with an extension, and with spaces before that.
+/// Whether a device has this name in every directory, also with an extension, and with spaces
+/// before that.
 fn is_reserved(name: &str) -> bool {
     let base = name.split('.').next().unwrap_or_default().trim_end_matches(' ');
     let port = base.split_at_checked(3).filter(|(of, _)| PORTS.iter().any(|port| of.eq_ignore_ascii_case(port)));
@@ -208,7 +215,8 @@ fn is_reserved(name: &str) -> bool {
     is_port || DEVICES.iter().any(|device| base.eq_ignore_ascii_case(device))
 }
 
-/// Whether this could be the alias that a file system gave a longer name: `PROGRA~1`, `TEXTFI~2.TXT`.
+/// Whether this could be the short alias that a filesystem gave a longer name: `PROGRA~1`,
+/// `TEXTFI~2.TXT`.
 fn is_short(name: &str) -> bool {
     let (base, extension) = name.split_once('.').unwrap_or((name, ""));
     let number = base.rsplit_once('~').map_or("", |(_, number)| number);
@@ -216,13 +224,14 @@ fn is_short(name: &str) -> bool {
     is_number && base.chars().count() <= 8 && extension.chars().count() <= 3 && !extension.contains('.')
 }
 
-/// The path that a URI names by what follows its scheme, decoded once, its dot segments removed as RFC 3986 has it.
+/// Returns the path that a URI names, from what follows its scheme: decoded once, and without dot
+/// segments (RFC 3986).
 fn uri_path(rest: &str) -> Result<String, Code> {
     let (host, path) = match rest.strip_prefix("//") {
         None => ("", rest),
         Some(rest) => rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, "")),
     };
-    // As the URL Standard's host parser decodes it; no other escape is one of a server.
+    // The URL Standard's host parser decodes this escape. No other escape is part of a server name.
     let host = &*host.replace("%24", "$");
     let is_local = host.is_empty() || host.eq_ignore_ascii_case("localhost");
     if !is_local && !is_server(host) {
@@ -232,12 +241,13 @@ fn uri_path(rest: &str) -> Result<String, Code> {
         return Err(Code::NotAbsolute);
     }
     let decoded = String::from_utf8(decode(path, b"/\\")?).map_err(|_| Code::NotUtf8)?;
-    // Where no name precedes, they remove nothing (RFC 3986, 5.2.4).
+    // Dot segments with no name before them remove nothing (RFC 3986, 5.2.4).
     let is_dots = |segment: &&str| matches!(*segment, "." | "..");
     let mut segments = decoded.split('/').skip(1).skip_while(is_dots).peekable();
     let first = segments.next().unwrap_or_default();
-    let top = match (first, segments.peek()) {
-        // Four slashes are how some write another host's share (RFC 8089, E.3.2), and `file:///.//host/share` comes to the same.
+    let prefix = match (first, segments.peek()) {
+        // Four slashes are how some write a share of another host (RFC 8089, E.3.2), and
+        // `file:///.//host/share` means the same.
         ("", Some(_)) => return Err(Code::ForeignHost),
         _ if !is_local => format!(r"\\{host}\{first}"),
         (drive, Some(_)) if is_drive(drive) => drive.to_owned(),
@@ -248,33 +258,34 @@ fn uri_path(rest: &str) -> Result<String, Code> {
         _ => return Err(Code::DriveRelative),
     };
     let above = if is_local { Code::DriveRelative } else { Code::DevicePath };
-    let mut kept: Vec<&str> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
     let mut is_directory = false;
     for segment in segments {
         is_directory = is_dots(&segment);
         match segment {
-            // By RFC 3986 this leaves the drive or share. The URL Standard stays in a drive that is not escaped, and Windows in both.
-            ".." if kept.pop().is_none() => return Err(above),
+            // By RFC 3986 this leaves the drive or share. The URL Standard stays in a drive that is
+            // not escaped, and Windows stays in both.
+            ".." if names.pop().is_none() => return Err(above),
             "." | ".." => {}
-            // Empty ones count, unlike those of a path.
-            "" => kept.push(segment),
+            // Unlike in a path, empty segments count.
+            "" => names.push(segment),
             _ => {
-                name(segment)?;
-                kept.push(segment);
+                check_name(segment)?;
+                names.push(segment);
             }
         }
     }
     let end = if is_directory { r"\" } else { "" };
-    Ok(format!(r"{top}\{}{end}", kept.join(r"\")))
+    Ok(format!(r"{prefix}\{}{end}", names.join(r"\")))
 }
 
-/// Whether a URI's host can be a server, and is none that a URL parser would change: one that ends in a number is an address of IPv4 to it
-/// (URL Standard, "ends in a number checker").
+/// Whether the host of a URI can be a server that a URL parser would not change. A host that ends
+/// in a number is an IPv4 address to it (URL Standard, "ends in a number checker").
 fn is_server(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let is_number = last.starts_with(|c: char| c.is_ascii_digit())
         && (last.bytes().all(|b| b.is_ascii_digit()) || last.get(..2).is_some_and(|x| x.eq_ignore_ascii_case("0x")));
-    // `wsl$` is where Windows has its Linux.
+    // `wsl$` is the server of Windows' Linux files.
     host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._$".contains(&b))
         && (!is_number || host.parse::<Ipv4Addr>().is_ok())
 }
@@ -302,17 +313,19 @@ fn upper(c: char) -> char {
 
 const SEPARATORS: [char; 2] = ['\\', '/'];
 
-/// What Windows hands on as it is ("Naming Files, Paths, and Namespaces", Win32 file namespaces).
+/// The prefix of a path that Windows takes literally ("Naming Files, Paths, and Namespaces", Win32
+/// file namespaces).
 const VERBATIM: &str = r"\\?\";
 
-/// Shares of every server that are no disks: "Pipe Names" and "Mailslot Names" of Win32; `ipc$` is where SMB has the pipes.
-const NO_DISKS: &[&str] = &["pipe", "mailslot", "ipc$"];
+/// Shares of every server that are not disks: "Pipe Names" and "Mailslot Names" of Win32. SMB has
+/// the pipes in `ipc$`.
+const NON_DISK_SHARES: &[&str] = &["pipe", "mailslot", "ipc$"];
 
-/// Names of devices: "Naming Files, Paths, and Namespaces", naming conventions; `CONIN$` and `CONOUT$` are those of the console, and
-/// `CLOCK$` that of MS-DOS.
+/// Names of devices ("Naming Files, Paths, and Namespaces", naming conventions). `CONIN$` and
+/// `CONOUT$` belong to the console, and `CLOCK$` to MS-DOS.
 const DEVICES: &[&str] = &["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"];
 
-/// Names of devices with one digit after them, also one of the superscript digits of ISO 8859-1.
+/// Names of devices that one digit follows, which may be a superscript digit of ISO 8859-1.
 const PORTS: &[&str] = &["COM", "LPT"];
 
 /// The longest name in UTF-16 units: `lpMaximumComponentLength` of NTFS (GetVolumeInformation).

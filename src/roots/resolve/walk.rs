@@ -1,161 +1,63 @@
-//! Where a request really leads, without ever looking outside the roots.
-//!
-//! Goes in: a path as bytes, the roots' names ([`PathIndex`]), an [`Intent`], and someone who answers one question ([`Lookup`]): *what is
-//! this name, inside this root?* Comes out: a place inside a root, or a refusal. What is true after: every question that was asked
-//! lay inside a root, and named plain components only, so nothing outside was opened, read or even looked up.
-//!
-//! Several names in a row can be passed at once if all but the last are directories; the result is
-//! that of a step for each.
-//!
-//! It is a state machine over {position, components to do, links followed}. A position is inside a root, where names are asked for, or
-//! at an ancestor of one, known by name from the roots' canonical paths and never asked for. A component moves it:
-//!
-//! | at | component | to |
-//! | --- | --- | --- |
-//! | an ancestor | `..` | its parent |
-//! | an ancestor | a name that leads to a root | there, or into the root |
-//! | an ancestor | another name | outside: refused |
-//! | inside | `..` | the parent; above the root's own top, an ancestor or the root around it |
-//! | inside | a directory or file | there |
-//! | inside | a link | its text comes before what is to do; an absolute text starts anew at `/` or at a root's alias |
-//! | inside | nothing | refused, or the names that are to be made, by intent |
-//! | no directory | anything | refused |
+//! The state machine of [`resolve`](super::resolve).
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use super::{EntryKind, Found, Intent, Lookup, Place};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
-use crate::path::index::{Above, Node, PathIndex, RootIs, TOP};
+use crate::path::index::{Above, Node, PathIndex, RootKind, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
 
-/// What a path is checked for.
-///
-/// ```
-/// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
-/// use mcp_roots_guard::{ErrorKind, Intent, Roots};
-///
-/// # let work = tempfile::tempdir().unwrap();
-/// # std::fs::create_dir(work.path().join("docs")).unwrap();
-/// # std::os::unix::fs::symlink("docs/new.txt", work.path().join("link")).unwrap();
-/// // There is a directory `docs`, and a link to `docs/new.txt`, which is missing.
-/// let roots = Roots::from_dirs([work.path()])?;
-/// assert_eq!(roots.check("link", Intent::Existing).unwrap_err().kind(), ErrorKind::NotFound);
-/// assert!(roots.check("link", Intent::New)?.relative().ends_with("docs/new.txt"));
-/// assert!(roots.check("link", Intent::NoFollow)?.relative().ends_with("link"));
-/// assert_eq!(roots.check("a/b/c", Intent::New).unwrap_err().kind(), ErrorKind::NotFound);
-/// assert!(!roots.check("a/b/c", Intent::NewTree)?.exists());
-/// # Ok(())
-/// # }
-/// # #[cfg(not(unix))] fn main() {}
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Intent {
-    /// To use what is there, links followed.
-    Existing,
-    /// To make or overwrite: the parent exists, the last name may. A last name that is a link stands for what it points to, also if
-    /// that does not exist yet.
-    New,
-    /// As [`New`](Intent::New), and missing parents will be made; only plain names may follow the first that is missing.
-    NewTree,
-    /// The last name itself, a link not followed, to remove, rename or describe it. It need not exist.
-    NoFollow,
-}
-
-/// Answers the resolver's one question.
-pub(crate) trait Lookup {
-    /// What is at `path` in root number `root`? `path` is plain names, and no link in it may be followed; the empty path is the root.
-    fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
-
-    /// How many of the last `unknown` names of `path` can be passed before a look: at least one, and
-    /// all of those but the last are directories. `None` if only a look at each name tells.
-    fn passable(&mut self, _root: usize, _path: &Path, _unknown: usize) -> Option<Result<usize>> {
-        None
-    }
-}
-
-/// What a name is, as far as resolving goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum EntryKind {
-    Missing,
-    Directory,
-    Link(OsString),
-    Other,
-}
-
-/// Where a request leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Inside a root, by plain names from its top.
-    Inside { root: usize, path: PathBuf, found: Found },
-    /// At an ancestor of roots.
-    Above(Node),
-}
-
-/// What is at a place inside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Found {
-    Exists,
-    /// A link, as [`Intent::NoFollow`] asks for it.
-    Link,
-    /// So many names at the end of the path do not exist.
-    Missing(usize),
-}
-
-/// Resolves `request`; a relative one starts in root `base`.
-pub(crate) fn resolve(
-    names: &mut impl Lookup,
-    aliases: &PathIndex,
-    base: Option<usize>,
-    request: &OsStr,
-    intent: Intent,
-) -> Result<Place> {
-    let at = At::Above(TOP);
-    let mut walk =
-        Walk { names, aliases, intent, at, todo: Vec::new(), steps: 0, hops: 0, link: None, looks_ahead: true };
-    if is_absolute(request) {
-        walk.start(request);
-    } else {
-        walk.enter(base.ok_or(Code::OutsideRoots)?);
-        walk.push(request);
-    }
-    walk.run()
-}
-
-struct Walk<'a, N> {
-    names: &'a mut N,
+pub(super) struct Walk<'a, N> {
+    lookup: &'a mut N,
     aliases: &'a PathIndex,
     intent: Intent,
-    at: At,
-    /// Components to do, the next one last.
+    position: Position,
+    /// The components that are left, the next one last.
     todo: Vec<OsString>,
     steps: usize,
     hops: usize,
-    /// Whether the way from here to the next link may be told at once.
+    /// Whether `lookup` can skip several names at once.
     looks_ahead: bool,
-    /// The last link that was followed, and its text: for the operator.
-    link: Option<(PathBuf, OsString)>,
+    /// The last symlink that was followed, and its text. For the operator.
+    last_link: Option<(PathBuf, OsString)>,
 }
 
-enum At {
-    Inside { root: usize, path: PathBuf, here: Here },
+enum Position {
+    Inside { root: usize, path: PathBuf, file_kind: FileKind },
     Above(Node),
 }
 
-/// What is known of the position without asking again.
+/// What is known about the position without a look-up.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Here {
+enum FileKind {
     Unknown,
     Directory,
     Other,
 }
 
-impl<N: Lookup> Walk<'_, N> {
-    fn run(mut self) -> Result<Place> {
+impl<'a, N: Lookup> Walk<'a, N> {
+    pub(super) fn new(lookup: &'a mut N, aliases: &'a PathIndex, intent: Intent) -> Self {
+        let position = Position::Above(TOP);
+        Self {
+            lookup,
+            aliases,
+            intent,
+            position,
+            todo: Vec::new(),
+            steps: 0,
+            hops: 0,
+            last_link: None,
+            looks_ahead: true,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Place> {
         let place = self.walk();
-        place.map_err(|error| match self.at {
-            At::Inside { root, .. } => error.in_root(root),
-            At::Above(_) => error,
+        place.map_err(|error| match self.position {
+            Position::Inside { root, .. } => error.in_root(root),
+            Position::Above(_) => error,
         })
     }
 
@@ -163,16 +65,16 @@ impl<N: Lookup> Walk<'_, N> {
         while self.steps < RESOLVE_STEPS {
             self.steps += 1;
             let Some(name) = self.todo.pop() else { return self.end() };
-            match &mut self.at {
-                At::Above(node) => match name.as_encoded_bytes() {
+            match &mut self.position {
+                Position::Above(node) => match name.as_encoded_bytes() {
                     b"." => {}
                     b".." => *node = self.aliases.parent(*node),
                     _ => match self.aliases.child(*node, &name) {
-                        Some(child) => self.arrive(child),
-                        None => return Err(outside(self.link.as_ref())),
+                        Some(child) => self.go_to(child),
+                        None => return Err(outside(self.last_link.as_ref())),
                     },
                 },
-                At::Inside { .. } => {
+                Position::Inside { .. } => {
                     if let Some(place) = self.step(&name)? {
                         return Ok(place);
                     }
@@ -182,19 +84,19 @@ impl<N: Lookup> Walk<'_, N> {
         Err(Code::TooLong.into())
     }
 
-    /// One component inside a root. A place, when that ends the walk.
+    /// Takes one component inside a root. Returns a place if that ends the walk.
     fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
-        match self.here()? {
-            Here::Directory => {}
-            Here::Other => return Err(Code::NotADirectory.into()),
-            Here::Unknown => return Err(Code::NotFound.into()),
+        match self.file_kind()? {
+            FileKind::Directory => {}
+            FileKind::Other => return Err(Code::NotADirectory.into()),
+            FileKind::Unknown => return Err(Code::NotFound.into()),
         }
-        let At::Inside { path, .. } = &mut self.at else { return Ok(None) };
+        let Position::Inside { path, .. } = &mut self.position else { return Ok(None) };
         match name.as_encoded_bytes() {
             b"." => return Ok(None),
             b".." => {
                 if !path.pop() {
-                    self.climb();
+                    self.leave_root();
                 }
                 return Ok(None);
             }
@@ -202,10 +104,10 @@ impl<N: Lookup> Walk<'_, N> {
             _ => path.push(name),
         }
         self.look_ahead()?;
-        let At::Inside { root, path, here } = &mut self.at else { return Ok(None) };
-        match self.names.look(*root, path)? {
-            EntryKind::Directory => *here = Here::Directory,
-            EntryKind::Other => *here = Here::Other,
+        let Position::Inside { root, path, file_kind } = &mut self.position else { return Ok(None) };
+        match self.lookup.look(*root, path)? {
+            EntryKind::Directory => *file_kind = FileKind::Directory,
+            EntryKind::Other => *file_kind = FileKind::Other,
             EntryKind::Missing => return self.missing().map(Some),
             EntryKind::Link(_) if self.intent == Intent::NoFollow && self.todo.is_empty() => {
                 return Ok(Some(Place::Inside { root: *root, path: path.clone(), found: Found::Link }));
@@ -223,18 +125,17 @@ impl<N: Lookup> Walk<'_, N> {
         Ok(None)
     }
 
-    /// Takes the plain names that follow the one just taken, as far as directories go. The result is
-    /// that of a step for each.
+    /// Skips the plain names after the one just taken, as far as they are directories.
     fn look_ahead(&mut self) -> Result<()> {
-        let At::Inside { root, path, .. } = &mut self.at else { return Ok(()) };
+        let Position::Inside { root, path, .. } = &mut self.position else { return Ok(()) };
         let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
         if plain == 0 || !self.looks_ahead {
             return Ok(());
         }
         path.extend(self.todo.iter().rev().take(plain));
-        let passable = self.names.passable(*root, path, plain + 1);
-        self.looks_ahead = passable.is_some();
-        let more = passable.unwrap_or(Ok(1))? - 1;
+        let skippable = self.lookup.skippable(*root, path, plain + 1);
+        self.looks_ahead = skippable.is_some();
+        let more = skippable.unwrap_or(Ok(1))? - 1;
         for _ in more..plain {
             path.pop();
         }
@@ -256,13 +157,13 @@ impl<N: Lookup> Walk<'_, N> {
         } else {
             self.push(&text);
         }
-        self.link = Some((link, text));
+        self.last_link = Some((link, text));
         Ok(())
     }
 
-    /// The name just asked for does not exist: the end, if the intent allows what is left to do.
+    /// Ends the walk at a missing name, if the intent allows the components that are left.
     fn missing(&mut self) -> Result<Place> {
-        let At::Inside { root, path, .. } = &mut self.at else { return Err(Code::NotFound.into()) };
+        let Position::Inside { root, path, .. } = &mut self.position else { return Err(Code::NotFound.into()) };
         match self.intent {
             Intent::New | Intent::NoFollow if self.todo.is_empty() => {}
             Intent::NewTree => {}
@@ -284,68 +185,71 @@ impl<N: Lookup> Walk<'_, N> {
     }
 
     fn end(&mut self) -> Result<Place> {
-        if let At::Above(node) = self.at {
+        if let Position::Above(node) = self.position {
             return Ok(Place::Above(node));
         }
-        if self.here()? == Here::Unknown {
+        if self.file_kind()? == FileKind::Unknown {
             return self.missing();
         }
-        let At::Inside { root, path, .. } = &mut self.at else { return Err(Code::NotFound.into()) };
+        let Position::Inside { root, path, .. } = &mut self.position else { return Err(Code::NotFound.into()) };
         Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Exists })
     }
 
-    /// What the position is; `Unknown` where nothing is there any more.
-    fn here(&mut self) -> Result<Here> {
-        let At::Inside { root, path, here } = &mut self.at else { return Ok(Here::Directory) };
-        if *here == Here::Unknown {
-            *here = match self.names.look(*root, path)? {
-                EntryKind::Directory => Here::Directory,
-                EntryKind::Other => Here::Other,
-                EntryKind::Missing => Here::Unknown,
-                // A plain name when the roots were resolved, a link now.
+    /// What the position is. `Unknown` if it does not exist any more.
+    fn file_kind(&mut self) -> Result<FileKind> {
+        let Position::Inside { root, path, file_kind } = &mut self.position else { return Ok(FileKind::Directory) };
+        if *file_kind == FileKind::Unknown {
+            *file_kind = match self.lookup.look(*root, path)? {
+                EntryKind::Directory => FileKind::Directory,
+                EntryKind::Other => FileKind::Other,
+                EntryKind::Missing => FileKind::Unknown,
+                // It was no symlink when the roots were resolved.
                 EntryKind::Link(_) => return Err(Code::RootUnavailable.into()),
             };
         }
-        Ok(*here)
+        Ok(*file_kind)
     }
 
-    /// Begins an absolute path: at the root whose alias it starts with (the longest), else at `/`.
-    fn start(&mut self, path: &OsStr) {
+    /// Starts an absolute path: at the root with the longest matching alias, or at `/`.
+    pub(super) fn start(&mut self, path: &OsStr) {
         if let Some((root, rest)) = self.aliases.begin(path) {
             self.enter(root);
             self.push(rest);
         } else {
-            self.at = At::Above(TOP);
+            self.position = Position::Above(TOP);
             self.push(path);
         }
     }
 
-    /// Goes above the root's own top.
-    fn climb(&mut self) {
-        let At::Inside { root, .. } = self.at else { return };
+    /// Moves from a root to what is above it.
+    fn leave_root(&mut self) {
+        let Position::Inside { root, .. } = self.position else { return };
         match self.aliases.above(root) {
             Above::Root(outer, path) if path.as_os_str().is_empty() => self.enter(outer),
-            Above::Root(outer, path) => self.at = At::Inside { root: outer, path, here: Here::Unknown },
-            Above::Ancestor(node) => self.at = At::Above(node),
+            Above::Root(outer, path) => {
+                self.position = Position::Inside { root: outer, path, file_kind: FileKind::Unknown }
+            }
+            Above::Ancestor(node) => self.position = Position::Above(node),
         }
     }
 
-    fn enter(&mut self, root: usize) {
-        let here = if self.aliases.is(root) == RootIs::Directory { Here::Directory } else { Here::Unknown };
-        self.at = At::Inside { root, path: PathBuf::new(), here };
+    pub(super) fn enter(&mut self, root: usize) {
+        let file_kind =
+            if self.aliases.is(root) == RootKind::Directory { FileKind::Directory } else { FileKind::Unknown };
+        self.position = Position::Inside { root, path: PathBuf::new(), file_kind };
     }
 
-    fn arrive(&mut self, node: Node) {
+    fn go_to(&mut self, node: Node) {
         match self.aliases.root_at(node) {
             Some(root) => self.enter(root),
-            None => self.at = At::Above(node),
+            None => self.position = Position::Above(node),
         }
     }
 
-    fn push(&mut self, path: &OsStr) {
+    pub(super) fn push(&mut self, path: &OsStr) {
         let first = self.todo.len();
         self.todo.extend(components(path).map(|(name, _)| name.to_owned()));
-        // A trailing slash asks for a directory, which `.` does, too.
+        // A trailing slash requires a directory, and so does `.`.
         if ends_as_directory(path) {
             self.todo.push(OsString::from("."));
         }
@@ -359,7 +263,7 @@ fn is_plain(name: &OsStr) -> bool {
     name != "." && name != ".." && name.len() <= NAME_BYTES
 }
 
-/// Nothing tells it from any other refusal of its kind but the operator's detail.
+/// The symlink appears only in the operator's detail. The refusal itself is always the same.
 fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
     let error = Error::new(Code::OutsideRoots);
     match link {
@@ -374,10 +278,13 @@ fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::Intent::{Existing, New, NewTree, NoFollow};
-    use super::*;
     use std::collections::BTreeMap;
+    use std::path::Path;
 
-    /// A path of this system for one with slashes: on Windows on drive C.
+    use super::super::resolve;
+    use super::*;
+
+    /// A path with slashes in the form of this system: on Windows, on drive C.
     fn native(path: &str) -> String {
         if !cfg!(windows) {
             return path.to_owned();
@@ -386,7 +293,7 @@ mod tests {
         if path.starts_with('\\') { format!("C:{path}") } else { path }
     }
 
-    /// A file system in memory, which writes down what it is asked.
+    /// A filesystem in memory that records the look-ups.
     struct Memory {
         names: BTreeMap<PathBuf, EntryKind>,
         roots: Vec<PathBuf>,
@@ -402,7 +309,7 @@ mod tests {
             Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
         }
 
-        fn passable(&mut self, root: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
+        fn skippable(&mut self, root: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
             if !self.looks_ahead {
                 return None;
             }
@@ -413,8 +320,8 @@ mod tests {
         }
     }
 
-    /// `/r/d` and `/r/d/f` are a directory and a file, and so on; a name with `>` is a link.
-    fn memory(roots: &[(&str, RootIs)], names: &[&str]) -> (Memory, PathIndex) {
+    /// `/r/d/` is a directory, `/r/d/f` a file, and a name with `>` a symlink.
+    fn memory(roots: &[(&str, RootKind)], names: &[&str]) -> (Memory, PathIndex) {
         let mut aliases = PathIndex::default();
         let mut memory = Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new(), looks_ahead: false };
         for (path, is) in roots {
@@ -445,12 +352,12 @@ mod tests {
     #[test]
     fn the_state_machine_moves_as_its_table_says_and_asks_only_inside() {
         let roots = [
-            ("/r", RootIs::Directory),
-            ("/r/n", RootIs::Directory),
-            ("/x/y/z", RootIs::Directory),
-            ("/x/f", RootIs::File),
-            ("/r/d/e/m", RootIs::Directory),
-            ("/r/gone/m", RootIs::Directory),
+            ("/r", RootKind::Directory),
+            ("/r/n", RootKind::Directory),
+            ("/x/y/z", RootKind::Directory),
+            ("/x/f", RootKind::File),
+            ("/r/d/e/m", RootKind::Directory),
+            ("/r/gone/m", RootKind::Directory),
         ];
         let names = [
             "/r/d/",
@@ -515,13 +422,13 @@ mod tests {
         assert!(outside.is_empty(), "asked for {outside:?}");
     }
 
-    /// Forty links are followed and not one more, as by Linux.
+    /// Forty symlinks are followed, as on Linux, and no more.
     #[test]
     fn links_and_steps_are_bounded() {
         let links: Vec<String> = (0..50).map(|n| format!("/r/{n}>{}", n + 1)).collect();
         let mut names: Vec<&str> = links.iter().map(String::as_str).collect();
         names.extend(["/r/50", "/r/d/", "/r/d/e/"]);
-        let (mut memory, aliases) = memory(&[("/r", RootIs::Directory)], &names);
+        let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &names);
         assert_eq!(resolved(&mut memory, &aliases, "10", Intent::Existing), "0:50 Exists");
         assert_eq!(resolved(&mut memory, &aliases, "9", Intent::Existing), "too_many_links");
         memory.looks_ahead = true;
@@ -540,10 +447,10 @@ mod tests {
         assert_eq!(resolved(&mut memory, &aliases, &many(4_096), Existing), "too_long");
     }
 
-    /// By the guard, and not only by the kernel, which is not asked for it.
+    /// The guard itself refuses the name, without a look-up.
     #[test]
     fn a_name_that_is_too_long_is_not_asked_for() {
-        let (mut memory, aliases) = memory(&[("/r", RootIs::Directory)], &["/r/d/"]);
+        let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &["/r/d/"]);
         let (long, longer) = ("n".repeat(255), "n".repeat(256));
         assert_eq!(resolved(&mut memory, &aliases, &long, Existing), "not_found");
         let asked = memory.asked.len();
@@ -569,10 +476,10 @@ mod tests {
         assert!(memory.asked.is_empty());
     }
 
-    /// The operator alone is told where a link led.
+    /// Only the operator learns where a symlink led.
     #[test]
     fn a_link_that_leads_out_is_told_to_the_operator_only() {
-        let (mut memory, aliases) = memory(&[("/r", RootIs::Directory)], &["/r/l>/etc/shadow"]);
+        let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &["/r/l>/etc/shadow"]);
         let error = resolve(&mut memory, &aliases, Some(0), OsStr::new("l"), Intent::Existing).unwrap_err();
         let target = native("/etc/shadow");
         let detail = format!(r#"after the link "l", which points to {target:?}"#);

@@ -1,0 +1,194 @@
+//! Cheap look-ups beneath a directory: [`Cursor`].
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf, is_separator};
+
+#[cfg(target_os = "linux")]
+use super::kernel;
+use super::{Budget, Handle, Look, Rule, split};
+use crate::error::{Code, Result};
+use crate::limits::CURSOR_HANDLES;
+#[cfg(target_os = "linux")]
+use crate::limits::{NAMES_PER_LOOKUP, PATH_BYTES};
+
+/// Remembers the directory of the last look-up, and keeps the last few directories on the path to
+/// it open. A look-up beside, above or below the last one does not walk the whole path again.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    /// The directory of the last look-up.
+    path: PathBuf,
+    /// Open directories on the path, each with the length of its own path in bytes. The deepest is
+    /// last.
+    open_dirs: VecDeque<(usize, Handle)>,
+}
+
+impl Cursor {
+    /// Describes the name at `path` beneath `base`, without following it. `path` consists of plain
+    /// names, and the caller knows that all but the last are directories.
+    pub(crate) fn look(&mut self, base: &Handle, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Look> {
+        budget.spend(1)?;
+        // The kernel would refuse an operation on the whole path: ENAMETOOLONG (openat2(2)).
+        #[cfg(target_os = "linux")]
+        if path.as_os_str().len() >= PATH_BYTES && kernel::dir(&base.dir, Path::new(""), mounts).is_some() {
+            return Err(Code::TooLong.into());
+        }
+        let Some((parent, name)) = split(path) else { return Ok(Look::Other(base.metadata()?)) };
+        match self.open_dir(base, parent, mounts, budget) {
+            Err(error) if error.reason() == Code::NotFound => Ok(Look::Missing),
+            directory => directory?.look_in(name, mounts),
+        }
+    }
+
+    /// Returns how many of the last `unknown` names of `path` can be skipped before the next
+    /// look-up: all of them except the last are directories. Tries the whole path first, then
+    /// searches by halves. `None` where the kernel's walk is not available.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn skippable(
+        &mut self,
+        base: &Handle,
+        path: &Path,
+        unknown: usize,
+        mounts: Rule,
+        budget: &mut Budget<'_>,
+    ) -> Option<Result<usize>> {
+        let (mut passed, mut names, mut beyond) = (1, unknown, unknown + 1);
+        while passed + 1 < beyond {
+            let parent = path.ancestors().nth(unknown + 1 - names)?;
+            let (length, from, rest) = self.nearest_open(base, parent);
+            // The look-up that follows pays for the first walk.
+            let cost = usize::from(names < unknown) + rest.iter().count() / NAMES_PER_LOOKUP;
+            if let Err(error) = budget.spend(cost) {
+                return Some(Err(error));
+            }
+            if rest.as_os_str().is_empty() {
+                passed = names;
+            } else if let Ok(opened) = kernel::dir(&from.dir, &rest, mounts)? {
+                self.hold(length, parent, opened.into());
+                passed = names;
+            } else {
+                beyond = names;
+            }
+            names = passed.midpoint(beyond);
+        }
+        Some(Ok(passed))
+    }
+
+    /// Opens the directory at `path`, from the nearest directory that is already open.
+    fn open_dir<'a>(
+        &'a mut self,
+        base: &'a Handle,
+        path: &Path,
+        mounts: Rule,
+        budget: &mut Budget<'_>,
+    ) -> Result<&'a Handle> {
+        let (length, from, rest) = self.nearest_open(base, path);
+        if !rest.as_os_str().is_empty() {
+            let opened = from.dir_within_budget(&rest, mounts, budget)?;
+            self.hold(length, path, opened);
+        }
+        Ok(self.open_dirs.back().map_or(base, |(_, directory)| directory))
+    }
+
+    /// Closes the directories that are not on the path to `path`. Returns the length of the path of
+    /// the nearest one that stays open, that directory, and the names from there to `path`.
+    fn nearest_open<'a, 'p>(&'a mut self, base: &'a Handle, path: &'p Path) -> (usize, &'a Handle, Cow<'p, Path>) {
+        let (last, next) = (self.path.as_os_str().as_encoded_bytes(), path.as_os_str().as_encoded_bytes());
+        let common = common_length(last, next);
+        let is_on_the_way =
+            |length: usize| length <= common && next.get(length).is_none_or(|byte| is_separator(char::from(*byte)));
+        while self.open_dirs.back().is_some_and(|(length, _)| !is_on_the_way(*length)) {
+            self.open_dirs.pop_back();
+        }
+        let (length, from) = self.open_dirs.back().map_or((0, base), |(length, directory)| (*length, directory));
+        if length == 0 {
+            return (length, from, Cow::Borrowed(path));
+        }
+        // One separator precedes each name.
+        let names = count_separators(next.get(length..).unwrap_or_default());
+        let names: Vec<&OsStr> = path.iter().rev().take(names).collect();
+        (length, from, Cow::Owned(names.into_iter().rev().collect()))
+    }
+
+    /// Keeps a directory open. `from` is the length of the path of the directory it was opened
+    /// from.
+    fn hold(&mut self, from: usize, path: &Path, directory: Handle) {
+        debug_assert!(from < path.as_os_str().len(), "it lies below");
+        if self.open_dirs.len() == CURSOR_HANDLES {
+            self.open_dirs.pop_front();
+        }
+        self.open_dirs.push_back((path.as_os_str().len(), directory));
+        self.path.clear();
+        self.path.push(path);
+    }
+}
+
+/// The number of separators in a path. The count of a block fits a byte, so the compiler can
+/// vectorize it.
+pub(crate) fn count_separators(path: &[u8]) -> usize {
+    let in_block = |block: &[u8]| block.iter().map(|byte| u8::from(is_separator(char::from(*byte)))).sum::<u8>();
+    path.chunks(usize::from(u8::MAX)).map(|block| usize::from(in_block(block))).sum()
+}
+
+/// The length of the common prefix of two paths in bytes.
+fn common_length(one: &[u8], other: &[u8]) -> usize {
+    const BLOCK: usize = 64;
+    let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK)).take_while(|(one, other)| one == other);
+    let equal = BLOCK * blocks.count();
+    let (one, other) = (one.iter().skip(equal), other.iter().skip(equal));
+    equal + one.zip(other).take_while(|(one, other)| one == other).count()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// The search ends at the right depth, and costs one look-up for each halving.
+    #[test]
+    fn the_first_name_that_is_no_directory_is_found_by_halves() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = PathBuf::from("d/".repeat(100));
+        let mut at = directory.path().to_owned();
+        let handle = Handle::ambient(&at).unwrap();
+        for passed in 1..=100 {
+            let (mut cursor, mut budget) = (Cursor::default(), Budget::new());
+            let found = cursor.skippable(&handle, &path, 100, Rule::Allow, &mut budget);
+            assert_eq!(found.unwrap().unwrap(), passed);
+            let (spent, whole) = (budget.spent(), 99 / NAMES_PER_LOOKUP);
+            let is_due = match passed {
+                100 => spent == whole,
+                _ => (whole + 6..=2 * whole + 7).contains(&spent),
+            };
+            assert!(is_due, "{passed}: {spent}");
+            at.push("d");
+            std::fs::create_dir(&at).unwrap();
+        }
+    }
+
+    /// A look-up next to the last one costs one, however deep it is. Otherwise it costs the walk
+    /// from the nearest open directory.
+    #[test]
+    fn a_look_up_costs_the_way_from_what_is_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let deep = PathBuf::from("d/".repeat(160));
+        std::fs::create_dir_all(directory.path().join(&deep)).unwrap();
+        let handle = Handle::ambient(directory.path()).unwrap();
+        let (mut cursor, mut budget) = (Cursor::default(), Budget::new());
+        let mut cost = |path: &Path| {
+            let before = budget.spent();
+            assert!(matches!(cursor.look(&handle, path, Rule::Allow, &mut budget), Ok(Look::Missing)));
+            assert!(cursor.open_dirs.len() <= CURSOR_HANDLES);
+            budget.spent() - before
+        };
+        let walked = |names: usize| 1 + names / NAMES_PER_LOOKUP;
+        assert_eq!(cost(&deep.join("none")), walked(160));
+        assert_eq!(cost(&deep.join("none")), 1);
+        assert_eq!(cost(&deep.parent().unwrap().join("none")), walked(159));
+        assert_eq!(cost(&deep.join("none")), walked(1));
+        let ancestors: Vec<_> = deep.ancestors().collect();
+        let names = |up: usize| ancestors[up].join("none");
+        assert_eq!((cost(&names(100)), cost(&names(101)), cost(&names(99))), (walked(60), walked(59), walked(2)));
+        assert_eq!(cost(Path::new("none")), 1);
+    }
+}

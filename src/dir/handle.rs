@@ -1,0 +1,325 @@
+//! A directory held open: [`Handle`].
+
+use std::ffi::OsStr;
+#[cfg(not(windows))]
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use cap_fs_ext::DirExt as _;
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use cap_std::io_lifetimes::AsFilelike as _;
+
+#[cfg(target_os = "linux")]
+use super::Follow;
+#[cfg(not(windows))]
+use super::proc_link;
+use super::{Budget, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, split, walk_error};
+use crate::error::{Code, Result};
+#[cfg(target_os = "linux")]
+use crate::limits::NAMES_PER_LOOKUP;
+
+/// An open directory. It stays the same directory object, whatever happens to its name.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(super) dir: Dir,
+    /// The final path, as it was when it was first needed.
+    #[cfg(windows)]
+    pub(super) place: std::sync::OnceLock<String>,
+}
+
+impl Handle {
+    fn new(dir: Dir) -> Self {
+        Self {
+            dir,
+            #[cfg(windows)]
+            place: std::sync::OnceLock::new(),
+        }
+    }
+
+    /// Opens a directory by an ambient path, following symlinks. Only for configured directories
+    /// and for the filesystem root.
+    pub(crate) fn ambient(path: &Path) -> io::Result<Self> {
+        Ok(Self::new(Dir::open_ambient_dir(path, ambient_authority())?))
+    }
+
+    /// Opens the directory at `path`. The empty path is this directory.
+    pub(crate) fn dir(&self, path: &Path, mounts: Rule) -> Result<Self> {
+        #[cfg(target_os = "linux")]
+        if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
+            return Ok(Self::new(Dir::from_std_file(opened.map_err(walk_error)?)));
+        }
+        let mut dir = Self::new(self.dir.try_clone()?);
+        for name in path {
+            dir = dir.child(name, mounts)?;
+        }
+        Ok(dir)
+    }
+
+    /// As [`Handle::dir`], within a budget: one call of the kernel, or one call per name. The
+    /// look-up that needs the directory has already paid for the first name.
+    pub(super) fn dir_within_budget(&self, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Self> {
+        #[cfg(target_os = "linux")]
+        {
+            budget.spend(path.iter().count() / NAMES_PER_LOOKUP)?;
+            if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
+                return Ok(opened.map_err(walk_error)?.into());
+            }
+        }
+        let mut names = path.iter();
+        let Some(first) = names.next() else { return Ok(Self::new(self.dir.try_clone()?)) };
+        names.try_fold(self.child(first, mounts)?, |directory, name| {
+            budget.spend(1)?;
+            directory.child(name, mounts)
+        })
+    }
+
+    /// Opens a directory in this one, relative to the held descriptor.
+    fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
+        let opened = self.dir.open_dir_nofollow(name).map_err(|error| match walk_error(error) {
+            // open(2) with O_DIRECTORY fails with ENOTDIR for a symlink, too. If the name is no
+            // file now, it was a symlink when it was opened.
+            error if error.reason() == Code::NotADirectory && !self.is_other(name) => Code::Changed.into(),
+            error => error,
+        });
+        let child = Self::new(opened?);
+        #[cfg(windows)]
+        let _ = child.place.set(kernel::verify_place(self, name, &child.dir)?);
+        if mounts == Rule::Refuse && child.mount()? != self.mount()? {
+            return Err(Code::MountCrossing.into());
+        }
+        Ok(child)
+    }
+
+    /// Whether a name is neither a directory nor a symlink.
+    fn is_other(&self, name: &OsStr) -> bool {
+        let file_type = self.describe(name).map(|metadata| metadata.file_type());
+        file_type.is_ok_and(|file_type| !matches!(file_type, FileType::Directory | FileType::Symlink))
+    }
+
+    /// Describes one name in this directory, without following it.
+    #[cfg(not(windows))]
+    pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
+        // cap-std panics on times that are very old.
+        kernel::describe(&self.dir, name)
+    }
+
+    /// Describes one name in this directory, without following it.
+    #[cfg(windows)]
+    pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
+        kernel::describe(self, name)
+    }
+
+    /// Describes the name at `path`, without following it.
+    pub(crate) fn look(&self, path: &Path, mounts: Rule) -> Result<Look> {
+        #[cfg(target_os = "linux")]
+        if let Some(looked) = self.look_by_kernel(path, mounts) {
+            return looked;
+        }
+        match split(path) {
+            Some((parent, name)) => self.dir(parent, mounts)?.look_in(name, mounts),
+            None => Ok(Look::Other(self.metadata()?)),
+        }
+    }
+
+    /// As [`Handle::look`], by one call of the kernel. `None` where that call is not available.
+    #[cfg(target_os = "linux")]
+    fn look_by_kernel(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
+        let looked = kernel::look(&self.dir, path, mounts)?;
+        let look = |file: File| {
+            let metadata = Metadata::of_file(&file)?;
+            match metadata.file_type() {
+                FileType::Symlink => Ok(Look::Link(kernel::read_link(&file)?, metadata)),
+                _ => Ok(Look::Other(metadata)),
+            }
+        };
+        Some(match looked {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
+            looked => looked.map_err(walk_error).and_then(look),
+        })
+    }
+
+    /// Describes one name in this directory, without following it.
+    #[cfg_attr(windows, allow(unused_variables, reason = "a mounted volume is a symlink there"))]
+    pub(crate) fn look_in(&self, name: &OsStr, mounts: Rule) -> Result<Look> {
+        // Opening the name gives its mount in the same call.
+        #[cfg(target_os = "linux")]
+        if mounts == Rule::Refuse {
+            if let Some(looked) = self.look_by_kernel(Path::new(name), mounts) {
+                return looked;
+            }
+        }
+        let looked = self.look_portable(name)?;
+        #[cfg(not(windows))]
+        if mounts == Rule::Refuse
+            && matches!(looked, Look::Other(_))
+            && kernel::mount_of(&self.dir, name)? != self.mount()?
+        {
+            return Err(Code::MountCrossing.into());
+        }
+        Ok(looked)
+    }
+
+    #[cfg(windows)]
+    fn look_portable(&self, name: &OsStr) -> Result<Look> {
+        kernel::look(self, name)
+    }
+
+    #[cfg(not(windows))]
+    fn look_portable(&self, name: &OsStr) -> Result<Look> {
+        match self.describe(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
+            Err(error) => Err(walk_error(error)),
+            Ok(metadata) => match metadata.file_type() {
+                FileType::Symlink => Ok(Look::Link(self.read_link(name)?, metadata)),
+                _ => Ok(Look::Other(metadata)),
+            },
+        }
+    }
+
+    /// Reads a symlink that was seen a moment ago.
+    #[cfg(not(windows))]
+    fn read_link(&self, name: &OsStr) -> Result<OsString> {
+        if kernel::is_proc(&self.dir)? {
+            return Err(proc_link());
+        }
+        // EINVAL: the name is not a symlink any more.
+        Ok(self.dir.read_link_contents(name).map_err(|_| Code::Changed)?.into_os_string())
+    }
+
+    /// Opens the file at `path`, without blocking and without following a symlink, not even as the
+    /// last name.
+    pub(crate) fn open(&self, path: &Path, want: Want, mounts: Rule) -> Result<File> {
+        #[cfg(target_os = "linux")]
+        if let Some(opened) = kernel::open(&self.dir, path, want, mounts) {
+            return opened.map_err(walk_error);
+        }
+        let (parent, name) = split(path).ok_or(Code::IsADirectory)?;
+        let dir = self.dir(parent, mounts)?;
+        let file = match dir.dir.open_with(name, &want.options()) {
+            #[cfg(windows)]
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && dir.is_dir(name) => {
+                return Err(Code::IsADirectory.into());
+            }
+            file => file.map_err(walk_error)?.into_std(),
+        };
+        #[cfg(windows)]
+        kernel::verify_place(&dir, name, &file)?;
+        #[cfg(windows)]
+        let file = kernel::open_through_filter(&dir, name, file, want)?;
+        if mounts == Rule::Refuse && kernel::mount(&file)? != dir.mount()? {
+            return Err(Code::MountCrossing.into());
+        }
+        Ok(file)
+    }
+
+    /// Opens what `path` names in one walk of the kernel. The walk follows symlinks and stops with
+    /// `EXDEV` at the edge of this directory. Any `path` is allowed. `None` where the call is not
+    /// available.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn follow(&self, path: &OsStr, want: Follow, mounts: Rule) -> Option<io::Result<File>> {
+        kernel::follow(&self.dir, path, want, mounts)
+    }
+
+    pub(crate) fn metadata(&self) -> Result<Metadata> {
+        Ok(Metadata::of_file(&self.dir.as_filelike_view::<File>())?)
+    }
+
+    /// The directory's identity, read from the open handle.
+    pub(crate) fn identity(&self) -> Result<Identity> {
+        Ok(Metadata::without_birth(&self.dir.as_filelike_view::<File>())?.identity())
+    }
+
+    pub(crate) fn mount(&self) -> Result<Mount> {
+        kernel::mount(&self.dir)
+    }
+
+    /// Lists the directory, without `.` and `..`.
+    pub(crate) fn entries(&self) -> io::Result<Entries> {
+        #[cfg(windows)]
+        return kernel::entries(self);
+        #[cfg(not(windows))]
+        self.dir.entries()
+    }
+
+    /// Creates a directory in this one.
+    pub(crate) fn create_dir(&self, name: &OsStr) -> io::Result<()> {
+        #[cfg(windows)]
+        return kernel::create_dir(self, name);
+        #[cfg(not(windows))]
+        self.dir.create_dir(name)
+    }
+
+    /// Removes one name in this directory that is not a directory. A symlink is removed itself.
+    pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        #[cfg(windows)]
+        return kernel::remove_file(self, name);
+        #[cfg(not(windows))]
+        self.dir.remove_file(name)
+    }
+
+    /// Removes an empty directory in this one.
+    pub(crate) fn remove_dir(&self, name: &OsStr) -> io::Result<()> {
+        #[cfg(windows)]
+        return kernel::remove_dir(self, name);
+        #[cfg(not(windows))]
+        self.dir.remove_dir(name)
+    }
+
+    /// Renames a name in this directory to one in another. The destination must not exist, unless
+    /// `replace` is set.
+    pub(crate) fn rename(&self, from: &OsStr, to_dir: &Self, to: &OsStr, replace: bool) -> io::Result<()> {
+        if !replace {
+            if let Some(renamed) = kernel::rename_new(&self.dir, from, &to_dir.dir, to) {
+                return renamed;
+            }
+            match to_dir.describe(to) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+                Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+            }
+        }
+        #[cfg(windows)]
+        return kernel::rename(self, from, to_dir, to);
+        #[cfg(not(windows))]
+        self.dir.rename(from, &to_dir.dir, to)
+    }
+
+    /// Syncs the directory's entries to the device. Windows has no such call.
+    #[cfg(not(windows))]
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        // The handle itself may be `O_PATH`, which fsync(2) refuses.
+        self.dir.open(".")?.into_std().sync_all()
+    }
+}
+
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+impl std::os::fd::AsFd for Handle {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
+/// The file must be an open directory. Otherwise every method fails.
+impl From<File> for Handle {
+    fn from(directory: File) -> Self {
+        Self::new(Dir::from_std_file(directory))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_never_one_that_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("f"), "old").unwrap();
+        let handle = Handle::ambient(directory.path()).unwrap();
+        let want = Want { read: false, write: true, append: false, create_new: Some(0o600) };
+        let made = |name| handle.open(Path::new(name), want, Rule::Allow).map(drop).map_err(|error| error.reason());
+        assert_eq!((made("f"), made("g")), (Err(Code::AlreadyExists), Ok(())));
+    }
+}
