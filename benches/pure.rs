@@ -17,7 +17,8 @@ use std::hint::black_box;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability, RootsResponse,
+    Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability,
+    RootsResponse,
 };
 
 use crate::index::{PathIndex, RootKind};
@@ -40,8 +41,7 @@ const WORKS: &[(&str, Work)] = &[
 ];
 
 /// Eight names below a root.
-const PATH: &str =
-    "/srv/projects/root0/directory1/directory2/directory3/directory4/directory5/directory6/directory7/file8";
+const PATH: &str = "/srv/projects/root0/directory1/directory2/directory3/directory4/directory5/directory6/directory7/file8";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -77,12 +77,16 @@ fn contain(roots: u32, times: u32) {
 fn session(times: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+    let session =
+        guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
     runtime.block_on(async {
-        let told = async |_: Option<String>| RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"]));
+        let told = async |_: Option<String>| {
+            RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"]))
+        };
         session.roots(told).await.unwrap();
         for _ in 0..times {
-            let kept = async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") };
+            let kept =
+                async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") };
             drop(black_box(session.roots(kept).await.unwrap()));
         }
     });

@@ -44,23 +44,37 @@ fn configuration() -> Result<(Roots, Intent), String> {
     let mut intent = Intent::Existing;
     let mut arguments = std::env::args_os().skip(1);
     while let Some(option) = arguments.next() {
-        let value = arguments.next().ok_or_else(|| format!("{} needs a value", option.to_string_lossy()))?;
+        let value = arguments
+            .next()
+            .ok_or_else(|| format!("{} needs a value", option.to_string_lossy()))?;
         match (option.to_str(), value.to_str()) {
             (Some("--root"), text) => {
                 // A directory's name need not be UTF-8; a URI is.
                 let root = text.map_or_else(|| Location::from_path(&value), Location::parse);
-                boundary = boundary.directory(root.map_err(|error| error.to_string())?.as_path(), Access::ReadWrite);
+                boundary = boundary.directory(
+                    root.map_err(|error| error.to_string())?.as_path(),
+                    Access::ReadWrite,
+                );
                 any = true;
             }
             (Some("--intent"), Some("open")) => intent = Intent::Existing,
             (Some("--intent"), Some("create")) => intent = Intent::New,
-            _ => return Err(format!("unknown argument {} {}", option.to_string_lossy(), value.to_string_lossy())),
+            _ => {
+                return Err(format!(
+                    "unknown argument {} {}",
+                    option.to_string_lossy(),
+                    value.to_string_lossy()
+                ));
+            }
         }
     }
     if !any {
         return Err("no --root given".into());
     }
-    let roots = boundary.build().map(|boundary| boundary.allowed_roots()).map_err(|error| error.to_string())?;
+    let roots = boundary
+        .build()
+        .map(|boundary| boundary.allowed_roots())
+        .map_err(|error| error.to_string())?;
     Ok((roots, intent))
 }
 
@@ -69,7 +83,9 @@ fn answer_all(roots: &Roots, intent: Intent) -> io::Result<()> {
     for line in io::stdin().lock().split(b'\n') {
         let answer = match serde_json::from_slice::<String>(&line?) {
             Ok(request) => answer(roots, intent, &request),
-            Err(error) => json!({"decision": "refused", "kind": "not_json", "message": error.to_string()}),
+            Err(error) => {
+                json!({"decision": "refused", "kind": "not_json", "message": error.to_string()})
+            }
         };
         writeln!(out, "{answer}")?;
         out.flush()?;
@@ -86,6 +102,8 @@ fn answer(roots: &Roots, intent: Intent, request: &str) -> Value {
             "relative": checked.relative().to_string_lossy(),
             "exists": checked.exists(),
         }),
-        Err(error) => json!({"decision": "refused", "kind": error.code(), "message": error.to_string()}),
+        Err(error) => {
+            json!({"decision": "refused", "kind": error.code(), "message": error.to_string()})
+        }
     }
 }

@@ -23,14 +23,19 @@ struct ReadFile {
 
 #[tool_router(server_handler)]
 impl Server {
-    #[tool(description = "Read a text file inside the allowed directories", annotations(read_only_hint = true))]
+    #[tool(
+        description = "Read a text file inside the allowed directories",
+        annotations(read_only_hint = true)
+    )]
     async fn read_file(
         &self,
         Parameters(args): Parameters<ReadFile>,
         ctx: RequestContext<RoleServer>,
         answers: InputResponses,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.guard.tool(&ctx, answers, move |roots| Ok(roots.read_to_string(args.path, LIMIT)?)).await
+        self.guard
+            .tool(&ctx, answers, move |roots| Ok(roots.read_to_string(args.path, LIMIT)?))
+            .await
     }
 }
 
@@ -40,8 +45,9 @@ const LIMIT: u64 = 1 << 20;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directories: Vec<String> = std::env::args().skip(1).collect();
-    let boundary =
-        directories.iter().fold(Boundary::builder(), |boundary, path| boundary.directory(path, Access::ReadOnly));
+    let boundary = directories
+        .iter()
+        .fold(Boundary::builder(), |boundary, path| boundary.directory(path, Access::ReadOnly));
     let guard = Guard::new(boundary.build()?);
     let server = Server { guard: guard.clone() };
     server.serve(guard.wrap(rmcp::transport::stdio()).one_client()).await?.waiting().await?;

@@ -12,7 +12,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use Do::{AddDir, Append, List, Look, Move, Purge, Read, Unlink, Write};
-use mcp_roots_guard::{Access, Boundary, ListRootsResult, OpenOptions, Policy, Replace, Roots, Rule};
+use mcp_roots_guard::{
+    Access, Boundary, ListRootsResult, OpenOptions, Policy, Replace, Roots, Rule,
+};
 
 /// A client's answer to `roots/list`. Some entries are good.
 const ROOT_LIST: &str = r#"{
@@ -147,8 +149,11 @@ const ROWS: &[Row] = &[
 ];
 
 /// With a policy that refuses files with several hard links.
-const STRICT_ROWS: &[Row] =
-    &[(Read, "hard", Err("hard_linked")), (Append("x"), "hard", Err("hard_linked")), (Read, "hard-too", Ok("mine"))];
+const STRICT_ROWS: &[Row] = &[
+    (Read, "hard", Err("hard_linked")),
+    (Append("x"), "hard", Err("hard_linked")),
+    (Read, "hard-too", Ok("mine")),
+];
 
 /// A request for something outside that exists, and one for something that does not. The refusals must
 /// be the same.
@@ -192,7 +197,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return Ok(ExitCode::FAILURE);
     }
     if !missing.is_empty() {
-        println!("\nThis system cannot have these, and requests for them were left out:\n  {missing:?}");
+        println!(
+            "\nThis system cannot have these, and requests for them were left out:\n  {missing:?}"
+        );
     }
     println!("\nAll requests were decided as expected, and nothing outside the roots changed.");
     Ok(ExitCode::SUCCESS)
@@ -267,12 +274,17 @@ fn names_any(missing: &[&str], request: &str) -> bool {
 fn print_roots(roots: &Roots, work: &str) {
     println!("Roots in force:");
     for root in roots.roots() {
-        let (name, path) = (root.name().unwrap_or("-"), root.path().display().to_string().replace(work, "$WORK"));
+        let (name, path) =
+            (root.name().unwrap_or("-"), root.path().display().to_string().replace(work, "$WORK"));
         println!("  {path:<32} {:<13} {name}", format!("{:?}", root.access()));
     }
     println!("Rejected entries:");
     for rejected in roots.rejected() {
-        println!("  {:<48} {}", rejected.entry().replace(&in_uri(work), "$WORK"), rejected.error().code());
+        println!(
+            "  {:<48} {}",
+            rejected.entry().replace(&in_uri(work), "$WORK"),
+            rejected.error().code()
+        );
     }
 }
 
@@ -304,7 +316,9 @@ fn perform(roots: &Roots, what: &Do, request: &str, work: &str) -> mcp_roots_gua
     Ok(match *what {
         Read => roots.read_to_string(request, LIMIT)?,
         List => {
-            let names = roots.read_dir(request)?.map(|entry| Ok(entry?.name().to_string_lossy().into_owned()));
+            let names = roots
+                .read_dir(request)?
+                .map(|entry| Ok(entry?.name().to_string_lossy().into_owned()));
             let mut names = names.collect::<mcp_roots_guard::Result<Vec<_>>>()?;
             names.sort();
             names.join(" ")

@@ -11,8 +11,8 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, Revision, RootsListChanged, RootsResponse,
-    RootsSource, Session,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, Revision, RootsListChanged,
+    RootsResponse, RootsSource, Session,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
@@ -23,7 +23,9 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 #[tokio::main]
 async fn main() -> Outcome {
     let directory = tempfile::tempdir()?;
-    for (path, text) in [("site/notes.txt", "hello from site"), ("blog/notes.txt", "hello from blog")] {
+    for (path, text) in
+        [("site/notes.txt", "hello from site"), ("blog/notes.txt", "hello from blog")]
+    {
         fs::create_dir_all(directory.path().join(path).parent().ok_or("no parent")?)?;
         fs::write(directory.path().join(path), text)?;
     }
@@ -78,10 +80,17 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
             (Some("tools/call"), Some(session)) => {
                 let (session, peer) = (session.clone(), peer.clone());
                 tokio::spawn(async move {
-                    let path = message["params"]["arguments"]["path"].as_str().unwrap_or_default().to_owned();
+                    let path = message["params"]["arguments"]["path"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .to_owned();
                     let read = read_file(&session, &peer, path).await;
                     let text = |text| json!({"content": [{"type": "text", "text": text}]});
-                    peer.answer(&message, &read.map_or_else(|error| error.to_tool_result(Revision::V2025_06_18), text));
+                    peer.answer(
+                        &message,
+                        &read
+                            .map_or_else(|error| error.to_tool_result(Revision::V2025_06_18), text),
+                    );
                 });
             }
             (None, _) => peer.answered(&message),
@@ -93,7 +102,11 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
 }
 
 /// The tool: it obtains the roots in force, and then reads on a thread that may block.
-async fn read_file(session: &Session, peer: &Peer, path: String) -> mcp_roots_guard::Result<String> {
+async fn read_file(
+    session: &Session,
+    peer: &Peer,
+    path: String,
+) -> mcp_roots_guard::Result<String> {
     let roots = session.roots(peer.source()).await?;
     let read = tokio::task::spawn_blocking(move || roots.read_to_string(path.as_str(), 1 << 20));
     read.await.unwrap_or_else(|panicked| Err(std::io::Error::from(panicked).into()))
@@ -147,7 +160,9 @@ impl Peer {
         waiting.asked += 1;
         let id = waiting.asked;
         waiting.senders.insert(id, sender);
-        let _ = self.sender.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        let _ = self
+            .sender
+            .send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         answer
     }
 

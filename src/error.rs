@@ -295,15 +295,24 @@ mod tests {
     fn names_are_unique_snake_case_and_texts_have_no_full_stop() {
         for (index, code) in Code::ALL.iter().enumerate() {
             let name = code.as_str();
-            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
+            assert!(
+                name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{name}"
+            );
             assert!(!code.text().ends_with('.'), "{name}: {}", code.text());
-            assert_eq!(Code::ALL.iter().position(|other| other.as_str() == name), Some(index), "{name}");
+            assert_eq!(
+                Code::ALL.iter().position(|other| other.as_str() == name),
+                Some(index),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn text_holds_the_request_and_the_code_and_never_the_operators_detail() {
-        let error = Error::new(Code::OutsideRoots).detail("led to /etc/shadow").at("open", OsStr::new("a\n\u{7}\"b"));
+        let error = Error::new(Code::OutsideRoots)
+            .detail("led to /etc/shadow")
+            .at("open", OsStr::new("a\n\u{7}\"b"));
         assert_eq!(error.to_string(), r#"open "a\n\u{7}\"b": not inside the allowed directories"#);
         assert_eq!(format!("{error:?}"), format!("Error(outside_roots: {error})"));
         assert_eq!(error.operator_detail(), Some("led to /etc/shadow"));
@@ -312,7 +321,9 @@ mod tests {
 
     #[test]
     fn a_long_request_is_shortened_and_the_first_caller_names_it() {
-        let error = Error::new(Code::TooLong).at("check", OsStr::new(&"x".repeat(5000))).at("open", OsStr::new("y"));
+        let error = Error::new(Code::TooLong)
+            .at("check", OsStr::new(&"x".repeat(5000)))
+            .at("open", OsStr::new("y"));
         let expected = format!("check \"{}…\": {}", "x".repeat(QUOTED_CHARS), Code::TooLong.text());
         assert_eq!(error.to_string(), expected);
     }
@@ -331,7 +342,8 @@ mod tests {
     #[test]
     fn a_limit_that_is_a_constant_is_in_the_text_of_its_code() {
         use crate::limits::{
-            LINK_HOPS, NAME_BYTES, PATH_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, SESSIONS, WALK_DEPTH,
+            LINK_HOPS, NAME_BYTES, PATH_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, SESSIONS,
+            WALK_DEPTH,
         };
         for (code, limits) in [
             (Code::TooLong, &[PATH_BYTES - 1, NAME_BYTES][..]),

@@ -47,11 +47,24 @@ macro_rules! event {
 }
 
 pub(crate) fn fetched(session: SessionId, roots: usize, rejected: usize, pages: usize) {
-    event!(debug, "roots fetched", session = session.0, roots = roots, rejected = rejected, pages = pages);
+    event!(
+        debug,
+        "roots fetched",
+        session = session.0,
+        roots = roots,
+        rejected = rejected,
+        pages = pages
+    );
 }
 
 pub(crate) fn not_fetched(session: SessionId, error: &Error) {
-    event!(warn, "roots not fetched", session = session.0, kind = error.code(), detail = error.operator_detail());
+    event!(
+        warn,
+        "roots not fetched",
+        session = session.0,
+        kind = error.code(),
+        detail = error.operator_detail()
+    );
 }
 
 pub(crate) fn changed(session: SessionId) {
@@ -102,7 +115,12 @@ pub(crate) fn failed(session: Option<SessionId>, error: &(dyn std::error::Error 
         let chain = std::iter::successors(Some(error), |error| error.source()).take(FAILURE_CAUSES);
         let chain = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
         let shown: String = chain.chars().take(FAILURE_CHARS).collect();
-        event!(warn, "handler failed", session = session.map(|session| session.0.get()), error = shown.as_str());
+        event!(
+            warn,
+            "handler failed",
+            session = session.map(|session| session.0.get()),
+            error = shown.as_str()
+        );
     }
 }
 

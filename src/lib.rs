@@ -145,7 +145,9 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 #[cfg(not(any(unix, windows)))]
-compile_error!("mcp-roots-guard does not know the names of this system yet, and would rather not guess");
+compile_error!(
+    "mcp-roots-guard does not know the names of this system yet, and would rather not guess"
+);
 
 pub mod limits;
 mod error;
@@ -173,12 +175,17 @@ pub use confine::{Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, RU
 pub use dir::{Access, FileType, Metadata, Policy, Rule};
 pub use error::{Error, ErrorKind, Result};
 pub use events::SessionId;
-pub use fs::{DirEntry, Existing, OpenFile, OpenOptions, ReadDir, Replace, Walk, WalkEntry, WalkOptions, WriteOptions};
+pub use fs::{
+    DirEntry, Existing, OpenFile, OpenOptions, ReadDir, Replace, Walk, WalkEntry, WalkOptions,
+    WriteOptions,
+};
 pub use path::Location;
 pub use roots::{Intent, RejectedRoot, Root, Roots};
 pub use session::{
-    Changes, ClientRoots, Guard, GuardBuilder, RootsResponse, RootsSource, RootsState, Session, WithoutClientRoots,
+    Changes, ClientRoots, Guard, GuardBuilder, RootsResponse, RootsSource, RootsState, Session,
+    WithoutClientRoots,
 };
 pub use wire::{
-    ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry, RootsCapability, RootsListChanged,
+    ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry, RootsCapability,
+    RootsListChanged,
 };

@@ -13,11 +13,16 @@ fn a_root_is_named_with_and_without_private() {
     let canonical = tree.path("root");
     let alias = std::path::Path::new("/").join(canonical.strip_prefix("/private").unwrap());
     for root in [&canonical, &alias] {
-        let operator = Boundary::builder().directory(root, Access::ReadOnly).build().unwrap().allowed_roots();
+        let operator =
+            Boundary::builder().directory(root, Access::ReadOnly).build().unwrap().allowed_roots();
         let list = ListRootsResult::from_uris([format!("file://{}", root.display())]);
         for roots in [operator, Roots::from_list(&list).unwrap()] {
             for request in [&canonical, &alias] {
-                assert_eq!(roots.read(request.join("f"), 9).unwrap(), b"content", "{root:?} {request:?}");
+                assert_eq!(
+                    roots.read(request.join("f"), 9).unwrap(),
+                    b"content",
+                    "{root:?} {request:?}"
+                );
                 assert_eq!(
                     roots.check(request.join("f"), Intent::Existing).unwrap().to_unguarded_path(),
                     canonical.join("f")
@@ -39,8 +44,14 @@ fn a_root_is_named_in_any_case_and_normal_form() {
         if fs::metadata(&path).is_ok() {
             assert_eq!(roots.read(&path, 9).unwrap(), b"content", "{name}");
         } else {
-            assert!(roots.read(&path, 9).is_ok(), "{name}: taken for the root, and served from there");
+            assert!(
+                roots.read(&path, 9).is_ok(),
+                "{name}: taken for the root, and served from there"
+            );
         }
     }
-    assert_eq!(roots.read(tree.path("Root cafe").join("f"), 9).unwrap_err().code(), "outside_roots");
+    assert_eq!(
+        roots.read(tree.path("Root cafe").join("f"), 9).unwrap_err().code(),
+        "outside_roots"
+    );
 }

@@ -61,7 +61,8 @@ fn run_again(error: u32) {
     .join()
     .unwrap();
     let output = String::from_utf8_lossy(&status.stdout);
-    let closing = output.lines().find(|line| line.starts_with("test result:")).unwrap_or("no closing line");
+    let closing =
+        output.lines().find(|line| line.starts_with("test result:")).unwrap_or("no closing line");
     println!("openat2 fails with errno {error}: {closing}");
     assert!(status.status.success(), "{output}\n{}", String::from_utf8_lossy(&status.stderr));
     assert!(closing.contains(" passed") && !closing.contains("ok. 0 passed"), "{closing}");

@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Error, Guard, Intent, ListRootsResult, Policy, Roots, RootsCapability,
-    RootsResponse, Rule,
+    Access, Boundary, ClientCapabilities, Error, Guard, Intent, ListRootsResult, Policy, Roots,
+    RootsCapability, RootsResponse, Rule,
 };
 use nix::libc::{self, c_long};
 use nix::sys::ptrace;
@@ -26,7 +26,9 @@ fn each_request_takes_the_system_calls_that_it_is_known_to() {
     }
     let seen = trace(AS_IT_IS, BATTERY, &["root", "many"], "none");
     let mut wrong = String::new();
-    let works = WORKS.iter().flat_map(|(name, .., calls)| DEPTHS.map(|depth| (format!("{name} {depth}"), *calls)));
+    let works = WORKS
+        .iter()
+        .flat_map(|(name, .., calls)| DEPTHS.map(|depth| (format!("{name} {depth}"), *calls)));
     // The first, as its names are verified when half a second has passed.
     let expected = [("session".to_owned(), "")].into_iter().chain(works);
     let mut made = seen.made.iter().filter(|(row, _)| row != CHECKED);
@@ -38,7 +40,9 @@ fn each_request_takes_the_system_calls_that_it_is_known_to() {
         let fewest = tries.min_by_key(Vec::len).expect("each row is marked").join(" ");
         println!("{row}: {fewest}");
         match more_than(&fewest, calls) {
-            more if !more.is_empty() => writeln!(wrong, "{row}: {fewest}, and not {calls}").unwrap(),
+            more if !more.is_empty() => {
+                writeln!(wrong, "{row}: {fewest}, and not {calls}").unwrap()
+            }
             _ if fewest != calls => println!("no worse than written, which is {calls}"),
             _ => {}
         }
@@ -86,7 +90,11 @@ fn battery() {
     }
     let one = tree.roots(["root"]);
     let policy = Policy::default().mounts(Rule::Refuse);
-    let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadWrite).policy(policy).build().unwrap();
+    let boundary = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .policy(policy)
+        .build()
+        .unwrap();
     let unmounted = boundary.allowed_roots();
     let many: Vec<String> = (0..100).map(|number| format!("many/r{number}")).collect();
     for root in &many {
@@ -96,9 +104,12 @@ fn battery() {
     let many = Roots::from_list(&ListRootsResult::from_uris(uris)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+    let session =
+        guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
     let list = ListRootsResult::from_uris([format!("file://{}", tree.path("root").display())]);
-    runtime.block_on(session.roots(async |_: Option<String>| RootsResponse::List(list.clone()))).unwrap();
+    runtime
+        .block_on(session.roots(async |_: Option<String>| RootsResponse::List(list.clone())))
+        .unwrap();
     let is = |result: Result<(), Error>, expected: Option<&'static str>, row: &str| {
         assert_eq!(result.map_err(|error| error.code()).err(), expected, "{row}");
     };
@@ -108,15 +119,20 @@ fn battery() {
     runtime.block_on(async {
         for _ in 0..TRIES {
             mark("session");
-            let kept =
-                session.roots(async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") }).await;
+            let kept = session
+                .roots(async |_: Option<String>| -> RootsResponse {
+                    unreachable!("the roots are kept")
+                })
+                .await;
             mark(CHECKED);
             kept.unwrap();
         }
     });
     for (name, (roots, path), work, expected, _) in WORKS {
         for depth in DEPTHS {
-            let request = tree.expand(&path.replace("AT", &at(depth)).replace("UP", &vec![".."; depth].join("/")));
+            let request = tree.expand(
+                &path.replace("AT", &at(depth)).replace("UP", &vec![".."; depth].join("/")),
+            );
             let row = format!("{name} {depth}");
             let roots = match roots {
                 In::One => &one,
@@ -179,12 +195,42 @@ const WORKS: &[Row] = &[
     ("check an absolute link", (In::One, "$T/root/AT/back"), check, None, THROUGH_LINK),
     ("create", (In::One, "$T/root/AT/new"), create, None, "openat2 statx close"),
     ("create what exists", (In::One, "$T/root/AT/f"), create, None, "openat2 statx close"),
-    ("create below a linked directory", (In::One, "$T/root/AT/ld/new"), create, None, CREATE_BELOW_LINK),
-    ("write below a linked directory", (In::One, "$T/root/AT/ld/f"), create, None, CREATE_BELOW_LINK),
+    (
+        "create below a linked directory",
+        (In::One, "$T/root/AT/ld/new"),
+        create,
+        None,
+        CREATE_BELOW_LINK,
+    ),
+    (
+        "write below a linked directory",
+        (In::One, "$T/root/AT/ld/f"),
+        create,
+        None,
+        CREATE_BELOW_LINK,
+    ),
     ("create through ..", (In::One, "$T/root/AT/d/../new"), create, None, "openat2 statx close"),
-    ("create without mounts", (In::Unmounted, "$T/root/AT/new"), create, None, "openat2 openat2 close"),
-    ("write without mounts", (In::Unmounted, "$T/root/AT/f"), create, None, "openat2 openat2 statx close close"),
-    ("remove a link", (In::One, "$T/root/AT/l"), entry, None, "openat2 statx fstatfs readlinkat close"),
+    (
+        "create without mounts",
+        (In::Unmounted, "$T/root/AT/new"),
+        create,
+        None,
+        "openat2 openat2 close",
+    ),
+    (
+        "write without mounts",
+        (In::Unmounted, "$T/root/AT/f"),
+        create,
+        None,
+        "openat2 openat2 statx close close",
+    ),
+    (
+        "remove a link",
+        (In::One, "$T/root/AT/l"),
+        entry,
+        None,
+        "openat2 statx fstatfs readlinkat close",
+    ),
     ("refuse a path", (In::One, "$T/rooted/AT/f"), check, OUTSIDE, ""),
     ("refuse ..", (In::One, "$T/root/AT/UP/../x"), check, OUTSIDE, "openat2"),
     ("refuse a link", (In::One, "$T/root/AT/out"), check, OUTSIDE, LINK_OUT),
@@ -229,7 +275,9 @@ fn entry(roots: &Roots, request: &str) -> Result<(), Error> {
 /// None of what a debug build of `std` asks besides, and of what the allocator does.
 fn name(number: c_long) -> Option<String> {
     Some(match number {
-        libc::SYS_fcntl | libc::SYS_brk | libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mremap => return None,
+        libc::SYS_fcntl | libc::SYS_brk | libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mremap => {
+            return None;
+        }
         libc::SYS_openat2 => "openat2".into(),
         libc::SYS_fstat => "fstat".into(),
         libc::SYS_statx => "statx".into(),

@@ -31,7 +31,8 @@ fn deep_chain(tree: &Tree, unit: &str, end: &str) {
         std::fs::create_dir_all(&at).unwrap();
     }
     // Beyond the longest path: relative to an open directory.
-    let directory = rustix::fs::open(&at, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+    let directory =
+        rustix::fs::open(&at, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
     let directory = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&directory));
     let directory = Path::new(&directory);
     std::fs::create_dir(directory.join("x")).unwrap();
@@ -47,7 +48,12 @@ fn deep_chain(tree: &Tree, unit: &str, end: &str) {
 /// held open, and more than that.
 fn units() -> [(&'static str, String); 4] {
     let zigzag = |names: usize| "../".repeat(names) + &"d/".repeat(names);
-    [("look-ups", "x/../".into()), ("one up", zigzag(1)), ("eight up", zigzag(8)), ("a hundred up", zigzag(100))]
+    [
+        ("look-ups", "x/../".into()),
+        ("one up", zigzag(1)),
+        ("eight up", zigzag(8)),
+        ("a hundred up", zigzag(100)),
+    ]
 }
 
 #[test]
@@ -98,7 +104,11 @@ fn no_tree_makes_an_entry_of_a_list_cost_more_than_its_budget() {
 fn what_ordinary_trees_cost_is_served() {
     let tree = Tree::in_memory("file root/store/a@1/node_modules/a/lib/index.js = a");
     for number in 0..30 {
-        let to = if number == 0 { "store/a@1/node_modules/a".into() } else { format!("l{}/lib/..", number - 1) };
+        let to = if number == 0 {
+            "store/a@1/node_modules/a".into()
+        } else {
+            format!("l{}/lib/..", number - 1)
+        };
         symlink(to, tree.path(format!("root/l{number}"))).unwrap();
     }
     let roots = tree.roots(["root"]);
@@ -108,8 +118,10 @@ fn what_ordinary_trees_cost_is_served() {
     symlink(".", tree.path("root/here")).unwrap();
     let deep = format!("here/{deep}");
     assert!(roots.check(&*deep, Intent::Existing).is_ok());
-    let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadWrite).build().unwrap();
-    let listed = boundary.resolve(&ListRootsResult::from_uris([tree.uri(format!("root/{deep}"))])).unwrap();
+    let boundary =
+        Boundary::builder().directory(tree.path("root"), Access::ReadWrite).build().unwrap();
+    let listed =
+        boundary.resolve(&ListRootsResult::from_uris([tree.uri(format!("root/{deep}"))])).unwrap();
     assert_eq!(listed.roots().len(), 1, "{:?}", listed.rejected());
 }
 

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse, RootsSource,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse,
+    RootsSource,
 };
 
 use tree::Tree;
@@ -38,7 +39,8 @@ impl Log {
             let line = line.trim_start().replace("mcp_roots_guard: ", "");
             let line = line.replace(&tree.uri(""), "file://$T/");
             let line = line.replace(tree.path("").to_str().unwrap(), "$T/").replace("$T//", "$T/");
-            writeln!(taken, "{}", line.replace(&format!("session={session}"), "session=$S")).unwrap();
+            writeln!(taken, "{}", line.replace(&format!("session={session}"), "session=$S"))
+                .unwrap();
         }
         taken
     }
@@ -49,8 +51,10 @@ fn each_event_bears_its_session_and_the_operators_detail() {
     let tree = Tree::new("file op/a/f; dir secret; link op/out -> ../secret");
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG);
-    let subscriber = subscriber.with_ansi(false).without_time().with_writer(move || writer.clone()).finish();
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG);
+    let subscriber =
+        subscriber.with_ansi(false).without_time().with_writer(move || writer.clone()).finish();
     let _default = tracing::subscriber::set_default(subscriber);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
@@ -173,7 +177,9 @@ mod failing {
             ctx: RequestContext<RoleServer>,
         ) -> Result<CallToolResponse, ErrorData> {
             let refused = || Catalogue(std::io::Error::other("password refused"));
-            self.0.tool(&ctx, &call, move |_| Err::<String, _>(HandlerError::other(refused()))).await
+            self.0
+                .tool(&ctx, &call, move |_| Err::<String, _>(HandlerError::other(refused())))
+                .await
         }
     }
 
@@ -185,7 +191,8 @@ mod failing {
         let (read, mut write) = tokio::io::split(near);
         let mut lines = BufReader::new(read).lines();
         let client = json!({ "name": "raw", "version": "1" });
-        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+        let params =
+            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
         for message in [
             json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }),
             json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),

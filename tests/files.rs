@@ -37,7 +37,9 @@ const STEPS: [(&str, Step); 8] = [
 /// Asserts that each step gives the same for both, also by which error of the system it fails.
 fn assert_alike(ours: &mut OpenFile, std: &mut fs::File, what: &dyn Debug) {
     for (name, step) in STEPS {
-        let plain = |result: io::Result<String>| result.map_err(|error| (error.kind(), error.raw_os_error()));
+        let plain = |result: io::Result<String>| {
+            result.map_err(|error| (error.kind(), error.raw_os_error()))
+        };
         assert_eq!(plain(step(ours)), plain(step(std)), "{name}, opened with {what:?}");
     }
 }
@@ -79,7 +81,8 @@ fn an_open_file_reads_writes_and_seeks_as_std_s_does() {
 fn an_open_file_says_what_it_was_when_it_was_opened() {
     let tree = Tree::new("file root/f = 12345");
     let roots = tree.roots(["root"]);
-    let size = |roots: &Roots, name, options| roots.open_with(name, options).unwrap().metadata().size();
+    let size =
+        |roots: &Roots, name, options| roots.open_with(name, options).unwrap().metadata().size();
     let write = OpenOptions::new().write(true);
     assert_eq!(roots.open("f").unwrap().metadata().size(), 5);
     assert_eq!(size(&roots, "f", write), 5);

@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use mcp_roots_guard::limits::{HANDLES, SESSIONS};
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse, RootsSource, Session,
+    Access, Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse,
+    RootsSource, Session,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -30,7 +31,8 @@ fn uri(path: &Path) -> String {
 }
 
 async fn session(guard: &Guard, list: ListRootsResult) -> Session {
-    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+    let session =
+        guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
     session.roots(tells(&list)).await.unwrap();
     session
 }
@@ -50,15 +52,17 @@ async fn a_kept_snapshot_weighs_what_it_takes() {
     let _alone = ALONE.lock().await;
     let keep = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let top = keep.path().canonicalize().unwrap();
-    let deep: Vec<_> =
-        (0..4).map(|n| top.join(format!("d{n}/{}", "d/".repeat((4_000 - top.as_os_str().len()) / 2)))).collect();
+    let deep: Vec<_> = (0..4)
+        .map(|n| top.join(format!("d{n}/{}", "d/".repeat((4_000 - top.as_os_str().len()) / 2))))
+        .collect();
     let many: Vec<_> = (0..10_000).map(|number| uri(&top.join(number.to_string()))).collect();
     for path in (0..10_000).map(|number| top.join(number.to_string())).chain(deep.iter().cloned()) {
         fs::create_dir_all(path).unwrap();
     }
     std::os::unix::fs::symlink(".", top.join("link")).unwrap();
     // Each name of one of these is given twice, as the link is on the way.
-    let deep_link = deep.iter().map(|path| uri(&top.join("link").join(path.strip_prefix(&top).unwrap())));
+    let deep_link =
+        deep.iter().map(|path| uri(&top.join("link").join(path.strip_prefix(&top).unwrap())));
     let list = |uris: &mut dyn Iterator<Item = String>| ListRootsResult::from_uris(uris);
     let mut named = list(&mut many.iter().take(1_000).cloned());
     named.roots.iter_mut().for_each(|root| root.name = Some("n".repeat(5_000)));
@@ -72,7 +76,10 @@ async fn a_kept_snapshot_weighs_what_it_takes() {
         ("4 roots 2,000 deep", list(&mut deep.iter().map(|path| uri(path)))),
         ("4 roots 2,000 deep, through a link", list(&mut { deep_link })),
         ("1,000 roots through links", list(&mut { linked })),
-        ("10,000 rejected entries", list(&mut (0..10_000).map(|n| format!("x://{n}/{}", "y".repeat(n % 700))))),
+        (
+            "10,000 rejected entries",
+            list(&mut (0..10_000).map(|n| format!("x://{n}/{}", "y".repeat(n % 700)))),
+        ),
         ("1,000 long names", named),
         ("5,000 roots, and as many missing", list(&mut { missing }.take(10_000))),
     ];
@@ -91,7 +98,10 @@ async fn a_kept_snapshot_weighs_what_it_takes() {
         drop(guard.session(ClientCapabilities::without_roots()).unwrap());
         let counted = counted(&guard);
         println!("  {taken} bytes of heap, counted as {counted}: {} %", counted * 100 / taken);
-        assert!(counted * 2 <= taken * 3 && taken * 2 <= counted * 3, "{shape}: {taken} counted as {counted}");
+        assert!(
+            counted * 2 <= taken * 3 && taken * 2 <= counted * 3,
+            "{shape}: {taken} counted as {counted}"
+        );
         drop(session);
         guard.forget_all();
     }
@@ -102,7 +112,8 @@ async fn sessions_are_cheap() {
     let _alone = ALONE.lock().await;
     let keep = tempfile::tempdir().unwrap();
     let top = keep.path().canonicalize().unwrap();
-    let workspace: Vec<_> = ["app", "lib", "docs/site"].map(|path| top.join("home/user/projects").join(path)).into();
+    let workspace: Vec<_> =
+        ["app", "lib", "docs/site"].map(|path| top.join("home/user/projects").join(path)).into();
     for path in &workspace {
         fs::create_dir_all(path).unwrap();
     }
@@ -113,7 +124,8 @@ async fn sessions_are_cheap() {
     let before = descriptors();
     let mut sessions = Vec::new();
     for number in 0..10_000 {
-        let mut list = ListRootsResult::from_uris((0..3).map(|n| uri(&workspace[(n + number) % 3])));
+        let mut list =
+            ListRootsResult::from_uris((0..3).map(|n| uri(&workspace[(n + number) % 3])));
         list.roots[0].name = Some(format!("client {number}"));
         if number % 2 == 0 {
             list.roots[1].uri = uri(&top.join("home/user/link/app"));
@@ -133,7 +145,10 @@ async fn sessions_are_cheap() {
         sessions.push(session(&guard, ListRootsResult::from_uris([uri(&workspace[0])])).await);
     }
     let each = heap(&region) / SESSIONS;
-    println!("{SESSIONS} sessions with the same root: {each} bytes of heap each, {:?} in all", start.elapsed());
+    println!(
+        "{SESSIONS} sessions with the same root: {each} bytes of heap each, {:?} in all",
+        start.elapsed()
+    );
     assert!(each < 1024, "{each}");
     assert_eq!(descriptors() - before, 1);
     let one_more = guard.session(ClientCapabilities::without_roots());
@@ -144,7 +159,10 @@ async fn sessions_are_cheap() {
     for _ in 0..10 {
         let region = Region::new(ALLOCATOR);
         for session in &sessions[..1_000] {
-            session.roots(async |_: Option<String>| -> RootsResponse { unreachable!("it is kept") }).await.unwrap();
+            session
+                .roots(async |_: Option<String>| -> RootsResponse { unreachable!("it is kept") })
+                .await
+                .unwrap();
         }
         taken.push(region.change().allocations);
     }
@@ -167,7 +185,9 @@ async fn sessions_are_cheap() {
     let (all, held) = (heap(&region), descriptors() - before);
     sessions.clear();
     let session = (all - heap(&region)) / OWN;
-    println!("{OWN} sessions with a root of their own each: {session} bytes of heap each, {held} open directories");
+    println!(
+        "{OWN} sessions with a root of their own each: {session} bytes of heap each, {held} open directories"
+    );
     println!("the memory of what was granted: {} bytes each", heap(&region) / OWN);
     assert!(held <= HANDLES);
     assert_eq!(descriptors(), before);

@@ -55,14 +55,20 @@ fn fill(directory: &impl std::os::fd::AsFd, count: usize, name: impl Fn(usize) -
 
 #[test]
 fn walks_and_removals_take_little_memory() {
-    let memory = if Path::new("/dev/shm").is_dir() { Path::new("/dev/shm").to_owned() } else { std::env::temp_dir() };
+    let memory = if Path::new("/dev/shm").is_dir() {
+        Path::new("/dev/shm").to_owned()
+    } else {
+        std::env::temp_dir()
+    };
     let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(memory).unwrap();
     let roots = Roots::from_dirs([keep.path()]).unwrap();
 
     // As many entries as a walk tells, below a path of 3,765 bytes.
     let deep = &vec!["d".repeat(250); 15].join("/");
     fs::create_dir_all(keep.path().join(deep)).unwrap();
-    let directory = openat(CWD, keep.path().join(deep), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let directory =
+        openat(CWD, keep.path().join(deep), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+            .unwrap();
     let entries = 100_000 - deep.split('/').count();
     fill(&directory, entries, |number| format!("file-{number:06}.txt"));
     let walk = |options| roots.walk(".", options).unwrap().map(Result::unwrap);
@@ -89,7 +95,9 @@ fn walks_and_removals_take_little_memory() {
     let many = WALK_BYTES / 300;
     fill(&directory, many, |number| format!("{number:0255}"));
     let all = WalkOptions::new().max_entries(usize::MAX);
-    let (told, most) = most_heap(|| roots.walk("wide", all).unwrap().map(|entry| entry.map(drop)).collect::<Vec<_>>());
+    let (told, most) = most_heap(|| {
+        roots.walk("wide", all).unwrap().map(|entry| entry.map(drop)).collect::<Vec<_>>()
+    });
     println!("{} of {many} entries: at most {most} bytes of heap", told.len() - 1);
     assert_eq!(told.last().unwrap().as_ref().unwrap_err().code(), "too_many_entries");
     assert!((100_000..many).contains(&told.len()), "{}", told.len());
@@ -97,7 +105,8 @@ fn walks_and_removals_take_little_memory() {
 
     // A removal holds no more of a directory than a batch. `GUARD_REMOVED_ENTRIES` says how many
     // entries it has.
-    let many = std::env::var("GUARD_REMOVED_ENTRIES").map_or(120_000, |count| count.parse().unwrap());
+    let many =
+        std::env::var("GUARD_REMOVED_ENTRIES").map_or(120_000, |count| count.parse().unwrap());
     let flat = keep.path().join("flat");
     fs::create_dir(&flat).unwrap();
     let directory = openat(CWD, &flat, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();

@@ -10,8 +10,8 @@ use std::thread::{self, sleep};
 
 use mcp_roots_guard::limits::VERIFY_EVERY;
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Replace, Roots, RootsCapability,
-    RootsResponse,
+    Access, Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Replace, Roots,
+    RootsCapability, RootsResponse,
 };
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -21,7 +21,11 @@ use crate::tree::Tree;
 const NONE: Option<&str> = None;
 
 /// Runs a test in a mount namespace of its own, after some mounts.
-fn mounted(tree: &Tree, mounts: impl FnOnce(&Tree) -> nix::Result<()> + Send, test: impl FnOnce(&Tree) + Send) {
+fn mounted(
+    tree: &Tree,
+    mounts: impl FnOnce(&Tree) -> nix::Result<()> + Send,
+    test: impl FnOnce(&Tree) + Send,
+) {
     let run = || -> nix::Result<()> {
         unshare(CloneFlags::CLONE_NEWNS)?;
         mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
@@ -34,14 +38,22 @@ fn mounted(tree: &Tree, mounts: impl FnOnce(&Tree) -> nix::Result<()> + Send, te
         }
         Err(error) => println!("rejected: nothing can be mounted: {error}"),
     };
-    thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    thread::scope(|scope| scope.spawn(run).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
 /// An overlay at `merged`, as a container has it: what is in `lower` is copied up when it is written.
 fn overlay(tree: &Tree) -> nix::Result<()> {
-    let [lower, upper, work] = ["lower", "upper", "work"].map(|name| tree.path(name).display().to_string());
+    let [lower, upper, work] =
+        ["lower", "upper", "work"].map(|name| tree.path(name).display().to_string());
     let options = format!("lowerdir={lower},upperdir={upper},workdir={work},redirect_dir=on");
-    mount(Some("overlay"), &tree.path("merged"), Some("overlay"), MsFlags::empty(), Some(options.as_str()))
+    mount(
+        Some("overlay"),
+        &tree.path("merged"),
+        Some("overlay"),
+        MsFlags::empty(),
+        Some(options.as_str()),
+    )
 }
 
 fn bind(from: &Path, to: &Path) -> nix::Result<()> {
@@ -54,19 +66,24 @@ fn born(path: &Path) -> std::time::SystemTime {
 
 #[test]
 fn a_root_in_a_lower_layer_stays_the_same_after_its_first_write() {
-    let tree = Tree::in_memory("file lower/app/f = old; dir lower/app/d; dir upper; dir work; dir merged");
+    let tree =
+        Tree::in_memory("file lower/app/f = old; dir lower/app/d; dir upper; dir work; dir merged");
     mounted(&tree, overlay, |tree| {
         let app = tree.path("merged/app");
         let roots = Roots::from_dirs([&app]).unwrap();
-        let boundary = Boundary::builder().directory(tree.path("merged"), Access::ReadWrite).build().unwrap();
+        let boundary =
+            Boundary::builder().directory(tree.path("merged"), Access::ReadWrite).build().unwrap();
         let guard = Guard::new(boundary);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+        let session =
+            guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         let list = ListRootsResult::from_uris([tree.uri("merged/app")]);
         let tells = |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()));
         let of_client = runtime.block_on(session.roots(tells)).unwrap();
-        let (proof, subscribed) =
-            (roots.check("f", Intent::Existing).unwrap(), of_client.check("f", Intent::Existing).unwrap());
+        let (proof, subscribed) = (
+            roots.check("f", Intent::Existing).unwrap(),
+            of_client.check("f", Intent::Existing).unwrap(),
+        );
         let before = born(&app);
         roots.write("new", "").unwrap();
         assert_ne!(born(&app), before, "it was not copied up, so this shows nothing");
@@ -94,7 +111,8 @@ fn a_grant_is_remembered_after_a_copy_up_and_a_rename_of_its_ancestor() {
     mounted(&tree, overlay, |tree| {
         let top = tree.path("merged");
         let boundary = Boundary::builder().directory(&top, Access::ReadWrite).build().unwrap();
-        let resolve = |path: &str| boundary.resolve(&ListRootsResult::from_uris([tree.uri(path)])).unwrap();
+        let resolve =
+            |path: &str| boundary.resolve(&ListRootsResult::from_uris([tree.uri(path)])).unwrap();
         let granted = resolve("merged/p/a");
         let before = born(&top.join("p/a"));
         granted.write("f", "").unwrap();
@@ -124,11 +142,14 @@ fn an_allowed_directory_is_not_taken_away_by_another_name() {
         let roots = tree.roots(directories);
         let boundary = directories
             .iter()
-            .fold(Boundary::builder(), |builder, path| builder.directory(tree.path(path), Access::ReadWrite))
+            .fold(Boundary::builder(), |builder, path| {
+                builder.directory(tree.path(path), Access::ReadWrite)
+            })
             .build()
             .unwrap();
         let of_client = boundary.resolve(&ListRootsResult::from_uris([tree.uri("op")])).unwrap();
-        let whole = boundary.resolve(&ListRootsResult::from_uris([tree.uri("op/in/deep")])).unwrap();
+        let whole =
+            boundary.resolve(&ListRootsResult::from_uris([tree.uri("op/in/deep")])).unwrap();
         let at = |path: &str| tree.path(format!("op/alias/{path}"));
         let before = tree.snapshot("op");
         for roots in [&roots, &of_client] {

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, Error, Existing, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule, WalkOptions,
-    WriteOptions,
+    Access, Boundary, Error, Existing, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,
+    WalkOptions, WriteOptions,
 };
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::{FileType, Metadata};
@@ -30,7 +30,11 @@ fn kind<T>(result: Result<T>) -> Option<&'static str> {
 }
 
 fn with_policy(tree: &Tree, policy: Policy) -> Roots {
-    let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadWrite).policy(policy).build().unwrap();
+    let boundary = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .policy(policy)
+        .build()
+        .unwrap();
     boundary.allowed_roots()
 }
 
@@ -43,11 +47,17 @@ pub(crate) const OPERATIONS: [(&str, Operation); 23] = [
     ("open", |roots, request| roots.open(request).map(drop)),
     ("read", |roots, request| roots.read(request, 99).map(drop)),
     ("read_to_string", |roots, request| roots.read_to_string(request, 99).map(drop)),
-    ("read and write", |roots, request| open(roots, request, OpenOptions::new().read(true).write(true))),
+    ("read and write", |roots, request| {
+        open(roots, request, OpenOptions::new().read(true).write(true))
+    }),
     ("append", |roots, request| open(roots, request, OpenOptions::new().append(true))),
-    ("truncate", |roots, request| open(roots, request, OpenOptions::new().write(true).truncate(true))),
+    ("truncate", |roots, request| {
+        open(roots, request, OpenOptions::new().write(true).truncate(true))
+    }),
     ("create", |roots, request| open(roots, request, OpenOptions::new().write(true).create(true))),
-    ("create_new", |roots, request| open(roots, request, OpenOptions::new().write(true).create_new(true))),
+    ("create_new", |roots, request| {
+        open(roots, request, OpenOptions::new().write(true).create_new(true))
+    }),
     ("write", |roots, request| roots.write(request, "overwritten")),
     ("write in place", |roots, request| {
         roots.write_with(request, "overwritten", WriteOptions::new().existing(Existing::InPlace))
@@ -100,17 +110,27 @@ fn no_operation_serves_what_is_outside_and_nothing_outside_changes() {
     ];
     for request in requests {
         for (name, operation) in OPERATIONS {
-            assert_eq!(kind(operation(&roots, &tree.expand(request))), Some("outside_roots"), "{name} {request}");
+            assert_eq!(
+                kind(operation(&roots, &tree.expand(request))),
+                Some("outside_roots"),
+                "{name} {request}"
+            );
         }
     }
     // The links themselves are inside, to be described, renamed and removed; what they name is not.
     for request in ["abs", "l", "fifo"] {
-        for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| *name != "symlink_metadata").take(17) {
+        for (name, operation) in
+            OPERATIONS.into_iter().filter(|(name, _)| *name != "symlink_metadata").take(17)
+        {
             assert_eq!(kind(operation(&roots, request)), Some("outside_roots"), "{name} {request}");
         }
         for (name, operation) in OPERATIONS.into_iter().skip(18) {
             let _ = operation(&roots, request);
-            assert_eq!([tree.snapshot("out"), tree.snapshot("root-evil")], before, "{name} {request}");
+            assert_eq!(
+                [tree.snapshot("out"), tree.snapshot("root-evil")],
+                before,
+                "{name} {request}"
+            );
         }
     }
     assert_eq!([tree.snapshot("out"), tree.snapshot("root-evil")], before);
@@ -138,8 +158,9 @@ fn reading_has_a_limit_and_text_is_utf8() {
     // A file that grows while it is read does not pass its limit: /proc files have size 0.
     #[cfg(target_os = "linux")]
     {
-        let process =
-            Roots::from_dirs(["/proc/self/task".to_string().replace("self", &std::process::id().to_string())]);
+        let process = Roots::from_dirs(["/proc/self/task"
+            .to_string()
+            .replace("self", &std::process::id().to_string())]);
         let name = format!("{}/status", std::process::id());
         assert_eq!(kind(process.unwrap().read(name.as_str(), 10)), Some("too_large"));
     }
@@ -160,10 +181,15 @@ fn options_mean_what_they_mean_in_std() {
     let tree = Tree::new("file root/f = 12345; dir root/d");
     let roots = tree.roots(["root"]);
     let new = OpenOptions::new;
-    for bad in [new(), new().create(true), new().read(true).create(true), new().read(true).truncate(true)] {
+    for bad in
+        [new(), new().create(true), new().read(true).create(true), new().read(true).truncate(true)]
+    {
         assert_eq!(kind(roots.open_with("f", bad)), Some("invalid_options"), "{bad:?}");
     }
-    assert_eq!(kind(roots.open_with("f", new().append(true).truncate(true))), Some("invalid_options"));
+    assert_eq!(
+        kind(roots.open_with("f", new().append(true).truncate(true))),
+        Some("invalid_options")
+    );
     let content = || fs::read_to_string(tree.path("root/f")).unwrap();
     roots.open_with("f", new().append(true)).unwrap().write_all(b"6").unwrap();
     assert_eq!(content(), "123456");
@@ -171,12 +197,19 @@ fn options_mean_what_they_mean_in_std() {
     assert_eq!(content(), "X23456");
     roots.open_with("f", new().read(true).write(true).truncate(true)).unwrap();
     assert_eq!(content(), "");
-    assert_eq!(kind(roots.open_with("f", new().write(true).create_new(true))), Some("already_exists"));
+    assert_eq!(
+        kind(roots.open_with("f", new().write(true).create_new(true))),
+        Some("already_exists")
+    );
     assert_eq!(kind(roots.open_with("new", new().write(true))), Some("not_found"));
     roots.open_with("new", new().write(true).create(true)).unwrap().write_all(b"n").unwrap();
     roots.open_with("new", new().write(true).create(true)).unwrap();
     assert_eq!(roots.read("new", 9).unwrap(), b"n");
-    roots.check("newer", Intent::New).unwrap().open_with(new().write(true).create_new(true)).unwrap();
+    roots
+        .check("newer", Intent::New)
+        .unwrap()
+        .open_with(new().write(true).create_new(true))
+        .unwrap();
     assert_eq!(kind(roots.open_with("d", new().write(true).create(true))), Some("is_a_directory"));
     assert_eq!(kind(roots.open_with("none/x", new().write(true).create(true))), Some("not_found"));
     // What was checked as missing and appears as a link is not followed.
@@ -212,7 +245,8 @@ fn a_write_is_whole_or_not_at_all_and_keeps_the_mode() {
     assert_eq!(kind(roots.write(".", "x")), Some("root_itself"));
     assert_eq!(kind(roots.write("none/x", "x")), Some("not_found"));
     // Nothing is left behind, after success or failure.
-    let names: Vec<_> = roots.walk(".", WalkOptions::new()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let names: Vec<_> =
+        roots.walk(".", WalkOptions::new()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(names.len(), 6, "{names:?}");
 }
 
@@ -221,8 +255,17 @@ fn a_write_is_whole_or_not_at_all_and_keeps_the_mode() {
 fn truncating_a_refused_hard_link_leaves_the_other_file_whole() {
     let tree = Tree::new("file out/f = whole; dir root; hard root/h = out/f");
     let refuse = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
-    let opens =
-        ["open", "read", "read_to_string", "read and write", "append", "truncate", "create", "write", "write in place"];
+    let opens = [
+        "open",
+        "read",
+        "read_to_string",
+        "read and write",
+        "append",
+        "truncate",
+        "create",
+        "write",
+        "write in place",
+    ];
     for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| opens.contains(name)) {
         assert_eq!(kind(operation(&refuse, "h")), Some("hard_linked"), "{name}");
         assert_eq!(fs::read(tree.path("out/f")).unwrap(), b"whole", "{name}");
@@ -252,14 +295,19 @@ fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
     });
     // Give the reader time to wait in its open.
     thread::sleep(Duration::from_millis(200));
-    for options in
-        [OpenOptions::new().write(true), OpenOptions::new().append(true), OpenOptions::new().read(true).write(true)]
-    {
+    for options in [
+        OpenOptions::new().write(true),
+        OpenOptions::new().append(true),
+        OpenOptions::new().read(true).write(true),
+    ] {
         for options in [options, options.create(true)] {
             assert_eq!(kind(roots.open_with("p", options)), Some("special_file"), "{options:?}");
         }
     }
-    assert_eq!(kind(roots.open_with("p", OpenOptions::new().write(true).truncate(true))), Some("special_file"));
+    assert_eq!(
+        kind(roots.open_with("p", OpenOptions::new().write(true).truncate(true))),
+        Some("special_file")
+    );
     assert_eq!(kind(roots.write("p", "x")), Some("special_file"));
     assert!(wakes.recv_timeout(Duration::from_millis(300)).is_err(), "the reader was woken");
     fs::write(path, "let go").unwrap();
@@ -274,7 +322,13 @@ fn special_files_are_refused_at_once_by_every_operation_that_opens() {
     // A device can be made by root alone: /dev/null's twin, and one that no driver has.
     for (name, device) in [("null", makedev(1, 3)), ("nodev", makedev(250, 250))] {
         let device_type = rustix::fs::FileType::CharacterDevice;
-        let made = mknodat(CWD, tree.path("root").join(name), device_type, Mode::from_raw_mode(0o666), device);
+        let made = mknodat(
+            CWD,
+            tree.path("root").join(name),
+            device_type,
+            Mode::from_raw_mode(0o666),
+            device,
+        );
         if made.is_ok() {
             special.push(name);
         }
@@ -282,9 +336,13 @@ fn special_files_are_refused_at_once_by_every_operation_that_opens() {
     let roots = tree.roots(["root"]);
     let start = Instant::now();
     for request in &special {
-        for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| !name.starts_with("rename")) {
+        for (name, operation) in
+            OPERATIONS.into_iter().filter(|(name, _)| !name.starts_with("rename"))
+        {
             let expected = match name {
-                "check open" | "check create" | "metadata" | "symlink_metadata" | "remove_file" => None,
+                "check open" | "check create" | "metadata" | "symlink_metadata" | "remove_file" => {
+                    None
+                }
                 "create_new" | "create_dir" | "create_dir_all" => Some("already_exists"),
                 "read_dir" | "walk" => Some("not_a_directory"),
                 "remove_dir" | "remove_dir_all" => Some("not_found"),
@@ -300,7 +358,11 @@ fn special_files_are_refused_at_once_by_every_operation_that_opens() {
     let allow = with_policy(&tree, Policy::default().special_files(Rule::Allow));
     assert_eq!(allow.open("p").unwrap().metadata().file_type(), FileType::Fifo);
     assert_eq!(allow.read("p", 9).unwrap(), b"");
-    assert_eq!(kind(allow.open_with("p", OpenOptions::new().write(true))), Some("special_file"), "no reader: ENXIO");
+    assert_eq!(
+        kind(allow.open_with("p", OpenOptions::new().write(true))),
+        Some("special_file"),
+        "no reader: ENXIO"
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -314,8 +376,10 @@ fn a_listing_describes_everything_and_follows_nothing() {
     for request in ["d", "ld", "d/."] {
         let mut entries: Vec<_> = roots.read_dir(request).unwrap().map(Result::unwrap).collect();
         entries.sort_by(|one, other| one.name().cmp(other.name()));
-        let told: Vec<_> =
-            entries.iter().map(|entry| (entry.name().to_str().unwrap(), entry.metadata().file_type())).collect();
+        let told: Vec<_> = entries
+            .iter()
+            .map(|entry| (entry.name().to_str().unwrap(), entry.metadata().file_type()))
+            .collect();
         let expected = [
             ("e", FileType::Directory),
             ("f", FileType::File),
@@ -328,24 +392,42 @@ fn a_listing_describes_everything_and_follows_nothing() {
         assert!(entries[1].metadata().modified().is_some());
         let same = |one: &Metadata, other: &Metadata| {
             (one.created(), one.modified(), one.size(), one.mode(), one.hard_links())
-                == (other.created(), other.modified(), other.size(), other.mode(), other.hard_links())
+                == (
+                    other.created(),
+                    other.modified(),
+                    other.size(),
+                    other.mode(),
+                    other.hard_links(),
+                )
         };
         assert!(same(entries[1].metadata(), &roots.metadata("d/f").unwrap()), "{:?}", entries[1]);
-        assert!(same(roots.open("d/f").unwrap().metadata(), entries[1].metadata()), "{:?}", entries[1]);
-        assert_eq!(entries[2].metadata().size(), "../../out/secret".len() as u64, "of the link, not of what it names");
+        assert!(
+            same(roots.open("d/f").unwrap().metadata(), entries[1].metadata()),
+            "{:?}",
+            entries[1]
+        );
+        assert_eq!(
+            entries[2].metadata().size(),
+            "../../out/secret".len() as u64,
+            "of the link, not of what it names"
+        );
     }
     assert_eq!(kind(roots.read_dir("d/f")), Some("not_a_directory"));
     assert_eq!(roots.metadata("ld").unwrap().file_type(), FileType::Directory);
     assert_eq!(roots.symlink_metadata("ld").unwrap().file_type(), FileType::Symlink);
     let is_symlink = |metadata: Result<Metadata>| metadata.unwrap().is_symlink();
-    assert_eq!([is_symlink(roots.symlink_metadata("ld")), is_symlink(roots.metadata("ld"))], [true, false]);
+    assert_eq!(
+        [is_symlink(roots.symlink_metadata("ld")), is_symlink(roots.metadata("ld"))],
+        [true, false]
+    );
     assert_eq!(kind(roots.metadata("d/l")), Some("outside_roots"));
     assert_eq!(roots.metadata("d/f").unwrap().mode(), Some(0o644));
     // Whoever owns a file may say that it is very old.
     let tree = Tree::in_memory("file root/old");
     let old = rustix::fs::Timespec { tv_sec: i64::MIN, tv_nsec: 0 };
     let times = rustix::fs::Timestamps { last_access: old, last_modification: old };
-    rustix::fs::utimensat(CWD, tree.path("root/old"), &times, rustix::fs::AtFlags::empty()).unwrap();
+    rustix::fs::utimensat(CWD, tree.path("root/old"), &times, rustix::fs::AtFlags::empty())
+        .unwrap();
     let roots = tree.roots(["root"]);
     assert_eq!(roots.read_dir(".").unwrap().map(Result::unwrap).count(), 1);
     assert_eq!(roots.walk(".", WalkOptions::new()).unwrap().map(Result::unwrap).count(), 1);
@@ -419,7 +501,10 @@ fn a_rename_checks_both_ends_and_replaces_only_when_told() {
     assert_eq!(kind(roots.rename("g", at("ro/g"), Replace::Never)), Some("read_only"));
     assert_eq!(kind(roots.rename("g", "d", Replace::Existing)), Some("is_a_directory"));
     let error = roots.rename("g", "..", Replace::Never).unwrap_err();
-    assert_eq!(error.to_string(), r#"rename "g" to "..": destination: not inside the allowed directories"#);
+    assert_eq!(
+        error.to_string(),
+        r#"rename "g" to "..": destination: not inside the allowed directories"#
+    );
     let error = roots.rename("g", at("ro/g"), Replace::Never).unwrap_err();
     assert!(error.to_string().ends_with(": destination: the directory is read-only"), "{error}");
     // A link is renamed itself, and replaced itself.
@@ -440,7 +525,9 @@ fn a_rename_checks_both_ends_and_replaces_only_when_told() {
 
 #[test]
 fn directories_are_made_where_they_may_be() {
-    let tree = Tree::new("file root/f; link root/l -> d; link root/o -> ../out; link root/n -> x/y; dir out");
+    let tree = Tree::new(
+        "file root/f; link root/l -> d; link root/o -> ../out; link root/n -> x/y; dir out",
+    );
     let roots = tree.roots(["root"]);
     roots.create_dir("d/").unwrap();
     assert_eq!(kind(roots.create_dir("d")), Some("already_exists"));
@@ -515,16 +602,22 @@ fn removing_takes_the_entry_and_never_a_root() {
 #[test]
 fn a_read_only_directory_is_read_and_nothing_else() {
     let tree = Tree::new("file root/f; dir root/d; file root/inside");
-    let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
+    let boundary =
+        Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
     let roots = boundary.allowed_roots();
     let before = tree.snapshot("root");
-    let reads = ["check open", "check create", "open", "read", "read_to_string", "read_dir", "walk"];
+    let reads =
+        ["check open", "check create", "open", "read", "read_to_string", "read_dir", "walk"];
     for request in ["f", "d", "new"] {
         for (name, operation) in OPERATIONS {
             if !reads.contains(&name) && !name.ends_with("metadata") {
                 let told = kind(operation(&roots, request));
                 // What does not exist can not be opened, whatever may be written.
-                let expected = if told == Some("not_found") && request == "new" { "not_found" } else { "read_only" };
+                let expected = if told == Some("not_found") && request == "new" {
+                    "not_found"
+                } else {
+                    "read_only"
+                };
                 assert_eq!(told, Some(expected), "{name} {request}");
             }
         }
@@ -538,14 +631,26 @@ fn a_read_only_directory_is_read_and_nothing_else() {
 #[test]
 fn mounts_are_crossed_by_policy_and_never_removed() {
     // /proc and /dev are mounts on every Linux that runs this; / is a root that holds them.
-    let top =
-        |policy| Boundary::builder().directory("/", Access::ReadWrite).policy(policy).build().unwrap().allowed_roots();
+    let top = |policy| {
+        Boundary::builder()
+            .directory("/", Access::ReadWrite)
+            .policy(policy)
+            .build()
+            .unwrap()
+            .allowed_roots()
+    };
     let allow = top(Policy::default());
     let refuse = top(Policy::default().mounts(Rule::Refuse));
     assert!(allow.metadata("/proc/version").is_ok());
     assert!(refuse.metadata("/etc").is_ok());
-    let requests =
-        ["/proc/version", "proc/version", "/proc", "etc/../proc/version", "/proc/sys/kernel", "proc/../../etc"];
+    let requests = [
+        "/proc/version",
+        "proc/version",
+        "/proc",
+        "etc/../proc/version",
+        "/proc/sys/kernel",
+        "proc/../../etc",
+    ];
     for request in requests {
         for (operation, result) in [
             ("metadata", refuse.metadata(request).map(drop)),
@@ -557,7 +662,8 @@ fn mounts_are_crossed_by_policy_and_never_removed() {
             assert_eq!(kind(result), Some("mount_crossing"), "{operation} {request}");
         }
     }
-    let walked: Vec<_> = refuse.walk("/", WalkOptions::new().max_depth(2)).unwrap().filter_map(Result::ok).collect();
+    let walked: Vec<_> =
+        refuse.walk("/", WalkOptions::new().max_depth(2)).unwrap().filter_map(Result::ok).collect();
     assert!(walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("etc")));
     assert!(!walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("proc")));
     assert_eq!(kind(allow.remove_dir_all("/proc")), Some("mount_crossing"));
@@ -585,7 +691,10 @@ fn lengths_are_bounded_at_their_limits() {
     let path = |len: usize| "d/".repeat(len / 2) + &"d"[..len % 2];
     assert!(Location::parse(&path(PATH_BYTES - 1)).is_ok());
     assert_eq!(kind(Location::parse(&path(PATH_BYTES))), Some("too_long"));
-    assert_eq!(kind(Location::parse(&("file:///".to_string() + &"x".repeat(URI_BYTES)))), Some("too_long"));
+    assert_eq!(
+        kind(Location::parse(&("file:///".to_string() + &"x".repeat(URI_BYTES)))),
+        Some("too_long")
+    );
     assert_eq!(
         kind(Location::parse(&("file:///".to_string() + &"./".repeat(URI_BYTES)))),
         Some("too_long"),
@@ -595,7 +704,11 @@ fn lengths_are_bounded_at_their_limits() {
     let long = "n".repeat(NAME_BYTES + 1);
     for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {
         assert_eq!(kind(roots.check(long.as_str(), intent)), Some("too_long"), "{intent:?}");
-        assert_eq!(kind(roots.check(format!("d/{long}/x"), intent)), Some("too_long"), "{intent:?}");
+        assert_eq!(
+            kind(roots.check(format!("d/{long}/x"), intent)),
+            Some("too_long"),
+            "{intent:?}"
+        );
     }
     assert_eq!(kind(roots.check(format!("none/{long}"), Intent::NewTree)), Some("too_long"));
     let location = Location::parse("d").unwrap();
@@ -639,7 +752,11 @@ fn the_worst_request_is_bounded_in_time() {
     fs::create_dir_all(tree.path("root").join("d/".repeat(depth))).unwrap();
     let zigzag = format!("{}{}", "d/".repeat(800), "../".repeat(800));
     std::os::unix::fs::symlink(zigzag, tree.path("root/l")).unwrap();
-    std::os::unix::fs::symlink(format!("{}/new", tree.path("root").display()), tree.path("root/abs")).unwrap();
+    std::os::unix::fs::symlink(
+        format!("{}/new", tree.path("root").display()),
+        tree.path("root/abs"),
+    )
+    .unwrap();
     let roots = tree.roots(["root"]);
     let steps = format!("{}{}", "d/".repeat(900), "../d/".repeat(450));
     let requests = [
@@ -674,7 +791,8 @@ fn what_has_taken_the_name_of_a_checked_file_is_verified() {
         let checked = roots.check(name, Intent::Existing).unwrap();
         fs::remove_file(tree.path("root").join(name)).unwrap();
         tree.add(planted);
-        let opened = [checked.open().map(drop), checked.open_with(OpenOptions::new().read(true)).map(drop)];
+        let opened =
+            [checked.open().map(drop), checked.open_with(OpenOptions::new().read(true)).map(drop)];
         assert_eq!(opened.map(kind), [Some(expected); 2], "{planted}");
         assert_eq!(kind(checked.read(99)), Some(expected), "{planted}");
     }
@@ -696,13 +814,15 @@ fn no_descriptor_outlives_an_exec() {
     );
     let mut seen = 0;
     for descriptor in fs::read_dir("/proc/self/fd").unwrap().flatten() {
-        let is_here = fs::read_link(descriptor.path()).is_ok_and(|path| path.starts_with(tree.path("root")));
+        let is_here =
+            fs::read_link(descriptor.path()).is_ok_and(|path| path.starts_with(tree.path("root")));
         if is_here {
             seen += 1;
             let info = std::path::Path::new("/proc/self/fdinfo").join(descriptor.file_name());
             let info = fs::read_to_string(info).unwrap();
             let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
-            let is_closed = u32::from_str_radix(flags, 8).unwrap() & rustix::fs::OFlags::CLOEXEC.bits() != 0;
+            let is_closed =
+                u32::from_str_radix(flags, 8).unwrap() & rustix::fs::OFlags::CLOEXEC.bits() != 0;
             assert!(is_closed, "{:?}: {info}", fs::read_link(descriptor.path()));
         }
     }
@@ -768,15 +888,18 @@ fn a_directory_of_any_number_of_entries_is_removed() {
 #[cfg(unix)]
 #[test]
 fn a_proof_fails_the_same_way_as_bytes_and_as_text() {
-    let tree = Tree::new("link a/l -> ../b/f; file b/f = content; link a/m -> ../b/moved; file b/moved");
+    let tree =
+        Tree::new("link a/l -> ../b/f; file b/f = content; link a/m -> ../b/moved; file b/moved");
     let roots = tree.roots(["a", "b"]);
     let checked = ["l", "m"].map(|name| roots.check(name, Intent::Existing).unwrap());
     fs::remove_file(tree.path("b/moved")).unwrap();
     // The root that the request started in.
     fs::rename(tree.path("a"), tree.path("was")).unwrap();
-    for (checked, limit, expected) in
-        [(&checked[0], 3, Some("too_large")), (&checked[0], 9, None), (&checked[1], 9, Some("not_found"))]
-    {
+    for (checked, limit, expected) in [
+        (&checked[0], 3, Some("too_large")),
+        (&checked[0], 9, None),
+        (&checked[1], 9, Some("not_found")),
+    ] {
         assert_eq!(kind(checked.read(limit)), expected, "{checked}");
         assert_eq!(kind(checked.read_to_string(limit)), expected, "{checked} as text");
     }
@@ -797,12 +920,20 @@ fn what_a_killed_write_leaves_has_a_name_that_is_found() {
     let tree = Tree::new("file root/f = old");
     let this = "operations::what_a_killed_write_leaves_has_a_name_that_is_found";
     let mut killed = std::process::Command::new(std::env::current_exe().unwrap());
-    killed.args(["--exact", this]).env(PLACE, tree.path("root")).stdout(std::process::Stdio::null());
+    killed
+        .args(["--exact", this])
+        .env(PLACE, tree.path("root"))
+        .stdout(std::process::Stdio::null());
     assert!(!killed.status().unwrap().success());
     assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"old");
-    let names = fs::read_dir(tree.path("root")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = fs::read_dir(tree.path("root"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let left: Vec<_> = names.filter(|name| name != "f").collect();
     assert_eq!(left.len(), 1, "{left:?}");
-    let digits = left[0].strip_prefix(".mcp-roots-guard-").and_then(|rest| rest.strip_suffix(".tmp")).unwrap();
+    let digits = left[0]
+        .strip_prefix(".mcp-roots-guard-")
+        .and_then(|rest| rest.strip_suffix(".tmp"))
+        .unwrap();
     assert!(digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digits}");
 }

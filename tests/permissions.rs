@@ -50,7 +50,10 @@ fn as_user<T: Send>(user: User, work: impl FnOnce() -> T + Send) -> T {
         let worker = scope.spawn(move || {
             let (uid, groups) = (Uid::from_raw(user.0), user.1);
             let gid = Gid::from_raw(groups[0]);
-            set_thread_groups(&groups.iter().map(|group| Gid::from_raw(*group)).collect::<Vec<_>>()).unwrap();
+            set_thread_groups(
+                &groups.iter().map(|group| Gid::from_raw(*group)).collect::<Vec<_>>(),
+            )
+            .unwrap();
             set_thread_res_gid(gid, gid, gid).unwrap();
             set_thread_res_uid(uid, uid, uid).unwrap();
             work()
@@ -62,8 +65,12 @@ fn as_user<T: Send>(user: User, work: impl FnOnce() -> T + Send) -> T {
 /// Whether each user may read, and may write: by opening it.
 fn access(path: &Path) -> Vec<(User, bool, bool)> {
     let opens = |user: User| {
-        let open =
-            || (OpenOptions::new().read(true).open(path).is_ok(), OpenOptions::new().write(true).open(path).is_ok());
+        let open = || {
+            (
+                OpenOptions::new().read(true).open(path).is_ok(),
+                OpenOptions::new().write(true).open(path).is_ok(),
+            )
+        };
         let (reads, writes) = as_user(user, open);
         (user, reads, writes)
     };
@@ -173,7 +180,11 @@ fn a_write_keeps_owner_group_and_access_list() {
             let metadata = fs::metadata(&path).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"new");
             assert_eq!(gained(&before, &access(&path), ROOT), "", "{row}");
-            assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (OWNER, GROUP, mode), "{row}");
+            assert_eq!(
+                (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777),
+                (OWNER, GROUP, mode),
+                "{row}"
+            );
             assert_eq!(acl(&path), list, "{row}");
             assert_eq!(access(&path), before, "{row}");
         }
@@ -185,9 +196,11 @@ fn a_write_keeps_owner_group_and_access_list() {
 fn nobody_gains_access_by_a_write() {
     let Some(keep) = directory("/dev/shm") else { return };
     let mut rows = 0;
-    for (name, group, inherited) in
-        [("plain", None, None), ("shared", Some(DIRECTORY_GROUP), None), ("listed", None, Some(INHERITED))]
-    {
+    for (name, group, inherited) in [
+        ("plain", None, None),
+        ("shared", Some(DIRECTORY_GROUP), None),
+        ("listed", None, Some(INHERITED)),
+    ] {
         let directory = keep.path().join(name);
         fs::create_dir(&directory).unwrap();
         chown(&directory, None, group).unwrap();
@@ -196,7 +209,10 @@ fn nobody_gains_access_by_a_write() {
         if let Some(inherited) = inherited {
             set_acl(&directory, DEFAULT, inherited);
         }
-        for mode in [0o600, 0o640, 0o660, 0o644, 0o664, 0o604, 0o666, 0o464, 0o044, 0o066, 0o006, 0o060, 0o200, 0o000] {
+        for mode in [
+            0o600, 0o640, 0o660, 0o644, 0o664, 0o604, 0o666, 0o464, 0o044, 0o066, 0o006, 0o060,
+            0o200, 0o000,
+        ] {
             for acl in [None, Some(KEPT_OUT), Some(SHUT_OUT), Some(LET_IN), Some(GROUPS)] {
                 for writer in WRITERS {
                     let row = format!("{name} {mode:o} {acl:?} by {writer:?}");
@@ -206,7 +222,12 @@ fn nobody_gains_access_by_a_write() {
                     let metadata = fs::metadata(&path).unwrap();
                     let after = access(&path);
                     assert_eq!(fs::read(&path).unwrap(), b"new", "{row}");
-                    assert_eq!(gained(&before, &after, writer), "", "{row}: now {:o}", metadata.mode());
+                    assert_eq!(
+                        gained(&before, &after, writer),
+                        "",
+                        "{row}: now {:o}",
+                        metadata.mode()
+                    );
                     fs::remove_file(path).unwrap();
                     rows += 1;
                 }
@@ -277,7 +298,10 @@ fn a_file_is_not_given_to_whoever_has_the_number_of_nobody() {
         thread::yield_now();
     }
     if inside.try_wait().unwrap().is_some() {
-        assert!(std::env::var_os("CI").is_none(), "CI has to show this, and there are no user namespaces");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "CI has to show this, and there are no user namespaces"
+        );
         return println!("not shown: there are no user namespaces");
     }
     for map in ["uid_map", "gid_map"] {
@@ -290,7 +314,12 @@ fn a_file_is_not_given_to_whoever_has_the_number_of_nobody() {
     assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (0, 0, 0o644));
     // Nor can a list name somebody without a number: who was kept out by it is one of the others.
     assert_eq!((fs::read(&listed).unwrap(), acl(&listed)), (b"new".to_vec(), None));
-    assert_eq!(gained(&before, &access(&listed), ROOT), "", "{:o}", fs::metadata(&listed).unwrap().mode());
+    assert_eq!(
+        gained(&before, &access(&listed), ROOT),
+        "",
+        "{:o}",
+        fs::metadata(&listed).unwrap().mode()
+    );
     // Where all have a number, that one is nobody's own.
     chown(&path, Some(65534), Some(65534)).unwrap();
     write_as(ROOT, &path).unwrap();
@@ -320,7 +349,10 @@ fn a_write_in_place_keeps_everything() {
             fs::hard_link(&path, &other).unwrap();
             let (before, list) = (fs::metadata(&path).unwrap(), acl(&path));
             let roots = Roots::from_dirs([keep.path()]).unwrap();
-            as_user(writer, || roots.write_with(&path, content, WriteOptions::new().existing(existing))).unwrap();
+            as_user(writer, || {
+                roots.write_with(&path, content, WriteOptions::new().existing(existing))
+            })
+            .unwrap();
             let after = fs::metadata(&path).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), content, "{row}");
             assert_eq!(after.ino() != before.ino(), is_new, "{row}");
@@ -332,7 +364,11 @@ fn a_write_in_place_keeps_everything() {
                     (before.uid(), before.gid(), before.mode()),
                     "{row}"
                 );
-                assert_eq!((acl(&path), getxattr(&path, "user.mark", &mut [0; 9]).unwrap()), (list, 4), "{row}");
+                assert_eq!(
+                    (acl(&path), getxattr(&path, "user.mark", &mut [0; 9]).unwrap()),
+                    (list, 4),
+                    "{row}"
+                );
             }
             fs::remove_file(&other).unwrap();
             assert_eq!(fs::read_dir(keep.path()).unwrap().count(), 1, "{row}");
@@ -380,12 +416,22 @@ const INHERITED: Acl = &[
 
 /// The file's own group is kept out, though the mode shows the mask in its place; one user is let
 /// in.
-const KEPT_OUT: Acl =
-    &[(OF_OWNER, NONE, 6), (OF_USER, NAMED, 6), (OF_GROUP, NONE, 0), (MASK, NONE, 6), (OTHER, NONE, 0)];
+const KEPT_OUT: Acl = &[
+    (OF_OWNER, NONE, 6),
+    (OF_USER, NAMED, 6),
+    (OF_GROUP, NONE, 0),
+    (MASK, NONE, 6),
+    (OTHER, NONE, 0),
+];
 
 /// One user is kept out of what all others may read.
-const SHUT_OUT: Acl =
-    &[(OF_OWNER, NONE, 6), (OF_USER, NAMED, 0), (OF_GROUP, NONE, 4), (MASK, NONE, 6), (OTHER, NONE, 4)];
+const SHUT_OUT: Acl = &[
+    (OF_OWNER, NONE, 6),
+    (OF_USER, NAMED, 0),
+    (OF_GROUP, NONE, 4),
+    (MASK, NONE, 6),
+    (OTHER, NONE, 4),
+];
 
 /// The owner and its group are named, too.
 const LET_IN: Acl = &[
@@ -398,8 +444,13 @@ const LET_IN: Acl = &[
 ];
 
 /// A group that may do less than all others.
-const GROUPS: Acl =
-    &[(OF_OWNER, NONE, 6), (OF_GROUP, NONE, 6), (OF_NAMED_GROUP, NAMED_GROUP, 2), (MASK, NONE, 6), (OTHER, NONE, 6)];
+const GROUPS: Acl = &[
+    (OF_OWNER, NONE, 6),
+    (OF_GROUP, NONE, 6),
+    (OF_NAMED_GROUP, NAMED_GROUP, 2),
+    (MASK, NONE, 6),
+    (OTHER, NONE, 6),
+];
 
 /// With CAP_CHOWN alone a file can be given away and not be changed afterwards. It is then the
 /// writer's own, as it is without the capability.
@@ -418,13 +469,20 @@ fn a_file_that_cannot_be_changed_once_it_is_given_away_is_the_writers() {
             set_thread_res_gid(gid, gid, gid).unwrap();
             set_thread_res_uid(uid, uid, uid).unwrap();
             let chown = CapabilitySet::CHOWN;
-            let sets = CapabilitySets { effective: chown, permitted: chown, inheritable: CapabilitySet::empty() };
+            let sets = CapabilitySets {
+                effective: chown,
+                permitted: chown,
+                inheritable: CapabilitySet::empty(),
+            };
             set_capabilities(None, sets).unwrap();
             roots.write("f", "new").unwrap();
         });
     });
     let metadata = fs::metadata(&path).unwrap();
-    assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (writer.0, GROUP, 0o664));
+    assert_eq!(
+        (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777),
+        (writer.0, GROUP, 0o664)
+    );
 }
 
 /// The decision is the same with and without `openat2`, which does not pass `..` there.
@@ -450,10 +508,12 @@ fn a_directory_that_may_not_be_searched_hides_its_own_names_only() {
         let roots = Roots::from_dirs([&top]).unwrap();
         let decided = move || {
             as_user(USERS[0], || {
-                let checked =
-                    roots.check(request, Intent::Existing).map(|checked| checked.relative() == Path::new("f"));
+                let checked = roots
+                    .check(request, Intent::Existing)
+                    .map(|checked| checked.relative() == Path::new("f"));
                 let read = roots.read(request, 9).map(|content| content == b"old");
-                [checked, read].map(|is_f| is_f.map(|is_f| assert!(is_f)).map_err(|error| error.code()))
+                [checked, read]
+                    .map(|is_f| is_f.map(|is_f| assert!(is_f)).map_err(|error| error.code()))
             })
         };
         assert_eq!(decided.clone()(), [expected; 2], "{request}");

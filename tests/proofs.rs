@@ -35,7 +35,8 @@ fn proofs_of_one_place_are_equal_however_it_was_asked_for() {
     }
     assert_equal(&proof, &check(&roots, tree.path("root/d/f"), Intent::Existing), true);
     // Another snapshot, with other access and in another order.
-    let boundary = Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
+    let boundary =
+        Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
     assert_equal(&proof, &check(&boundary.allowed_roots(), "d/f", Intent::Existing), true);
     let turned = tree.roots(["other", "root"]);
     assert_equal(&proof, &check(&turned, tree.path("root/d/f"), Intent::Existing), true);
@@ -70,7 +71,10 @@ fn a_proof_displays_its_place_and_no_path() {
     let tree = Tree::new("file a/site/d/f; dir b/site");
     let roots = tree.roots(["b/site", "a/site"]);
     let shown = |request| check(&roots, tree.path(request), Intent::New).to_string();
-    assert_eq!(shown("a/site/d/f"), format!(r#"{:?} in root 1 ("site")"#, Path::new("d").join("f")));
+    assert_eq!(
+        shown("a/site/d/f"),
+        format!(r#"{:?} in root 1 ("site")"#, Path::new("d").join("f"))
+    );
     assert_eq!(shown("b/site"), r#""." in root 0 ("site")"#);
     assert_eq!(shown("b/site/new\u{2028}"), r#""new\u{2028}" in root 0 ("site")"#);
     let file = tree.roots(["a/site/d/f"]);

@@ -28,8 +28,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{
-    Access, Boundary, CheckedPath, Existing, Intent, ListRootsResult, Metadata, OpenFile, OpenOptions, ReadDir,
-    Replace, Result, Root, Roots, Walk, WalkOptions, WriteOptions,
+    Access, Boundary, CheckedPath, Existing, Intent, ListRootsResult, Metadata, OpenFile,
+    OpenOptions, ReadDir, Replace, Result, Root, Roots, Walk, WalkOptions, WriteOptions,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -149,7 +149,9 @@ fn rows() -> Vec<Row> {
             at_once: Box::new(move |roots, requests| {
                 roots.rename(requests[0].as_str(), requests[1].as_str(), replace).map(|()| false)
             }),
-            by_proof: Box::new(move |checked| checked[0].rename(&checked[1], replace).map(|()| false)),
+            by_proof: Box::new(move |checked| {
+                checked[0].rename(&checked[1], replace).map(|()| false)
+            }),
         }),
     );
     rows
@@ -170,7 +172,9 @@ fn saw_open(file: OpenFile) -> bool {
 
 fn saw_read(file: OpenFile) -> bool {
     let (mut file, mut text) = (file.into_std(), String::new());
-    is_marked(file.metadata().unwrap().mode()) || file.read_to_string(&mut text).is_err() || text != "inside"
+    is_marked(file.metadata().unwrap().mode())
+        || file.read_to_string(&mut text).is_err()
+        || text != "inside"
 }
 
 fn saw_write(file: OpenFile) -> bool {
@@ -238,7 +242,10 @@ impl Racer {
 fn until(done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(20), "nothing is swapped; can this file system exchange names?");
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "nothing is swapped; can this file system exchange names?"
+        );
         thread::yield_now();
     }
 }
@@ -267,18 +274,34 @@ impl Pair {
 
     fn parse(head: &'static str, made: &'static str) -> Self {
         let fields: Vec<_> = head.split('|').map(str::trim).collect();
-        let &[name, root, way, is, outside, swap] = fields.as_slice() else { panic!("{head}: six fields wanted") };
-        let way = match way.split_once('(').and_then(|(start, rest)| Some((start, rest.split_once(')')?))) {
+        let &[name, root, way, is, outside, swap] = fields.as_slice() else {
+            panic!("{head}: six fields wanted")
+        };
+        let way = match way
+            .split_once('(')
+            .and_then(|(start, rest)| Some((start, rest.split_once(')')?)))
+        {
             Some((start, (again, end))) => format!("{start}{}{end}", again.repeat(32)),
             None => way.into(),
         };
         let swap = swap.split_once(" <-> ").expect("NAME <-> NAME");
-        Self { name, root, way, is_file: is == "file", outside, swap, made: made.trim().split("; ").collect() }
+        Self {
+            name,
+            root,
+            way,
+            is_file: is == "file",
+            outside,
+            swap,
+            made: made.trim().split("; ").collect(),
+        }
     }
 
     fn build(&self) -> Tree {
         let tree = Tree::new(&format!("dir {}; {}", self.root, place(self.outside, "SECRET")));
-        self.made.iter().filter_map(|line| line.strip_prefix("once ")).for_each(|line| tree.add(line));
+        self.made
+            .iter()
+            .filter_map(|line| line.strip_prefix("once "))
+            .for_each(|line| tree.add(line));
         mark(&tree.path(self.outside));
         self.renew(&tree);
         tree
@@ -293,7 +316,12 @@ impl Pair {
     fn renew(&self, tree: &Tree) {
         for entry in self.fresh().flat_map(|fresh| fs::read_dir(tree.path(fresh)).unwrap()) {
             let path = entry.unwrap().path();
-            if path.is_symlink() || path.is_file() { fs::remove_file(path) } else { fs::remove_dir_all(path) }.unwrap();
+            if path.is_symlink() || path.is_file() {
+                fs::remove_file(path)
+            } else {
+                fs::remove_dir_all(path)
+            }
+            .unwrap();
         }
         tree.add(&format!("file {0}/mine = inside; dir {0}/my-dir", self.root));
         for line in self.made.iter().filter(|line| !line.starts_with("once ")) {
@@ -304,15 +332,26 @@ impl Pair {
     fn swap(&self, tree: &Tree) -> Box<dyn FnMut() -> bool + Send> {
         let (one, other) = (tree.path(self.swap.0), tree.path(self.swap.1));
         if self.swap.1 != "nothing" {
-            return Box::new(move || renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).is_ok());
+            return Box::new(move || {
+                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).is_ok()
+            });
         }
         // To a file, to a directory, to nothing.
-        let mut targets = ["data", "sub", "none"].map(|name| tree.path(self.outside).join(name)).into_iter().cycle();
-        Box::new(move || fs::remove_file(&one).or_else(|_| symlink(targets.next().unwrap(), &one)).is_ok())
+        let mut targets = ["data", "sub", "none"]
+            .map(|name| tree.path(self.outside).join(name))
+            .into_iter()
+            .cycle();
+        Box::new(move || {
+            fs::remove_file(&one).or_else(|_| symlink(targets.next().unwrap(), &one)).is_ok()
+        })
     }
 
     fn request(&self, tree: &Tree, text: &str) -> String {
-        let text = if self.is_file && !text.contains("n1") { text.split('/').next().unwrap() } else { text };
+        let text = if self.is_file && !text.contains("n1") {
+            text.split('/').next().unwrap()
+        } else {
+            text
+        };
         tree.expand(&text.replace('@', &self.way))
     }
 
@@ -320,8 +359,9 @@ impl Pair {
     /// count.
     fn outside(&self, tree: &Tree) -> Vec<String> {
         let is_fresh = |path: &Path| self.fresh().any(|fresh| tree.path(fresh) == path);
-        let is_busy =
-            |path: &Path| [self.swap.0, self.swap.1].iter().any(|name| tree.path(name).parent() == Some(path));
+        let is_busy = |path: &Path| {
+            [self.swap.0, self.swap.1].iter().any(|name| tree.path(name).parent() == Some(path))
+        };
         let mut lines = Vec::new();
         let mut todo = vec![tree.path("")];
         while let Some(path) = todo.pop() {
@@ -329,13 +369,22 @@ impl Pair {
             let mut line = format!("{} {:?} {:o}", path.display(), is.file_type(), is.mode());
             if !is_fresh(&path) {
                 let content = match is.file_type() {
-                    t if t.is_symlink() => fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
+                    t if t.is_symlink() => {
+                        fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+                    }
                     t if t.is_file() => fs::read(&path).unwrap(),
                     _ => Vec::new(),
                 };
                 let _ = write!(line, " {} {:?}", is.ino(), String::from_utf8_lossy(&content));
                 if !is_busy(&path) {
-                    let _ = write!(line, " {} {} {}.{}", is.nlink(), is.len(), is.mtime(), is.mtime_nsec());
+                    let _ = write!(
+                        line,
+                        " {} {} {}.{}",
+                        is.nlink(),
+                        is.len(),
+                        is.mtime(),
+                        is.mtime_nsec()
+                    );
                 }
                 if is.is_dir() {
                     todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
@@ -349,7 +398,9 @@ impl Pair {
 }
 
 fn place(at: &str, word: &str) -> String {
-    format!("file {at}/data = {word}; file {at}/{word} = {word}; file {at}/sub/{word} = {word}; dir {at}/empty")
+    format!(
+        "file {at}/data = {word}; file {at}/{word} = {word}; file {at}/sub/{word} = {word}; dir {at}/empty"
+    )
 }
 
 /// Gives all beneath a directory modes that nothing inside has, whatever the umask.
@@ -401,9 +452,10 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let (most, row_time) = match seconds {
         None => (ROUNDS, ROW_TIME),
-        Some(seconds) => {
-            (u64::MAX, Duration::from_secs(seconds) / u32::try_from(2 * rows.len() * pairs.len()).unwrap())
-        }
+        Some(seconds) => (
+            u64::MAX,
+            Duration::from_secs(seconds) / u32::try_from(2 * rows.len() * pairs.len()).unwrap(),
+        ),
     };
     let mut total = (0, 0);
     let mut of_rows: BTreeMap<&str, Counts> = BTreeMap::new();
@@ -417,8 +469,10 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
             let mut before = racer.held_still(|| pair.outside(&tree));
             let mut is_fresh = true;
             for row in &rows {
-                let requests: Vec<_> = row.requests.iter().map(|(text, _)| pair.request(&tree, text)).collect();
-                let mut leak = |what: &str| leaks.push(format!("{}: {}: {what}", pair.name, row.name));
+                let requests: Vec<_> =
+                    row.requests.iter().map(|(text, _)| pair.request(&tree, text)).collect();
+                let mut leak =
+                    |what: &str| leaks.push(format!("{}: {}: {what}", pair.name, row.name));
                 for is_at_once in [true, false] {
                     let start = Instant::now();
                     for round in 0..most {
@@ -429,7 +483,11 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
                         if !is_fresh || !is_available {
                             racer.held_still(|| {
                                 pair.renew(&tree);
-                                roots = if is_available { roots.clone() } else { tree.roots([pair.root]) };
+                                roots = if is_available {
+                                    roots.clone()
+                                } else {
+                                    tree.roots([pair.root])
+                                };
                             });
                         }
                         racer.next_swap();
@@ -446,7 +504,8 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
                             leak("took a directory that was moved away for a mount");
                         }
                         // Outside by name is decided before any effect.
-                        is_fresh = !row.changes || done.as_ref().is_err_and(|e| e.code() == "outside_roots");
+                        is_fresh = !row.changes
+                            || done.as_ref().is_err_and(|e| e.code() == "outside_roots");
                         if done.unwrap_or(false) {
                             leak(if is_at_once {
                                 "saw what is outside at once"
@@ -463,9 +522,17 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
                 is_fresh = true;
                 if before != after {
                     let of = |one: &[String], other: &[String]| {
-                        one.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>().join("\n    ")
+                        one.iter()
+                            .filter(|line| !other.contains(line))
+                            .cloned()
+                            .collect::<Vec<_>>()
+                            .join("\n    ")
                     };
-                    leak(&format!("changed\n    {}\n to {}", of(&before, &after), of(&after, &before)));
+                    leak(&format!(
+                        "changed\n    {}\n to {}",
+                        of(&before, &after),
+                        of(&after, &before)
+                    ));
                     before = after;
                 }
             }
@@ -473,15 +540,25 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
         });
         let Counts { tries, successes, refusals } = &counts;
         let leaked = leaks.len() - leaked_before;
-        println!("{}: {tries} tries, {swaps} swaps, {successes} successes, {refusals:?}, {leaked} leaks", pair.name);
+        println!(
+            "{}: {tries} tries, {swaps} swaps, {successes} successes, {refusals:?}, {leaked} leaks",
+            pair.name
+        );
         total = (total.0 + tries, total.1 + swaps);
-        assert!(swaps >= *tries && *successes > 0 && !refusals.is_empty(), "{}: nothing was raced", pair.name);
+        assert!(
+            swaps >= *tries && *successes > 0 && !refusals.is_empty(),
+            "{}: nothing was raced",
+            pair.name
+        );
     }
     println!("races: {} tries, {} swaps, {} leaks", total.0, total.1, leaks.len());
     assert!(leaks.is_empty(), "{}", leaks.join("\n"));
     let never: Vec<_> = of_rows.iter().filter(|(_, counts)| counts.successes == 0).collect();
     let refused = of_rows.values().filter(|counts| !counts.refusals.is_empty()).count();
-    assert!(never.is_empty() && refused > rows.len() / 2, "never: {never:?}; {refused} were refused");
+    assert!(
+        never.is_empty() && refused > rows.len() / 2,
+        "never: {never:?}; {refused} were refused"
+    );
 }
 
 /// The control: what most servers do, under the first of the pairs. It must leak, or the races here are none.
@@ -489,7 +566,8 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
 fn a_guard_that_opens_the_checked_name_again_leaks() {
     let pair = Pair::all().remove(0);
     let tree = pair.build();
-    let (root, request) = (tree.path("root"), tree.path("root").join(pair.request(&tree, "@/data")));
+    let (root, request) =
+        (tree.path("root"), tree.path("root").join(pair.request(&tree, "@/data")));
     let naive = || -> std::io::Result<Vec<u8>> {
         let canonical = request.canonicalize()?;
         if canonical.starts_with(&root) {
@@ -525,7 +603,8 @@ const LIMIT: u64 = 1 << 10;
 fn without_openat2_a_raced_symlink_is_a_change_and_tried_again() {
     let tree = Tree::in_memory("file op/a/sub/f; file op/real/sub/f; link op/b -> real");
     let (a, b) = (tree.path("op/a"), tree.path("op/b"));
-    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let boundary =
+        Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
     let roots = boundary.allowed_roots();
     let list = ListRootsResult::from_uris([tree.uri("op/a/sub")]);
     let stop = AtomicBool::new(false);
@@ -539,10 +618,16 @@ fn without_openat2_a_raced_symlink_is_a_change_and_tried_again() {
             // Until enough of them met a swap: on a loaded machine that takes a while.
             while round < 20_000 && Instant::now() < end {
                 round += 1;
-                let checked = roots.check("a/sub/f", Intent::Existing).map(drop).map_err(|error| error.code());
+                let checked = roots
+                    .check("a/sub/f", Intent::Existing)
+                    .map(drop)
+                    .map_err(|error| error.code());
                 *kinds.entry(checked).or_insert(0_u64) += 1;
                 let listed = boundary.resolve(&list).unwrap();
-                let listed = listed.rejected().first().map_or(Ok(()), |rejected| Err(rejected.error().code()));
+                let listed = listed
+                    .rejected()
+                    .first()
+                    .map_or(Ok(()), |rejected| Err(rejected.error().code()));
                 *kinds.entry(listed).or_insert(0) += 1;
             }
             stop.store(true, SeqCst);

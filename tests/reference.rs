@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, RootsCapability, RootsResponse,
+    Access, Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, RootsCapability,
+    RootsResponse,
 };
 use tokio::runtime::Builder;
 
@@ -33,8 +34,13 @@ impl Model {
         match (self.kept, self.backs_off) {
             (Some((list, until)), _) if self.now < until => return (Some(list), 0),
             (_, (until, _)) if self.now < until => return (None, 0),
-            (_, (_, times)) if self.fails => self.backs_off = (self.now + 30.min(1 << times), times + 1),
-            _ => (self.kept, self.backs_off) = (Some((self.list, self.now + self.time_to_live)), (0, 0)),
+            (_, (_, times)) if self.fails => {
+                self.backs_off = (self.now + 30.min(1 << times), times + 1)
+            }
+            _ => {
+                (self.kept, self.backs_off) =
+                    (Some((self.list, self.now + self.time_to_live)), (0, 0))
+            }
         }
         ((!self.fails).then_some(self.list), 1)
     }
@@ -64,7 +70,8 @@ fn a_session_is_as_its_model() {
         ("silent", RootsCapability::silent(), 0),
         ("silent, with a time to live", RootsCapability::silent(), 5),
     ];
-    let seconds = number("GUARD_SCHEDULES_SECONDS").unwrap_or(if blocked::is_second_run() { 1 } else { 4 });
+    let seconds =
+        number("GUARD_SCHEDULES_SECONDS").unwrap_or(if blocked::is_second_run() { 1 } else { 4 });
     for (name, client, time_to_live) in rows {
         as_model(name, client, time_to_live, Duration::from_secs(seconds) / 3);
     }
@@ -75,13 +82,18 @@ fn as_model(name: &str, client: RootsCapability, time_to_live: u64, time: Durati
     let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite).build().unwrap();
     let seconds = Duration::from_secs(time_to_live);
     let guard = Guard::builder(boundary).fetch_limit(Duration::from_secs(3600));
-    let guard = if client.list_changed { guard.time_to_live(seconds) } else { guard.time_to_live_unannounced(seconds) };
+    let guard = if client.list_changed {
+        guard.time_to_live(seconds)
+    } else {
+        guard.time_to_live_unannounced(seconds)
+    };
     let guard = guard.build().unwrap();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let mut random = Random(number("GUARD_SCHEDULES_SEED").unwrap_or_else(Random::seed));
     let (mut steps, mut counts, began) = (0, BTreeMap::<_, u64>::new(), Instant::now());
     while began.elapsed() < time {
-        let (seed, session) = (random.0, guard.session(ClientCapabilities::with_roots(client)).unwrap());
+        let (seed, session) =
+            (random.0, guard.session(ClientCapabilities::with_roots(client)).unwrap());
         let mut model = Model { list: 1, time_to_live, ..Model::default() };
         let mut done = Vec::new();
         for _ in 0..STEPS {
@@ -116,10 +128,14 @@ fn as_model(name: &str, client: RootsCapability, time_to_live: u64, time: Durati
                     };
                     let roots = runtime.block_on(session.roots(source));
                     let path = tree.path(format!("{directory}/file"));
-                    let allowed = roots.is_ok_and(|roots| roots.check(path.as_path(), Intent::Existing).is_ok());
+                    let allowed = roots
+                        .is_ok_and(|roots| roots.check(path.as_path(), Intent::Existing).is_ok());
                     let came_to = (allowed, asked);
                     let why = "(allowed, asked), the last of";
-                    assert_eq!(came_to, expected, "{why} {done:?}: {name}, GUARD_SCHEDULES_SEED={seed}, {model:?}");
+                    assert_eq!(
+                        came_to, expected,
+                        "{why} {done:?}: {name}, GUARD_SCHEDULES_SEED={seed}, {model:?}"
+                    );
                     *counts.entry(came_to).or_default() += 1;
                 }
             }

@@ -5,7 +5,9 @@ use std::path::{Component, PathBuf};
 use std::thread::sleep;
 
 use mcp_roots_guard::limits::{HANDLES, ROOT_LIST_ENTRIES, VERIFY_EVERY};
-use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Policy, Result, Root, Roots, Rule};
+use mcp_roots_guard::{
+    Access, Boundary, Intent, ListRootsResult, Policy, Result, Root, Roots, Rule,
+};
 #[cfg(unix)]
 use mcp_roots_guard::{ClientCapabilities, Guard, RootsCapability, RootsResponse};
 
@@ -44,10 +46,15 @@ fn link_again(tree: &Tree, path: &str, target: &str) {
 /// The roots' paths from the tree's top, and the kinds of the rejected entries.
 fn told(tree: &Tree, roots: &Roots) -> (Vec<String>, Vec<(usize, &'static str)>) {
     let short = |root: &Root| {
-        let path = root.path().strip_prefix(tree.path("")).unwrap_or(root.path()).display().to_string();
+        let path =
+            root.path().strip_prefix(tree.path("")).unwrap_or(root.path()).display().to_string();
         if cfg!(windows) { path.replace('\\', "/") } else { path }
     };
-    let rejected = roots.rejected().iter().map(|rejected| (rejected.index(), rejected.error().code())).collect();
+    let rejected = roots
+        .rejected()
+        .iter()
+        .map(|rejected| (rejected.index(), rejected.error().code()))
+        .collect();
     (roots.roots().map(short).collect(), rejected)
 }
 
@@ -119,7 +126,10 @@ fn a_list_as_clients_send_it_keeps_the_good_entries_and_reports_the_bad() {
         (15, "empty"),
         (16, "malformed"),
     ];
-    assert_eq!(told(&tree, &roots), (vec!["a b".into(), "c/file".into(), "a".into(), "d".into()], expected.to_vec()));
+    assert_eq!(
+        told(&tree, &roots),
+        (vec!["a b".into(), "c/file".into(), "a".into(), "d".into()], expected.to_vec())
+    );
     let names: Vec<_> = roots.roots().map(Root::name).collect();
     assert_eq!(names, [Some("A"), None, None, None]);
     let file = roots.roots().nth(1).unwrap();
@@ -135,7 +145,9 @@ fn a_list_as_clients_send_it_keeps_the_good_entries_and_reports_the_bad() {
 #[test]
 fn an_empty_list_allows_nothing_and_neither_does_one_with_no_good_entry() {
     let tree = Tree::new("file f");
-    for list in [ListRootsResult::default(), ListRootsResult::from_uris([tree.uri("no/such/place")])] {
+    for list in
+        [ListRootsResult::default(), ListRootsResult::from_uris([tree.uri("no/such/place")])]
+    {
         let roots = Roots::from_list(&list).unwrap();
         assert!(roots.is_empty());
         for request in ["f", ".", top(&tree).to_str().unwrap(), tree.path("f").to_str().unwrap()] {
@@ -182,14 +194,24 @@ fn the_file_systems_root_is_a_root_and_its_magic_links_are_refused() {
     let roots = Roots::from_list(&ListRootsResult::from_uris(["file:///"])).unwrap();
     assert_eq!(roots.read(tree.path("f"), 9).unwrap(), b"f");
     assert_eq!(
-        roots.read(tree.path("../../../../../../../").join(tree.path("f").strip_prefix("/").unwrap()), 9).unwrap(),
+        roots
+            .read(
+                tree.path("../../../../../../../").join(tree.path("f").strip_prefix("/").unwrap()),
+                9
+            )
+            .unwrap(),
         b"f"
     );
     // The plain links of a proc file system go with the others, whoever walks.
-    let links = ["/proc/self/root/etc/passwd", "/proc/self/cwd", "/proc/thread-self/fd/0", "/dev/fd/0"];
+    let links =
+        ["/proc/self/root/etc/passwd", "/proc/self/cwd", "/proc/thread-self/fd/0", "/dev/fd/0"];
     for request in links.into_iter().chain(["/proc/self/status", "/proc/mounts", "proc/self"]) {
         assert_eq!(kind(roots.read(request, 9)), Some("outside_roots"), "{request}");
-        assert_eq!(kind(roots.check(request, Intent::Existing)), Some("outside_roots"), "{request}");
+        assert_eq!(
+            kind(roots.check(request, Intent::Existing)),
+            Some("outside_roots"),
+            "{request}"
+        );
     }
     assert_eq!(kind(roots.remove_dir_all("/")), Some("root_itself"));
 }
@@ -212,7 +234,9 @@ fn ten_thousand_entries_hold_few_descriptors_and_work() {
     #[cfg(target_os = "linux")]
     {
         // Other tests open and close others at the same time.
-        let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        let open = fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
         let held = open.filter(|path| path.starts_with(tree.path("all"))).count();
         println!("{} roots hold {held} descriptors", roots.roots().len());
         // Other tests may have all of them.
@@ -242,7 +266,9 @@ fn ten_thousand_entries_hold_few_descriptors_and_work() {
 /// How often this process holds each of these directories; other tests hold others at the same time.
 #[cfg(target_os = "linux")]
 fn held<const N: usize>(tree: &Tree, directories: [&str; N]) -> [usize; N] {
-    let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let open = fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     let open: Vec<_> = open.collect();
     directories.map(|directory| open.iter().filter(|path| **path == tree.path(directory)).count())
 }
@@ -256,10 +282,14 @@ fn two_thousand_snapshots_of_the_same_directories_hold_each_of_them_once() {
     let orders = [directories, ["ws/c", "ws/a", "ws/link"], ["ws/b", "ws/c", "ws/a/f"]];
     let snapshot = |boundary: &Boundary, n: usize| {
         let name = n.to_string();
-        let roots = orders[n % 3].map(|path| serde_json::json!({"uri": tree.uri(path), "name": name}));
+        let roots =
+            orders[n % 3].map(|path| serde_json::json!({"uri": tree.uri(path), "name": name}));
         let list = serde_json::from_value(serde_json::json!({ "roots": roots })).unwrap();
         let roots = boundary.resolve(&list).unwrap();
-        assert!(roots.roots().len() == 3 && roots.roots().all(|root| root.name() == Some(&name)), "{roots:?}");
+        assert!(
+            roots.roots().len() == 3 && roots.roots().all(|root| root.name() == Some(&name)),
+            "{roots:?}"
+        );
         roots
     };
     // Other tests may hold all that clients can; what the operator names is held all the same.
@@ -271,7 +301,8 @@ fn two_thousand_snapshots_of_the_same_directories_hold_each_of_them_once() {
     let start = std::sync::Barrier::new(8);
     let session = |thread: usize| {
         start.wait();
-        let operators = operator(&tree, &["ws", "ws/a", "ws/b", "ws/c"].map(|path| (path, Access::ReadWrite)));
+        let operators =
+            operator(&tree, &["ws", "ws/a", "ws/b", "ws/c"].map(|path| (path, Access::ReadWrite)));
         let snapshots = (0..250).map(|n| snapshot([&clients, &operators][n % 2], 250 * thread + n));
         snapshots.collect::<Vec<_>>()
     };
@@ -281,7 +312,10 @@ fn two_thousand_snapshots_of_the_same_directories_hold_each_of_them_once() {
     });
     assert_eq!((snapshots.len(), held(&tree, directories)), (2000, [1, 1, 1]));
     for (path, content) in [("ws/a/f", b"A"), ("ws/b/f", b"B"), ("ws/c/f", b"C")] {
-        assert!(snapshots.iter().all(|roots| roots.read(tree.path(path), 9).unwrap() == content), "{path}");
+        assert!(
+            snapshots.iter().all(|roots| roots.read(tree.path(path), 9).unwrap() == content),
+            "{path}"
+        );
     }
     drop(snapshots);
     assert_eq!(held(&tree, directories), [0, 0, 0]);
@@ -322,7 +356,8 @@ fn relative_requests_start_at_the_first_root_or_the_one_that_is_named() {
     assert_eq!(roots.with_base(tree.path(l)).unwrap().read("f", 9).unwrap(), b"B");
     assert_eq!(kind(roots.with_base(tree.path("c"))), Some("outside_roots"));
     // No root has a relative path, whatever its names.
-    let relative: PathBuf = tree.path("b").components().filter(|name| matches!(name, Component::Normal(_))).collect();
+    let relative: PathBuf =
+        tree.path("b").components().filter(|name| matches!(name, Component::Normal(_))).collect();
     assert_eq!(kind(roots.with_base(relative)), Some("outside_roots"));
 }
 
@@ -350,7 +385,10 @@ fn client_roots_narrow_the_operators_directories_and_never_widen_them() {
         #[cfg(windows)]
         if !links_are_seen() && entries.contains(&"op/link") {
             let why = "a root through a link";
-            not_shown("roots::client_roots_narrow_the_operators_directories_and_never_widen_them", why);
+            not_shown(
+                "roots::client_roots_narrow_the_operators_directories_and_never_widen_them",
+                why,
+            );
             continue;
         }
         let list = ListRootsResult::from_uris(
@@ -402,7 +440,10 @@ fn a_configuration_that_can_not_hold_is_an_error() {
     ] {
         let refused = both.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
-        assert!(refused.to_string().starts_with("client_roots_only and a directory exclude each other"), "{refused}");
+        assert!(
+            refused.to_string().starts_with("client_roots_only and a directory exclude each other"),
+            "{refused}"
+        );
     }
     assert_eq!(kind(alone.build()), None);
     assert_eq!(build(&[("none", rw)]), Some("not_found"));
@@ -429,7 +470,10 @@ fn a_configuration_that_can_not_hold_is_an_error() {
     assert_eq!(kind(Roots::from_dirs([tree.path("none")])), Some("not_found"));
     #[cfg(windows)]
     if !links_are_seen() {
-        not_shown("roots::a_configuration_that_can_not_hold_is_an_error", "the directories through links");
+        not_shown(
+            "roots::a_configuration_that_can_not_hold_is_an_error",
+            "the directories through links",
+        );
     }
 }
 
@@ -467,7 +511,10 @@ fn a_nested_root_that_is_re_pointed_grants_nothing_new() {
     for again in [&both, &list(&tree, ["ws/sub"]), &list(&tree, ["ws/sub", "ws"])] {
         let roots = boundary.resolve(again).unwrap();
         assert!(roots.rejected().iter().any(|rejected| rejected.error().code() == expected));
-        assert_ne!(roots.read(tree.path("ws/sub/secret"), 99).ok().as_deref(), Some(&b"out/secret"[..]));
+        assert_ne!(
+            roots.read(tree.path("ws/sub/secret"), 99).ok().as_deref(),
+            Some(&b"out/secret"[..])
+        );
         assert_eq!(kind(roots.read(tree.path("out/secret"), 99)), Some("outside_roots"));
     }
     // The old snapshot notices, too.
@@ -488,13 +535,17 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
             "roots through links",
         );
     }
-    let tree = Tree::new("dir ws; file out/secret; link ws/planted -> ../out; link fair -> out; link ws/self -> .");
+    let tree = Tree::new(
+        "dir ws; file out/secret; link ws/planted -> ../out; link fair -> out; link ws/self -> .",
+    );
     for entries in [["ws", "ws/planted"], ["ws/planted", "ws"]] {
         let roots = Roots::from_list(&list(&tree, entries)).unwrap();
         assert_eq!(told(&tree, &roots).0, ["ws"], "{entries:?}");
     }
     // Also when the root itself came through a link, which is fair.
-    let linked = Tree::new("dir ws; file out/secret; link ws/planted -> ../out; link fair -> ws; link ws/self -> .");
+    let linked = Tree::new(
+        "dir ws; file out/secret; link ws/planted -> ../out; link fair -> ws; link ws/self -> .",
+    );
     for entries in [["fair", "ws/planted"], ["ws/planted", "fair"]] {
         let roots = Roots::from_list(&list(&linked, entries)).unwrap();
         assert_eq!(told(&linked, &roots).0, ["ws"], "{entries:?}");
@@ -508,16 +559,27 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
         (vec![], vec![(0, "through_link")])
     );
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["fair"])).unwrap()).0, ["out"]);
-    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["ws/self"])).unwrap()).0, Vec::<String>::new());
+    assert_eq!(
+        told(&tree, &boundary.resolve(&list(&tree, ["ws/self"])).unwrap()).0,
+        Vec::<String>::new()
+    );
     // Known again by identity when an ancestor got another name.
     fs::rename(tree.path("ws"), tree.path("moved")).unwrap();
-    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["moved/planted"])).unwrap()).1, [(0, "through_link")]);
+    assert_eq!(
+        told(&tree, &boundary.resolve(&list(&tree, ["moved/planted"])).unwrap()).1,
+        [(0, "through_link")]
+    );
     // Beneath an allowed directory, too, where the link stays inside; unless the whole directory was granted.
-    let tree = Tree::new("dir op/ws; dir op/other; link op/ws/planted -> ../other; link op/plain -> other");
+    let tree = Tree::new(
+        "dir op/ws; dir op/other; link op/ws/planted -> ../other; link op/plain -> other",
+    );
     let boundary = operator(&tree, &[("op", Access::ReadWrite)]);
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op"])).unwrap()).0, ["op"]);
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/plain"])).unwrap()).0, ["op/other"]);
-    assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["op/ws", "op/ws/planted"])).unwrap()).0, ["op/ws"]);
+    assert_eq!(
+        told(&tree, &boundary.resolve(&list(&tree, ["op/ws", "op/ws/planted"])).unwrap()).0,
+        ["op/ws"]
+    );
     // A link that leads up, to the allowed directory or around it, widens no less than one that leads aside.
     tree.add("link op/ws/up -> ../..; link op/ws/op -> ..; link op/fair -> ../..");
     link(&top(&tree), &tree.path("op/ws/top")).unwrap();
@@ -534,7 +596,10 @@ fn a_root_through_a_link_of_a_root_is_not_granted_whatever_the_order() {
 fn each_link_on_the_way_is_judged_in_the_root_that_it_is_in() {
     #[cfg(windows)]
     if !links_are_seen() {
-        return not_shown("roots::each_link_on_the_way_is_judged_in_the_root_that_it_is_in", "roots through links");
+        return not_shown(
+            "roots::each_link_on_the_way_is_judged_in_the_root_that_it_is_in",
+            "roots through links",
+        );
     }
     let tree = Tree::new(
         "dir one/x; dir two/x; dir two/secret; link one/x/l -> ../../two/x/l; link two/x/l -> ../secret; link one/x/m -> l;
@@ -554,7 +619,11 @@ fn each_link_on_the_way_is_judged_in_the_root_that_it_is_in() {
         assert_eq!(told(&tree, &boundary.resolve(&list(&tree, [first])).unwrap()).0, [first]);
         let roots = boundary.resolve(&list(&tree, [then])).unwrap();
         let refused = if expected.is_none() { vec![(0, "through_link")] } else { vec![] };
-        assert_eq!(told(&tree, &roots), (expected.into_iter().map(str::to_owned).collect(), refused), "{first} {then}");
+        assert_eq!(
+            told(&tree, &roots),
+            (expected.into_iter().map(str::to_owned).collect(), refused),
+            "{first} {then}"
+        );
     }
 }
 
@@ -580,20 +649,35 @@ fn a_client_that_was_granted_all_takes_the_roots_through_links_from_all() {
 fn nested_operator_directories_do_not_hide_a_planted_link() {
     #[cfg(windows)]
     if !links_are_seen() {
-        return not_shown("roots::nested_operator_directories_do_not_hide_a_planted_link", "roots through links");
+        return not_shown(
+            "roots::nested_operator_directories_do_not_hide_a_planted_link",
+            "roots through links",
+        );
     }
     let plant = "dir A/p/n/sub; file A/secret/k; link A/p/n/l -> ../../secret; link A/x -> p/n; link A/p/n/ls -> sub";
     let tree = Tree::new(plant);
     let boundary = operator(&tree, &[("A", Access::ReadWrite), ("A/p/n", Access::ReadWrite)]);
     // Nothing granted holds these links but the operator's own directories, whichever of them the entry begins with.
     for (entry, granted) in [("A/p/n/ls", "A/p/n/sub"), ("A/x/ls", "A/p/n/sub")] {
-        assert_eq!(told(&tree, &boundary.resolve(&list(&tree, [entry])).unwrap()).0, [granted], "{entry}");
+        assert_eq!(
+            told(&tree, &boundary.resolve(&list(&tree, [entry])).unwrap()).0,
+            [granted],
+            "{entry}"
+        );
     }
     for entries in [&["A/p", "A/p/n/l"][..], &["A/p/n/l"], &["A/x/l"]] {
         let uris = entries.iter().map(|entry| tree.uri(entry));
         let roots = boundary.resolve(&ListRootsResult::from_uris(uris)).unwrap();
-        assert_eq!(told(&tree, &roots).1.last().map(|(_, kind)| *kind), Some("through_link"), "{entries:?}");
-        assert_eq!(kind(roots.read(tree.path("A/secret/k"), 99)), Some("outside_roots"), "{entries:?}");
+        assert_eq!(
+            told(&tree, &roots).1.last().map(|(_, kind)| *kind),
+            Some("through_link"),
+            "{entries:?}"
+        );
+        assert_eq!(
+            kind(roots.read(tree.path("A/secret/k"), 99)),
+            Some("outside_roots"),
+            "{entries:?}"
+        );
     }
 }
 
@@ -636,13 +720,16 @@ fn a_client_that_fills_the_memory_of_grants_costs_nobody_else_a_root() {
     let boundary = operator(&tree, &[("current", Access::ReadOnly), ("data", Access::ReadWrite)]);
     let guard = Guard::new(boundary.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let [full, fair] =
-        [(), ()].map(|()| guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap());
+    let [full, fair] = [(), ()].map(|()| {
+        guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap()
+    });
     let tells = |session: &mcp_roots_guard::Session, entries: Vec<String>| {
         session.list_changed();
         let list = ListRootsResult::from_uris(entries);
         runtime
-            .block_on(session.roots(move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))))
+            .block_on(session.roots(move |_: Option<String>| {
+                std::future::ready(RootsResponse::List(list.clone()))
+            }))
             .unwrap()
     };
     let batches = 3;
@@ -650,23 +737,35 @@ fn a_client_that_fills_the_memory_of_grants_costs_nobody_else_a_root() {
         for n in 0..ROOT_LIST_ENTRIES {
             fs::create_dir(tree.path(format!("data/{batch}-{n}"))).unwrap();
         }
-        let roots = tells(&full, (0..ROOT_LIST_ENTRIES).map(|n| tree.uri(format!("data/{batch}-{n}"))).collect());
+        let roots = tells(
+            &full,
+            (0..ROOT_LIST_ENTRIES).map(|n| tree.uri(format!("data/{batch}-{n}"))).collect(),
+        );
         let (granted, kinds) = (roots.roots().len(), told(&tree, &roots).1);
         if batch + 1 < batches {
             assert_eq!(granted, ROOT_LIST_ENTRIES);
         } else {
-            assert!(granted == 0 && kinds.iter().all(|(_, kind)| *kind == "too_costly"), "{granted}");
+            assert!(
+                granted == 0 && kinds.iter().all(|(_, kind)| *kind == "too_costly"),
+                "{granted}"
+            );
         }
     }
     // What it was granted before it is still granted.
     assert_eq!(tells(&full, vec![tree.uri("data/0-0"), tree.uri("data/1-9")]).roots().len(), 2);
     assert_eq!(tells(&full, vec![tree.uri("data/l")]).rejected()[0].error().code(), "too_costly");
     let roots = tells(&fair, vec![tree.uri("data/l"), tree.uri("data/2-0")]);
-    assert_eq!((told(&tree, &roots).0, roots.rejected().len()), (vec!["data/fair".into(), "data/2-0".into()], 0));
+    assert_eq!(
+        (told(&tree, &roots).0, roots.rejected().len()),
+        (vec!["data/fair".into(), "data/2-0".into()], 0)
+    );
     assert_eq!(told(&tree, &boundary.resolve(&list(&tree, ["data/m"])).unwrap()).0, ["data/mine"]);
     fs::remove_file(tree.path("current")).unwrap();
     tree.add("link current -> rel2");
-    becomes(|| boundary.allowed_roots().read(tree.path("current/f"), 9).ok(), &Some(b"rel2/f".to_vec()));
+    becomes(
+        || boundary.allowed_roots().read(tree.path("current/f"), 9).ok(),
+        &Some(b"rel2/f".to_vec()),
+    );
 }
 
 /// The allowed directory can be a single file, and a client can name it.
@@ -705,7 +804,10 @@ fn the_root_that_a_request_comes_to_is_verified_when_it_fails() {
     fs::rename(tree.path("b"), tree.path("was2")).unwrap();
     tree.add("dir b");
     assert_eq!(kind(roots.read("l/none", 9)), Some("root_unavailable"));
-    assert_eq!(kind(roots.rename("f", "l/f", mcp_roots_guard::Replace::Never)), Some("root_unavailable"));
+    assert_eq!(
+        kind(roots.rename("f", "l/f", mcp_roots_guard::Replace::Never)),
+        Some("root_unavailable")
+    );
     assert_eq!(kind(roots.read("none", 9)), Some("not_found"), "the other root stands");
 }
 
@@ -717,7 +819,9 @@ fn a_hostile_list_is_bounded_in_time() {
     let deep = "d/".repeat((4000 - tree.path("op").as_os_str().len()) / 2);
     fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
     let boundary = operator(&tree, &[("op", Access::ReadWrite)]);
-    let alias = |n: usize| (0..11).map(|bit| if n >> bit & 1 == 0 { "l/" } else { "m/" }).collect::<String>();
+    let alias = |n: usize| {
+        (0..11).map(|bit| if n >> bit & 1 == 0 { "l/" } else { "m/" }).collect::<String>()
+    };
     let lists: [(&str, Vec<String>); 3] = [
         (
             "deep",
@@ -733,9 +837,13 @@ fn a_hostile_list_is_bounded_in_time() {
         let list = ListRootsResult::from_uris(entries.iter().map(|entry| tree.uri(entry)));
         let roots = boundary.resolve(&list).unwrap();
         let resolved = start.elapsed();
-        let kinds: std::collections::BTreeSet<_> = told(&tree, &roots).1.iter().map(|(_, kind)| *kind).collect();
+        let kinds: std::collections::BTreeSet<_> =
+            told(&tree, &roots).1.iter().map(|(_, kind)| *kind).collect();
         let aliases = roots.roots().map(|root| root.paths().count()).max();
-        println!("{name}: {} entries in {resolved:?}, then {aliases:?} aliases, {kinds:?}", entries.len());
+        println!(
+            "{name}: {} entries in {resolved:?}, then {aliases:?} aliases, {kinds:?}",
+            entries.len()
+        );
         // Half a minute for a list, and what its last entry takes.
         assert!(resolved.as_secs() < 40, "{name}: {resolved:?}");
         assert_eq!(kinds.contains(&"too_costly"), name == "links and deep", "{name}: {kinds:?}");
@@ -754,7 +862,10 @@ fn no_operator_directory_is_removed_by_a_client_that_lists_the_one_around_it() {
     let boundary = operator(&tree, &[("op", Access::ReadWrite), ("op/in", Access::ReadWrite)]);
     let roots = boundary.resolve(&list(&tree, ["op"])).unwrap();
     assert_eq!(kind(roots.remove_dir_all("in")), Some("root_itself"));
-    assert_eq!(kind(roots.rename("in", "out", mcp_roots_guard::Replace::Never)), Some("root_itself"));
+    assert_eq!(
+        kind(roots.rename("in", "out", mcp_roots_guard::Replace::Never)),
+        Some("root_itself")
+    );
     roots.remove_dir_all("d").unwrap();
 }
 
@@ -763,7 +874,8 @@ fn no_operator_directory_is_removed_by_a_client_that_lists_the_one_around_it() {
 #[test]
 fn a_root_that_is_held_is_neither_renamed_nor_removed() {
     let tree = Tree::new("file up/root/f = mine; dir up/empty; file up/only");
-    let boundary = operator(&tree, &[("up/root", Access::ReadWrite), ("up/empty", Access::ReadWrite)]);
+    let boundary =
+        operator(&tree, &[("up/root", Access::ReadWrite), ("up/empty", Access::ReadWrite)]);
     let roots = boundary.allowed_roots();
     for root in ["up/root", "up/empty"] {
         assert!(fs::rename(tree.path(root), tree.path("up/old")).is_err(), "{root}");
@@ -772,7 +884,10 @@ fn a_root_that_is_held_is_neither_renamed_nor_removed() {
     if links_are_seen() {
         assert!(fs::rename(tree.path("up"), tree.path("was")).is_err());
     } else {
-        not_shown("roots::a_root_that_is_held_is_neither_renamed_nor_removed", "nor what is around it");
+        not_shown(
+            "roots::a_root_that_is_held_is_neither_renamed_nor_removed",
+            "nor what is around it",
+        );
     }
     assert_eq!(roots.read("f", 9).unwrap(), b"mine");
     drop((boundary, roots));
@@ -867,7 +982,10 @@ fn a_root_that_is_gone_and_back_is_served_again_in_the_next_snapshot() {
     remove(tree.path("current")).unwrap();
     becomes(|| boundary.allowed_roots().is_empty(), &true);
     tree.add("link current -> v2");
-    becomes(|| boundary.allowed_roots().read(tree.path("current/f"), 9).ok(), &Some(b"two".to_vec()));
+    becomes(
+        || boundary.allowed_roots().read(tree.path("current/f"), 9).ok(),
+        &Some(b"two".to_vec()),
+    );
     let fresh = boundary.allowed_roots();
     assert_eq!(kind(fresh.read(tree.path("v1/f"), 9)), Some("outside_roots"));
     // The snapshot of before is verified by identity: its link leads elsewhere.
@@ -875,7 +993,10 @@ fn a_root_that_is_gone_and_back_is_served_again_in_the_next_snapshot() {
     // Also where it was never gone, and what it led to still stands.
     link_again(&tree, "current", "v1");
     becomes(|| kind(fresh.read("nope", 9)), &Some("root_unavailable"));
-    becomes(|| boundary.allowed_roots().read(tree.path("current/f"), 9).ok(), &Some(b"one".to_vec()));
+    becomes(
+        || boundary.allowed_roots().read(tree.path("current/f"), 9).ok(),
+        &Some(b"one".to_vec()),
+    );
 }
 
 #[test]
@@ -887,7 +1008,9 @@ fn a_file_root_serves_one_name_and_is_written_in_place() {
     assert_eq!(roots.read(tree.path("d/only"), 9).unwrap(), b"old");
     assert_eq!(kind(roots.write(tree.path("d/only"), "new")), Some("root_itself"));
     assert_eq!(kind(roots.remove_file(tree.path("d/only"))), Some("root_itself"));
-    let mut file = roots.open_with(tree.path("d/only"), OpenOptions::new().write(true).truncate(true)).unwrap();
+    let mut file = roots
+        .open_with(tree.path("d/only"), OpenOptions::new().write(true).truncate(true))
+        .unwrap();
     file.write_all(b"new").unwrap();
     drop(file);
     assert_eq!(fs::read(tree.path("d/only")).unwrap(), b"new");
@@ -915,11 +1038,18 @@ fn a_file_root_serves_one_name_and_is_written_in_place() {
     fs::remove_dir_all(tree.path("d/only")).unwrap();
     #[cfg(windows)]
     if !links_are_seen() {
-        return not_shown("roots::a_file_root_serves_one_name_and_is_written_in_place", "a link by its name");
+        return not_shown(
+            "roots::a_file_root_serves_one_name_and_is_written_in_place",
+            "a link by its name",
+        );
     }
     link("other".as_ref(), &tree.path("d/only")).unwrap();
     for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {
-        assert_eq!(kind(roots.check(tree.path("d/only"), intent)), Some("root_unavailable"), "{intent:?}");
+        assert_eq!(
+            kind(roots.check(tree.path("d/only"), intent)),
+            Some("root_unavailable"),
+            "{intent:?}"
+        );
     }
 }
 
@@ -959,7 +1089,8 @@ fn a_client_root_is_unavailable_when_the_operators_directory_is_not_what_its_nam
 /// What is before a `..` may be a link: as a text it would name another directory than it does.
 #[test]
 fn a_root_spelled_with_dots_has_no_such_name() {
-    let tree = Tree::new("file far/in/f; file far/x/f = true; file x/f = as a text; link l -> far/in");
+    let tree =
+        Tree::new("file far/in/f; file far/x/f = true; file x/f = as a text; link l -> far/in");
     // On Windows it is a text, to the system itself.
     let rows: [(_, &[u8], _); 2] = [("far/x", b"true", "x/f"), ("x", b"as a text", "far/x/f")];
     let (path, content, outside) = rows[usize::from(cfg!(windows))];
@@ -995,7 +1126,8 @@ fn what_is_shown_names_the_place() {
     assert_eq!(format!("{roots:?}"), format!("[{root}]"));
     let checked = roots.check("d/../d/f", Intent::Existing).unwrap();
     let relative = std::path::Path::new("d").join("f");
-    let shown = format!("CheckedPath {{ root: {place:?}, relative: {relative:?}, exists: true, .. }}");
+    let shown =
+        format!("CheckedPath {{ root: {place:?}, relative: {relative:?}, exists: true, .. }}");
     assert_eq!(format!("{checked:?}"), shown);
     assert_eq!(checked.display_path(), place.join(relative).display().to_string());
 }

@@ -58,7 +58,8 @@ fn every_schedule_holds_while_names_are_verified() {
 
 fn every_schedule(client: RootsCapability, beginning: &[Step], depth: usize) {
     let world = World::new();
-    let after = format!("{beginning:?}, {}", if client.list_changed { "announces" } else { "silent" });
+    let after =
+        format!("{beginning:?}, {}", if client.list_changed { "announces" } else { "silent" });
     every(&after, depth, || begin(world.run(client), beginning));
 }
 
@@ -69,7 +70,8 @@ fn begin<'a>(mut run: Run<'a>, beginning: &[Step]) -> Run<'a> {
 
 /// Each way of so many steps, of a run that has begun.
 fn every<'a>(after: &str, depth: usize, mut begun: impl FnMut() -> Run<'a>) {
-    let deeper = number("GUARD_SCHEDULES_DEEPER").map_or(0, |deeper| usize::try_from(deeper).unwrap());
+    let deeper =
+        number("GUARD_SCHEDULES_DEEPER").map_or(0, |deeper| usize::try_from(deeper).unwrap());
     // On Windows a question to the file system takes longer.
     let is_short = blocked::is_second_run() || cfg!(windows);
     let depth = if is_short { depth - 2 } else { depth + deeper };
@@ -101,13 +103,15 @@ fn every<'a>(after: &str, depth: usize, mut begun: impl FnMut() -> Run<'a>) {
 /// As many schedules as fit into a few seconds, longer than all of them could be tried.
 #[test]
 fn schedules_at_random_hold() {
-    let seconds = number("GUARD_SCHEDULES_SECONDS").unwrap_or(if blocked::is_second_run() { 1 } else { 5 });
+    let seconds =
+        number("GUARD_SCHEDULES_SECONDS").unwrap_or(if blocked::is_second_run() { 1 } else { 5 });
     let (world, began) = (World::new(), Instant::now());
     let mut seeds = Random(number("GUARD_SCHEDULES_SEED").unwrap_or_else(Random::seed));
     let (mut schedules, mut steps) = (0, 0);
     while began.elapsed() < Duration::from_secs(seconds) {
         let mut random = Random(seeds.0);
-        let bytes: Vec<u8> = (0..8 + random.below(56)).map(|_| random.next().to_be_bytes()[0]).collect();
+        let bytes: Vec<u8> =
+            (0..8 + random.below(56)).map(|_| random.next().to_be_bytes()[0]).collect();
         let held = catch_unwind(AssertUnwindSafe(|| world.hold(&bytes)));
         assert!(held.is_ok(), "GUARD_SCHEDULES_SEED={}", seeds.0);
         seeds.next();

@@ -24,7 +24,8 @@ use crate::invariants::{kernel, model};
 use crate::tree::Tree;
 
 /// What an entry can be: `f` a file, `d` a directory, else a link of that text; `$T` is the directory around the root.
-const KINDS: [&str; 10] = ["f", "d", "a", "b/a", "..", "../o", "missing", "$T/r/b", "$T/o/a", "$T/r/../r/a"];
+const KINDS: [&str; 10] =
+    ["f", "d", "a", "b/a", "..", "../o", "missing", "$T/r/b", "$T/o/a", "$T/r/../r/a"];
 
 const COMPONENTS: [&str; 6] = ["a", "b", "missing", ".", "..", ""];
 
@@ -44,8 +45,11 @@ fn named(name: &str, entries: usize) -> Vec<Entries> {
         0 => vec![Vec::new()],
         1 => KINDS.map(|kind| vec![(name.to_owned(), kind)]).into(),
         _ => {
-            let beneath = |tree: Entries| tree.into_iter().map(|(path, kind)| (format!("{name}/{path}"), kind));
-            let with_name = |tree| std::iter::once((name.to_owned(), "d")).chain(beneath(tree)).collect();
+            let beneath = |tree: Entries| {
+                tree.into_iter().map(|(path, kind)| (format!("{name}/{path}"), kind))
+            };
+            let with_name =
+                |tree| std::iter::once((name.to_owned(), "d")).chain(beneath(tree)).collect();
             trees(entries - 1).into_iter().map(with_name).collect()
         }
     }
@@ -95,18 +99,26 @@ fn prove(trees: &[Entries], components: usize) -> Counts {
         assert_eq!(names.len(), entries.len());
         prove_one(&names, &roots, &root, &requests, &mut counts);
         for (path, name) in names.iter().rev() {
-            if *name == Name::Directory { fs::remove_dir(path) } else { fs::remove_file(path) }.unwrap();
+            if *name == Name::Directory { fs::remove_dir(path) } else { fs::remove_file(path) }
+                .unwrap();
         }
     }
     assert_eq!(fs::read_dir(top).unwrap().count(), 2, "made outside");
     counts
 }
 
-fn prove_one(names: &BTreeMap<PathBuf, Name>, roots: &Roots, root: &Path, requests: &[String], counts: &mut Counts) {
+fn prove_one(
+    names: &BTreeMap<PathBuf, Name>,
+    roots: &Roots,
+    root: &Path,
+    requests: &[String],
+    counts: &mut Counts,
+) {
     let decide = {
         let (roots, requests) = (roots.clone(), requests.to_vec());
         move || -> Vec<[Decision; 4]> {
-            let all = |request: &String| INTENTS.map(|intent| model::of_guard(&roots, request, intent));
+            let all =
+                |request: &String| INTENTS.map(|intent| model::of_guard(&roots, request, intent));
             requests.iter().map(all).collect()
         }
     };
@@ -118,12 +130,16 @@ fn prove_one(names: &BTreeMap<PathBuf, Name>, roots: &Roots, root: &Path, reques
         for (intent, (told, blocked)) in INTENTS.into_iter().zip(here.iter().zip(blocked)) {
             let expected = model::decide(look, &paths, request, intent);
             assert_eq!(*told, expected, "{intent:?} of {request:?} in {names:?}");
-            assert_eq!(*blocked, expected, "{intent:?} of {request:?} without openat2 in {names:?}");
+            assert_eq!(
+                *blocked, expected,
+                "{intent:?} of {request:?} without openat2 in {names:?}"
+            );
             if let Err(why) = kernel::agrees(&expected, root, request, intent) {
                 panic!("{intent:?} of {request:?} is {expected:?} and {why} in {names:?}");
             }
             counts.decisions += 1;
-            let told = expected.map_or_else(|code| code, |(_, exists)| if exists { "allowed" } else { "new" });
+            let told = expected
+                .map_or_else(|code| code, |(_, exists)| if exists { "allowed" } else { "new" });
             *counts.of.entry(told.into()).or_default() += 1;
         }
     }
@@ -132,10 +148,14 @@ fn prove_one(names: &BTreeMap<PathBuf, Name>, roots: &Roots, root: &Path, reques
 #[test]
 fn every_small_request_on_every_small_tree() {
     let scope = std::env::var("GUARD_SCOPE").unwrap_or_else(|_| "2,3".into());
-    let scope =
-        scope.split_once(',').and_then(|(entries, components)| Some((entries.parse().ok()?, components.parse().ok()?)));
+    let scope = scope
+        .split_once(',')
+        .and_then(|(entries, components)| Some((entries.parse().ok()?, components.parse().ok()?)));
     let (entries, components): (usize, usize) = scope.expect("GUARD_SCOPE=ENTRIES,COMPONENTS");
-    assert!((2..=4).contains(&entries) && components >= 2, "smaller ones show little, larger ones take weeks");
+    assert!(
+        (2..=4).contains(&entries) && components >= 2,
+        "smaller ones show little, larger ones take weeks"
+    );
     if blocked::is_second_run() {
         // Both ways were taken in the first.
         return;
@@ -144,7 +164,8 @@ fn every_small_request_on_every_small_tree() {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let all = thread::scope(|scope| {
         let chunks = trees.chunks(trees.len().div_ceil(workers));
-        let proven: Vec<_> = chunks.map(|trees| scope.spawn(move || prove(trees, components))).collect();
+        let proven: Vec<_> =
+            chunks.map(|trees| scope.spawn(move || prove(trees, components))).collect();
         proven.into_iter().map(|proven| proven.join().expect("proven")).collect::<Vec<_>>()
     });
     let pairs: usize = all.iter().map(|counts| counts.pairs).sum();
@@ -159,10 +180,23 @@ fn every_small_request_on_every_small_tree() {
     );
     // By counting: one directory holds T(n) trees, of two slots; a slot holds one of the kinds, or a directory of T(n - 1).
     let of_entries = [1, 20, 140, 680, 4_560];
-    let of_components: usize = (1..=u32::try_from(components).unwrap()).map(|length| 6_usize.pow(length)).sum();
-    assert_eq!(trees.len(), of_entries.iter().take(entries + 1).sum::<usize>(), "the scope is as large as it says");
+    let of_components: usize =
+        (1..=u32::try_from(components).unwrap()).map(|length| 6_usize.pow(length)).sum();
+    assert_eq!(
+        trees.len(),
+        of_entries.iter().take(entries + 1).sum::<usize>(),
+        "the scope is as large as it says"
+    );
     assert_eq!(pairs, trees.len() * 2 * of_components);
-    for told in ["allowed", "new", "empty", "outside_roots", "not_found", "not_a_directory", "too_many_links"] {
+    for told in [
+        "allowed",
+        "new",
+        "empty",
+        "outside_roots",
+        "not_found",
+        "not_a_directory",
+        "too_many_links",
+    ] {
         assert!(of.contains_key(told), "none is {told}");
     }
 }

@@ -36,7 +36,8 @@ fn each_seed_holds() {
     let mut all_failed = Vec::new();
     for (target, hold) in TARGETS {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
-        let seeds: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let seeds: Vec<_> =
+            fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(seeds.len() >= SEEDS, "only {} seeds in {}", seeds.len(), directory.display());
         // The failing ones have told why.
         let failed = |path: &&PathBuf| {

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, VERIFY_EVERY};
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, GuardBuilder, Intent, ListRootsResult, Roots,
-    RootsCapability, RootsResponse, RootsSource, RootsState, Rule, Session, WithoutClientRoots,
+    Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, GuardBuilder, Intent,
+    ListRootsResult, Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Rule, Session,
+    WithoutClientRoots,
 };
 use tokio::time::Instant;
 
@@ -25,7 +26,8 @@ type Source<'a> = Box<dyn FnMut(Option<String>) -> RootsResponse + Send + 'a>;
 const LIMIT: Duration = FETCH_LIMIT;
 
 /// What clients declare.
-const ANNOUNCING: ClientCapabilities = ClientCapabilities::with_roots(RootsCapability::announcing());
+const ANNOUNCING: ClientCapabilities =
+    ClientCapabilities::with_roots(RootsCapability::announcing());
 const WITHOUT: ClientCapabilities = ClientCapabilities::without_roots();
 
 fn guard(tree: &Tree) -> GuardBuilder {
@@ -46,7 +48,10 @@ fn told(tree: &Tree, roots: &mcp_roots_guard::Result<Roots>) -> Result<Vec<Strin
         let path = root.path().strip_prefix(tree.path("")).unwrap().display().to_string();
         if cfg!(windows) { path.replace('\\', "/") } else { path }
     };
-    roots.as_ref().map(|roots| roots.roots().map(short).collect()).map_err(mcp_roots_guard::Error::code)
+    roots
+        .as_ref()
+        .map(|roots| roots.roots().map(short).collect())
+        .map_err(mcp_roots_guard::Error::code)
 }
 
 fn kind<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
@@ -159,7 +164,11 @@ async fn three_hundred_cancelled_leaders_do_not_harm_the_next_caller() {
         while leads.load(Ordering::SeqCst) <= number {
             tokio::task::yield_now().await;
         }
-        assert_eq!((leads.load(Ordering::SeqCst), client.asked()), (number + 1, 0), "one asks at a time");
+        assert_eq!(
+            (leads.load(Ordering::SeqCst), client.asked()),
+            (number + 1, 0),
+            "one asks at a time"
+        );
         call.abort();
         assert!(call.await.unwrap_err().is_cancelled());
     }
@@ -184,12 +193,14 @@ async fn a_silent_client_delays_a_call_by_the_limit_and_no_longer() {
     };
     let timed_out = |took| (Some("roots_timed_out"), took);
     // Who waited shares the failure, and who comes then is refused at once, until the client is asked again.
-    let calls = [Duration::ZERO, LIMIT / 10, LIMIT / 2, LIMIT + Duration::from_millis(500)].map(call);
+    let calls =
+        [Duration::ZERO, LIMIT / 10, LIMIT / 2, LIMIT + Duration::from_millis(500)].map(call);
     let mut took = Vec::new();
     for call in calls {
         took.push(call.await.unwrap());
     }
-    let fuzzy = |took: Duration| Duration::from_millis(u64::try_from(took.as_millis()).unwrap() / 10 * 10);
+    let fuzzy =
+        |took: Duration| Duration::from_millis(u64::try_from(took.as_millis()).unwrap() / 10 * 10);
     let took: Vec<_> = took.into_iter().map(|(kind, took)| (kind, fuzzy(took))).collect();
     let expected = [LIMIT, LIMIT / 10 * 9, LIMIT / 2, Duration::ZERO].map(timed_out);
     assert_eq!(took, expected);
@@ -245,7 +256,8 @@ async fn a_call_ends_by_its_own_deadline_whatever_it_waits_for() {
 async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
     let tree = Tree::new("dir a; dir b");
     let guard = guard(&tree).build().unwrap();
-    let many = |count: usize| ListRootsResult::from_uris((0..count).map(|n| format!("file:///{n}")));
+    let many =
+        |count: usize| ListRootsResult::from_uris((0..count).map(|n| format!("file:///{n}")));
     let page = |cursor: Option<String>| {
         let mut page = list(&tree, &["a"]);
         page.next_cursor = Some(cursor.map_or(String::new(), |cursor| cursor + "x"));
@@ -254,9 +266,17 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
     let large = "file:///".to_owned() + &"x".repeat(1 << 20);
     let cases: Vec<(&str, Source<'_>, &'static str)> = vec![
         ("an error", Box::new(|_| RootsResponse::Failed("-32601".into())), "roots_failed"),
-        ("no list", Box::new(|_| RootsResponse::from_result(serde_json::json!({"roots": 7}))), "roots_failed"),
+        (
+            "no list",
+            Box::new(|_| RootsResponse::from_result(serde_json::json!({"roots": 7}))),
+            "roots_failed",
+        ),
         ("100,001 entries", Box::new(|_| RootsResponse::List(many(100_001))), "too_many_roots"),
-        ("an endless pager", Box::new(|cursor| RootsResponse::List(page(cursor))), "too_many_pages"),
+        (
+            "an endless pager",
+            Box::new(|cursor| RootsResponse::List(page(cursor))),
+            "too_many_pages",
+        ),
         (
             "a pager that repeats itself",
             Box::new(|_| {
@@ -291,9 +311,13 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
         ),
         (
             "unsupported, after a page",
-            Box::new(
-                |cursor| if cursor.is_none() { RootsResponse::List(page(None)) } else { RootsResponse::Unsupported },
-            ),
+            Box::new(|cursor| {
+                if cursor.is_none() {
+                    RootsResponse::List(page(None))
+                } else {
+                    RootsResponse::Unsupported
+                }
+            }),
             "roots_unsupported",
         ),
     ];
@@ -350,7 +374,8 @@ async fn pages_are_read_to_their_end() {
 #[tokio::test]
 async fn what_is_in_force_by_policy() {
     let tree = Tree::new("dir op/a; dir out");
-    let boundary = || Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let boundary =
+        || Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
     let alone = || Boundary::builder().client_roots_only().build().unwrap();
     let (some, without) = (ANNOUNCING, WITHOUT);
     let good = || RootsResponse::List(list(&tree, &["op/a", "out"]));
@@ -369,7 +394,14 @@ async fn what_is_in_force_by_policy() {
             Err("roots_failed"),
             RootsState::Failed(ErrorKind::RootsFailed),
         ),
-        ("undeclared", Guard::builder(boundary()), without, good(), ok(&["op"]), RootsState::Unsupported),
+        (
+            "undeclared",
+            Guard::builder(boundary()),
+            without,
+            good(),
+            ok(&["op"]),
+            RootsState::Unsupported,
+        ),
         (
             "declared, and then unsupported",
             Guard::builder(boundary()),
@@ -386,7 +418,14 @@ async fn what_is_in_force_by_policy() {
             Err("roots_unsupported"),
             RootsState::Unsupported,
         ),
-        ("ignored", Guard::builder(boundary()).client_roots(ignore), some, good(), ok(&["op"]), RootsState::Ignored),
+        (
+            "ignored",
+            Guard::builder(boundary()).client_roots(ignore),
+            some,
+            good(),
+            ok(&["op"]),
+            RootsState::Ignored,
+        ),
         (
             "ignored, none",
             Guard::builder(boundary()).client_roots(ignore),
@@ -395,7 +434,14 @@ async fn what_is_in_force_by_policy() {
             ok(&["op"]),
             RootsState::Ignored,
         ),
-        ("alone", Guard::builder(alone()), some, good(), ok(&["op/a", "out"]), RootsState::Available),
+        (
+            "alone",
+            Guard::builder(alone()),
+            some,
+            good(),
+            ok(&["op/a", "out"]),
+            RootsState::Available,
+        ),
         ("alone, empty", Guard::builder(alone()), some, none(), ok(&[]), RootsState::Empty),
         (
             "alone, undeclared",
@@ -421,7 +467,10 @@ async fn what_is_in_force_by_policy() {
     }
     // A configuration that would serve what nobody configured is none.
     let operator = WithoutClientRoots::AllowedDirectories;
-    assert_eq!(kind(Guard::builder(alone()).without_client_roots(operator).build()), Some("no_directories"));
+    assert_eq!(
+        kind(Guard::builder(alone()).without_client_roots(operator).build()),
+        Some("no_directories")
+    );
     assert_eq!(kind(Guard::builder(alone()).client_roots(ignore).build()), Some("no_directories"));
 }
 
@@ -445,7 +494,11 @@ fn a_guard_that_ignores_client_roots_takes_no_choice_about_them() {
     }
     // These have one: they say what is in force anyway, or bound how long an allowed directory is
     // waited for.
-    ignore().without_client_roots(WithoutClientRoots::AllowedDirectories).fetch_limit(hour).build().unwrap();
+    ignore()
+        .without_client_roots(WithoutClientRoots::AllowedDirectories)
+        .fetch_limit(hour)
+        .build()
+        .unwrap();
     let narrow = guard(&tree).client_roots(ClientRoots::Narrow);
     narrow.without_client_roots(WithoutClientRoots::Deny).time_to_idle(hour).build().unwrap();
 }
@@ -497,7 +550,8 @@ async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
     }
     // But if the server trusts it for some time.
     let short = Duration::from_secs(2);
-    let session = guard(&tree).time_to_live_unannounced(short).build().unwrap().session(silent).unwrap();
+    let session =
+        guard(&tree).time_to_live_unannounced(short).build().unwrap().session(silent).unwrap();
     assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
     client.tells(list(&tree, &["b"]));
     assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["a".into()]));
@@ -511,7 +565,9 @@ async fn a_snapshot_is_forgotten_in_time_or_when_told_so() {
     let tree = Tree::new("dir a");
     let client = Client::telling(list(&tree, &["a"]));
     let short = Duration::from_secs(2);
-    for (name, builder) in [("live", guard(&tree).time_to_live(short)), ("idle", guard(&tree).time_to_idle(short))] {
+    for (name, builder) in
+        [("live", guard(&tree).time_to_live(short)), ("idle", guard(&tree).time_to_idle(short))]
+    {
         let guard = builder.build().unwrap();
         let session = announcing(&guard);
         let before = client.asked();
@@ -561,7 +617,8 @@ async fn a_proof_stands_as_long_as_its_place_is_in_force() {
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
     let roots = session.roots(telling(&tree, &["a", "b", "c"])).await.unwrap();
-    let [f, b, c] = ["a/in/f", "b", "c"].map(|path| roots.check(tree.path(path), Intent::Existing).unwrap());
+    let [f, b, c] =
+        ["a/in/f", "b", "c"].map(|path| roots.check(tree.path(path), Intent::Existing).unwrap());
     let mut changes = session.changes();
     let stand = |expected: [Option<&'static str>; 3]| {
         assert_eq!([&f, &b, &c].map(|proof| kind(session.still_allows(proof))), expected);
@@ -607,9 +664,14 @@ async fn a_proof_stands_as_long_as_its_place_is_in_force() {
 #[test]
 fn a_proof_does_not_stand_where_it_says_too_much() {
     let tree = Tree::new("file a/f");
-    let boundary = |access| Boundary::builder().directory(tree.path("a"), access).build().unwrap().allowed_roots();
+    let boundary = |access| {
+        Boundary::builder().directory(tree.path("a"), access).build().unwrap().allowed_roots()
+    };
     let (read, write) = (boundary(Access::ReadOnly), boundary(Access::ReadWrite));
-    assert_eq!(kind(read.still_allows(&write.check("f", Intent::Existing).unwrap())), Some("read_only"));
+    assert_eq!(
+        kind(read.still_allows(&write.check("f", Intent::Existing).unwrap())),
+        Some("read_only")
+    );
     assert_eq!(kind(write.still_allows(&read.check("f", Intent::Existing).unwrap())), None);
     // Nor where a file that is in force has the name of a directory on its way.
     tree.add("file a/in/f");
@@ -628,7 +690,9 @@ async fn changes_wake_whoever_waits_and_closing_ends_them() {
     let waiting: Vec<_> = (0..10)
         .map(|_| {
             let mut changes = session.changes();
-            tokio::spawn(async move { [changes.changed().await.is_ok(), changes.changed().await.is_ok()] })
+            tokio::spawn(async move {
+                [changes.changed().await.is_ok(), changes.changed().await.is_ok()]
+            })
         })
         .collect();
     tokio::task::yield_now().await;
@@ -701,11 +765,19 @@ async fn sessions_are_strangers() {
                         1 => guard.forget_all(),
                         2 => session = announcing(&guard),
                         3 => drop(
-                            tokio::time::timeout(Duration::from_micros(next(300)), session.roots(tells(mine))).await,
+                            tokio::time::timeout(
+                                Duration::from_micros(next(300)),
+                                session.roots(tells(mine)),
+                            )
+                            .await,
                         ),
                         _ => {
                             let roots = session.roots(tells(mine)).await.unwrap();
-                            assert!(roots.roots().all(|root| root.path().starts_with(tree.path(own("")))));
+                            assert!(
+                                roots
+                                    .roots()
+                                    .all(|root| root.path().starts_with(tree.path(own(""))))
+                            );
                             assert_eq!(roots.read("f", 99).unwrap(), number.to_string().as_bytes());
                             let other = (number + 1) % SESSIONS;
                             let strange = tree.path(format!("own/{other}/a/f"));
@@ -720,7 +792,10 @@ async fn sessions_are_strangers() {
     for task in tasks {
         task.await.unwrap();
     }
-    println!("{SESSIONS} sessions, {STEPS} steps each: {} decisions", decided.load(Ordering::Relaxed));
+    println!(
+        "{SESSIONS} sessions, {STEPS} steps each: {} decisions",
+        decided.load(Ordering::Relaxed)
+    );
     assert!(decided.load(Ordering::Relaxed) > SESSIONS * STEPS / 4);
 }
 
@@ -736,12 +811,27 @@ async fn bare_paths_are_roots_only_where_the_operator_says_so() {
         tree.uri("a%20b"),
     ]);
     for (rule, expected) in [(Rule::Refuse, vec!["a b"]), (Rule::Allow, vec!["a%20b", "a b"])] {
-        let boundary = Boundary::builder().directory(tree.path(""), Access::ReadOnly).bare_paths(rule).build().unwrap();
+        let boundary = Boundary::builder()
+            .directory(tree.path(""), Access::ReadOnly)
+            .bare_paths(rule)
+            .build()
+            .unwrap();
         let roots = announcing(&Guard::new(boundary)).roots(tells(bare.clone())).await;
-        let kinds: Vec<_> = roots.as_ref().unwrap().rejected().iter().map(|rejected| rejected.error().code()).collect();
+        let kinds: Vec<_> = roots
+            .as_ref()
+            .unwrap()
+            .rejected()
+            .iter()
+            .map(|rejected| rejected.error().code())
+            .collect();
         let expected: Vec<_> = expected.into_iter().map(str::to_owned).collect();
-        let drive = if cfg!(windows) && rule == Rule::Allow { "outside_roots" } else { "not_absolute" };
-        assert_eq!(kinds[kinds.len() - 4..], ["not_absolute", drive, "empty", "foreign_scheme"], "{rule:?}");
+        let drive =
+            if cfg!(windows) && rule == Rule::Allow { "outside_roots" } else { "not_absolute" };
+        assert_eq!(
+            kinds[kinds.len() - 4..],
+            ["not_absolute", drive, "empty", "foreign_scheme"],
+            "{rule:?}"
+        );
         assert_eq!(told(&tree, &roots), Ok(expected), "{rule:?}");
     }
 }
@@ -763,7 +853,10 @@ fn without_a_runtime_with_a_timer_a_call_is_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(async { poll() }), Some("no_runtime"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    assert_eq!(told(&tree, &runtime.block_on(session.roots(telling(&tree, &["a"])))), Ok(vec!["a".into()]));
+    assert_eq!(
+        told(&tree, &runtime.block_on(session.roots(telling(&tree, &["a"])))),
+        Ok(vec!["a".into()])
+    );
 }
 
 /// The longest times are as good as any.
@@ -803,12 +896,18 @@ async fn a_failed_client_is_asked_again_after_the_back_off() {
 #[tokio::test]
 async fn a_watch_does_not_keep_a_replaced_directory_in_force() {
     let tree = Tree::new("file top/op/f = old; dir top/op/a");
-    let boundary = Boundary::builder().directory(tree.path("top/op"), Access::ReadWrite).build().unwrap();
+    let boundary =
+        Boundary::builder().directory(tree.path("top/op"), Access::ReadWrite).build().unwrap();
     let guard = Guard::new(boundary);
     let watch = guard.session(WITHOUT).unwrap();
     let narrow = announcing(&guard);
     let of_allowed = watch.roots(never()).await.unwrap().check("f", Intent::Existing).unwrap();
-    let narrowed = narrow.roots(telling(&tree, &["top/op/a"])).await.unwrap().check(".", Intent::Existing).unwrap();
+    let narrowed = narrow
+        .roots(telling(&tree, &["top/op/a"]))
+        .await
+        .unwrap()
+        .check(".", Intent::Existing)
+        .unwrap();
     fs::rename(tree.path("top/op"), tree.path("trash")).unwrap();
     tree.add("file top/op/f = new; dir top/op/a");
     let start = std::time::Instant::now();
@@ -887,7 +986,9 @@ async fn a_call_after_a_change_does_not_wait_for_what_was_asked_before() {
     let leader = tokio::spawn(async move {
         let source = |_: Option<String>| {
             let answer = answers.pop().unwrap();
-            async { if let Some(list) = answer { RootsResponse::List(list) } else { pending().await } }
+            async {
+                if let Some(list) = answer { RootsResponse::List(list) } else { pending().await }
+            }
         };
         leader.roots(source).await
     });
@@ -964,8 +1065,14 @@ async fn what_is_shown_of_a_session_is_its_own() {
     other.roots(telling(&tree, &["secret"])).await.unwrap();
     assert!(format!("{:?}", mine.changes()).contains(&mine.id().to_string()));
     let shown = format!("{mine:?} {:?} {guard:?} {:?} {roots:?}", mine.changes(), guard.boundary());
-    assert!(shown.contains("Available") && shown.contains("mine") && !shown.contains("secret"), "{shown}");
-    assert!(!format!("{roots:?}").contains(&format!("{:?}", tree.path("").as_os_str())), "{roots:?}");
+    assert!(
+        shown.contains("Available") && shown.contains("mine") && !shown.contains("secret"),
+        "{shown}"
+    );
+    assert!(
+        !format!("{roots:?}").contains(&format!("{:?}", tree.path("").as_os_str())),
+        "{roots:?}"
+    );
 }
 
 /// A directory that an operation finds replaced is resolved again for the next call, and not only when names are verified in their turn.
@@ -987,12 +1094,16 @@ async fn what_an_operation_finds_gone_is_resolved_again_at_once() {
 async fn a_costly_list_is_verified_a_twentieth_of_the_time() {
     #[cfg(windows)]
     if !links_are_seen() {
-        return not_shown("session::a_costly_list_is_verified_a_twentieth_of_the_time", "roots through links");
+        return not_shown(
+            "session::a_costly_list_is_verified_a_twentieth_of_the_time",
+            "roots through links",
+        );
     }
     let tree = Tree::in_memory("link op/l -> .");
     let deep = "d/".repeat(150);
     fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
-    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let boundary =
+        Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
     let session = announcing(&Guard::builder(boundary).build().unwrap());
     let paths: Vec<_> = (0..100).map(|n| format!("op/l/{}", &deep[..deep.len() - 2 * n])).collect();
     let paths: Vec<_> = paths.iter().map(String::as_str).collect();
@@ -1015,7 +1126,11 @@ async fn a_snapshot_that_is_forgotten_for_want_of_room_is_asked_for_again() {
     let session = announcing(&guard);
     let client = Client::telling(list(&tree, &["a"]));
     session.roots(client.source()).await.unwrap();
-    let large = || ListRootsResult::from_uris((0..ROOT_LIST_ENTRIES).map(|n| format!("x://{n}/{}", "y".repeat(700))));
+    let large = || {
+        ListRootsResult::from_uris(
+            (0..ROOT_LIST_ENTRIES).map(|n| format!("x://{n}/{}", "y".repeat(700))),
+        )
+    };
     let mut others = Vec::new();
     // A look is a use, and keeps it from being the least recently used.
     while others.len() < 80 {
@@ -1124,13 +1239,16 @@ async fn a_burst_of_changes_and_calls_refuses_none() {
 #[test]
 fn a_turn_to_verify_that_is_lost_is_taken_by_the_next() {
     let tree = Tree::new("file op/f = old");
-    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let boundary =
+        Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
     let session = Guard::new(boundary.clone()).session(WITHOUT).unwrap();
     fs::rename(tree.path("op"), tree.path("was")).unwrap();
     tree.add("file op/f = new");
     sleep(VERIFY_EVERY);
     let call = pin!(session.roots(never()));
-    let std::task::Poll::Ready(roots) = call.poll(&mut Context::from_waker(Waker::noop())) else { panic!("waits") };
+    let std::task::Poll::Ready(roots) = call.poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("waits")
+    };
     assert_eq!(kind(roots), Some("no_runtime"));
     assert_eq!(boundary.allowed_roots().read("f", 9).unwrap(), b"new");
 }
@@ -1162,12 +1280,14 @@ async fn an_answer_that_is_too_old_when_it_comes_decides_no_later_call() {
 async fn an_operator_directory_that_is_made_later_is_looked_for() {
     let tree = Tree::new("dir op");
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
-    let boundary = boundary.optional_directory(tree.path("later"), Access::ReadWrite).build().unwrap();
+    let boundary =
+        boundary.optional_directory(tree.path("later"), Access::ReadWrite).build().unwrap();
     let session = announcing(&Guard::new(boundary));
     let roots = session.roots(telling(&tree, &["later/b"])).await.unwrap();
     assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
     tree.add("dir later/b");
-    becomes(async || told(&tree, &session.roots(unasked()).await), Ok(vec!["later/b".into()])).await;
+    becomes(async || told(&tree, &session.roots(unasked()).await), Ok(vec!["later/b".into()]))
+        .await;
 }
 
 /// What a client says of its failure goes to the operator's log, and is as long as the client likes.
@@ -1176,8 +1296,10 @@ async fn a_clients_error_is_kept_shortened() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
     let why = "x".repeat(1 << 20);
-    let error =
-        session.roots(|_: Option<String>| std::future::ready(RootsResponse::Failed(why.clone()))).await.unwrap_err();
+    let error = session
+        .roots(|_: Option<String>| std::future::ready(RootsResponse::Failed(why.clone())))
+        .await
+        .unwrap_err();
     assert_eq!((error.code(), error.operator_detail().map(str::len)), ("roots_failed", Some(1024)));
 }
 
@@ -1199,7 +1321,10 @@ async fn a_list_that_takes_long_to_resolve_is_late() {
         _ => format!("{}/op/{}{deep}", tree.uri(""), "./".repeat(n)),
     });
     let start = std::time::Instant::now();
-    assert_eq!(kind(session.roots(tells(ListRootsResult::from_uris(entries))).await), Some("roots_timed_out"));
+    assert_eq!(
+        kind(session.roots(tells(ListRootsResult::from_uris(entries))).await),
+        Some("roots_timed_out")
+    );
     assert!(start.elapsed() < 20 * limit, "{:?}", start.elapsed());
 }
 
@@ -1208,7 +1333,8 @@ async fn a_list_that_takes_long_to_resolve_is_late() {
 async fn a_failure_from_before_a_change_refuses_nobody() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
-    let mut answers = vec![RootsResponse::List(list(&tree, &["a"])), RootsResponse::Failed("-32601".into())];
+    let mut answers =
+        vec![RootsResponse::List(list(&tree, &["a"])), RootsResponse::Failed("-32601".into())];
     let roots = session.roots(|_: Option<String>| {
         if answers.len() > 1 {
             session.list_changed();
@@ -1250,7 +1376,8 @@ async fn what_a_client_declares_is_read_or_there_is_no_session() {
     assert_eq!(guard.sessions(), 0);
     for (none, some) in [("{}", r#"{"roots":5}"#), (r#"{"roots":null}"#, r#"{"roots":false}"#)] {
         let (none, some) = (begin(none).unwrap(), begin(some).unwrap());
-        let silent = || |_: Option<String>| std::future::ready(RootsResponse::Failed(String::new()));
+        let silent =
+            || |_: Option<String>| std::future::ready(RootsResponse::Failed(String::new()));
         assert_eq!(told(&tree, &none.roots(silent()).await), Ok(vec![String::new()]));
         assert_eq!(told(&tree, &some.roots(silent()).await), Err("roots_failed"));
     }
@@ -1286,8 +1413,11 @@ async fn what_an_equal_list_led_to_earlier_is_not_told_of_a_later_one() {
         tree.add(line);
         let session = announcing(&guard);
         let roots = session.roots(tells(list(&tree, &["a", "b"]))).await.unwrap();
-        let rejected: Vec<_> =
-            roots.rejected().iter().map(|rejected| (rejected.index(), rejected.error().code())).collect();
+        let rejected: Vec<_> = roots
+            .rejected()
+            .iter()
+            .map(|rejected| (rejected.index(), rejected.error().code()))
+            .collect();
         assert_eq!(rejected, expected.map(|kind| (1, kind)).into_iter().collect::<Vec<_>>());
         kept.push((session, roots));
     }

@@ -37,16 +37,26 @@ fn each_clients_way_to_write_a_root_names_it() {
         format!("file://{letter}:{path}"),
         format!("file:///{letter}:{}", path.to_uppercase()),
     ];
-    let bare = [format!("{letter}:{backslashes}"), format!("{lower}:{path}"), format!(r"\\?\{letter}:{backslashes}")];
-    let build = |bare: Rule| Boundary::builder().client_roots_only().bare_paths(bare).build().unwrap();
-    for (uri, rule) in uris.iter().map(|uri| (uri, Rule::Refuse)).chain(bare.iter().map(|path| (path, Rule::Allow))) {
+    let bare = [
+        format!("{letter}:{backslashes}"),
+        format!("{lower}:{path}"),
+        format!(r"\\?\{letter}:{backslashes}"),
+    ];
+    let build =
+        |bare: Rule| Boundary::builder().client_roots_only().bare_paths(bare).build().unwrap();
+    for (uri, rule) in uris
+        .iter()
+        .map(|uri| (uri, Rule::Refuse))
+        .chain(bare.iter().map(|path| (path, Rule::Allow)))
+    {
         let roots = build(rule).resolve(&ListRootsResult::from_uris([uri.clone()])).unwrap();
         assert!(roots.rejected().is_empty(), "{uri}: {:?}", roots.rejected());
         assert_eq!(roots.read("f", 9).unwrap(), b"content", "{uri}");
         assert_eq!(roots.read(tree.path("root").join("f"), 9).unwrap(), b"content", "{uri}");
     }
     for path in bare {
-        let rejected = build(Rule::Refuse).resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
+        let rejected =
+            build(Rule::Refuse).resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
         assert_eq!(rejected.rejected()[0].error().code(), "not_absolute", "{path}");
     }
     // All of them are one root, within the operator's as without.
@@ -94,7 +104,8 @@ fn a_request_names_the_same_in_either_separator_any_case_and_as_the_system_gives
 /// By name, before anything is asked for: the kinds are those of the rules, also where something is there.
 #[test]
 fn what_windows_would_read_into_a_name_is_refused() {
-    let tree = Tree::new("file root/f.txt = content; dir root/d; file root/inside; file out/secret");
+    let tree =
+        Tree::new("file root/f.txt = content; dir root/d; file root/inside; file out/secret");
     let roots = tree.roots(["root"]);
     let (letter, path) = drive(&tree.path("root"));
     let path = path.replace('/', "\\");
@@ -145,8 +156,12 @@ fn a_clients_root_on_another_host_grants_nothing() {
     let tree = Tree::new("file root/f");
     let list = ListRootsResult::from_uris(["file://server/share/dir".to_owned(), tree.uri("root")]);
     let without = Boundary::builder().client_roots_only().build().unwrap().resolve(&list).unwrap();
-    let within =
-        Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap().resolve(&list).unwrap();
+    let within = Boundary::builder()
+        .directory(tree.path(""), Access::ReadOnly)
+        .build()
+        .unwrap()
+        .resolve(&list)
+        .unwrap();
     for roots in [without, within] {
         assert_eq!(roots.roots().count(), 1);
         assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
@@ -165,7 +180,8 @@ fn what_leads_out_is_refused_before_any_effect() {
         ("junctions", |tree| {
             for (link, target) in [("root/dir", "out"), ("root/d/abs", "out")] {
                 let (link, target) = (tree.path(link), tree.path(target));
-                let arguments = ["/c", "mklink", "/J", link.to_str().unwrap(), target.to_str().unwrap()];
+                let arguments =
+                    ["/c", "mklink", "/J", link.to_str().unwrap(), target.to_str().unwrap()];
                 let made = std::process::Command::new("cmd").args(arguments).output().unwrap();
                 assert!(made.status.success(), "{made:?}");
             }
@@ -173,21 +189,38 @@ fn what_leads_out_is_refused_before_any_effect() {
     ];
     for (what, lay) in lay {
         if what == "junctions" && !links_are_seen() {
-            not_shown("system::what_leads_out_is_refused_before_any_effect", "Wine has no junctions");
+            not_shown(
+                "system::what_leads_out_is_refused_before_any_effect",
+                "Wine has no junctions",
+            );
             continue;
         }
-        let tree = Tree::new("file root/inside; dir root/d; file out/secret = secret; file out/in/deep = deep");
+        let tree = Tree::new(
+            "file root/inside; dir root/d; file out/secret = secret; file out/in/deep = deep",
+        );
         lay(&tree);
         let before = tree.snapshot("out");
         let roots = tree.roots(["root"]);
-        let requests = ["dir/secret", "dir/in/deep", "dir/new", "file", "d/abs/secret", "d/abs/in", "dir/in/new/x"];
+        let requests = [
+            "dir/secret",
+            "dir/in/deep",
+            "dir/new",
+            "file",
+            "d/abs/secret",
+            "d/abs/in",
+            "dir/in/new/x",
+        ];
         for request in requests.iter().filter(|request| what == "links" || **request != "file") {
             for (name, operation) in OPERATIONS {
                 let told = kind(operation(&roots, request));
                 // A link itself may be described, renamed or removed where it is seen.
                 let is_itself = *request == "file"
-                    && ["symlink_metadata", "rename from", "rename to", "remove_file"].contains(&name);
-                assert!(is_itself && links_are_seen() || told.is_some(), "{what}: {name} {request} was done");
+                    && ["symlink_metadata", "rename from", "rename to", "remove_file"]
+                        .contains(&name);
+                assert!(
+                    is_itself && links_are_seen() || told.is_some(),
+                    "{what}: {name} {request} was done"
+                );
                 assert_eq!(tree.snapshot("out"), before, "{what}: {name} {request}");
             }
         }
@@ -200,7 +233,11 @@ fn what_leads_out_is_refused_before_any_effect() {
             );
         }
         let _ = roots.remove_dir_all("d");
-        assert_eq!(tree.snapshot("out"), before, "{what}: removed with the directory that it is in");
+        assert_eq!(
+            tree.snapshot("out"),
+            before,
+            "{what}: removed with the directory that it is in"
+        );
     }
 }
 
@@ -208,8 +245,11 @@ fn what_leads_out_is_refused_before_any_effect() {
 #[test]
 fn a_root_that_leads_out_of_the_operators_directory_grants_nothing() {
     let tree = Tree::new("dir op/a; file out/secret; link op/l -> ../out");
-    let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
-    let roots = boundary.resolve(&ListRootsResult::from_uris([tree.uri("op/l"), tree.uri("op/a")])).unwrap();
+    let boundary =
+        Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let roots = boundary
+        .resolve(&ListRootsResult::from_uris([tree.uri("op/l"), tree.uri("op/a")]))
+        .unwrap();
     assert_eq!(roots.roots().count(), 1);
     assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
 }
@@ -220,21 +260,30 @@ fn each_operation_does_its_work() {
     let roots = tree.roots(["root"]);
     roots.write("f", "new").unwrap();
     roots.write("d/made", "made").unwrap();
-    assert_eq!((roots.read("f", 9).unwrap(), roots.read("d/made", 9).unwrap()), (b"new".to_vec(), b"made".to_vec()));
+    assert_eq!(
+        (roots.read("f", 9).unwrap(), roots.read("d/made", 9).unwrap()),
+        (b"new".to_vec(), b"made".to_vec())
+    );
     roots.create_dir("e").unwrap();
     roots.create_dir_all("g/h/i").unwrap();
     assert_eq!(kind(roots.write("d", "x")), Some("is_a_directory"));
     assert_eq!(kind(roots.read("d", 9)), Some("is_a_directory"));
     let names = |request: &str| {
-        let mut names: Vec<_> =
-            roots.read_dir(request).unwrap().map(|entry| entry.unwrap().name().to_owned()).collect();
+        let mut names: Vec<_> = roots
+            .read_dir(request)
+            .unwrap()
+            .map(|entry| entry.unwrap().name().to_owned())
+            .collect();
         names.sort();
         names
     };
     assert_eq!(names("."), ["d", "e", "f", "g", "tree"]);
     assert_eq!(roots.walk("tree", mcp_roots_guard::WalkOptions::new()).unwrap().count(), 4);
     roots.rename("f", "e/f", mcp_roots_guard::Replace::Never).unwrap();
-    assert_eq!(kind(roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Never)), Some("already_exists"));
+    assert_eq!(
+        kind(roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Never)),
+        Some("already_exists")
+    );
     roots.rename("e/f", "d/made", mcp_roots_guard::Replace::Existing).unwrap();
     assert_eq!(roots.read("d/made", 9).unwrap(), b"new");
     assert_eq!(kind(roots.remove_file("d")), Some("is_a_directory"));
@@ -246,7 +295,11 @@ fn each_operation_does_its_work() {
     assert_eq!(names("."), ["e", "g"]);
     let hard = Policy::default().hard_links(Rule::Refuse);
     tree.add("file root/one; hard root/two = root/one");
-    let refusing = Boundary::builder().directory(tree.path("root"), Access::ReadWrite).policy(hard).build().unwrap();
+    let refusing = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .policy(hard)
+        .build()
+        .unwrap();
     assert_eq!(kind(refusing.allowed_roots().read("one", 9)), Some("hard_linked"));
     assert_eq!(roots.metadata("two").unwrap().hard_links(), 2);
 }
@@ -256,11 +309,22 @@ fn each_operation_does_its_work() {
 fn a_volume_that_is_not_there_is_missing() {
     let tree = Tree::new("file root/f");
     for path in [r"Q:\data", r"Q:\"] {
-        let with =
-            |builder: mcp_roots_guard::BoundaryBuilder| builder.directory(tree.path("root"), Access::ReadWrite).build();
-        assert_eq!(kind(with(Boundary::builder().directory(path, Access::ReadOnly))), Some("not_found"), "{path}");
-        let roots = with(Boundary::builder().optional_directory(path, Access::ReadOnly)).unwrap().allowed_roots();
-        assert_eq!((roots.roots().count(), roots.rejected()[0].error().code()), (1, "not_found"), "{path}");
+        let with = |builder: mcp_roots_guard::BoundaryBuilder| {
+            builder.directory(tree.path("root"), Access::ReadWrite).build()
+        };
+        assert_eq!(
+            kind(with(Boundary::builder().directory(path, Access::ReadOnly))),
+            Some("not_found"),
+            "{path}"
+        );
+        let roots = with(Boundary::builder().optional_directory(path, Access::ReadOnly))
+            .unwrap()
+            .allowed_roots();
+        assert_eq!(
+            (roots.roots().count(), roots.rejected()[0].error().code()),
+            (1, "not_found"),
+            "{path}"
+        );
         assert_eq!(roots.read("f", 9).unwrap(), b"root/f");
     }
 }
@@ -279,7 +343,10 @@ fn what_is_done_by_path_is_done_in_the_held_directory_or_not_at_all() {
         replace_by_link(&tree.path("out"), &tree.path("root"));
         for request in ["new", "newer", "d", "d/newer"] {
             // To decide has no effect.
-            assert!(operation(&roots, request).is_err() || name == "check create", "{name} {request} was done");
+            assert!(
+                operation(&roots, request).is_err() || name == "check create",
+                "{name} {request} was done"
+            );
         }
         assert_eq!(tree.snapshot("out"), before, "{name}");
     }
@@ -300,8 +367,9 @@ fn a_root_stays_where_it_is_while_it_is_in_force() {
 fn access_is_that_of_the_directory_in_any_case() {
     let tree = Tree::new("dir Root/sub");
     let path = tree.path("").join("ROOT").join("SUB");
-    let conflict =
-        Boundary::builder().directory(tree.path("Root"), Access::ReadWrite).directory(path, Access::ReadOnly);
+    let conflict = Boundary::builder()
+        .directory(tree.path("Root"), Access::ReadWrite)
+        .directory(path, Access::ReadOnly);
     assert_eq!(kind(conflict.build()), Some("access_conflict"));
     let list = ListRootsResult::from_uris([tree.uri("root"), tree.uri("ROOT")]);
     let roots = Roots::from_list(&list).unwrap();
@@ -323,7 +391,8 @@ fn a_volume_can_be_a_root() {
 #[test]
 fn a_deep_tree_is_walked_and_removed_to_its_end() {
     if !links_are_seen() {
-        let reason = "Wine tells no final path of more than 260 characters, and then all is refused";
+        let reason =
+            "Wine tells no final path of more than 260 characters, and then all is refused";
         return not_shown("system::a_deep_tree_is_walked_and_removed_to_its_end", reason);
     }
     let tree = Tree::new("dir root");

@@ -28,9 +28,12 @@ fn each_row_is_decided_as_it_says() {
     let mut roots = tree.roots(["root"]);
     let mut lines = include_str!("data/check.txt").lines().map(str::trim).enumerate().peekable();
     while let Some((number, line)) = lines.next() {
-        let on_windows = lines.next_if(|(_, next)| next.starts_with("on Windows:")).filter(|_| cfg!(windows));
-        if let Some(text) = line.strip_prefix("posix tree:").or_else(|| line.strip_prefix("tree:")) {
-            is_here = !cfg!(windows) || line.starts_with("tree:") && (links_are_seen() || !text.contains("link "));
+        let on_windows =
+            lines.next_if(|(_, next)| next.starts_with("on Windows:")).filter(|_| cfg!(windows));
+        if let Some(text) = line.strip_prefix("posix tree:").or_else(|| line.strip_prefix("tree:"))
+        {
+            is_here = !cfg!(windows)
+                || line.starts_with("tree:") && (links_are_seen() || !text.contains("link "));
             if !is_here {
                 continue;
             }
@@ -44,7 +47,9 @@ fn each_row_is_decided_as_it_says() {
             roots = Roots::from_dirs(paths).unwrap();
         } else if !line.is_empty() && !line.starts_with('#') {
             rows += 1;
-            let expected = on_windows.and_then(|(_, text)| text.split_once(": ")).map(|(_, expected)| expected);
+            let expected = on_windows
+                .and_then(|(_, text)| text.split_once(": "))
+                .map(|(_, expected)| expected);
             if let Err(why) = row(&tree, &roots, line, expected) {
                 failures.push(format!("line {}: {line}\n    {why}", number + 1));
             }
@@ -52,7 +57,10 @@ fn each_row_is_decided_as_it_says() {
     }
     println!("{rows} rows, {} failed", failures.len());
     #[cfg(windows)]
-    crate::tree::not_shown("tables", &format!("{left_out} rows of trees that Windows or Wine can not have"));
+    crate::tree::not_shown(
+        "tables",
+        &format!("{left_out} rows of trees that Windows or Wine can not have"),
+    );
     assert!(cfg!(windows) || left_out == 0);
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
     assert!(rows + left_out > 100, "only {rows} rows were read");
@@ -64,7 +72,8 @@ const SEPARATOR: &str = if cfg!(windows) { "/" } else { "\\" };
 fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Result<(), String> {
     let mut fields = line.splitn(2, '|').map(str::trim);
     let intent = fields.next().unwrap_or_default();
-    let (request, expected) = fields.next().and_then(|rest| rest.rsplit_once('|')).ok_or("three fields wanted")?;
+    let (request, expected) =
+        fields.next().and_then(|rest| rest.rsplit_once('|')).ok_or("three fields wanted")?;
     let (request, expected) = (request.trim(), on_windows.unwrap_or(expected.trim()));
     let request = if request.starts_with('"') {
         serde_json::from_str(request).map_err(|error| error.to_string())?
@@ -82,7 +91,12 @@ fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Resu
     let decided = match roots.check(request.as_str(), intent) {
         Ok(checked) => {
             let path = checked.to_unguarded_path();
-            let path = path.strip_prefix(tree.path("")).unwrap_or(&path).display().to_string().replace('\\', SEPARATOR);
+            let path = path
+                .strip_prefix(tree.path(""))
+                .unwrap_or(&path)
+                .display()
+                .to_string()
+                .replace('\\', SEPARATOR);
             format!("{} {path}", if checked.exists() { "allowed" } else { "new" })
         }
         Err(error) => error.code().to_string(),
@@ -102,8 +116,10 @@ fn opens_alike(tree: &Tree, roots: &Roots, request: &str, expected: &str) -> Res
     match expected.strip_prefix("allowed ") {
         None => {
             let kind = opened.err().map(|error| error.code().to_string());
-            let written =
-                roots.open_with(request, OpenOptions::new().write(true)).err().map(|error| error.code().to_string());
+            let written = roots
+                .open_with(request, OpenOptions::new().write(true))
+                .err()
+                .map(|error| error.code().to_string());
             for kind in [kind, written] {
                 if kind.as_deref() != Some(expected) {
                     return Err(format!("opening it gave {kind:?}"));
@@ -113,10 +129,17 @@ fn opens_alike(tree: &Tree, roots: &Roots, request: &str, expected: &str) -> Res
         Some(path) => {
             let path = tree.path(path);
             match (opened, fs::symlink_metadata(&path).map_err(|error| error.to_string())?) {
-                (Ok(content), metadata) if metadata.is_file() && content == fs::read(&path).unwrap() => {}
-                (Err(error), metadata) if metadata.is_dir() && error.code() == "is_a_directory" => {}
+                (Ok(content), metadata)
+                    if metadata.is_file() && content == fs::read(&path).unwrap() => {}
+                (Err(error), metadata) if metadata.is_dir() && error.code() == "is_a_directory" => {
+                }
                 (Err(error), _) if error.code() == "special_file" => {}
-                (opened, metadata) => return Err(format!("opening it gave {opened:?} for {:?}", metadata.file_type())),
+                (opened, metadata) => {
+                    return Err(format!(
+                        "opening it gave {opened:?} for {:?}",
+                        metadata.file_type()
+                    ));
+                }
             }
         }
     }

@@ -1,7 +1,9 @@
 //! The texts of errors, as the model or the operator who has to act on them reads them.
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
-use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Location, Replace, Result, Roots, WalkOptions};
+use mcp_roots_guard::{
+    Access, Boundary, Intent, ListRootsResult, Location, Replace, Result, Roots, WalkOptions,
+};
 
 use crate::tree::Tree;
 
@@ -12,8 +14,9 @@ fn text<T>(result: Result<T>) -> String {
 #[test]
 fn a_rename_names_both_ends_and_which_one_failed() {
     let tree = Tree::new("dir in/d; file in/a; file in/b; dir in/full/x; file ro/r; dir out");
-    let boundary =
-        Boundary::builder().directory(tree.path("in"), Access::ReadWrite).directory(tree.path("ro"), Access::ReadOnly);
+    let boundary = Boundary::builder()
+        .directory(tree.path("in"), Access::ReadWrite)
+        .directory(tree.path("ro"), Access::ReadOnly);
     let roots = boundary.build().unwrap().allowed_roots();
     let ro = tree.path("ro").join("r");
     let ro = ro.to_str().unwrap();
@@ -47,7 +50,10 @@ fn a_rename_says_whose_directory_is_full_or_inside_the_other() {
     let roots = Roots::from_dirs([tree.path("in")]).unwrap();
     let renamed = |to| text(roots.rename("d", to, Replace::Existing));
     assert_eq!(renamed("full"), r#"rename "d" to "full": destination: the directory is not empty"#);
-    assert_eq!(renamed("d/e/x"), r#"rename "d" to "d/e/x": a directory cannot be moved into itself"#);
+    assert_eq!(
+        renamed("d/e/x"),
+        r#"rename "d" to "d/e/x": a directory cannot be moved into itself"#
+    );
 }
 
 #[test]
@@ -60,9 +66,15 @@ fn a_limit_is_named_with_its_number() {
     let walk = roots.walk("d", WalkOptions::new().max_entries(1)).unwrap();
     assert_eq!(text(walk.last().unwrap()), r#"walk "d": more than 1 entries"#);
     let uri = format!("file:///{}", "a".repeat(URI_BYTES));
-    assert!(text(Location::parse(&uri)).ends_with(&format!(": the URI is longer than {URI_BYTES} bytes")));
+    assert!(
+        text(Location::parse(&uri))
+            .ends_with(&format!(": the URI is longer than {URI_BYTES} bytes"))
+    );
     let huge = ListRootsResult::from_uris(["x".repeat(ROOT_LIST_BYTES + 1)]);
-    assert_eq!(text(Roots::from_list(&huge)), format!("the root list is larger than {ROOT_LIST_BYTES} bytes"));
+    assert_eq!(
+        text(Roots::from_list(&huge)),
+        format!("the root list is larger than {ROOT_LIST_BYTES} bytes")
+    );
 }
 
 /// The same for every request, whatever it names and whatever exists there.
@@ -71,8 +83,13 @@ fn where_no_directory_is_in_force_a_refusal_says_so_and_nothing_else() {
     let tree = Tree::new("file in/f; file out/f; file plain");
     let uri = |path: &str| tree.uri(path);
     let client = |uris: &[String]| ListRootsResult::from_uris(uris);
-    let boundary = |path: &str| Boundary::builder().directory(tree.path(path), Access::ReadWrite).build().unwrap();
-    let optional = Boundary::builder().optional_directory(tree.path("none"), Access::ReadWrite).build().unwrap();
+    let boundary = |path: &str| {
+        Boundary::builder().directory(tree.path(path), Access::ReadWrite).build().unwrap()
+    };
+    let optional = Boundary::builder()
+        .optional_directory(tree.path("none"), Access::ReadWrite)
+        .build()
+        .unwrap();
     let none = "the client listed no directories";
     let rejected = "none of the directories that the client listed is allowed";
     let unset = "the server has no directories configured";
@@ -96,16 +113,22 @@ fn where_no_directory_is_in_force_a_refusal_says_so_and_nothing_else() {
         let there = tree.path("in/f");
         let outside = if cfg!(windows) { ["C:/", "C:/Windows"] } else { ["/", "/etc/passwd"] };
         let [top, system] = outside;
-        for request in ["f", "..", ".", "in/f", top, system, there.to_str().unwrap(), &tree.uri("in/f")] {
+        for request in
+            ["f", "..", ".", "in/f", top, system, there.to_str().unwrap(), &tree.uri("in/f")]
+        {
             assert_eq!(text(roots.read(request, 9)), format!("read {request:?}: {why}"));
             let error = roots.check(request, Intent::NewTree).unwrap_err();
             assert_eq!((error.code(), error.operator_detail()), ("outside_roots", None));
             assert_eq!(error.to_string(), format!("check {request:?}: {why}"));
         }
-        assert_eq!(text(roots.rename("a", "b", Replace::Never)), format!(r#"rename "a" to "b": {why}"#));
+        assert_eq!(
+            text(roots.rename("a", "b", Replace::Never)),
+            format!(r#"rename "a" to "b": {why}"#)
+        );
         let base = roots.with_base(tree.path("in")).unwrap_err().to_string();
         assert!(base.ends_with(&format!(": {why}")), "{base}");
-        let in_force = Roots::from_dirs([tree.path("in")]).unwrap().check("f", Intent::Existing).unwrap();
+        let in_force =
+            Roots::from_dirs([tree.path("in")]).unwrap().check("f", Intent::Existing).unwrap();
         assert_eq!(text(roots.still_allows(&in_force)), why);
     }
 }
@@ -120,14 +143,19 @@ fn a_uri_is_quoted_as_it_was_sent() {
     let tree = Tree::new("file in/a b; dir in/d");
     let roots = Roots::from_dirs([tree.path("in")]).unwrap();
     let file = tree.uri("in/a%20b");
-    for sent in [file.clone(), file.replace("file://", "FILE://localhost"), tree.uri("in/./d/../a%20b")] {
+    for sent in
+        [file.clone(), file.replace("file://", "FILE://localhost"), tree.uri("in/./d/../a%20b")]
+    {
         assert_eq!(text(roots.read(&sent, 1)), format!("read {sent:?}: larger than 1 bytes"));
         let open = roots.open(&sent).unwrap();
         assert_eq!(text(open.read_all(1)), format!("read {sent:?}: larger than 1 bytes"));
         let checked = roots.check(&sent, Intent::Existing).unwrap();
         assert_eq!(text(checked.read_dir()), format!("list {sent:?}: not a directory"));
         // The text is no part of what it names.
-        assert_eq!(Location::parse(&sent).unwrap(), Location::from_path(tree.path("in/a b")).unwrap());
+        assert_eq!(
+            Location::parse(&sent).unwrap(),
+            Location::from_path(tree.path("in/a b")).unwrap()
+        );
     }
     let directory = tree.uri("in/%64");
     let walk = roots.walk(&directory, WalkOptions::new().max_entries(0)).unwrap();

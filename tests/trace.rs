@@ -14,14 +14,18 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use mcp_roots_guard::{Error, Existing, Intent, OpenOptions, Replace, Roots, WalkOptions, WriteOptions};
+use mcp_roots_guard::{
+    Error, Existing, Intent, OpenOptions, Replace, Roots, WalkOptions, WriteOptions,
+};
 use nix::sys::ptrace::{self};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use crate::invariants::kernel::{ENOSYS, block};
-use crate::tracer::{AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace};
+use crate::tracer::{
+    AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace,
+};
 use crate::tree::Tree;
 
 /// The name of the test that is traced.
@@ -36,7 +40,12 @@ fn no_path_given_to_the_kernel_lies_outside() {
         assert!(seen.refused.is_empty(), "{how}:\n{}", seen.refused.join("\n"));
         assert!(seen.judged > 5000, "{how}: {}", seen.counts());
         let by_openat2 = number == 0 && openat2_is_there();
-        assert_eq!((seen.answered > 5000, seen.edge > 500), (by_openat2, by_openat2), "{how}: {}", seen.counts());
+        assert_eq!(
+            (seen.answered > 5000, seen.edge > 500),
+            (by_openat2, by_openat2),
+            "{how}: {}",
+            seen.counts()
+        );
     }
 }
 
@@ -46,7 +55,10 @@ fn the_judge_sees_every_look_outside() {
     println!("{} looks: {}\n{}", LOOKS.len(), seen.counts(), seen.refused.join("\n"));
     let looks = if openat2_is_there() { LOOKS.len() } else { LOOKS.len() - BY_OPENAT2 };
     for number in 0..looks {
-        assert!(seen.refused.iter().any(|line| line.starts_with(&format!("{number}: "))), "look {number} was not seen");
+        assert!(
+            seen.refused.iter().any(|line| line.starts_with(&format!("{number}: "))),
+            "look {number} was not seen"
+        );
     }
 }
 
@@ -58,7 +70,9 @@ fn refusals_do_not_tell_whether_the_target_exists() {
     for world in WORLDS {
         let answers = ask(&tree, world, &REQUESTS[..2], false);
         let first = first.get_or_insert_with(|| answers.clone());
-        for (answer, other) in answers.iter().zip(first.iter()).filter(|(answer, other)| answer != other) {
+        for (answer, other) in
+            answers.iter().zip(first.iter()).filter(|(answer, other)| answer != other)
+        {
             failures.push(format!("{world:?}\n    {}\n    {}", answer.text, other.text));
         }
     }
@@ -82,8 +96,10 @@ fn battery() {
         look_outside(&tree);
     } else {
         let answers = ask(&tree, WORLDS.last().unwrap(), &REQUESTS, how.is_some());
-        let wrong = |answer: &&RootsResponse| answer.leads_out && answer.kind != Some("outside_roots");
-        let failures: Vec<_> = answers.iter().filter(wrong).map(|answer| answer.text.as_str()).collect();
+        let wrong =
+            |answer: &&RootsResponse| answer.leads_out && answer.kind != Some("outside_roots");
+        let failures: Vec<_> =
+            answers.iter().filter(wrong).map(|answer| answer.text.as_str()).collect();
         let served = answers.iter().filter(|answer| answer.kind.is_none()).count();
         // A traced child leaves the verdict to the judge.
         assert!(how.is_some() || failures.is_empty(), "\n{}", failures.join("\n"));
@@ -126,7 +142,10 @@ const WORLDS: &[World] = &[
     ("link outside/x -> $T/root/a/f; link outside/back -> $T/root/a", &[]),
     ("fifo outside/x; socket outside/none", &[]),
     ("file none/such; file root-2/f; file roo; file data/other; file chain-3/x", &[]),
-    ("file outside/x; link outside/back -> $T/root/a; file root-2/f; file data/other; link chain-3 -> outside/x", &[]),
+    (
+        "file outside/x; link outside/back -> $T/root/a; file root-2/f; file data/other; link chain-3 -> outside/x",
+        &[],
+    ),
 ];
 
 /// Requests, and where they lead.
@@ -187,14 +206,22 @@ const OPERATIONS: &[(&str, Last, Operation)] = &[
     ("check new tree", Followed, |roots, at| roots.check(at, Intent::NewTree).map(drop)),
     ("check entry", Itself, |roots, at| roots.check(at, Intent::NoFollow).map(drop)),
     ("check and open", Followed, |roots, at| roots.check(at, Intent::Existing)?.open().map(drop)),
-    ("check entry and open", Itself, |roots, at| roots.check(at, Intent::NoFollow)?.open().map(drop)),
+    ("check entry and open", Itself, |roots, at| {
+        roots.check(at, Intent::NoFollow)?.open().map(drop)
+    }),
     ("open", Followed, |roots, at| roots.open(at)?.read_all(LIMIT).map(drop)),
     ("open with read", Followed, |roots, at| roots.open_with(at, with().read(true)).map(drop)),
     ("open with write", Followed, |roots, at| roots.open_with(at, with().write(true)).map(drop)),
     ("open with append", Followed, |roots, at| roots.open_with(at, with().append(true)).map(drop)),
-    ("open with create", Followed, |roots, at| roots.open_with(at, with().append(true).create(true)).map(drop)),
-    ("open with create_new", Followed, |roots, at| roots.open_with(at, with().write(true).create_new(true)).map(drop)),
-    ("open with truncate", Followed, |roots, at| roots.open_with(at, with().write(true).truncate(true)).map(drop)),
+    ("open with create", Followed, |roots, at| {
+        roots.open_with(at, with().append(true).create(true)).map(drop)
+    }),
+    ("open with create_new", Followed, |roots, at| {
+        roots.open_with(at, with().write(true).create_new(true)).map(drop)
+    }),
+    ("open with truncate", Followed, |roots, at| {
+        roots.open_with(at, with().write(true).truncate(true)).map(drop)
+    }),
     ("read", Followed, |roots, at| roots.read(at, LIMIT).map(drop)),
     ("read_to_string", Followed, |roots, at| roots.read_to_string(at, LIMIT).map(drop)),
     ("write", Followed, |roots, at| roots.write(at, "new")),
@@ -204,7 +231,9 @@ const OPERATIONS: &[(&str, Last, Operation)] = &[
     ("create_dir", Followed, |roots, at| roots.create_dir(at)),
     ("create_dir_all", Followed, |roots, at| roots.create_dir_all(at)),
     ("read_dir", Followed, |roots, at| roots.read_dir(at)?.try_for_each(|entry| entry.map(drop))),
-    ("walk", Followed, |roots, at| roots.walk(at, WalkOptions::new())?.try_for_each(|entry| entry.map(drop))),
+    ("walk", Followed, |roots, at| {
+        roots.walk(at, WalkOptions::new())?.try_for_each(|entry| entry.map(drop))
+    }),
     ("metadata", Followed, |roots, at| roots.metadata(at).map(drop)),
     ("symlink_metadata", Itself, |roots, at| roots.symlink_metadata(at).map(drop)),
     ("rename", Itself, |roots, at| roots.rename(at, "moved", Replace::Never)),
@@ -244,7 +273,8 @@ fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<R
             raise(Signal::SIGSTOP).unwrap();
         }
         for (leads, list) in requests {
-            let leads_out = *leads == Leads::Outside || *leads == Leads::OutsideIfFollowed && *last == Followed;
+            let leads_out =
+                *leads == Leads::Outside || *leads == Leads::OutsideIfFollowed && *last == Followed;
             for request in tree.expand(list).split_whitespace() {
                 let mut text = format!("{name} {request}");
                 if traced {
@@ -292,7 +322,8 @@ fn clear(tree: &Tree) {
     }
     for entry in fs::read_dir(tree.path("")).unwrap().map(Result::unwrap) {
         let is_dir = entry.file_type().unwrap().is_dir();
-        if is_dir { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) }.unwrap();
+        if is_dir { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) }
+            .unwrap();
     }
 }
 
@@ -311,13 +342,45 @@ const LOOKS: &[fn(&Path, &File)] = &[
     |_, root| _ = rustix::fs::statat(root, "..", rustix::fs::AtFlags::SYMLINK_NOFOLLOW),
     |_, root| _ = rustix::fs::statat(root, "out-x", rustix::fs::AtFlags::empty()),
     |_, root| _ = rustix::fs::statat(root, "out-dir/x", rustix::fs::AtFlags::SYMLINK_NOFOLLOW),
-    |_, root| _ = rustix::fs::accessat(root, "out-none", rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()),
+    |_, root| {
+        _ = rustix::fs::accessat(
+            root,
+            "out-none",
+            rustix::fs::Access::EXISTS,
+            rustix::fs::AtFlags::empty(),
+        )
+    },
     |_, root| _ = rustix::fs::openat(root, "out-x", OFlags::RDONLY, Mode::empty()),
-    |_, root| _ = rustix::fs::openat(root, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty()),
+    |_, root| {
+        _ = rustix::fs::openat(
+            root,
+            "..",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW,
+            Mode::empty(),
+        )
+    },
     |_, root| _ = rustix::fs::renameat(root, "spare", root, "../spare"),
-    |top, root| _ = rustix::fs::linkat(root, "out-x", CWD, top.join("x"), rustix::fs::AtFlags::SYMLINK_FOLLOW),
-    |_, root| _ = rustix::fs::openat2(root, "../none", OFlags::PATH, Mode::empty(), ResolveFlags::NO_SYMLINKS),
-    |top, _| _ = rustix::fs::openat2(CWD, top, OFlags::PATH, Mode::empty(), ResolveFlags::NO_SYMLINKS),
+    |top, root| {
+        _ = rustix::fs::linkat(
+            root,
+            "out-x",
+            CWD,
+            top.join("x"),
+            rustix::fs::AtFlags::SYMLINK_FOLLOW,
+        )
+    },
+    |_, root| {
+        _ = rustix::fs::openat2(
+            root,
+            "../none",
+            OFlags::PATH,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS,
+        )
+    },
+    |top, _| {
+        _ = rustix::fs::openat2(CWD, top, OFlags::PATH, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+    },
 ];
 
 /// So many of them at the end, which look at nothing where `openat2` is blocked.

@@ -73,7 +73,8 @@ pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> S
     });
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let ready = lines.find_map(|line| Some(line.split_once(THREAD)?.1.to_owned()));
-    let (thread, top) = ready.as_deref().and_then(|line| line.split_once(' ')).expect("the child is ready");
+    let (thread, top) =
+        ready.as_deref().and_then(|line| line.split_once(' ')).expect("the child is ready");
     let roots = roots.iter().map(|root| Path::new(top).join(root)).collect();
     let (proc, file_root) = (Path::new("/proc").join(thread), Path::new(top).join(file_root));
     let mut seen = Seen { proc, roots, file_root, ..Seen::default() };
@@ -126,7 +127,9 @@ struct Given {
 impl Seen {
     pub(crate) fn counts(&self) -> String {
         let Self { calls, judged, edge, holders, .. } = self;
-        format!("{calls} calls, {judged} paths judged, {edge} refused at the edge, {holders} to verify a root's name")
+        format!(
+            "{calls} calls, {judged} paths judged, {edge} refused at the edge, {holders} to verify a root's name"
+        )
     }
 
     fn follow(&mut self, thread: Pid) {
@@ -134,14 +137,17 @@ impl Seen {
             let stopped = waitpid(thread, Some(WaitPidFlag::__WALL));
             assert_eq!(stopped, Ok(expected), "the traced thread ended or was killed in {row:?}");
         };
-        let [asked, at_call] = [WaitStatus::Stopped(thread, Signal::SIGSTOP), WaitStatus::PtraceSyscall(thread)];
+        let [asked, at_call] =
+            [WaitStatus::Stopped(thread, Signal::SIGSTOP), WaitStatus::PtraceSyscall(thread)];
         wait(asked, "the beginning");
-        ptrace::setoptions(thread, Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_EXITKILL).unwrap();
+        ptrace::setoptions(thread, Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_EXITKILL)
+            .unwrap();
         let memory = File::open(self.proc.join("mem")).unwrap();
         loop {
             ptrace::syscall(thread, None).unwrap();
             wait(at_call, &self.row);
-            let libc::user_regs_struct { orig_rax, rdi, rsi, rdx, r10, r8, .. } = ptrace::getregs(thread).unwrap();
+            let libc::user_regs_struct { orig_rax, rdi, rsi, rdx, r10, r8, .. } =
+                ptrace::getregs(thread).unwrap();
             let call = self.begin(&memory, signed(orig_rax), [rdi, rsi, rdx, r10, r8]);
             let mark = call.paths.first().and_then(|given| given.path.to_str()?.strip_prefix(MARK));
             match mark {
@@ -172,11 +178,13 @@ impl Seen {
             bytes.truncate(read);
             bytes
         };
-        let Takes(pairs, flags, follows) = takes(number).unwrap_or(Takes(&[], None, Follows::Never));
+        let Takes(pairs, flags, follows) =
+            takes(number).unwrap_or(Takes(&[], None, Follows::Never));
         let (mut flags, mut resolve) = (flags.map_or(0, |at| args[at]), 0);
         if number == libc::SYS_openat2 {
             let how = read(args[2], 24);
-            [flags, _, resolve] = [0, 8, 16].map(|at| u64::from_ne_bytes(how[at..at + 8].try_into().unwrap()));
+            [flags, _, resolve] =
+                [0, 8, 16].map(|at| u64::from_ne_bytes(how[at..at + 8].try_into().unwrap()));
         }
         let follows = match follows {
             Follows::Never => false,
@@ -193,7 +201,8 @@ impl Seen {
                 number => self.proc.join("fd").join(number.to_string()),
             };
             let dir = fs::read_link(dir).unwrap_or_default();
-            let leads_on = follows && fs::symlink_metadata(dir.join(&path)).is_ok_and(|found| found.is_symlink());
+            let leads_on = follows
+                && fs::symlink_metadata(dir.join(&path)).is_ok_and(|found| found.is_symlink());
             Given { dir, path, leads_on }
         };
         Call { number, flags, resolve, paths: pairs.iter().map(given).collect() }
@@ -214,14 +223,19 @@ impl Seen {
         }
         self.answered += usize::from(is_openat2);
         let opens = is_openat2 || call.number == libc::SYS_openat;
-        let opened = (opens && result >= 0).then(|| fs::read_link(self.proc.join(format!("fd/{result}"))).unwrap());
+        let opened = (opens && result >= 0)
+            .then(|| fs::read_link(self.proc.join(format!("fd/{result}"))).unwrap());
         for given in &call.paths {
             self.judged += 1;
             match self.verdict(call, given, opened.as_deref()) {
-                Verdict::Inside if is_openat2 && result == -i64::from(libc::EXDEV) => self.edge += 1,
+                Verdict::Inside if is_openat2 && result == -i64::from(libc::EXDEV) => {
+                    self.edge += 1
+                }
                 Verdict::Inside => {}
                 Verdict::Holder => self.holders += 1,
-                Verdict::Outside => self.refused.push(format!("{}: {call:?} gave {result}, {opened:?}", self.row)),
+                Verdict::Outside => {
+                    self.refused.push(format!("{}: {call:?} gave {result}, {opened:?}", self.row))
+                }
             }
         }
     }
@@ -229,23 +243,31 @@ impl Seen {
     fn verdict(&self, call: &Call, given: &Given, opened: Option<&Path>) -> Verdict {
         let Given { dir, path, leads_on } = given;
         let text = path.as_os_str().as_bytes();
-        let own = text.strip_prefix(b"/proc/self/fd/").is_some_and(|name| name.iter().all(u8::is_ascii_digit));
+        let own = text
+            .strip_prefix(b"/proc/self/fd/")
+            .is_some_and(|name| name.iter().all(u8::is_ascii_digit));
         if own && call.number == libc::SYS_readlinkat {
             return Verdict::Inside;
         }
         let beneath = call.resolve & libc::RESOLVE_BENEATH != 0;
         let no_links = beneath && call.resolve & libc::RESOLVE_NO_SYMLINKS != 0;
-        let plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        let plain =
+            path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         let one = text != b".." && !text.contains(&b'/') && !leads_on;
         let (by_name, at) = (plain && no_links || one, dir.join(path));
         let inside = |at: &Path| self.roots.iter().any(|root| at.starts_with(root));
         let holder = |at: &Path| self.roots.iter().any(|root| root.starts_with(at));
         let identity = text.is_empty() && self.file_root.parent() == Some(dir);
-        let directory = libc::O_PATH | libc::O_DIRECTORY | if no_links { 0 } else { libc::O_NOFOLLOW };
+        let directory =
+            libc::O_PATH | libc::O_DIRECTORY | if no_links { 0 } else { libc::O_NOFOLLOW };
         let directory = bits(directory);
         if (beneath && inside(dir) || by_name && inside(&at)) && opened.is_none_or(inside) {
             Verdict::Inside
-        } else if identity || by_name && holder(&at) && call.flags & directory == directory && opened.is_none_or(holder)
+        } else if identity
+            || by_name
+                && holder(&at)
+                && call.flags & directory == directory
+                && opened.is_none_or(holder)
         {
             Verdict::Holder
         } else {
@@ -284,10 +306,14 @@ fn bits(flags: i32) -> u64 {
 fn takes(number: c_long) -> Option<Takes> {
     use Follows::{Never, With, Without};
     Some(match number {
-        libc::SYS_openat | libc::SYS_openat2 => Takes(&[(0, 1)], Some(2), Without(libc::O_NOFOLLOW)),
+        libc::SYS_openat | libc::SYS_openat2 => {
+            Takes(&[(0, 1)], Some(2), Without(libc::O_NOFOLLOW))
+        }
         libc::SYS_newfstatat => Takes(&[(0, 1)], Some(3), Without(libc::AT_SYMLINK_NOFOLLOW)),
         libc::SYS_statx => Takes(&[(0, 1)], Some(2), Without(libc::AT_SYMLINK_NOFOLLOW)),
-        libc::SYS_readlinkat | libc::SYS_mkdirat | libc::SYS_unlinkat => Takes(&[(0, 1)], None, Never),
+        libc::SYS_readlinkat | libc::SYS_mkdirat | libc::SYS_unlinkat => {
+            Takes(&[(0, 1)], None, Never)
+        }
         libc::SYS_renameat | libc::SYS_renameat2 => Takes(&[(0, 1), (2, 3)], None, Never),
         libc::SYS_linkat => Takes(&[(0, 1), (2, 3)], Some(4), With(libc::AT_SYMLINK_FOLLOW)),
         _ => return None,

@@ -145,8 +145,10 @@ pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
     if !links_are_seen() {
         return link_of_the_host(&target, at, "ln -s -- \"$1\" \"$2\"");
     }
-    let is_dir = fs::metadata(at.parent().unwrap().join(&target)).is_ok_and(|metadata| metadata.is_dir());
-    let link = if is_dir { std::os::windows::fs::symlink_dir } else { std::os::windows::fs::symlink_file };
+    let is_dir =
+        fs::metadata(at.parent().unwrap().join(&target)).is_ok_and(|metadata| metadata.is_dir());
+    let link =
+        if is_dir { std::os::windows::fs::symlink_dir } else { std::os::windows::fs::symlink_file };
     link(target, at)
 }
 
@@ -169,7 +171,10 @@ fn link_of_the_host(target: &Path, at: &Path, script: &str) -> std::io::Result<(
     // Whatever removes a directory, through a link that it does not see, must not get at anything but what tests made.
     let place = at.parent().unwrap().join(target);
     let mut names = 0_i32;
-    for component in place.strip_prefix(std::env::temp_dir()).expect("a link into the temporary directory").components()
+    for component in place
+        .strip_prefix(std::env::temp_dir())
+        .expect("a link into the temporary directory")
+        .components()
     {
         names += if component == std::path::Component::ParentDir { -1 } else { 1 };
         assert!(names > 0, "{} leads out of the temporary directory", target.display());
@@ -185,7 +190,11 @@ fn link_of_the_host(target: &Path, at: &Path, script: &str) -> std::io::Result<(
         match fs::read_to_string(&done) {
             Ok(status) if status.ends_with('\n') => {
                 let _ = fs::remove_file(done);
-                return if status == "0\n" { Ok(()) } else { Err(std::io::ErrorKind::AlreadyExists.into()) };
+                return if status == "0\n" {
+                    Ok(())
+                } else {
+                    Err(std::io::ErrorKind::AlreadyExists.into())
+                };
             }
             _ => {}
         }

@@ -35,8 +35,12 @@ fn windows_reads_each_row_as_it_says() {
 
 #[test]
 fn a_windows_name_may_have_255_units_and_no_more() {
-    let longest =
-        ["a".repeat(255), "ä".repeat(255), format!("{}a", "𝕒".repeat(127)), format!("{}.txt", "a".repeat(251))];
+    let longest = [
+        "a".repeat(255),
+        "ä".repeat(255),
+        format!("{}a", "𝕒".repeat(127)),
+        format!("{}.txt", "a".repeat(251)),
+    ];
     for name in longest {
         let longer = format!("a{name}");
         for top in [r"C:\", "", r"\\server\share\"] {
@@ -58,7 +62,8 @@ fn a_windows_key_is_of_one_character_or_of_a_pair() {
     for c in '\0'..='\u{1ffff}' {
         of_key.entry(rules::key(&c.to_string()).into_owned()).or_default().push(c);
     }
-    let odd: Vec<_> = of_key.values().filter(|all| all.chars().count() > 2).map(String::as_str).collect();
+    let odd: Vec<_> =
+        of_key.values().filter(|all| all.chars().count() > 2).map(String::as_str).collect();
     assert_eq!(odd, ["Σςσ"]);
     assert!(of_key.values().filter(|all| all.chars().count() == 2).count() > 1000);
     assert!(of_key.iter().all(|(key, all)| all.contains(key.as_str())));
@@ -87,8 +92,14 @@ fn row(line: &str) -> Result<(), String> {
 fn contains(root: &str, request: &str) -> Result<String, Code> {
     let root = read(root)?;
     let request = read(request)?;
-    let request = if rules::is_absolute(&request) { request } else { rules::path(&format!(r"{root}\{request}"))? };
-    let keys = |path: &str| rules::components(path).map(|(name, _)| rules::key(name).into_owned()).collect::<Vec<_>>();
+    let request = if rules::is_absolute(&request) {
+        request
+    } else {
+        rules::path(&format!(r"{root}\{request}"))?
+    };
+    let keys = |path: &str| {
+        rules::components(path).map(|(name, _)| rules::key(name).into_owned()).collect::<Vec<_>>()
+    };
     Ok(if keys(&request).starts_with(&keys(&root)) { "inside" } else { "outside" }.into())
 }
 

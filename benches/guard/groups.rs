@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability, RootsResponse,
+    Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Location, Roots, RootsCapability,
+    RootsResponse,
 };
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
@@ -68,14 +69,16 @@ fn roots(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("roots");
     for count in [1, 10, 100, 1_000, 10_000] {
         let tree = Tree::new();
-        let paths: Vec<PathBuf> = (0..count).map(|number| tree.root.join(format!("root{number}"))).collect();
+        let paths: Vec<PathBuf> =
+            (0..count).map(|number| tree.root.join(format!("root{number}"))).collect();
         for path in &paths {
             fs::create_dir(path).unwrap();
         }
         let uris = paths.iter().map(|path| format!("file://{}", path.display()));
         let roots = Roots::from_list(&ListRootsResult::from_uris(uris)).unwrap();
         assert_eq!(roots.roots().len(), count);
-        for (subject, path) in [("guard", paths.first().unwrap()), ("last", paths.last().unwrap())] {
+        for (subject, path) in [("guard", paths.first().unwrap()), ("last", paths.last().unwrap())]
+        {
             grow(path, DEPTH);
             let path = path.join(names(DEPTH));
             let request = path.to_str().unwrap();
@@ -91,9 +94,11 @@ fn session(criterion: &mut Criterion) {
     let tree = Tree::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+    let session =
+        guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
     let uri = format!("file://{}", tree.root.display());
-    let told = async |_: Option<String>| RootsResponse::List(ListRootsResult::from_uris([uri.clone()]));
+    let told =
+        async |_: Option<String>| RootsResponse::List(ListRootsResult::from_uris([uri.clone()]));
     let kept = async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") };
     let path = tree.file(DEPTH);
     let request = path.to_str().unwrap();
@@ -114,9 +119,13 @@ fn session(criterion: &mut Criterion) {
         })
     };
     group.bench_function(BenchmarkId::new("warm", DEPTH), |b| {
-        b.iter_custom(|count| enter(count, &|roots| drop(roots.check(request, Intent::Existing).unwrap())));
+        b.iter_custom(|count| {
+            enter(count, &|roots| drop(roots.check(request, Intent::Existing).unwrap()))
+        });
     });
-    group.bench_function(BenchmarkId::new("roots", DEPTH), |b| b.iter_custom(|count| enter(count, &drop)));
+    group.bench_function(BenchmarkId::new("roots", DEPTH), |b| {
+        b.iter_custom(|count| enter(count, &drop))
+    });
     // What of it is the map's: one that is set up as the guard's is.
     let map: Cache<u64, Arc<()>> = Cache::builder()
         .max_capacity(1 << 20)
@@ -140,9 +149,15 @@ fn parse(criterion: &mut Criterion) {
         let path = Path::new("/srv/projects").join(names(depth));
         let path = path.to_str().unwrap();
         let uri = format!("file://{path}");
-        group.bench_function(BenchmarkId::new("guard-path", depth), |b| b.iter(|| Location::parse(path).unwrap()));
-        group.bench_function(BenchmarkId::new("std-path", depth), |b| b.iter(|| PathBuf::from(black_box(path))));
-        group.bench_function(BenchmarkId::new("guard-uri", depth), |b| b.iter(|| Location::parse(&uri).unwrap()));
+        group.bench_function(BenchmarkId::new("guard-path", depth), |b| {
+            b.iter(|| Location::parse(path).unwrap())
+        });
+        group.bench_function(BenchmarkId::new("std-path", depth), |b| {
+            b.iter(|| PathBuf::from(black_box(path)))
+        });
+        group.bench_function(BenchmarkId::new("guard-uri", depth), |b| {
+            b.iter(|| Location::parse(&uri).unwrap())
+        });
         group.bench_function(BenchmarkId::new("url-uri", depth), |b| {
             b.iter(|| url::Url::parse(&uri).unwrap().to_file_path().unwrap());
         });
@@ -157,7 +172,8 @@ fn contain(criterion: &mut Criterion) {
             aliases.add(Path::new(&format!("/srv/projects/root{number}")), RootKind::Directory);
         }
         let path = Path::new("/srv/projects").join(format!("root{}", count / 2)).join(names(8));
-        let roots: Vec<PathBuf> = (0..count).map(|number| format!("/srv/projects/root{number}").into()).collect();
+        let roots: Vec<PathBuf> =
+            (0..count).map(|number| format!("/srv/projects/root{number}").into()).collect();
         group.bench_function(BenchmarkId::new("guard", count), |b| {
             b.iter(|| aliases.begin(OsStr::new(black_box(&path))).unwrap());
         });

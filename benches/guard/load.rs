@@ -6,7 +6,9 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
-use mcp_roots_guard::{Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse, Session};
+use mcp_roots_guard::{
+    Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse, Session,
+};
 
 use crate::tree::{Tree, grow, names};
 use crate::ways::open_beneath;
@@ -22,7 +24,8 @@ const DEPTH: usize = 8;
 /// or file is one of two threads. The bare calls have the directories alone.
 pub(crate) fn load(criterion: &mut Criterion) {
     let tree = Tree::new();
-    let directories: Vec<PathBuf> = (0..DIRECTORIES).map(|number| tree.root.join(format!("root{number}"))).collect();
+    let directories: Vec<PathBuf> =
+        (0..DIRECTORIES).map(|number| tree.root.join(format!("root{number}"))).collect();
     for directory in &directories {
         grow(directory, DEPTH);
     }
@@ -30,14 +33,20 @@ pub(crate) fn load(criterion: &mut Criterion) {
     let clients: Vec<(Session, String)> = runtime().block_on(async {
         let mut clients = Vec::new();
         for directory in directories.iter().cycle().take(SESSIONS) {
-            let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+            let session = guard
+                .session(ClientCapabilities::with_roots(RootsCapability::announcing()))
+                .unwrap();
             let list = ListRootsResult::from_uris([format!("file://{}", directory.display())]);
-            session.roots(async |_: Option<String>| RootsResponse::List(list.clone())).await.unwrap();
+            session
+                .roots(async |_: Option<String>| RootsResponse::List(list.clone()))
+                .await
+                .unwrap();
             clients.push((session, directory.join(names(DEPTH)).to_str().unwrap().to_owned()));
         }
         clients
     });
-    let held: Vec<File> = directories.iter().map(|directory| File::open(directory).unwrap()).collect();
+    let held: Vec<File> =
+        directories.iter().map(|directory| File::open(directory).unwrap()).collect();
     let relative = names(DEPTH);
 
     let mut group = criterion.benchmark_group("load");
@@ -49,9 +58,12 @@ pub(crate) fn load(criterion: &mut Criterion) {
                     runtime().block_on(async {
                         for _ in 0..count {
                             let (session, request) = mine.next().unwrap();
-                            let kept =
-                                async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") };
-                            drop(session.roots(kept).await.unwrap().open(request.as_str()).unwrap());
+                            let kept = async |_: Option<String>| -> RootsResponse {
+                                unreachable!("the roots are kept")
+                            };
+                            drop(
+                                session.roots(kept).await.unwrap().open(request.as_str()).unwrap(),
+                            );
                         }
                     });
                 })
@@ -86,7 +98,8 @@ fn at_once(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
         let all: Vec<_> = (0..threads).map(one).collect();
         all.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let (first, last) = (took.iter().map(|(began, _)| *began).min(), took.iter().map(|(_, ended)| *ended).max());
+    let (first, last) =
+        (took.iter().map(|(began, _)| *began).min(), took.iter().map(|(_, ended)| *ended).max());
     last.unwrap() - first.unwrap()
 }
 

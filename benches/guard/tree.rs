@@ -44,7 +44,12 @@ impl Tree {
 
     /// As deep in the root as the others, and then out of it.
     pub(crate) fn dots_out(&self, depth: usize) -> PathBuf {
-        self.file(depth).parent().unwrap().join("../".repeat(depth)).join("outside").join(names(depth))
+        self.file(depth)
+            .parent()
+            .unwrap()
+            .join("../".repeat(depth))
+            .join("outside")
+            .join(names(depth))
     }
 
     pub(crate) fn link_out(&self, depth: usize) -> PathBuf {

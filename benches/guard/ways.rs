@@ -21,7 +21,9 @@ use cap_std::fs::Dir;
 use mcp_roots_guard::{Intent, Roots};
 use path_jail::Jail;
 use path_jail::guard::{FdJail, OpenOptions};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat, statat,
+};
 use rustix::io::Errno;
 use soft_canonicalize::soft_canonicalize;
 use strict_path::PathBoundary;
@@ -63,7 +65,10 @@ pub(crate) fn open<'a>(tree: &'a Tree, path: &'a Path) -> Vec<Way<'a>> {
                 drop(jail.open(relative, options).unwrap());
             }),
         ),
-        ("strict-path", Box::new(move || drop(boundary.strict_join(relative).unwrap().open_file().unwrap()))),
+        (
+            "strict-path",
+            Box::new(move || drop(boundary.strict_join(relative).unwrap().open_file().unwrap())),
+        ),
     ]
 }
 
@@ -95,13 +100,21 @@ pub(crate) fn decide<'a>(tree: &'a Tree, decision: Decision, path: &'a Path) -> 
         ways.push(seen("std", decision, move || fs::canonicalize(request).ok().filter(is_inside)));
         ways.push(seen("path_jail", decision, move || jail.contains(request).ok()));
     }
-    ways.push(seen("soft-canonicalize", decision, move || soft_canonicalize(request).ok().filter(is_inside)));
-    ways.push(seen("strict-path", decision, move || boundary.strict_join(relative.unwrap_or(path)).ok()));
+    ways.push(seen("soft-canonicalize", decision, move || {
+        soft_canonicalize(request).ok().filter(is_inside)
+    }));
+    ways.push(seen("strict-path", decision, move || {
+        boundary.strict_join(relative.unwrap_or(path)).ok()
+    }));
     ways
 }
 
 /// A way that was seen to decide so.
-fn seen<'a, T>(subject: &'static str, decision: Decision, work: impl Fn() -> Option<T> + 'a) -> Way<'a> {
+fn seen<'a, T>(
+    subject: &'static str,
+    decision: Decision,
+    work: impl Fn() -> Option<T> + 'a,
+) -> Way<'a> {
     assert_eq!(work().is_some(), decision != Decision::Refused, "{subject}: {decision:?}");
     (subject, Box::new(move || drop(black_box(work()))))
 }
@@ -121,7 +134,9 @@ fn name_beneath(root: &File, path: &Path, decision: Decision) -> Option<PathBuf>
     };
     let place = if name.is_some() { path.parent()? } else { path };
     let file = beneath(root, place, OFlags::PATH).ok()?;
-    let found = readlinkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::with_capacity(256)).unwrap();
+    let found =
+        readlinkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::with_capacity(256))
+            .unwrap();
     let mut found = PathBuf::from(found.into_string().unwrap());
     if let Some(name) = name {
         assert_eq!(statat(&file, name, AtFlags::SYMLINK_NOFOLLOW).unwrap_err(), Errno::NOENT);

@@ -89,7 +89,8 @@ impl BoundaryBuilder {
             return Err(Code::NoDirectories.into());
         }
         if self.client_roots_only && !self.directories.is_empty() {
-            let text = "client_roots_only and a directory exclude each other: leave one of them out";
+            let text =
+                "client_roots_only and a directory exclude each other: leave one of them out";
             return Err(Error::new(Code::InvalidOptions).says(text));
         }
         if self.directories.len() > ROOT_LIST_ENTRIES {
@@ -100,7 +101,9 @@ impl BoundaryBuilder {
                 .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
             // The system's own names for a user's directories are often short ones: `%TEMP%`.
             #[cfg(windows)]
-            if Location::from_path(&directory.path).is_err_and(|error| error.reason() == Code::ShortName) {
+            if Location::from_path(&directory.path)
+                .is_err_and(|error| error.reason() == Code::ShortName)
+            {
                 if let Ok(long) = std::fs::canonicalize(&directory.path) {
                     directory.path = long;
                 }
@@ -120,7 +123,8 @@ impl BoundaryBuilder {
             }),
         };
         let mut operator = boundary.resolve_allowed();
-        if let Some(bad) = operator.rejected.iter().position(|rejected| boundary.demands(rejected)) {
+        if let Some(bad) = operator.rejected.iter().position(|rejected| boundary.demands(rejected))
+        {
             return Err(operator.rejected.swap_remove(bad).error);
         }
         boundary.no_conflict_to_come(&operator)?;

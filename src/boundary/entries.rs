@@ -14,10 +14,14 @@ use path_clean::PathClean as _;
 use crate::boundary::grants::Candidate;
 use crate::dir::{Access, Budget, Effort, FileType, Look};
 use crate::error::{Code, Result};
-use crate::limits::{ALIAS_LOOKUPS, LIST_LOOKUPS, NAMES_PER_LOOKUP, ROOT_LOOKUPS, TRAIL_PER_LOOKUP};
+use crate::limits::{
+    ALIAS_LOOKUPS, LIST_LOOKUPS, NAMES_PER_LOOKUP, ROOT_LOOKUPS, TRAIL_PER_LOOKUP,
+};
 use crate::path::Location;
 use crate::path::names::{components, ends_as_directory, is_absolute};
-use crate::roots::{Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, directory, resolve};
+use crate::roots::{
+    Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, directory, resolve,
+};
 use crate::workers::Account;
 
 /// One entry of a list, before it is resolved.
@@ -49,13 +53,18 @@ impl<'a> EntryResolver<'a> {
     ///
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
     /// the list is spent, or nobody waits any more.
-    pub(crate) fn find(&mut self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Vec<Candidate>> {
+    pub(crate) fn find(
+        &mut self,
+        entry: &Entry,
+        budget: &mut Budget<'_>,
+    ) -> Result<Vec<Candidate>> {
         let before = budget.spent();
         let found = self.find_within(entry, budget);
         self.lookups += budget.spent() - before;
         let found = found?;
         self.lookups += ROOT_LOOKUPS * found.len();
-        self.lookups += found.iter().map(|candidate| candidate.trail.len()).sum::<usize>() / TRAIL_PER_LOOKUP;
+        self.lookups +=
+            found.iter().map(|candidate| candidate.trail.len()).sum::<usize>() / TRAIL_PER_LOOKUP;
         Ok(found)
     }
 
@@ -80,13 +89,17 @@ impl<'a> EntryResolver<'a> {
             root.access = entry.access.unwrap_or(root.access);
             root.name.clone_from(&entry.name);
             if spent - before <= ALIAS_LOOKUPS {
-                let given = given(Path::new(location), &root.canonical).filter(|given| !root.given.contains(given));
+                let given = given(Path::new(location), &root.canonical)
+                    .filter(|given| !root.given.contains(given));
                 root.given.extend(given);
             }
             root
         };
         if let Some(found) = self.find_plain(location, budget)? {
-            return Ok(vec![Candidate { root: as_listed(found, budget.spent()), trail: Trail::new() }]);
+            return Ok(vec![Candidate {
+                root: as_listed(found, budget.spent()),
+                trail: Trail::new(),
+            }]);
         }
         let mut questions = Lookups::new(enclosing, budget);
         let place = resolve(&mut questions, enclosing.index(), None, location, Intent::Existing);
@@ -120,9 +133,11 @@ impl<'a> EntryResolver<'a> {
         if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
             return Ok(None);
         }
-        let path: PathBuf = components(rest).map(|(name, _)| name).filter(|name| *name != ".").collect();
+        let path: PathBuf =
+            components(rest).map(|(name, _)| name).filter(|name| *name != ".").collect();
         budget.spend(1 + path.iter().count() / NAMES_PER_LOOKUP)?;
-        let ends_as_directory = ends_as_directory(rest) || components(rest).last().is_some_and(|(name, _)| name == ".");
+        let ends_as_directory =
+            ends_as_directory(rest) || components(rest).last().is_some_and(|(name, _)| name == ".");
         match self.open(outer, &path) {
             Err(error) if error.reason() == Code::Changed => Ok(None),
             Ok(root) if root.is_file() && ends_as_directory => Err(Code::NotADirectory.into()),
@@ -149,11 +164,20 @@ impl<'a> EntryResolver<'a> {
             Ok(_) => return Err(Code::RootUnavailable.into()),
             Err(error) => return Err(error),
         };
-        let canonical = if path.as_os_str().is_empty() { outer.canonical.clone() } else { outer.canonical.join(path) };
+        let canonical = if path.as_os_str().is_empty() {
+            outer.canonical.clone()
+        } else {
+            outer.canonical.join(path)
+        };
         let metadata = handle.metadata()?;
         let (identity, born) = (metadata.identity(), metadata.birth());
         let enclosing = self.enclosing.clone();
-        let held = match Opened::hold(handle, directory(&canonical, leaf.is_some()), identity, self.account) {
+        let held = match Opened::hold(
+            handle,
+            directory(&canonical, leaf.is_some()),
+            identity,
+            self.account,
+        ) {
             Some(opened) => Held::Open(opened, enclosing),
             None => Held::OnUse(enclosing),
         };
@@ -189,7 +213,8 @@ fn given(path: &Path, canonical: &Path) -> Option<PathBuf> {
 fn aliases(canonical: &Path) -> Vec<PathBuf> {
     use crate::path::names::apple;
     static LINKS: std::sync::LazyLock<Vec<(PathBuf, PathBuf)>> = std::sync::LazyLock::new(|| {
-        let read = |link: &str| Some((link.into(), Path::new("/").join(std::fs::read_link(link).ok()?)));
+        let read =
+            |link: &str| Some((link.into(), Path::new("/").join(std::fs::read_link(link).ok()?)));
         apple::LINKS.into_iter().filter_map(read).collect()
     });
     apple::aliases(canonical, &LINKS)
@@ -216,8 +241,9 @@ mod tests {
         let root = |born: Option<u64>, is_held: bool| {
             let location = Location::from_path(directory.path());
             let entry = Entry { text: String::new(), location, name: None, access: None };
-            let mut found =
-                EntryResolver::new(&enclosing, &Account::Operator, &effort).find(&entry, &mut effort.entry()).unwrap();
+            let mut found = EntryResolver::new(&enclosing, &Account::Operator, &effort)
+                .find(&entry, &mut effort.entry())
+                .unwrap();
             let mut root = found.remove(0).root;
             root.born = born.map(|second| SystemTime::UNIX_EPOCH + Duration::from_secs(second));
             if !is_held {
@@ -234,7 +260,13 @@ mod tests {
         ];
         for (one, one_held, two, two_held, same) in rows {
             let [one, two] = [root(one, one_held), root(two, two_held)];
-            assert_eq!(one.is_same_object(&two), same, "{:?} {one_held} {:?} {two_held}", one.born, two.born);
+            assert_eq!(
+                one.is_same_object(&two),
+                same,
+                "{:?} {one_held} {:?} {two_held}",
+                one.born,
+                two.born
+            );
         }
         // One that is opened on use is not the one of its name if that was created at another time. On
         // Windows the number itself tells.

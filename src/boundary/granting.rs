@@ -55,10 +55,13 @@ impl Granting {
     /// one access: none of them stands.
     pub(super) fn drop_conflicts(&mut self) {
         let first = self.roots.first().map(|(.., root)| root.access);
-        if self.conflicts.is_empty() && self.roots.iter().all(|(.., root)| Some(root.access) == first) {
+        if self.conflicts.is_empty()
+            && self.roots.iter().all(|(.., root)| Some(root.access) == first)
+        {
             return;
         }
-        let places: Vec<_> = self.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access)).collect();
+        let places: Vec<_> =
+            self.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access)).collect();
         self.conflicts.extend(conflicts(&places));
         let mut access = HashMap::new();
         for (.., root) in self.roots.iter().filter(|(.., root)| !root.is_file()) {

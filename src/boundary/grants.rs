@@ -55,7 +55,8 @@ impl Places {
     /// The path of a root, if neither it nor the path of a directory around it is one of these. The
     /// allowed directories do not count as being around it: a trail leaves them out.
     fn new_path(&self, enclosing: &Roots, root: &Root) -> Option<PathHash> {
-        let operators = if enclosing.is_top() { Vec::new() } else { enclosing.index().depths(root.path()) };
+        let operators =
+            if enclosing.is_top() { Vec::new() } else { enclosing.index().depths(root.path()) };
         let mut paths = path_hashes(root.path()).enumerate().peekable();
         while let Some((depth, path)) = paths.next() {
             let is_own = paths.peek().is_none();
@@ -104,7 +105,12 @@ impl GrantMemory {
     /// directory on its trail was ever granted, or would be by the list itself, whatever the order;
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if it would have to be remembered
     /// and the account is full.
-    pub(crate) fn judge(&mut self, enclosing: &Roots, account: &Account, candidates: &[&Candidate]) -> Vec<Result<()>> {
+    pub(crate) fn judge(
+        &mut self,
+        enclosing: &Roots,
+        account: &Account,
+        candidates: &[&Candidate],
+    ) -> Vec<Result<()>> {
         let mut linked = Places::default();
         let mut judged: Vec<Result<()>> = Vec::with_capacity(candidates.len());
         for candidate in candidates {
@@ -112,18 +118,23 @@ impl GrantMemory {
                 judged.push(self.remember(enclosing, account, &candidate.root));
             } else {
                 if !candidate.root.is_file() {
-                    linked.insert(Some(PathHash::of(candidate.root.path())), candidate.root.identity);
+                    linked
+                        .insert(Some(PathHash::of(candidate.root.path())), candidate.root.identity);
                 }
                 judged.push(Ok(()));
             }
         }
         let is_full = *account != Account::Operator && self.places.len() >= GRANTED;
-        for (candidate, judged) in candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty()) {
+        for (candidate, judged) in
+            candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty())
+        {
             if is_full || self.places.are_on(&candidate.trail) || linked.are_on(&candidate.trail) {
                 *judged = Err(Code::ThroughLink.into());
             }
         }
-        for (candidate, judged) in candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty()) {
+        for (candidate, judged) in
+            candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty())
+        {
             if judged.is_ok() {
                 *judged = self.remember(enclosing, account, &candidate.root);
             }
@@ -184,7 +195,8 @@ mod tests {
         let candidate = |name: &&str| {
             let mut candidate = find(&enclosing, &top.join(name));
             if linked.contains(name) {
-                candidate.trail = vec![TrailEntry { path: PathHash::of(&top.join("links")), identity: None }];
+                candidate.trail =
+                    vec![TrailEntry { path: PathHash::of(&top.join("links")), identity: None }];
             }
             candidate
         };
@@ -196,7 +208,8 @@ mod tests {
         let location = Location::from_path(path);
         let entry = Entry { text: String::new(), location, name: None, access: None };
         let effort = Effort::default();
-        let found = EntryResolver::new(enclosing, &Account::Anonymous, &effort).find(&entry, &mut effort.entry());
+        let found = EntryResolver::new(enclosing, &Account::Anonymous, &effort)
+            .find(&entry, &mut effort.entry());
         found.unwrap().remove(0)
     }
 
@@ -221,9 +234,15 @@ mod tests {
         let (_keep, enclosing, candidates) = candidates(&[]);
         let mut granted = GrantMemory::default();
         for _ in 0..2 {
-            assert_eq!(judge(&mut granted, &enclosing, &Account::Anonymous, &candidates), [None; 3]);
+            assert_eq!(
+                judge(&mut granted, &enclosing, &Account::Anonymous, &candidates),
+                [None; 3]
+            );
             let Places { paths, identities } = &granted.places;
-            assert_eq!((paths.len(), identities.len(), granted.charged[&Account::Anonymous]), (2, 3, 3));
+            assert_eq!(
+                (paths.len(), identities.len(), granted.charged[&Account::Anonymous]),
+                (2, 3, 3)
+            );
         }
         // The operator's own directory is around them all, and does not count.
         let own = find(&enclosing, enclosing.roots().next().unwrap().path());

@@ -36,7 +36,8 @@ use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result};
 use crate::path::Location;
 use crate::roots::{
-    Intent, Lookups, Place, RejectedRoot, Roots, Snapshot, Verification, WeakTable, resolve, retry_changed,
+    Intent, Lookups, Place, RejectedRoot, Roots, Snapshot, Verification, WeakTable, resolve,
+    retry_changed,
 };
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
@@ -80,7 +81,9 @@ struct Shared {
 /// The allowed directories, and nothing of what clients were granted.
 impl fmt::Debug for Boundary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Boundary").field("directories", &self.shared.directories).finish_non_exhaustive()
+        f.debug_struct("Boundary")
+            .field("directories", &self.shared.directories)
+            .finish_non_exhaustive()
     }
 }
 
@@ -141,7 +144,8 @@ impl Boundary {
     pub(crate) fn verify_allowed_roots(&self, mut turn: Verification) -> Roots {
         let gone = turn.verify();
         let current = turn.roots();
-        let missing = current.rejected().iter().any(|rejected| rejected.error.reason() != Code::Duplicate);
+        let missing =
+            current.rejected().iter().any(|rejected| rejected.error.reason() != Code::Duplicate);
         if gone == 0 && !missing {
             return current.clone();
         }
@@ -193,7 +197,11 @@ impl Boundary {
         let key = roots.list_hash();
         // Whichever is dropped here may close directories, and so not under the table's lock.
         match self.shared.snapshots.get(&key).map(Roots::from_snapshot) {
-            Some(older) if older.generation() == roots.generation() && older.says_the_same(&roots) => older,
+            Some(older)
+                if older.generation() == roots.generation() && older.says_the_same(&roots) =>
+            {
+                older
+            }
             _ => {
                 self.shared.snapshots.insert(key, roots.snapshot());
                 roots
@@ -201,20 +209,35 @@ impl Boundary {
         }
     }
 
-    fn resolve_within(&self, list: &ListRootsResult, account: &Account, effort: &Effort) -> Result<Roots> {
+    fn resolve_within(
+        &self,
+        list: &ListRootsResult,
+        account: &Account,
+        effort: &Effort,
+    ) -> Result<Roots> {
         list.is_bounded()?;
         let parse = if self.shared.bare_paths { Location::parse } else { Location::from_uri };
         let entries = list.roots.iter().map(|root| Entry {
             text: root.uri.clone(),
-            location: if root.is_malformed() { Err(Code::Malformed.into()) } else { parse(&root.uri) },
+            location: if root.is_malformed() {
+                Err(Code::Malformed.into())
+            } else {
+                parse(&root.uri)
+            },
             name: root.name.clone(),
             access: None,
         });
         let entries: Vec<_> = entries.collect();
-        let enclosing =
-            if self.has_allowed_directories() { self.last_allowed_roots() } else { self.top(&entries, account) };
+        let enclosing = if self.has_allowed_directories() {
+            self.last_allowed_roots()
+        } else {
+            self.top(&entries, account)
+        };
         let granting = self.grant(&enclosing, account, entries, effort);
-        Ok(granting.into_roots(self.shared.policy).of_generation(enclosing.generation()).of_client())
+        Ok(granting
+            .into_roots(self.shared.policy)
+            .of_generation(enclosing.generation())
+            .of_client())
     }
 
     fn resolve_allowed(&self) -> Granting {
@@ -239,7 +262,9 @@ impl Boundary {
     fn no_conflict_to_come(&self, operator: &Granting) -> Result<()> {
         let there = operator.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access));
         let mut planned: Vec<_> = there.collect();
-        for rejected in operator.rejected.iter().filter(|rejected| rejected.error.reason() == Code::NotFound) {
+        for rejected in
+            operator.rejected.iter().filter(|rejected| rejected.error.reason() == Code::NotFound)
+        {
             let Some(directory) = self.shared.directories.get(rejected.index) else { continue };
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
@@ -251,10 +276,13 @@ impl Boundary {
             }
             let mut budget = Budget::new();
             let mut questions = Lookups::new(top, &mut budget);
-            let place = resolve(&mut questions, top.index(), None, location.as_os_str(), Intent::NewTree);
+            let place =
+                resolve(&mut questions, top.index(), None, location.as_os_str(), Intent::NewTree);
             // What can not be told now could be anything later.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
-                Place::Inside { root, path, .. } => planned.push((top.root(root)?.path().join(path), directory.access)),
+                Place::Inside { root, path, .. } => {
+                    planned.push((top.root(root)?.path().join(path), directory.access))
+                }
                 Place::Above(_) => {}
             }
         }
@@ -265,7 +293,13 @@ impl Boundary {
     }
 
     /// Resolves entries beneath `around`, judges them together with all that was granted before, and opens what stands.
-    fn grant(&self, enclosing: &Roots, account: &Account, entries: Vec<Entry>, effort: &Effort) -> Granting {
+    fn grant(
+        &self,
+        enclosing: &Roots,
+        account: &Account,
+        entries: Vec<Entry>,
+        effort: &Effort,
+    ) -> Granting {
         let mut granting = Granting::default();
         let mut found = Vec::new();
         let mut seen = HashSet::new();
@@ -284,7 +318,11 @@ impl Boundary {
                     granting.skip(index, &entry.text, Code::OutsideRoots.into());
                 }
                 Ok(candidates) => {
-                    found.extend(candidates.into_iter().map(|candidate| (index, entry.text.clone(), candidate)));
+                    found.extend(
+                        candidates
+                            .into_iter()
+                            .map(|candidate| (index, entry.text.clone(), candidate)),
+                    );
                 }
                 Err(error) => granting.skip(index, &entry.text, error),
             }
@@ -318,14 +356,23 @@ impl Boundary {
         let mut questions = Lookups::new(top, &mut budget);
         let location = Location::from_path(path)?;
         match resolve(&mut questions, top.index(), None, location.as_os_str(), Intent::Existing)? {
-            Place::Inside { root, path, .. } => Ok((top.root(root)?.path().join(path), questions.into_trail())),
+            Place::Inside { root, path, .. } => {
+                Ok((top.root(root)?.path().join(path), questions.into_trail()))
+            }
             Place::Above(_) => Err(Code::NotFound.into()),
         }
     }
 
     /// Whether a link on the trail lies in a root, or in one of these directories: then a tool could have made it.
-    pub(crate) fn leads_by_planted_link(roots: &Roots, others: &[(PathBuf, Identity)], trail: &Trail) -> bool {
-        let roots = roots.roots().filter(|root| !root.is_file()).map(|root| (root.path().to_owned(), root.identity));
+    pub(crate) fn leads_by_planted_link(
+        roots: &Roots,
+        others: &[(PathBuf, Identity)],
+        trail: &Trail,
+    ) -> bool {
+        let roots = roots
+            .roots()
+            .filter(|root| !root.is_file())
+            .map(|root| (root.path().to_owned(), root.identity));
         GrantMemory::only(roots.chain(others.iter().cloned())).are_on(trail)
     }
 }
@@ -354,7 +401,11 @@ impl Roots {
     /// ```
     pub fn from_dirs<P: Into<PathBuf>>(directories: impl IntoIterator<Item = P>) -> Result<Self> {
         let add = |builder: BoundaryBuilder, path: P| builder.directory(path, Access::ReadWrite);
-        directories.into_iter().fold(Boundary::builder(), add).build().map(|boundary| boundary.allowed_roots())
+        directories
+            .into_iter()
+            .fold(Boundary::builder(), add)
+            .build()
+            .map(|boundary| boundary.allowed_roots())
     }
 
     /// Roots from a client's list alone, with no allowed directories around it: whatever the client names is served. For one
@@ -391,7 +442,9 @@ mod tests {
         for (entry, (_, name)) in list.roots.iter_mut().zip(names) {
             entry.name = name.map(Into::into);
         }
-        boundary.resolve_to_cache(&Arc::new(list), &Account::Anonymous, &Effort::default()).expect("a list")
+        boundary
+            .resolve_to_cache(&Arc::new(list), &Account::Anonymous, &Effort::default())
+            .expect("a list")
     }
 
     fn is_shared(one: &Roots, two: &Roots) -> bool {
@@ -403,7 +456,8 @@ mod tests {
 
     #[test]
     fn what_says_the_same_is_one_and_nothing_else() {
-        const NAMES: &[(&str, Option<&str>)] = &[("a", Some("one")), ("l", None), ("f", None), ("none", None)];
+        const NAMES: &[(&str, Option<&str>)] =
+            &[("a", Some("one")), ("l", None), ("f", None), ("none", None)];
         let changes: [(&str, bool, Change); 6] = [
             ("nothing", true, |_| {}),
             ("what no entry names", true, |top| fs::write(top.join("a/new"), "").unwrap()),
@@ -416,7 +470,9 @@ mod tests {
                 fs::create_dir(top.join("f")).unwrap();
             }),
             ("nothing to a directory", false, |top| fs::create_dir(top.join("none")).unwrap()),
-            ("nothing to what is refused otherwise", false, |top| symlink("none", top.join("none")).unwrap()),
+            ("nothing to what is refused otherwise", false, |top| {
+                symlink("none", top.join("none")).unwrap()
+            }),
         ];
         for operator in [false, true] {
             for (what, expected, change) in changes {
@@ -427,12 +483,19 @@ mod tests {
                 fs::write(top.join("f"), "").unwrap();
                 symlink("a", top.join("l")).unwrap();
                 let builder = Boundary::builder();
-                let builder =
-                    if operator { builder.directory(&top, Access::ReadOnly) } else { builder.client_roots_only() };
+                let builder = if operator {
+                    builder.directory(&top, Access::ReadOnly)
+                } else {
+                    builder.client_roots_only()
+                };
                 let boundary = builder.build().unwrap();
                 let first = resolve(&boundary, &top, NAMES);
                 change(&top);
-                assert_eq!(is_shared(&first, &resolve(&boundary, &top, NAMES)), expected, "{what} {operator}");
+                assert_eq!(
+                    is_shared(&first, &resolve(&boundary, &top, NAMES)),
+                    expected,
+                    "{what} {operator}"
+                );
             }
         }
         let directory = tempfile::tempdir().unwrap();
@@ -466,11 +529,13 @@ mod tests {
         let top = directory.path().canonicalize().unwrap();
         fs::create_dir(top.join("x")).unwrap();
         for link in 0..39 {
-            symlink(format!("{}l{}", "x/../".repeat(800), link + 1), top.join(format!("l{link}"))).unwrap();
+            symlink(format!("{}l{}", "x/../".repeat(800), link + 1), top.join(format!("l{link}")))
+                .unwrap();
         }
         let boundary = Boundary::builder().directory(&top, Access::ReadOnly).build().unwrap();
         let list = Arc::new(ListRootsResult::from_uris([format!("file://{}/l0", top.display())]));
-        let resolve = |effort: &Effort| boundary.resolve_to_cache(&list, &Account::Anonymous, effort);
+        let resolve =
+            |effort: &Effort| boundary.resolve_to_cache(&list, &Account::Anonymous, effort);
         let whole = Instant::now();
         let rejected = resolve(&Effort::default()).unwrap().rejected()[0].error().reason();
         let whole = whole.elapsed();
@@ -488,7 +553,8 @@ mod tests {
             })
         };
         // The quickest of many, as other processes get in between.
-        let quickest = (0..50).filter_map(ended_after).min().expect("one was given up in the middle");
+        let quickest =
+            (0..50).filter_map(ended_after).min().expect("one was given up in the middle");
         assert!(quickest < Duration::from_millis(5), "{quickest:?} of {whole:?}");
     }
 }

@@ -23,12 +23,18 @@ use crate::workers::Account;
 /// The volumes that the entries name, as far as they can be opened. A share that only a client names is not: to open it is to
 /// sign in at a host of the client's choice. Nor is what only a link names, which a tool could have made.
 #[cfg(windows)]
-pub(crate) fn of_volumes(entries: &[Entry], account: &Account, open: impl Fn(&Path) -> Result<Root>) -> Roots {
+pub(crate) fn of_volumes(
+    entries: &[Entry],
+    account: &Account,
+    open: impl Fn(&Path) -> Result<Root>,
+) -> Roots {
     let mut seen = Tree::default();
     let mut volumes = Vec::new();
     for location in entries.iter().filter_map(|entry| entry.location.as_ref().ok()) {
         let location = location.as_os_str();
-        let Some((name, _)) = components(location).next().filter(|_| is_absolute(location)) else { continue };
+        let Some((name, _)) = components(location).next().filter(|_| is_absolute(location)) else {
+            continue;
+        };
         let is_share = name.as_encoded_bytes().starts_with(b"\\\\");
         let mut top = name.to_owned();
         top.push("\\");
@@ -49,7 +55,8 @@ pub(crate) fn of_system() -> Result<Roots> {
 }
 
 pub(crate) fn root(path: &Path) -> Result<Root> {
-    let handle = Handle::ambient(path).map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
+    let handle = Handle::ambient(path)
+        .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
     let metadata = handle.metadata()?;
     let (canonical, given) = (path.to_owned(), Vec::new());
     // A letter can stand for a directory of another volume, or for a share.
@@ -88,8 +95,12 @@ mod tests {
     #[test]
     fn a_share_is_gone_to_when_the_operator_names_it_and_each_volume_once() {
         let texts = [r"C:\a", r"\\server\share\a", r"c:\b", r"\\SERVER\Share\b", r"Q:\none"];
-        let entry =
-            |text: &&str| Entry { text: (*text).to_owned(), location: Location::parse(text), name: None, access: None };
+        let entry = |text: &&str| Entry {
+            text: (*text).to_owned(),
+            location: Location::parse(text),
+            name: None,
+            access: None,
+        };
         let entries: Vec<_> = texts.iter().map(entry).collect();
         let asked = |account| {
             let asked = RefCell::new(Vec::new());

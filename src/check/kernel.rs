@@ -52,7 +52,9 @@ impl Roots {
                 Some(Ok((number, names, found)))
             }
             // A mount that may not be crossed is EXDEV, too.
-            (Err(error), Err(from), _) if error.kind() == io::ErrorKind::CrossesDevices && mounts == Rule::Allow => {
+            (Err(error), Err(from), _)
+                if error.kind() == io::ErrorKind::CrossesDevices && mounts == Rule::Allow =>
+            {
                 let rest = OsStr::from_bytes(rest.as_bytes().get(from..)?);
                 Some(resolve_in(self, Some(number), rest, intent, budget))
             }
@@ -89,7 +91,8 @@ impl Roots {
 /// The resolver's refusal, if the kernel's says which. EACCES does not: the resolver passes `..` in
 /// a directory that may not be searched.
 fn refusal(error: io::Error) -> Option<Error> {
-    let is_the_same = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+    let is_the_same =
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     is_the_same.then(|| error.into())
 }
 

@@ -118,14 +118,19 @@ impl Roots {
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
         let enclosing = self.index().enclosing_roots(proved.path());
         // The proof's own root, or the innermost around it; else one that lies further in.
-        let root =
-            enclosing.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name).or_else(|| {
+        let root = enclosing
+            .into_iter()
+            .rev()
+            .filter_map(|number| self.root(number).ok())
+            .find(by_name)
+            .or_else(|| {
                 let inner = self.index().enclosing_roots(&checked.canonical());
                 inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
             });
         let Some(root) = root else { return Err(self.explained(Code::OutsideRoots.into())) };
         let is_the_root = is_same(root.path(), proved.path());
-        let stands = root.is_available() && (!is_the_root || root.is_same_object(proved)) && proved.verify();
+        let stands =
+            root.is_available() && (!is_the_root || root.is_same_object(proved)) && proved.verify();
         match (stands, proved.access(), root.access()) {
             (false, ..) => Err(Code::RootUnavailable.into()),
             (true, Access::ReadWrite, Access::ReadOnly) => Err(Code::ReadOnly.into()),
@@ -150,17 +155,34 @@ impl Roots {
         error
     }
 
-    pub(crate) fn decide(&self, request: &Location, intent: Intent, budget: &mut Budget<'_>) -> Result<CheckedPath> {
+    pub(crate) fn decide(
+        &self,
+        request: &Location,
+        intent: Intent,
+        budget: &mut Budget<'_>,
+    ) -> Result<CheckedPath> {
         let (root, relative, found) = self.locate(request, intent, budget)?;
         let root = self.shared_root(root)?;
         if !root.is_available() {
             return Err(Code::RootUnavailable.into());
         }
-        Ok(CheckedPath { roots: self.clone(), root, relative, found, intent, request: request.clone() })
+        Ok(CheckedPath {
+            roots: self.clone(),
+            root,
+            relative,
+            found,
+            intent,
+            request: request.clone(),
+        })
     }
 
     /// Where a request leads: a root, a place in it, and what is there.
-    fn locate(&self, request: &Location, intent: Intent, budget: &mut Budget<'_>) -> Result<(usize, PathBuf, Found)> {
+    fn locate(
+        &self,
+        request: &Location,
+        intent: Intent,
+        budget: &mut Budget<'_>,
+    ) -> Result<(usize, PathBuf, Found)> {
         #[cfg(target_os = "linux")]
         if let Some(place) = self.locate_by_kernel(request, intent, budget) {
             return place;
@@ -188,7 +210,8 @@ impl Roots {
         request: &Location,
         work: impl FnMut(&mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.verified(request, work).map_err(|error| self.refused(error.at(operation, request.sent())))
+        self.verified(request, work)
+            .map_err(|error| self.refused(error.at(operation, request.sent())))
     }
 
     /// Runs the work of one request, again while the path changes under it. A failure has the names
@@ -199,13 +222,18 @@ impl Roots {
         request: &Location,
         mut work: impl FnMut(&mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
-        let device = || self.start(request).and_then(|(number, _)| Some(self.root(number).ok()?.identity.device));
+        let device = || {
+            self.start(request)
+                .and_then(|(number, _)| Some(self.root(number).ok()?.identity.device))
+        };
         let mut budget = Budget::new();
         let answer = || {
             retry_changed(|| work(&mut budget)).map_err(|error| {
-                let (started_in, came_to) = (self.start(request).map(|(number, _)| number), error.root());
+                let (started_in, came_to) =
+                    (self.start(request).map(|(number, _)| number), error.root());
                 let asked = [started_in, came_to.filter(|root| Some(*root) != started_in)];
-                let mut asked = asked.into_iter().flatten().filter_map(|number| self.root(number).ok());
+                let mut asked =
+                    asked.into_iter().flatten().filter_map(|number| self.root(number).ok());
                 match error.reason() {
                     // Decided by names alone: no root was asked.
                     Code::OutsideRoots => error,
@@ -298,7 +326,11 @@ impl CheckedPath {
 
     /// Runs the work of an operation by this proof: again while the path changes under it; a failure names the operation and the
     /// request. It depends on the proof's own root alone.
-    pub(crate) fn perform<T>(&self, operation: &'static str, work: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn perform<T>(
+        &self,
+        operation: &'static str,
+        work: impl Fn() -> Result<T>,
+    ) -> Result<T> {
         let device = || Some(self.root.identity.device);
         counted(device, || retry_changed(|| self.operate(&work)))
             .map_err(|error| self.roots.refused(error.at(operation, self.request.sent())))
@@ -308,7 +340,9 @@ impl CheckedPath {
     pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let device = || Some(self.root.identity.device);
         counted(device, || {
-            work().map_err(|error| if self.root.verify() { error } else { Code::RootUnavailable.into() })
+            work().map_err(
+                |error| if self.root.verify() { error } else { Code::RootUnavailable.into() },
+            )
         })
     }
 
@@ -328,7 +362,8 @@ impl CheckedPath {
     /// operator's.
     pub(crate) fn is_no_root(&self) -> Result<()> {
         let canonical = self.canonical();
-        let enclosing = self.root.enclosing().is_some_and(|enclosing| enclosing.index().holds(&canonical));
+        let enclosing =
+            self.root.enclosing().is_some_and(|enclosing| enclosing.index().holds(&canonical));
         if enclosing || self.roots.index().holds(&canonical) {
             return Err(Code::RootItself.into());
         }
@@ -357,15 +392,15 @@ impl CheckedPath {
     /// As [`is_no_alias_of_root`](Self::is_no_alias_of_root), for what is no directory, or is not touched
     /// if it is one.
     pub(crate) fn is_no_alias_of_file_root(&self, directory: &Handle, name: &OsStr) -> Result<()> {
-        let mut files = self.roots_and_around().filter_map(|root| Some((root, root.leaf.as_ref()?))).peekable();
+        let mut files =
+            self.roots_and_around().filter_map(|root| Some((root, root.leaf.as_ref()?))).peekable();
         if files.peek().is_none() {
             return Ok(());
         }
         let here = directory.identity()?;
         let look = |name: &OsStr| directory.look_in(name, Rule::Allow);
         let Look::Other(found) = look(name)? else { return Ok(()) };
-        let is_found =
-            |leaf: &OsStr| matches!(look(leaf), Ok(Look::Other(leaf)) if leaf.identity() == found.identity());
+        let is_found = |leaf: &OsStr| matches!(look(leaf), Ok(Look::Other(leaf)) if leaf.identity() == found.identity());
         if files.any(|(root, leaf)| root.identity == here && is_found(leaf)) {
             return Err(Code::RootItself.into());
         }
@@ -415,7 +450,8 @@ impl fmt::Display for CheckedPath {
         let place = quoted(if relative.is_empty() { OsStr::new(".") } else { relative });
         let name = self.root.path().file_name().unwrap_or(self.root.path().as_os_str());
         // A proof has a root of its own snapshot.
-        let number = self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
+        let number =
+            self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
         write!(f, "{place} in root {} ({})", number.unwrap_or_default(), quoted(name))
     }
 }

@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, Errno, LandlockStatus, PathBeneath,
-    RestrictSelfAttr as _, RestrictionStatus, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _,
-    RulesetError, RulesetStatus, make_bitflags,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, Errno, LandlockStatus,
+    PathBeneath, RestrictSelfAttr as _, RestrictionStatus, Ruleset, RulesetAttr as _,
+    RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, make_bitflags,
 };
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
@@ -23,10 +23,17 @@ use crate::roots::{Root, Trail};
 /// Nothing is changed before the last call, so a refusal leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
     if !boundary.has_allowed_directories() {
-        return Err(Error::new(Code::NoDirectories).detail("there is nothing to confine the process to"));
+        return Err(
+            Error::new(Code::NoDirectories).detail("there is nothing to confine the process to")
+        );
     }
     let threads = threads()?;
-    let mut rules = Rules { ruleset: ruleset()?, read_only: Vec::new(), objects: Vec::new(), paths: Vec::new() };
+    let mut rules = Rules {
+        ruleset: ruleset()?,
+        read_only: Vec::new(),
+        objects: Vec::new(),
+        paths: Vec::new(),
+    };
     let mut missing = Vec::new();
     let roots = boundary.allowed_roots();
     for rejected in roots.rejected() {
@@ -40,37 +47,48 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         }
     }
     for root in roots.roots() {
-        rules = rules.with_root(root).map_err(|error| error.at("confine", root.path().as_os_str()))?;
+        rules =
+            rules.with_root(root).map_err(|error| error.at("confine", root.path().as_os_str()))?;
     }
     let mut found = Vec::new();
     for named in &confinement.extras {
         match find(boundary, named) {
             Ok(extra) => found.push(extra),
             Err(error) if named.missing != Missing::Refused && error.reason() == Code::NotFound => {
-                missing.extend(Some(named.path.clone()).filter(|_| named.missing == Missing::Reported));
+                missing.extend(
+                    Some(named.path.clone()).filter(|_| named.missing == Missing::Reported),
+                );
             }
             Err(error) => return Err(error.at("confine", named.path.as_os_str())),
         }
     }
     // A writable place can contain a symlink that a tool created, also in an earlier run.
     let writable = found.iter().filter(|extra| extra.named.access == ExtraAccess::ReadWrite);
-    let written: Vec<_> = writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
+    let written: Vec<_> =
+        writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
     for extra in found {
         if Boundary::leads_by_planted_link(&roots, &written, &extra.trail) {
             return Err(Error::new(Code::ThroughLink).at("confine", extra.named.path.as_os_str()));
         }
         let named = extra.named;
-        rules = rules.with_extra(extra).map_err(|error| error.at("confine", named.path.as_os_str()))?;
+        rules =
+            rules.with_extra(extra).map_err(|error| error.at("confine", named.path.as_os_str()))?;
     }
     let Rules { ruleset, paths, .. } = rules;
     let status = restrict(ruleset, threads)?;
     let abi = match status.landlock {
-        LandlockStatus::Available { effective_abi, kernel_abi } => kernel_abi.unwrap_or(effective_abi as i32),
+        LandlockStatus::Available { effective_abi, kernel_abi } => {
+            kernel_abi.unwrap_or(effective_abi as i32)
+        }
         LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
     };
     let abi = u32::try_from(abi).unwrap_or(0);
     // The first version was a hard requirement, so no enforcement at all is an error.
-    if abi == 0 || status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs || !is_enforced(&paths) {
+    if abi == 0
+        || status.ruleset == RulesetStatus::NotEnforced
+        || !status.no_new_privs
+        || !is_enforced(&paths)
+    {
         return Err(Code::ConfinementUnavailable.into());
     }
     // Later versions have more rights than are requested here.
@@ -82,7 +100,8 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
 /// Tests whether the kernel now denies something that it must deny. A filter can answer for it and
 /// do nothing.
 fn is_enforced(paths: &[ConfinedPath]) -> bool {
-    let root_dir = openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let root_dir =
+        openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     paths.iter().any(|confined| confined.path == Path::new("/")) || root_dir.is_err()
 }
 
@@ -130,7 +149,11 @@ impl Rules {
         };
         let handle = root.handle()?;
         // A single file is written in place, and needs no access to its directory.
-        let file = open(&*handle, root.leaf.as_deref().map_or(Path::new("."), Path::new), OFlags::NOFOLLOW)?;
+        let file = open(
+            &*handle,
+            root.leaf.as_deref().map_or(Path::new("."), Path::new),
+            OFlags::NOFOLLOW,
+        )?;
         let metadata = Metadata::of_file(&file)?;
         let expected = if root.is_file() { FileType::File } else { FileType::Directory };
         if metadata.file_type() != expected {
@@ -141,16 +164,23 @@ impl Rules {
             self.objects.push(metadata.identity());
         }
         self.ruleset = add(self.ruleset, &file, &metadata, access)?;
-        self.paths.push(ConfinedPath { path: root.path().to_owned(), access, is_allowed_directory: true });
+        self.paths.push(ConfinedPath {
+            path: root.path().to_owned(),
+            access,
+            is_allowed_directory: true,
+        });
         Ok(self)
     }
 
     fn with_extra(mut self, extra: OpenExtra) -> Result<Self> {
         let OpenExtra { named, path, file, metadata, .. } = extra;
         // Rules add up, so one on a parent would add its access to the read-only directory.
-        let lends = |read_only: &PathBuf| read_only.starts_with(&path) || path.starts_with(read_only);
+        let lends =
+            |read_only: &PathBuf| read_only.starts_with(&path) || path.starts_with(read_only);
         let is_other_name = self.objects.contains(&metadata.identity());
-        if named.access == ExtraAccess::ReadWrite && (is_other_name || self.read_only.iter().any(lends)) {
+        if named.access == ExtraAccess::ReadWrite
+            && (is_other_name || self.read_only.iter().any(lends))
+        {
             return Err(Code::AccessConflict.into());
         }
         self.ruleset = add(self.ruleset, &file, &metadata, named.access)?;
@@ -161,7 +191,8 @@ impl Rules {
 
 /// Where a missing directory would be created.
 fn planned(path: &Path) -> PathBuf {
-    let there = |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
+    let there =
+        |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
     path.ancestors().find_map(there).unwrap_or_else(|| path.to_owned())
 }
 
@@ -170,7 +201,8 @@ fn planned(path: &Path) -> PathBuf {
 fn ruleset() -> Result<RulesetCreated> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let wanted = wanted.handle_access(AccessFs::from_all(ABI::V1)).map_err(|_| {
-        Error::new(Code::ConfinementUnavailable).detail("the kernel has no Landlock, or it is not enabled")
+        Error::new(Code::ConfinementUnavailable)
+            .detail("the kernel has no Landlock, or it is not enabled")
     })?;
     let wanted = wanted.set_compatibility(CompatLevel::BestEffort);
     wanted.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(io_error)
@@ -179,11 +211,17 @@ fn ruleset() -> Result<RulesetCreated> {
 /// The last version that adds a right for files rather than sockets.
 const KNOWN: ABI = ABI::V5;
 
-fn add(ruleset: RulesetCreated, object: &File, metadata: &Metadata, access: ExtraAccess) -> Result<RulesetCreated> {
+fn add(
+    ruleset: RulesetCreated,
+    object: &File,
+    metadata: &Metadata,
+    access: ExtraAccess,
+) -> Result<RulesetCreated> {
     // The kernel accepts no rule that gives a file the rights of a directory (EINVAL,
     // landlock_add_rule(2)).
     let is_directory = metadata.file_type() == FileType::Directory;
-    let rights = if is_directory { rights(access) } else { rights(access) & AccessFs::from_file(KNOWN) };
+    let rights =
+        if is_directory { rights(access) } else { rights(access) & AccessFs::from_file(KNOWN) };
     ruleset.add_rule(PathBeneath::new(object, rights)).map_err(io_error)
 }
 
@@ -195,8 +233,10 @@ fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
         ExtraAccess::ReadOnly => read,
         ExtraAccess::Execute => read | AccessFs::Execute,
         ExtraAccess::ReadWrite => {
-            let make = make_bitflags!(AccessFs::{MakeReg | MakeDir | MakeSym | MakeFifo | MakeSock});
-            read | make | make_bitflags!(AccessFs::{WriteFile | Truncate | RemoveFile | RemoveDir | Refer})
+            let make =
+                make_bitflags!(AccessFs::{MakeReg | MakeDir | MakeSym | MakeFifo | MakeSock});
+            read | make
+                | make_bitflags!(AccessFs::{WriteFile | Truncate | RemoveFile | RemoveDir | Refer})
         }
     }
 }
@@ -218,7 +258,8 @@ fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus
 /// parent, and one for each thread (`proc_task_getattr` in Linux's fs/proc/base.c). It is not
 /// listed, because a process that is already confined cannot do that.
 fn threads() -> Result<usize> {
-    let unknown = |error: Error| Error::new(Code::ThreadsRunning).detail(format!("/proc/self/task: {error}"));
+    let unknown =
+        |error: Error| Error::new(Code::ThreadsRunning).detail(format!("/proc/self/task: {error}"));
     let tasks = open(CWD, Path::new("/proc/self/task"), OFlags::DIRECTORY).map_err(unknown)?;
     let links = Metadata::of_file(&tasks).map_err(|error| unknown(error.into()))?.hard_links();
     match usize::try_from(links).unwrap_or(0).checked_sub(2) {

@@ -262,7 +262,10 @@ const SINCE: &[(u32, &str)] = &[
 ];
 
 impl fmt::Display for Confined {
-    #[expect(clippy::unnecessary_debug_formatting, reason = "a path is one line, whatever its name")]
+    #[expect(
+        clippy::unnecessary_debug_formatting,
+        reason = "a path is one line, whatever its name"
+    )]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let enforced = match self.enforced {
             Enforced::Fully => "fully",
@@ -362,8 +365,11 @@ mod tests {
     use super::*;
 
     fn report(abi: u32, enforced: Enforced) -> Confined {
-        let path =
-            |path: &str, access, is_allowed_directory| ConfinedPath { path: path.into(), access, is_allowed_directory };
+        let path = |path: &str, access, is_allowed_directory| ConfinedPath {
+            path: path.into(),
+            access,
+            is_allowed_directory,
+        };
         let paths = vec![
             path("/srv/a\nb", ExtraAccess::ReadWrite, true),
             path("/srv/c", ExtraAccess::ReadOnly, true),
@@ -384,7 +390,9 @@ mod tests {
         assert_eq!(report(7, Enforced::Fully).to_string(), lines.join("\n"));
         let old = report(1, Enforced::Partly).to_string();
         assert!(
-            old.starts_with("confined by Landlock, version 1, partly enforced, 1 thread\n  older kernel: "),
+            old.starts_with(
+                "confined by Landlock, version 1, partly enforced, 1 thread\n  older kernel: "
+            ),
             "{old}"
         );
         let gaps = |abi| report(abi, Enforced::Partly).not_enforced().count();

@@ -27,12 +27,14 @@ impl Budget<'_> {
     /// Takes look-ups from the budget.
     pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
         if self.effort.is_some_and(Effort::is_spent) {
-            return Err(Error::new(Code::TooCostly).detail("the list took too long, or nobody waits for it"));
+            return Err(Error::new(Code::TooCostly)
+                .detail("the list took too long, or nobody waits for it"));
         }
         let left = self.left.checked_sub(lookups);
         self.left = left.unwrap_or_default();
-        left.map(drop)
-            .ok_or_else(|| Error::over(Code::TooCostly, "the path takes more than {} look-ups to resolve", LOOKUPS))
+        left.map(drop).ok_or_else(|| {
+            Error::over(Code::TooCostly, "the path takes more than {} look-ups to resolve", LOOKUPS)
+        })
     }
 
     /// The number of look-ups spent so far.
@@ -84,8 +86,10 @@ mod tests {
         assert!(budget.spend(1).is_ok());
         assert_eq!(budget.spend(1).unwrap_err().reason(), Code::TooCostly);
         let given_up = Arc::new(AtomicBool::new(false));
-        let (waited_for, late) =
-            (Effort::new(None, given_up.clone()), Effort::new(Some(Instant::now()), Arc::default()));
+        let (waited_for, late) = (
+            Effort::new(None, given_up.clone()),
+            Effort::new(Some(Instant::now()), Arc::default()),
+        );
         let (mut waited_for, mut late) = (waited_for.entry(), late.entry());
         assert_eq!((waited_for.spend(1).is_ok(), late.spend(1).is_ok()), (true, false));
         given_up.store(true, Ordering::Relaxed);

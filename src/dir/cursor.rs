@@ -27,11 +27,19 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// Describes the name at `path` beneath `base`, without following it. `path` consists of plain
     /// names, and the caller knows that all but the last are directories.
-    pub(crate) fn look(&mut self, base: &Handle, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Look> {
+    pub(crate) fn look(
+        &mut self,
+        base: &Handle,
+        path: &Path,
+        mounts: Rule,
+        budget: &mut Budget<'_>,
+    ) -> Result<Look> {
         budget.spend(1)?;
         // The kernel would refuse an operation on the whole path: ENAMETOOLONG (openat2(2)).
         #[cfg(target_os = "linux")]
-        if path.as_os_str().len() >= PATH_BYTES && kernel::dir(&base.dir, Path::new(""), mounts).is_some() {
+        if path.as_os_str().len() >= PATH_BYTES
+            && kernel::dir(&base.dir, Path::new(""), mounts).is_some()
+        {
             return Err(Code::TooLong.into());
         }
         let Some((parent, name)) = split(path) else { return Ok(Look::Other(base.metadata()?)) };
@@ -93,15 +101,22 @@ impl Cursor {
 
     /// Closes the directories that are not on the path to `path`. Returns the length of the path of
     /// the nearest one that stays open, that directory, and the names from there to `path`.
-    fn nearest_open<'a, 'p>(&'a mut self, base: &'a Handle, path: &'p Path) -> (usize, &'a Handle, Cow<'p, Path>) {
-        let (last, next) = (self.path.as_os_str().as_encoded_bytes(), path.as_os_str().as_encoded_bytes());
+    fn nearest_open<'a, 'p>(
+        &'a mut self,
+        base: &'a Handle,
+        path: &'p Path,
+    ) -> (usize, &'a Handle, Cow<'p, Path>) {
+        let (last, next) =
+            (self.path.as_os_str().as_encoded_bytes(), path.as_os_str().as_encoded_bytes());
         let common = common_length(last, next);
-        let is_on_the_way =
-            |length: usize| length <= common && next.get(length).is_none_or(|byte| is_separator(char::from(*byte)));
+        let is_on_the_way = |length: usize| {
+            length <= common && next.get(length).is_none_or(|byte| is_separator(char::from(*byte)))
+        };
         while self.open_dirs.back().is_some_and(|(length, _)| !is_on_the_way(*length)) {
             self.open_dirs.pop_back();
         }
-        let (length, from) = self.open_dirs.back().map_or((0, base), |(length, directory)| (*length, directory));
+        let (length, from) =
+            self.open_dirs.back().map_or((0, base), |(length, directory)| (*length, directory));
         if length == 0 {
             return (length, from, Cow::Borrowed(path));
         }
@@ -127,14 +142,19 @@ impl Cursor {
 /// The number of separators in a path. The count of a block fits a byte, so the compiler can
 /// vectorize it.
 pub(crate) fn count_separators(path: &[u8]) -> usize {
-    let in_block = |block: &[u8]| block.iter().map(|byte| u8::from(is_separator(char::from(*byte)))).sum::<u8>();
+    let in_block = |block: &[u8]| {
+        block.iter().map(|byte| u8::from(is_separator(char::from(*byte)))).sum::<u8>()
+    };
     path.chunks(usize::from(u8::MAX)).map(|block| usize::from(in_block(block))).sum()
 }
 
 /// The length of the common prefix of two paths in bytes.
 fn common_length(one: &[u8], other: &[u8]) -> usize {
     const BLOCK: usize = 64;
-    let blocks = one.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK)).take_while(|(one, other)| one == other);
+    let blocks = one
+        .chunks_exact(BLOCK)
+        .zip(other.chunks_exact(BLOCK))
+        .take_while(|(one, other)| one == other);
     let equal = BLOCK * blocks.count();
     let (one, other) = (one.iter().skip(equal), other.iter().skip(equal));
     equal + one.zip(other).take_while(|(one, other)| one == other).count()
@@ -177,7 +197,10 @@ mod tests {
         let (mut cursor, mut budget) = (Cursor::default(), Budget::new());
         let mut cost = |path: &Path| {
             let before = budget.spent();
-            assert!(matches!(cursor.look(&handle, path, Rule::Allow, &mut budget), Ok(Look::Missing)));
+            assert!(matches!(
+                cursor.look(&handle, path, Rule::Allow, &mut budget),
+                Ok(Look::Missing)
+            ));
             assert!(cursor.open_dirs.len() <= CURSOR_HANDLES);
             budget.spent() - before
         };
@@ -188,7 +211,10 @@ mod tests {
         assert_eq!(cost(&deep.join("none")), walked(1));
         let ancestors: Vec<_> = deep.ancestors().collect();
         let names = |up: usize| ancestors[up].join("none");
-        assert_eq!((cost(&names(100)), cost(&names(101)), cost(&names(99))), (walked(60), walked(59), walked(2)));
+        assert_eq!(
+            (cost(&names(100)), cost(&names(101)), cost(&names(99))),
+            (walked(60), walked(59), walked(2))
+        );
         assert_eq!(cost(Path::new("none")), 1);
     }
 }

@@ -16,7 +16,10 @@ use cap_std::io_lifetimes::AsFilelike as _;
 use super::Follow;
 #[cfg(not(windows))]
 use super::proc_link;
-use super::{Budget, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, split, walk_error};
+use super::{
+    Budget, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, split,
+    walk_error,
+};
 use crate::error::{Code, Result};
 #[cfg(target_os = "linux")]
 use crate::limits::NAMES_PER_LOOKUP;
@@ -60,7 +63,12 @@ impl Handle {
 
     /// As [`Handle::dir`], within a budget: one call of the kernel, or one call per name. The
     /// look-up that needs the directory has already paid for the first name.
-    pub(super) fn dir_within_budget(&self, path: &Path, mounts: Rule, budget: &mut Budget<'_>) -> Result<Self> {
+    pub(super) fn dir_within_budget(
+        &self,
+        path: &Path,
+        mounts: Rule,
+        budget: &mut Budget<'_>,
+    ) -> Result<Self> {
         #[cfg(target_os = "linux")]
         {
             budget.spend(path.iter().count() / NAMES_PER_LOOKUP)?;
@@ -81,7 +89,9 @@ impl Handle {
         let opened = self.dir.open_dir_nofollow(name).map_err(|error| match walk_error(error) {
             // open(2) with O_DIRECTORY fails with ENOTDIR for a symlink, too. If the name is no
             // file now, it was a symlink when it was opened.
-            error if error.reason() == Code::NotADirectory && !self.is_other(name) => Code::Changed.into(),
+            error if error.reason() == Code::NotADirectory && !self.is_other(name) => {
+                Code::Changed.into()
+            }
             error => error,
         });
         let child = Self::new(opened?);
@@ -96,7 +106,8 @@ impl Handle {
     /// Whether a name is neither a directory nor a symlink.
     fn is_other(&self, name: &OsStr) -> bool {
         let file_type = self.describe(name).map(|metadata| metadata.file_type());
-        file_type.is_ok_and(|file_type| !matches!(file_type, FileType::Directory | FileType::Symlink))
+        file_type
+            .is_ok_and(|file_type| !matches!(file_type, FileType::Directory | FileType::Symlink))
     }
 
     /// Describes one name in this directory, without following it.
@@ -219,7 +230,12 @@ impl Handle {
     /// `EXDEV` at the edge of this directory. Any `path` is allowed. `None` where the call is not
     /// available.
     #[cfg(target_os = "linux")]
-    pub(crate) fn follow(&self, path: &OsStr, want: Follow, mounts: Rule) -> Option<io::Result<File>> {
+    pub(crate) fn follow(
+        &self,
+        path: &OsStr,
+        want: Follow,
+        mounts: Rule,
+    ) -> Option<io::Result<File>> {
         kernel::follow(&self.dir, path, want, mounts)
     }
 
@@ -270,7 +286,13 @@ impl Handle {
 
     /// Renames a name in this directory to one in another. The destination must not exist, unless
     /// `replace` is set.
-    pub(crate) fn rename(&self, from: &OsStr, to_dir: &Self, to: &OsStr, replace: bool) -> io::Result<()> {
+    pub(crate) fn rename(
+        &self,
+        from: &OsStr,
+        to_dir: &Self,
+        to: &OsStr,
+        replace: bool,
+    ) -> io::Result<()> {
         if !replace {
             if let Some(renamed) = kernel::rename_new(&self.dir, from, &to_dir.dir, to) {
                 return renamed;
@@ -319,7 +341,12 @@ mod tests {
         std::fs::write(directory.path().join("f"), "old").unwrap();
         let handle = Handle::ambient(directory.path()).unwrap();
         let want = Want { read: false, write: true, append: false, create_new: Some(0o600) };
-        let made = |name| handle.open(Path::new(name), want, Rule::Allow).map(drop).map_err(|error| error.reason());
+        let made = |name| {
+            handle
+                .open(Path::new(name), want, Rule::Allow)
+                .map(drop)
+                .map_err(|error| error.reason())
+        };
         assert_eq!((made("f"), made("g")), (Err(Code::AlreadyExists), Ok(())));
     }
 }

@@ -44,7 +44,12 @@ pub(super) fn open(at: &Dir, path: &Path, want: Want, mounts: Rule) -> Option<io
     plain(at, path, flags, want.create_new, mounts)
 }
 
-pub(super) fn follow(at: &Dir, path: &OsStr, want: Follow, mounts: Rule) -> Option<io::Result<File>> {
+pub(super) fn follow(
+    at: &Dir,
+    path: &OsStr,
+    want: Follow,
+    mounts: Rule,
+) -> Option<io::Result<File>> {
     let (flags, links) = match want {
         Follow::NoLink => (OFlags::PATH, Links::Refuse),
         Follow::Read => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Beneath),
@@ -54,7 +59,13 @@ pub(super) fn follow(at: &Dir, path: &OsStr, want: Follow, mounts: Rule) -> Opti
 
 /// Opens a path of plain names. Such a path leaves the directory only while another process moves a
 /// directory on it, and that is reported as `ELOOP`, too.
-fn plain(at: &Dir, path: &Path, flags: OFlags, mode: Option<u32>, mounts: Rule) -> Option<io::Result<File>> {
+fn plain(
+    at: &Dir,
+    path: &Path,
+    flags: OFlags,
+    mode: Option<u32>,
+    mounts: Rule,
+) -> Option<io::Result<File>> {
     let path = path.as_os_str();
     let opened = call(at, path, flags, mode, mounts, &Links::Refuse)?;
     Some(opened.map_err(|error| match Errno::from_io_error(&error) {
@@ -82,7 +93,8 @@ fn call(
     for _ in 0..OPENAT2_RETRIES {
         match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve) {
             // A rename anywhere while the kernel passed `..` (openat2(2)).
-            Err(Errno::AGAIN) if again.get_or_insert_with(Instant::now).elapsed() < OPENAT2_RETRY_TIME => {}
+            Err(Errno::AGAIN)
+                if again.get_or_insert_with(Instant::now).elapsed() < OPENAT2_RETRY_TIME => {}
             Err(Errno::AGAIN) => break,
             // ENOSYS: Linux before 5.6, or a filter. EPERM: a filter, as container runtimes install
             // it. If EPERM is about the file itself, the walk through held descriptors gets it
@@ -101,7 +113,13 @@ fn call(
 /// for the latter.
 fn has_moved(at: &Dir, path: &OsStr) -> bool {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let asked = openat2(at, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve);
+    let asked = openat2(
+        at,
+        path,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        resolve,
+    );
     matches!(asked, Err(Errno::XDEV))
 }
 
@@ -148,12 +166,14 @@ pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
 }
 
 pub(super) fn mount<F: AsFd>(at: &F) -> Result<Mount> {
-    let stat = rustix::fs::statx(at, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(io::Error::from)?;
+    let stat = rustix::fs::statx(at, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
+        .map_err(io::Error::from)?;
     Ok(mounted(&stat))
 }
 
 pub(super) fn mount_of(at: &Dir, name: &OsStr) -> Result<Mount> {
-    let stat = rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID).map_err(io::Error::from)?;
+    let stat = rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID)
+        .map_err(io::Error::from)?;
     Ok(mounted(&stat))
 }
 
@@ -165,7 +185,12 @@ fn mounted(stat: &Statx) -> Mount {
 
 /// `None` where the filesystem cannot refuse an existing name in the same step (EINVAL,
 /// renameat2(2)).
-pub(super) fn rename_new(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> Option<io::Result<()>> {
+pub(super) fn rename_new(
+    from_dir: &Dir,
+    from: &OsStr,
+    to_dir: &Dir,
+    to: &OsStr,
+) -> Option<io::Result<()>> {
     match rustix::fs::renameat_with(from_dir, from, to_dir, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => None,
         renamed => Some(renamed.map_err(Into::into)),

@@ -174,7 +174,16 @@ impl Metadata {
     pub(crate) fn unreadable_link() -> Self {
         let identity = Identity { device: 0, inode: 0 };
         let (modified, accessed, created, mode) = (None, None, None, None);
-        Self { file_type: FileType::Symlink, len: 0, links: 1, modified, accessed, created, mode, identity }
+        Self {
+            file_type: FileType::Symlink,
+            len: 0,
+            links: 1,
+            modified,
+            accessed,
+            created,
+            mode,
+            identity,
+        }
     }
 
     /// Reads the metadata of an open file. There is no cheaper call here.
@@ -245,11 +254,20 @@ impl Metadata {
             file_type: FileType::of_mode(mode),
             len: u64::try_from(stat.st_size).unwrap_or_default(),
             links: u64::from(stat.st_nlink),
-            modified: time(stat.st_mtime.into(), u64::try_from(stat.st_mtime_nsec).unwrap_or_default()),
-            accessed: time(stat.st_atime.into(), u64::try_from(stat.st_atime_nsec).unwrap_or_default()),
+            modified: time(
+                stat.st_mtime.into(),
+                u64::try_from(stat.st_mtime_nsec).unwrap_or_default(),
+            ),
+            accessed: time(
+                stat.st_atime.into(),
+                u64::try_from(stat.st_atime_nsec).unwrap_or_default(),
+            ),
             created: None,
             mode: Some(mode & 0o7777),
-            identity: Identity { device: u64::try_from(stat.st_dev).unwrap_or_default(), inode: stat.st_ino },
+            identity: Identity {
+                device: u64::try_from(stat.st_dev).unwrap_or_default(),
+                inode: stat.st_ino,
+            },
         }
     }
 }
@@ -258,7 +276,8 @@ impl Metadata {
 impl Metadata {
     /// Converts the result of statx(2).
     pub(crate) fn of_statx(stat: &rustix::fs::Statx) -> Self {
-        let at = |moment: rustix::fs::StatxTimestamp| time(moment.tv_sec, u64::from(moment.tv_nsec));
+        let at =
+            |moment: rustix::fs::StatxTimestamp| time(moment.tv_sec, u64::from(moment.tv_nsec));
         let has_birth = stat.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0;
         let created = at(stat.stx_btime).filter(|_| has_birth);
         let mode = u32::from(stat.stx_mode);
@@ -287,7 +306,9 @@ impl FileType {
             rustix::fs::FileType::Symlink => Self::Symlink,
             rustix::fs::FileType::Fifo => Self::Fifo,
             rustix::fs::FileType::Socket => Self::Socket,
-            rustix::fs::FileType::BlockDevice | rustix::fs::FileType::CharacterDevice => Self::Device,
+            rustix::fs::FileType::BlockDevice | rustix::fs::FileType::CharacterDevice => {
+                Self::Device
+            }
             rustix::fs::FileType::Unknown => Self::Other,
         }
     }
@@ -298,7 +319,8 @@ impl FileType {
 #[cfg(unix)]
 fn time(seconds: i64, nanoseconds: u64) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());
-    let second = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    let second =
+        if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
     second?.checked_add(Duration::from_nanos(nanoseconds))
 }
 
@@ -320,7 +342,9 @@ mod tests {
     fn any_time_is_a_time_or_none() {
         assert_eq!(time(0, 5), Some(UNIX_EPOCH + Duration::from_nanos(5)));
         assert_eq!(time(-1, 999_999_999), Some(UNIX_EPOCH - Duration::from_nanos(1)));
-        for (seconds, nanoseconds) in [(i64::MIN, 0), (i64::MAX, 0), (i64::MAX, u64::MAX), (i64::MIN, u64::MAX)] {
+        for (seconds, nanoseconds) in
+            [(i64::MIN, 0), (i64::MAX, 0), (i64::MAX, u64::MAX), (i64::MIN, u64::MAX)]
+        {
             let _ = time(seconds, nanoseconds);
         }
     }

@@ -54,11 +54,16 @@ pub(crate) struct Want {
 }
 
 impl Want {
-    pub(crate) const READ: Self = Self { read: true, write: false, append: false, create_new: None };
+    pub(crate) const READ: Self =
+        Self { read: true, write: false, append: false, create_new: None };
 
     fn options(self) -> OpenOptions {
         let mut options = OpenOptions::new();
-        options.read(self.read).write(self.write).append(self.append).create_new(self.create_new.is_some());
+        options
+            .read(self.read)
+            .write(self.write)
+            .append(self.append)
+            .create_new(self.create_new.is_some());
         options.follow(FollowSymlinks::No).nonblock(true);
         #[cfg(unix)]
         if let Some(mode) = self.create_new {

@@ -33,13 +33,20 @@ pub(super) fn mount<F: std::os::fd::AsFd>(at: &F) -> Result<Mount> {
 }
 
 pub(super) fn mount_of(at: &Dir, name: &OsStr) -> Result<Mount> {
-    let stat = rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
+    let stat = rustix::fs::statat(at, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(io::Error::from)?;
     Ok((false, Metadata::of_stat(&stat).identity().device))
 }
 
 #[cfg(target_vendor = "apple")]
-pub(super) fn rename_new(from_dir: &Dir, from: &OsStr, to_dir: &Dir, to: &OsStr) -> Option<io::Result<()>> {
-    match rustix::fs::renameat_with(from_dir, from, to_dir, to, rustix::fs::RenameFlags::NOREPLACE) {
+pub(super) fn rename_new(
+    from_dir: &Dir,
+    from: &OsStr,
+    to_dir: &Dir,
+    to: &OsStr,
+) -> Option<io::Result<()>> {
+    match rustix::fs::renameat_with(from_dir, from, to_dir, to, rustix::fs::RenameFlags::NOREPLACE)
+    {
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOTSUP) => None,
         renamed => Some(renamed.map_err(Into::into)),
     }

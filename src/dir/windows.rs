@@ -62,7 +62,9 @@ pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
 
 fn open_itself(at: &Dir, name: &OsStr) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.access_mode(FILE_READ_ATTRIBUTES).custom_flags(FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT);
+    options
+        .access_mode(FILE_READ_ATTRIBUTES)
+        .custom_flags(FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT);
     options.follow(FollowSymlinks::No);
     Ok(at.open_with(name, &options)?.into_std())
 }
@@ -74,7 +76,8 @@ fn link_text(link: &File) -> Result<OsString> {
     let text = winx::file::read_link(link).map_err(|_| outside())?.into_os_string();
     let text = text.to_str().ok_or_else(outside)?;
     // The form that a junction has.
-    let text = text.strip_prefix(r"\??\").map_or_else(|| text.to_owned(), |text| format!(r"\\?\{text}"));
+    let text =
+        text.strip_prefix(r"\??\").map_or_else(|| text.to_owned(), |text| format!(r"\\?\{text}"));
     windows::path(&text).map(OsString::from).map_err(|_| outside())
 }
 
@@ -89,7 +92,10 @@ pub(super) fn verify_place(at: &Handle, name: &OsStr, file: &impl AsFilelike) ->
     };
     let rest = place.strip_prefix(directory.as_str());
     // The path of a volume itself ends in a separator.
-    let last = rest.and_then(|rest| if directory.ends_with('\\') { Some(rest) } else { rest.strip_prefix('\\') });
+    let last =
+        rest.and_then(
+            |rest| if directory.ends_with('\\') { Some(rest) } else { rest.strip_prefix('\\') },
+        );
     match last {
         Some(last) if key(OsStr::new(last)) == key(name) => Ok(place),
         _ => Err(Error::new(Code::OutsideRoots).detail(format!("its final path is {place:?}"))),
@@ -128,7 +134,8 @@ fn pin(at: &Handle) -> io::Result<File> {
         pinned = at.dir.open_with(&name, &options).map(cap_std::fs::File::into_std);
         match &pinned {
             Ok(pin) => {
-                verify_place(at, &name, pin).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+                verify_place(at, &name, pin)
+                    .map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
                 break;
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -150,7 +157,12 @@ fn is_reparse_point(file: &File) -> io::Result<bool> {
 /// another form (a cloud placeholder, a deduplicated file). The file itself may be only a stub. The
 /// first handle prevents its directory from being turned into a junction, and both handles must be
 /// the same file.
-pub(super) fn open_through_filter(at: &Handle, name: &OsStr, file: File, want: Want) -> Result<File> {
+pub(super) fn open_through_filter(
+    at: &Handle,
+    name: &OsStr,
+    file: File,
+    want: Want,
+) -> Result<File> {
     if !is_reparse_point(&file)? {
         return Ok(file);
     }
@@ -185,10 +197,19 @@ pub(super) fn remove_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
     let _pin = pin(at)?;
     let path = in_dir(at, name)?;
     // `remove_dir` would remove a symlink, too.
-    if fs::symlink_metadata(&path)?.is_dir() { fs::remove_dir(path) } else { Err(io::ErrorKind::NotADirectory.into()) }
+    if fs::symlink_metadata(&path)?.is_dir() {
+        fs::remove_dir(path)
+    } else {
+        Err(io::ErrorKind::NotADirectory.into())
+    }
 }
 
-pub(super) fn rename(from_dir: &Handle, from: &OsStr, to_dir: &Handle, to: &OsStr) -> io::Result<()> {
+pub(super) fn rename(
+    from_dir: &Handle,
+    from: &OsStr,
+    to_dir: &Handle,
+    to: &OsStr,
+) -> io::Result<()> {
     let _pins = (pin(from_dir)?, pin(to_dir)?);
     let to = in_dir(to_dir, to)?;
     match fs::rename(in_dir(from_dir, from)?, &to) {

@@ -55,8 +55,9 @@ impl Roots {
         let (from, to) = (self.location(from)?, self.location(to)?);
         let renamed = self.verified(&from, |budget| {
             let from = self.decide(&from, Intent::NoFollow, budget)?;
-            let to =
-                self.verified(&to, |_| self.decide(&to, Intent::NoFollow, budget)).map_err(Error::of_destination)?;
+            let to = self
+                .verified(&to, |_| self.decide(&to, Intent::NoFollow, budget))
+                .map_err(Error::of_destination)?;
             from.rename_now(&to, replace)
         });
         renamed.map_err(|error| self.refused(error.between("rename", from.sent(), to.sent())))
@@ -71,7 +72,8 @@ impl CheckedPath {
     /// As [`Roots::rename`].
     pub fn rename(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
         let renamed = retry_changed(|| self.operate(|| self.rename_now(to, replace)));
-        let named = |error: Error| error.between("rename", self.request().sent(), to.request().sent());
+        let named =
+            |error: Error| error.between("rename", self.request().sent(), to.request().sent());
         renamed.map_err(|error| self.roots().refused(named(error)))
     }
 
@@ -85,8 +87,9 @@ impl CheckedPath {
         if replace {
             to.is_no_alias_of_root(&to_directory, &to_name).map_err(Error::of_destination)?;
         }
-        let renamed =
-            from_directory.rename(&from_name, &to_directory, &to_name, replace).map_err(|error| self.blame(to, error));
+        let renamed = from_directory
+            .rename(&from_name, &to_directory, &to_name, replace)
+            .map_err(|error| self.blame(to, error));
         let of_destination = |error: Error| match error.reason() {
             Code::RootUnavailable => error.of_destination(),
             _ => error,
@@ -100,9 +103,10 @@ impl CheckedPath {
         let is_invalid = error.kind() == io::ErrorKind::InvalidInput;
         let error = Error::from(error);
         match error.reason() {
-            Code::AlreadyExists | Code::DirectoryNotEmpty | Code::IsADirectory | Code::NotADirectory => {
-                error.of_destination()
-            }
+            Code::AlreadyExists
+            | Code::DirectoryNotEmpty
+            | Code::IsADirectory
+            | Code::NotADirectory => error.of_destination(),
             Code::Io if is_invalid && to.canonical().starts_with(self.canonical()) => {
                 error.says("a directory cannot be moved into itself")
             }
@@ -158,7 +162,9 @@ fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
         } else if let Some((parent, name)) = split(&path) {
             match ignore_missing(base.dir(parent, Rule::Refuse)?.remove_dir(name)) {
                 // The directory has more entries than one batch, or another process adds some.
-                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => not_empty = Some(error),
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    not_empty = Some(error)
+                }
                 removed => {
                     removed?;
                     path.pop();
@@ -185,7 +191,12 @@ fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
 
 /// Takes one batch of the entries of the directory at `path`. Removes those that are not
 /// directories, and returns the directories. `None` if there are no entries.
-fn remove_batch(base: &Handle, path: &Path, batch: usize, budget: &mut usize) -> Result<Option<Vec<OsString>>> {
+fn remove_batch(
+    base: &Handle,
+    path: &Path,
+    batch: usize,
+    budget: &mut usize,
+) -> Result<Option<Vec<OsString>>> {
     let directory = base.dir(path, Rule::Refuse)?;
     let (mut files, mut directories, mut within) = (Vec::new(), Vec::new(), Ok(()));
     for entry in directory.entries()?.take(batch) {

@@ -273,7 +273,9 @@ impl Iterator for Walk {
         std::mem::take(&mut self.is_exceeded).then(|| {
             let limit = self.options.max_entries;
             let error = match self.listed {
-                listed if listed >= limit => Error::over(Code::TooManyEntries, "more than {} entries", limit),
+                listed if listed >= limit => {
+                    Error::over(Code::TooManyEntries, "more than {} entries", limit)
+                }
                 _ => Code::TooManyEntries.into(),
             };
             Err(error.at("walk", &self.request))
@@ -300,8 +302,18 @@ impl CheckedPath {
         let request = self.request().sent().to_owned();
         let device = self.root().identity.device;
         let (levels, next_dir, listed, held_bytes, is_exceeded) = (Vec::new(), None, 0, 0, false);
-        let mut walk =
-            Walk { base, request, mounts, device, options, levels, next_dir, listed, held_bytes, is_exceeded };
+        let mut walk = Walk {
+            base,
+            request,
+            mounts,
+            device,
+            options,
+            levels,
+            next_dir,
+            listed,
+            held_bytes,
+            is_exceeded,
+        };
         if options.max_depth > 0 {
             walk.list(Path::new(""))?;
         }

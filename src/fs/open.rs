@@ -197,7 +197,8 @@ impl OpenFile {
     /// Runs one call of `std`'s traits as an operation on the file's device.
     fn io<T>(&self, call: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
         let device = || Some(self.metadata.identity().device);
-        counted(device, || Ok(call(&self.file))).map_err(|busy| io::Error::new(io::ErrorKind::ResourceBusy, busy))?
+        counted(device, || Ok(call(&self.file)))
+            .map_err(|busy| io::Error::new(io::ErrorKind::ResourceBusy, busy))?
     }
 }
 
@@ -277,7 +278,9 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("read", &request, |budget| self.open_for_reading(&request, budget)?.read_within(limit))
+        self.answer("read", &request, |budget| {
+            self.open_for_reading(&request, budget)?.read_within(limit)
+        })
     }
 
     /// Reads a file as [`read`](Self::read) does, as text.
@@ -393,7 +396,9 @@ impl CheckedPath {
                 }
             }
             Look::Missing => Err(Code::NotFound.into()),
-            Look::Link(..) | Look::Other(_) if options.create_new => Err(Code::AlreadyExists.into()),
+            Look::Link(..) | Look::Other(_) if options.create_new => {
+                Err(Code::AlreadyExists.into())
+            }
             Look::Link(..) if self.found() == Found::Link => Err(Code::SpecialFile.into()),
             Look::Link(..) => Err(Code::Changed.into()),
             Look::Other(metadata) => {

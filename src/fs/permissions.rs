@@ -46,7 +46,8 @@ impl Permissions {
         let stat = rustix::fs::fstat(file)?;
         let mode = u32::from(stat.st_mode);
         let Ok(acl) = Acl::of(file) else { return Ok(Self::unknown(mode)) };
-        let (uid, gid) = (mapped(stat.st_uid, "/proc/self/uid_map"), mapped(stat.st_gid, "/proc/self/gid_map"));
+        let (uid, gid) =
+            (mapped(stat.st_uid, "/proc/self/uid_map"), mapped(stat.st_gid, "/proc/self/gid_map"));
         Ok(Self { known: Some(Known { uid, gid, acl }), ..Self::unknown(mode) })
     }
 
@@ -61,8 +62,10 @@ impl Permissions {
         // Set-user-ID and set-group-ID are dropped, as a write to the file would drop them
         // (write(2)).
         let [owner, group, other] = [self.mode >> 6 & 7, self.mode >> 3 & 7, self.mode & 7];
-        let carried =
-            |group: u32, other: u32, is_complete| Carried { mode: owner << 6 | group << 3 | other, is_complete };
+        let carried = |group: u32, other: u32, is_complete| Carried {
+            mode: owner << 6 | group << 3 | other,
+            is_complete,
+        };
         // An inherited list has no effect either, while the bits of the group, which are its mask,
         // are zero.
         let Some(Known { uid, gid, acl }) = &self.known else { return Ok(carried(0, 0, false)) };
@@ -79,7 +82,11 @@ impl Permissions {
         };
         let new_group = if has_group { owning_group } else { by_group & acl.named_groups(group) };
         if acl.set_without_effect(new, new_group).is_ok() {
-            return Ok(carried(group & by_owner, other & by_owner & by_group, has_owner && has_group));
+            return Ok(carried(
+                group & by_owner,
+                other & by_owner & by_group,
+                has_owner && has_group,
+            ));
         }
         // Every user who was named is a member of the group now, or one of the others.
         let at_most = by_owner & by_group & acl.named(group);
@@ -106,7 +113,9 @@ fn change_owner(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(
     }
     // With CAP_CHOWN alone a file can be given to another owner, but then its mode cannot be set
     // any more: that needs CAP_FOWNER (capabilities(7)).
-    if rustix::fs::fstat(file)?.st_uid != own && rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR).is_err() {
+    if rustix::fs::fstat(file)?.st_uid != own
+        && rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR).is_err()
+    {
         fchown(file, Some(own), None)?;
     }
     // Some filesystems have one owner for all files, and report no error.

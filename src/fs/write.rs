@@ -78,7 +78,11 @@ impl CheckedPath {
         self.write_with_now(content, WriteOptions::new())
     }
 
-    pub(super) fn write_with_now(&self, content: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
+    pub(super) fn write_with_now(
+        &self,
+        content: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()> {
         self.may_write()?;
         let (directory, name) = self.parent()?;
         let policy = self.roots().policy();
@@ -102,14 +106,17 @@ impl CheckedPath {
         // This comes last, because a directory is refused as a directory.
         self.is_no_root()?;
         self.is_no_alias_of_file_root(&directory, &name)?;
-        let mut new = Temporary::new(&directory, if old.is_some() { PRIVATE_FILE } else { NEW_FILE })?;
+        let mut new =
+            Temporary::new(&directory, if old.is_some() { PRIVATE_FILE } else { NEW_FILE })?;
         #[cfg(unix)]
         let carried = match &old {
             Some(old) => Some(permissions(&directory, &name, old, policy)?.carry_to(&new.file)?),
             None => None,
         };
         #[cfg(unix)]
-        if options.existing == Existing::InPlaceIfOwnerChanges && carried.is_some_and(|carried| !carried.is_complete) {
+        if options.existing == Existing::InPlaceIfOwnerChanges
+            && carried.is_some_and(|carried| !carried.is_complete)
+        {
             drop(new);
             return self.write_in_place(content.as_ref());
         }
@@ -168,11 +175,15 @@ impl CheckedPath {
             Found::Missing(count) => count,
             Found::Exists | Found::Link => 0,
         };
-        let (present, absent) = names.split_at_checked(names.len().saturating_sub(missing)).unwrap_or_default();
-        let mut directory = match handle.dir(&present.iter().collect::<std::path::PathBuf>(), mounts) {
-            Err(error) if error.reason() == Code::NotADirectory => return Err(Code::AlreadyExists.into()),
-            directory => directory?,
-        };
+        let (present, absent) =
+            names.split_at_checked(names.len().saturating_sub(missing)).unwrap_or_default();
+        let mut directory =
+            match handle.dir(&present.iter().collect::<std::path::PathBuf>(), mounts) {
+                Err(error) if error.reason() == Code::NotADirectory => {
+                    return Err(Code::AlreadyExists.into());
+                }
+                directory => directory?,
+            };
         for name in absent {
             match directory.create_dir(name) {
                 // Another process created it a moment ago. Opening it shows what it is.
@@ -237,7 +248,12 @@ impl Drop for Temporary<'_> {
 /// Reads the permissions of the file to be replaced. It is opened for that, unless it is a special
 /// file.
 #[cfg(unix)]
-fn permissions(directory: &Handle, name: &OsStr, old: &Metadata, policy: Policy) -> Result<Permissions> {
+fn permissions(
+    directory: &Handle,
+    name: &OsStr,
+    old: &Metadata,
+    policy: Policy,
+) -> Result<Permissions> {
     if old.is_file() {
         for want in [Want::READ, WRITE] {
             match directory.open(Path::new(name), want, policy.mounts) {
@@ -260,8 +276,11 @@ fn permissions(directory: &Handle, name: &OsStr, old: &Metadata, policy: Policy)
 #[cfg(unix)]
 fn is_denied(error: &Error) -> bool {
     use io::ErrorKind::{ExecutableFileBusy, PermissionDenied, WouldBlock};
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|cause| matches!(cause.kind(), PermissionDenied | WouldBlock | ExecutableFileBusy))
+    let cause =
+        std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| {
+        matches!(cause.kind(), PermissionDenied | WouldBlock | ExecutableFileBusy)
+    })
 }
 
 #[cfg(unix)]
@@ -287,7 +306,9 @@ mod tests {
         std::fs::write(directory.path().join("old"), "old").unwrap();
         let handle = Handle::ambient(directory.path()).unwrap();
         let names = || {
-            let entries = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            let entries = std::fs::read_dir(directory.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name());
             entries.collect::<std::collections::BTreeSet<_>>().len()
         };
         // Writing or syncing failed.

@@ -12,7 +12,9 @@ pub(crate) fn decode(path: &str, separators: &[u8]) -> Result<Vec<u8>, Code> {
             decoded.push(byte);
             continue;
         }
-        let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
+        let mut digit = || {
+            bytes.next().and_then(|b| char::from(b).to_digit(16)).and_then(|d| u8::try_from(d).ok())
+        };
         match (digit(), digit()) {
             (Some(high), Some(low)) => match high * 16 + low {
                 0 => return Err(Code::Nul),

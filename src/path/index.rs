@@ -65,7 +65,10 @@ enum Children {
     None,
     One(Node),
     /// By [`key`].
-    #[expect(clippy::box_collection, reason = "a map is three times the size of the rest, and rare")]
+    #[expect(
+        clippy::box_collection,
+        reason = "a map is three times the size of the rest, and rare"
+    )]
     Many(Box<HashMap<Box<OsStr>, Node>>),
 }
 
@@ -94,7 +97,9 @@ impl PathIndex {
     /// The bytes of heap that the index uses.
     #[allow(dead_code)] // A test compiles this file alone.
     pub(crate) fn heap(&self) -> usize {
-        self.canonical.heap() + self.aliases.heap() + self.roots.capacity() * size_of::<(Node, RootKind)>()
+        self.canonical.heap()
+            + self.aliases.heap()
+            + self.roots.capacity() * size_of::<(Node, RootKind)>()
     }
 
     /// Whether a root is at this canonical path or beneath it.
@@ -141,8 +146,9 @@ impl PathIndex {
             }
             canonical = canonical.and_then(|node| self.canonical.child(node, name));
             alias = alias.and_then(|node| self.aliases.child(node, name));
-            let root =
-                canonical.and_then(|node| self.canonical.root(node)).or(alias.and_then(|node| self.aliases.root(node)));
+            let root = canonical
+                .and_then(|node| self.canonical.root(node))
+                .or(alias.and_then(|node| self.aliases.root(node)));
             best = root.map(|root| (root, rest)).or(best);
             if canonical.is_none() && alias.is_none() {
                 break;
@@ -237,11 +243,15 @@ impl Tree {
         // A list has at most 10,000 entries of at most 2,048 names: far below 2^32.
         let new = Node::try_from(self.0.len()).unwrap_or(Node::MAX);
         self.0.push(Branch { parent, name: name.into(), ..Branch::default() });
-        let siblings = match self.0.get_mut(parent as usize).map(|branch| std::mem::take(&mut branch.children)) {
+        let siblings = match self
+            .0
+            .get_mut(parent as usize)
+            .map(|branch| std::mem::take(&mut branch.children))
+        {
             None | Some(Children::None) => Children::One(new),
-            Some(Children::One(first)) => {
-                Children::Many(Box::new([first, new].map(|node| (key(self.name(node)).into(), node)).into()))
-            }
+            Some(Children::One(first)) => Children::Many(Box::new(
+                [first, new].map(|node| (key(self.name(node)).into(), node)).into(),
+            )),
             Some(Children::Many(mut siblings)) => {
                 siblings.insert(key(name).into(), new);
                 Children::Many(siblings)
@@ -256,10 +266,11 @@ impl Tree {
     /// The marks of a path and of its ancestors, each with its number of names.
     pub(crate) fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
         let mut node = Some(TOP);
-        let names = std::iter::once(TOP).chain(components(path.as_os_str()).map_while(move |(name, _)| {
-            node = node.and_then(|node| self.child(node, name));
-            node
-        }));
+        let names =
+            std::iter::once(TOP).chain(components(path.as_os_str()).map_while(move |(name, _)| {
+                node = node.and_then(|node| self.child(node, name));
+                node
+            }));
         names.enumerate().filter_map(|(depth, node)| Some((depth, self.root(node)?)))
     }
 
@@ -275,7 +286,8 @@ impl Tree {
     }
 
     fn find(&self, path: &Path) -> Option<Node> {
-        let found = components(path.as_os_str()).try_fold(TOP, |node, (name, _)| self.child(node, name));
+        let found =
+            components(path.as_os_str()).try_fold(TOP, |node, (name, _)| self.child(node, name));
         found.filter(|node| self.get(*node).is_some())
     }
 
@@ -286,7 +298,9 @@ impl Tree {
     fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
         match &self.get(node)?.children {
             Children::None => None,
-            Children::One(child) => Some(*child).filter(|child| key(self.name(*child)) == key(name)),
+            Children::One(child) => {
+                Some(*child).filter(|child| key(self.name(*child)) == key(name))
+            }
             Children::Many(children) => children.get(&*key(name)).copied(),
         }
     }
@@ -313,7 +327,10 @@ mod tests {
     #[test]
     fn a_name_is_found_among_no_one_and_ten_thousand_siblings() {
         let mut tree = Tree::default();
-        assert_eq!((tree.find(Path::new("/")), tree.find(Path::new("/a")), tree.len()), (None, None, 0));
+        assert_eq!(
+            (tree.find(Path::new("/")), tree.find(Path::new("/a")), tree.len()),
+            (None, None, 0)
+        );
         for number in 0..SIBLINGS {
             let path = format!("/a/{number}/b");
             assert_eq!(tree.find(Path::new(&path)), None);
@@ -324,8 +341,9 @@ mod tests {
             }
         }
         // A map where there are many children, and none in a chain.
-        let children =
-            |path: &str| tree.find(Path::new(path)).and_then(|node| tree.get(node)).map(|node| &node.children);
+        let children = |path: &str| {
+            tree.find(Path::new(path)).and_then(|node| tree.get(node)).map(|node| &node.children)
+        };
         assert!(matches!(children("/a"), Some(Children::Many(all)) if all.len() == SIBLINGS));
         assert!(matches!(children("/a/7"), Some(Children::One(_))));
         assert!(matches!(children("/a/7/b"), Some(Children::None)));
@@ -335,7 +353,8 @@ mod tests {
     fn spellings_take_so_many_names_and_no_more() {
         let mut aliases = PathIndex::default();
         aliases.add(Path::new("/r"), RootKind::Directory);
-        (0..2 * ALIAS_NAMES).for_each(|number| aliases.add_alias(Path::new(&format!("/{number}")), 0));
+        (0..2 * ALIAS_NAMES)
+            .for_each(|number| aliases.add_alias(Path::new(&format!("/{number}")), 0));
         assert_eq!(aliases.aliases.len(), ALIAS_NAMES);
         let begins = |path: &'static str| aliases.begin(OsStr::new(path)).is_some();
         assert_eq!([begins("/r/x"), begins("/0/x"), begins("/199999/x")], [true, true, false]);
@@ -348,11 +367,17 @@ mod tests {
             aliases.add(Path::new(path), RootKind::Directory);
         }
         assert!(matches!(aliases.above(1), Above::Root(0, path) if path == Path::new("a/b")));
-        assert!(matches!(aliases.above(0), Above::Ancestor(node) if aliases.beneath(node) == [0, 1, 2]));
+        assert!(
+            matches!(aliases.above(0), Above::Ancestor(node) if aliases.beneath(node) == [0, 1, 2])
+        );
         assert_eq!(aliases.beneath(TOP), [0, 1, 2]);
         let none = PathIndex::default();
         assert_eq!(
-            (none.begin(OsStr::new("/x")), none.beneath(TOP).len(), none.child(TOP, OsStr::new("x"))),
+            (
+                none.begin(OsStr::new("/x")),
+                none.beneath(TOP).len(),
+                none.child(TOP, OsStr::new("x"))
+            ),
             (None, 0, None)
         );
     }

@@ -68,7 +68,9 @@ impl Location {
     /// ```
     pub fn parse(text: &str) -> Result<Self> {
         let parsed = if is_uri(text) {
-            uri_path(text).and_then(|path| Self::checked(&path)).map(|location| location.sent_as(text))
+            uri_path(text)
+                .and_then(|path| Self::checked(&path))
+                .map(|location| location.sent_as(text))
         } else {
             Self::checked(OsStr::new(text))
         };
@@ -105,7 +107,9 @@ impl Location {
             _ => Err(Code::NotAbsolute.into()),
         };
         let checked = parsed.and_then(|path| Self::checked(&path));
-        checked.map(|location| location.sent_as(text)).map_err(|error| error.at("parse", OsStr::new(text)))
+        checked
+            .map(|location| location.sent_as(text))
+            .map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
     /// The path that the request names. It was not checked: nothing says that it may be accessed.
@@ -192,7 +196,9 @@ fn is_uri(text: &str) -> bool {
     match rest.strip_prefix(':') {
         Some(_) if scheme.eq_ignore_ascii_case("file") => true,
         Some(rest) => {
-            scheme.len() >= 2 && scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && rest.starts_with("//")
+            scheme.len() >= 2
+                && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && rest.starts_with("//")
         }
         None => false,
     }
@@ -313,7 +319,11 @@ mod tests {
         let drive = if cfg!(windows) { "C:/" } else { "" };
         let uri = |bytes: usize, name: &str| {
             let name = format!("{drive}{name}");
-            format!("file:///{drive}{}{}", "./".repeat((bytes - 8 - name.len()) / 2), &name[drive.len()..])
+            format!(
+                "file:///{drive}{}{}",
+                "./".repeat((bytes - 8 - name.len()) / 2),
+                &name[drive.len()..]
+            )
         };
         let (longest, longer) = if cfg!(windows) { ("a", "aa") } else { ("aa", "aaa") };
         let (longest, longer) = (uri(12_320, longest), uri(12_321, longer));

@@ -6,8 +6,8 @@
 
 use ::rmcp::handler::server::tool::{InputResponses as ExtractedResponses, RequestState};
 use ::rmcp::model::{
-    CallToolRequestParams, GetPromptRequestParams, InputRequest, InputRequests, InputRequiredResult, InputResponses,
-    ReadResourceRequestParams,
+    CallToolRequestParams, GetPromptRequestParams, InputRequest, InputRequests,
+    InputRequiredResult, InputResponses, ReadResourceRequestParams,
 };
 use serde_json::Value;
 
@@ -44,7 +44,10 @@ impl Answers {
 
     /// The guard's question alone. What the handler had the client keep goes back to it, so that the retry is the same request.
     pub(super) fn question(self) -> InputRequiredResult {
-        InputRequiredResult::new(Some(InputRequests::from([(ROOTS_KEY.to_owned(), question())])), self.state)
+        InputRequiredResult::new(
+            Some(InputRequests::from([(ROOTS_KEY.to_owned(), question())])),
+            self.state,
+        )
     }
 }
 
@@ -53,7 +56,10 @@ pub(super) fn add_question(own: &mut InputRequiredResult) {
     own.input_requests.get_or_insert_default().insert(ROOTS_KEY.to_owned(), question());
 }
 
-#[expect(deprecated, reason = "roots are deprecated since 2026-07-28, and what this crate is about")]
+#[expect(
+    deprecated,
+    reason = "roots are deprecated since 2026-07-28, and what this crate is about"
+)]
 fn question() -> InputRequest {
     InputRequest::ListRoots(::rmcp::model::ListRootsRequest::default())
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use ::rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use ::rmcp::transport::common::server_side_http::ServerSseMessage;
 use ::rmcp::transport::streamable_http_server::SessionId;
-use ::rmcp::transport::streamable_http_server::session::{EventStore, RestoreOutcome, SessionManager};
+use ::rmcp::transport::streamable_http_server::session::{
+    EventStore, RestoreOutcome, SessionManager,
+};
 use futures_core::Stream;
 
 use super::transport::GuardedTransport;
@@ -74,7 +76,11 @@ impl<M: SessionManager> SessionManager for GuardedSessions<M> {
         self.inner.create_stream(id, message).await
     }
 
-    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Self::Error> {
         self.inner.accept_message(id, message).await
     }
 
@@ -93,7 +99,10 @@ impl<M: SessionManager> SessionManager for GuardedSessions<M> {
         self.inner.resume(id, last_event_id).await
     }
 
-    async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<Self::Transport>, Self::Error> {
+    async fn restore_session(
+        &self,
+        id: SessionId,
+    ) -> Result<RestoreOutcome<Self::Transport>, Self::Error> {
         Ok(match self.inner.restore_session(id).await? {
             RestoreOutcome::Restored(transport) => {
                 RestoreOutcome::Restored(GuardedTransport::new(transport, self.guard.clone()))

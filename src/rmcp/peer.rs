@@ -4,7 +4,8 @@
 //! request, and one that is not waited for any more is cancelled, so that nothing of it stays behind.
 
 use ::rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientResult, CustomRequest, RequestId, ServerRequest,
+    CancelledNotification, CancelledNotificationParam, ClientResult, CustomRequest, RequestId,
+    ServerRequest,
 };
 use ::rmcp::service::{Peer, PeerRequestOptions, RoleServer};
 use serde_json::json;
@@ -25,7 +26,8 @@ impl RootsSource for PeerSource {
     async fn ask(&mut self, cursor: Option<String>) -> RootsResponse {
         let peer = &self.0;
         // Rmcp's own way has no time limit; the session's ends this one.
-        let sent = peer.send_request_with_option(question(cursor), PeerRequestOptions::no_options()).await;
+        let sent =
+            peer.send_request_with_option(question(cursor), PeerRequestOptions::no_options()).await;
         let handle = match sent {
             Ok(handle) => handle,
             Err(error) => return RootsResponse::Failed(error.to_string()),
@@ -43,21 +45,29 @@ impl RootsSource for PeerSource {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
-        let param = CancelledNotificationParam::new(Some(id), Some("not waited for any more".into()));
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let param =
+            CancelledNotificationParam::new(Some(id), Some("not waited for any more".into()));
         let (peer, cancelled) = (self.peer.clone(), CancelledNotification::new(param));
         // Rmcp keeps what it sent until it is answered, or cancelled.
         runtime.spawn(async move { peer.send_notification(cancelled.into()).await });
     }
 }
 
-#[expect(deprecated, reason = "roots are deprecated since 2026-07-28, and what this crate is about")]
+#[expect(
+    deprecated,
+    reason = "roots are deprecated since 2026-07-28, and what this crate is about"
+)]
 fn question(cursor: Option<String>) -> ServerRequest {
     match cursor {
         None => ServerRequest::ListRootsRequest(::rmcp::model::ListRootsRequest::default()),
-        Some(cursor) => {
-            ServerRequest::CustomRequest(CustomRequest::new(ListRootsResult::METHOD, Some(json!({ "cursor": cursor }))))
-        }
+        Some(cursor) => ServerRequest::CustomRequest(CustomRequest::new(
+            ListRootsResult::METHOD,
+            Some(json!({ "cursor": cursor })),
+        )),
     }
 }
 

@@ -86,7 +86,9 @@ impl RequestRoots {
     pub(super) fn begin(&self) -> Result<()> {
         self.proceed()?;
         match &self.remembered {
-            Some((guard, key)) if !guard.last_of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) => {
+            Some((guard, key))
+                if !guard.last_of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) =>
+            {
                 Err(Code::RootsStale.into())
             }
             _ => Ok(()),
@@ -167,7 +169,11 @@ impl Guard {
     /// stateless era does not say what its client can do;
     /// [`Cancelled`](crate::ErrorKind::Cancelled); [`Busy`](crate::ErrorKind::Busy)
     /// (`too_many_sessions`); those of [`Session::roots`] and [`Session::roots_from_list`].
-    pub async fn obtain(&self, ctx: &RequestContext<RoleServer>, answers: impl Into<Answers>) -> Result<Obtained> {
+    pub async fn obtain(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        answers: impl Into<Answers>,
+    ) -> Result<Obtained> {
         let answers = answers.into();
         let lease = ctx.ct.child_token();
         // Boxed, as every handler's future would be large else.
@@ -194,14 +200,26 @@ impl Guard {
             session => Some(session.map_err(|error| refused(None, error))?),
         };
         let asked = session.clone().unwrap_or_else(|| {
-            self.passing_session(ClientCapabilities::without_roots(), ClientKey::of(&ctx.extensions))
+            self.passing_session(
+                ClientCapabilities::without_roots(),
+                ClientKey::of(&ctx.extensions),
+            )
         });
         let (roots, epoch) = asked.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
         let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
         let account = asked.account().clone();
         let session = session.map(|session| (session, epoch));
         let roots = roots.leased(lease.clone());
-        Ok(RequestRoots { roots, lease, session, cancelled, responses, told: false, account, remembered: None })
+        Ok(RequestRoots {
+            roots,
+            lease,
+            session,
+            cancelled,
+            responses,
+            told: false,
+            account,
+            remembered: None,
+        })
     }
 
     async fn obtain_stateless(
@@ -210,18 +228,26 @@ impl Guard {
         mut answers: Answers,
         lease: CancellationToken,
     ) -> Result<Obtained> {
-        let session =
-            self.passing_session(declared(ctx).map_err(|error| refused(None, error))?, ClientKey::of(&ctx.extensions));
+        let session = self.passing_session(
+            declared(ctx).map_err(|error| refused(None, error))?,
+            ClientKey::of(&ctx.extensions),
+        );
         let told = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
         let known = ClientKey::of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
         let mut remembered = None;
         let roots = match (told, answers.take_roots()) {
-            (false, _) => session.roots(|_: Option<String>| std::future::ready(RootsResponse::Unsupported)).await?,
+            (false, _) => {
+                session
+                    .roots(|_: Option<String>| std::future::ready(RootsResponse::Unsupported))
+                    .await?
+            }
             (true, Some(list)) => {
                 // Whatever becomes of it, what the client told before counts no more.
                 let began = Instant::now();
                 let cached = |until, roots| {
-                    known.map(|(key, received)| (key.account(), Arc::new(Cached::new(received, until, roots))))
+                    known.map(|(key, received)| {
+                        (key.account(), Arc::new(Cached::new(received, until, roots)))
+                    })
                 };
                 if let Some((key, nothing)) = cached(began, Roots::empty()) {
                     self.cache().insert_newer(key, nothing);
@@ -268,7 +294,8 @@ impl Guard {
         self.verify(&roots, key.account(), Instant::now() + self.choices().fetch_limit).await?;
         // Verifying takes time, in which the client may have sent another list.
         let still = self.last_of(key).is_some_and(|last| last.is_same_snapshot(&roots));
-        Ok(Some(roots).filter(|roots| still && !roots.is_outdated() && self.boundary().is_current(roots)))
+        Ok(Some(roots)
+            .filter(|roots| still && !roots.is_outdated() && self.boundary().is_current(roots)))
     }
 
     /// The roots of the last list that a client sent in the stateless era, if it is not too old.
@@ -288,7 +315,9 @@ impl Guard {
         let connection = extensions.get::<Connection>().ok_or_else(|| no_session(NOT_WRAPPED))?;
         let session = connection.session.clone()?;
         if !session.guard().is_same(self) {
-            return Err(no_session("the transport is wrapped by another guard: use one guard, and its clones"));
+            return Err(no_session(
+                "the transport is wrapped by another guard: use one guard, and its clones",
+            ));
         }
         if connection.key.as_ref() != ClientKey::of(extensions) {
             return Err(no_session("the session began with another client key, or without one"));
@@ -322,7 +351,8 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
 /// What a request of the stateless era says of its client.
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
-    serde_json::from_value(declared).map_err(|error| failed(&format!("client capabilities: {error}")))
+    serde_json::from_value(declared)
+        .map_err(|error| failed(&format!("client capabilities: {error}")))
 }
 
 /// The root list that a request answers with.

@@ -10,8 +10,8 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, Extensions, GetExtensions as _, InitializeRequest,
-    JsonRpcMessage, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, Extensions, GetExtensions as _,
+    InitializeRequest, JsonRpcMessage, ServerJsonRpcMessage,
 };
 use ::rmcp::service::RoleServer;
 use ::rmcp::transport::{IntoTransport, Transport};
@@ -51,7 +51,10 @@ impl Guard {
     /// rmcp closes when the calls in flight have ended, or some seconds later.
     ///
     /// One guard for a transport: tools of another find no session.
-    pub fn wrap<T, E, A>(&self, transport: T) -> GuardedTransport<impl Transport<RoleServer, Error = E> + use<T, E, A>>
+    pub fn wrap<T, E, A>(
+        &self,
+        transport: T,
+    ) -> GuardedTransport<impl Transport<RoleServer, Error = E> + use<T, E, A>>
     where
         T: IntoTransport<RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
@@ -96,7 +99,9 @@ impl<T> GuardedTransport<T> {
                 match request {
                     ClientRequest::InitializeRequest(initialize) => self.begin(initialize),
                     // No request is of that name. But a change that is not heard would leave the old list in force.
-                    ClientRequest::CustomRequest(request) if request.method == RootsListChanged::METHOD => {
+                    ClientRequest::CustomRequest(request)
+                        if request.method == RootsListChanged::METHOD =>
+                    {
                         self.change();
                     }
                     _ => {}
@@ -127,7 +132,8 @@ impl<T> GuardedTransport<T> {
             return;
         }
         self.end();
-        let session = self.guard.session_of_key(declared, key.as_ref()).map_err(|error| error.reason());
+        let session =
+            self.guard.session_of_key(declared, key.as_ref()).map_err(|error| error.reason());
         self.connection = Some(Connection { session, key });
     }
 
@@ -178,6 +184,8 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
 /// Its session.
 impl<T> fmt::Debug for GuardedTransport<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuardedTransport").field("connection", &self.connection).finish_non_exhaustive()
+        f.debug_struct("GuardedTransport")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
     }
 }

@@ -9,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ::rmcp::ErrorData;
 use ::rmcp::handler::server::tool::IntoCallToolResult;
 use ::rmcp::model::{
-    CallToolResponse, CallToolResult, ContentBlock, ErrorCode, GetPromptRequestParams, GetPromptResponse,
-    InputRequiredResult, ReadResourceRequestParams, ReadResourceResponse,
+    CallToolResponse, CallToolResult, ContentBlock, ErrorCode, GetPromptRequestParams,
+    GetPromptResponse, InputRequiredResult, ReadResourceRequestParams, ReadResourceResponse,
 };
 use ::rmcp::service::{RequestContext, RoleServer};
 
@@ -205,7 +205,8 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let (cancelled, account, session) = (roots.cancellation(), roots.account().clone(), roots.session_id());
+        let (cancelled, account, session) =
+            (roots.cancellation(), roots.account().clone(), roots.session_id());
         let lease = roots.ends_with_work();
         let work = move || {
             // The work may have kept the roots.
@@ -287,14 +288,18 @@ impl HandlerError {
             // An error without a number is not the system's: its text can be anything.
             Ok(said)
                 if said.raw_os_error().is_some()
-                    || said.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Error>) =>
+                    || said
+                        .get_ref()
+                        .is_some_and(<dyn std::error::Error + Send + Sync>::is::<Error>) =>
             {
                 return (*said).into();
             }
             Ok(said) => return Self(Why::Other(said)),
             Err(error) => error,
         };
-        error.downcast::<ErrorData>().map_or_else(|error| Self(Why::Other(error)), |protocol| (*protocol).into())
+        error
+            .downcast::<ErrorData>()
+            .map_or_else(|error| Self(Why::Other(error)), |protocol| (*protocol).into())
     }
 
     /// The error of a request that is no tool's call.
@@ -402,7 +407,10 @@ mod tests {
             let cause = other.source().unwrap().to_string();
             assert!(!other.to_string().contains(&cause), "{other}");
             let sent = of_request(other);
-            assert_eq!((sent.code, &*sent.message, sent.data), (ErrorCode::INTERNAL_ERROR, FAILED, None));
+            assert_eq!(
+                (sent.code, &*sent.message, sent.data),
+                (ErrorCode::INTERNAL_ERROR, FAILED, None)
+            );
         }
     }
 }

@@ -35,7 +35,12 @@ static OPENED: LazyLock<WeakTable<Key, Opened>> = LazyLock::new(WeakTable::defau
 impl Opened {
     /// Holds a directory that was just opened by its canonical path. If the same object is held already,
     /// returns that and closes this one. `None` when all permits are taken.
-    pub(crate) fn hold(fresh: Handle, directory: &Path, identity: Identity, account: &Account) -> Option<Arc<Self>> {
+    pub(crate) fn hold(
+        fresh: Handle,
+        directory: &Path,
+        identity: Identity,
+        account: &Account,
+    ) -> Option<Arc<Self>> {
         let key = Key { directory: directory.to_owned(), identity, mount: fresh.mount().ok() };
         if let Some(held) = OPENED.get(&key) {
             return Some(held);

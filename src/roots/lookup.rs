@@ -9,7 +9,9 @@ use crate::dir::{Budget, Cursor, Handle, Identity, Look, count_separators};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
-use crate::roots::{EntryKind, Found, Intent, Lookup, Place, Root, Roots, Trail, TrailEntry, path_hashes, resolve};
+use crate::roots::{
+    EntryKind, Found, Intent, Lookup, Place, Root, Roots, Trail, TrailEntry, path_hashes, resolve,
+};
 
 /// Answers the resolver from the filesystem, beneath the handles of the roots, and records the
 /// [`Trail`].
@@ -51,11 +53,15 @@ impl<'a, 'b> Lookups<'a, 'b> {
     fn look_up(&mut self, number: usize, path: &Path) -> Result<Look> {
         let (root, mounts) = (self.roots.root(number)?, self.roots.policy().mounts);
         self.open(number)?;
-        let Some((_, handle, cursor)) = &mut self.opened else { return Err(Code::RootUnavailable.into()) };
+        let Some((_, handle, cursor)) = &mut self.opened else {
+            return Err(Code::RootUnavailable.into());
+        };
         let seen = cursor.look(handle, &root.beneath_handle(path), mounts, self.budget)?;
         // A file root is the one name that was granted, unless that has become a directory.
         match &seen {
-            Look::Other(metadata) if metadata.is_dir() && root.is_file() => Err(Code::RootUnavailable.into()),
+            Look::Other(metadata) if metadata.is_dir() && root.is_file() => {
+                Err(Code::RootUnavailable.into())
+            }
             _ => Ok(seen),
         }
     }
@@ -66,7 +72,8 @@ impl<'a, 'b> Lookups<'a, 'b> {
         match seen {
             Look::Other(metadata) => {
                 self.ancestors.resize_with(depth, Ancestor::default);
-                self.ancestors.push(Ancestor { identity: Some(metadata.identity()), is_on_trail: false });
+                self.ancestors
+                    .push(Ancestor { identity: Some(metadata.identity()), is_on_trail: false });
             }
             Look::Link(..) => {
                 self.ancestors.resize_with(depth, Ancestor::default);
@@ -86,7 +93,8 @@ impl<'a, 'b> Lookups<'a, 'b> {
             return;
         }
         let directory = root.canonical.join(directory);
-        let allowed = if root.is_top() { Vec::new() } else { self.roots.index().depths(&directory) };
+        let allowed =
+            if root.is_top() { Vec::new() } else { self.roots.index().depths(&directory) };
         let above = root.canonical.iter().count().saturating_sub(1);
         let is_first = self.ancestors.first().is_none_or(|root| !root.is_on_trail);
         for (depth, path) in path_hashes(&directory).enumerate() {
@@ -154,7 +162,13 @@ pub(crate) fn resolve_in(
     intent: Intent,
     budget: &mut Budget<'_>,
 ) -> Result<(usize, PathBuf, Found)> {
-    match resolve(&mut RequestLookups(Lookups::new(roots, budget)), roots.index(), base, request, intent)? {
+    match resolve(
+        &mut RequestLookups(Lookups::new(roots, budget)),
+        roots.index(),
+        base,
+        request,
+        intent,
+    )? {
         Place::Inside { root, path, found } => Ok((root, path, found)),
         Place::Above(_) => Err(Code::OutsideRoots.into()),
     }

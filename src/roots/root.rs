@@ -174,7 +174,9 @@ impl Root {
             Held::Open(opened, _) => opened.handle(),
             Held::OnUse(_) => {
                 let named = named.metadata()?;
-                return Ok(self.identity == named.identity() && is_same_birth(self.born, named.birth()));
+                return Ok(
+                    self.identity == named.identity() && is_same_birth(self.born, named.birth())
+                );
             }
         };
         Ok(held.identity()? == named.identity()?)
@@ -201,7 +203,13 @@ impl Root {
             // It was resolved within a part of this when the list was.
             let mut budget = Budget::new();
             let mut questions = RequestLookups(Lookups::new(enclosing, &mut budget));
-            let place = resolve(&mut questions, enclosing.index(), None, given.as_os_str(), Intent::Existing);
+            let place = resolve(
+                &mut questions,
+                enclosing.index(),
+                None,
+                given.as_os_str(),
+                Intent::Existing,
+            );
             let here = match place.map_err(no_longer)? {
                 Place::Inside { root, path, .. } => {
                     is_same(&enclosing.root(root)?.canonical.join(path), &self.canonical)
@@ -241,15 +249,24 @@ impl Root {
 
     /// Whether a directory is this root's, or one between it and the root around it, whatever its name is.
     /// `seen` has the paths that were compared before.
-    pub(crate) fn is_at_or_below<'a>(&'a self, directory: Identity, seen: &mut HashSet<&'a Path>) -> Result<bool> {
+    pub(crate) fn is_at_or_below<'a>(
+        &'a self,
+        directory: Identity,
+        seen: &mut HashSet<&'a Path>,
+    ) -> Result<bool> {
         if !self.is_file() && self.identity == directory {
             return Ok(true);
         }
         let Some((outer, path)) = self.outer() else { return Ok(false) };
         let handle = outer.handle()?;
         let between = if self.is_file() { path } else { path.parent().unwrap_or(path) };
-        let new = self.directory().ancestors().zip(path.ancestors()).filter(|(_, path)| between.starts_with(path));
-        let mut new = new.take_while(|(canonical, path)| !path.as_os_str().is_empty() && seen.insert(canonical));
+        let new = self
+            .directory()
+            .ancestors()
+            .zip(path.ancestors())
+            .filter(|(_, path)| between.starts_with(path));
+        let mut new = new
+            .take_while(|(canonical, path)| !path.as_os_str().is_empty() && seen.insert(canonical));
         Ok(new.any(|(_, path)| {
             let found = handle.dir(path, Rule::Allow).and_then(|found| found.identity());
             found.is_ok_and(|found| found == directory)
@@ -273,7 +290,10 @@ impl Root {
 /// Its own path, and not what is around it.
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Root").field("path", &self.canonical).field("access", &self.access).finish_non_exhaustive()
+        f.debug_struct("Root")
+            .field("path", &self.canonical)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
     }
 }
 

@@ -93,7 +93,9 @@ impl fmt::Debug for Roots {
 
 impl RejectedRoot {
     fn says_the_same(&self, other: &Self) -> bool {
-        self.index == other.index && self.entry == other.entry && self.error.says_the_same(&other.error)
+        self.index == other.index
+            && self.entry == other.entry
+            && self.error.says_the_same(&other.error)
     }
 
     /// The entry's number in its list, from 0.
@@ -293,7 +295,11 @@ impl Roots {
         Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
 
-    pub(crate) fn new(mut roots: Vec<Root>, policy: Policy, mut rejected: Vec<RejectedRoot>) -> Self {
+    pub(crate) fn new(
+        mut roots: Vec<Root>,
+        policy: Policy,
+        mut rejected: Vec<RejectedRoot>,
+    ) -> Self {
         let mut aliases = PathIndex::default();
         let outdated = Arc::new(AtomicBool::new(false));
         for root in &mut roots {
@@ -302,7 +308,10 @@ impl Roots {
             root.canonical.shrink_to_fit();
             root.given.shrink_to_fit();
             root.given.iter_mut().for_each(PathBuf::shrink_to_fit);
-            aliases.add(&root.canonical, if root.is_file() { RootKind::File } else { RootKind::Directory });
+            aliases.add(
+                &root.canonical,
+                if root.is_file() { RootKind::File } else { RootKind::Directory },
+            );
         }
         for (number, root) in roots.iter().enumerate() {
             root.given.iter().for_each(|given| aliases.add_alias(given, number));
@@ -313,7 +322,17 @@ impl Roots {
         rejected.shrink_to_fit();
         let verified = Throttle::new();
         let (is_listed, list, generation) = (false, None, 0);
-        let snapshot = Snapshot { roots, aliases, policy, rejected, is_listed, list, generation, outdated, verified };
+        let snapshot = Snapshot {
+            roots,
+            aliases,
+            policy,
+            rejected,
+            is_listed,
+            list,
+            generation,
+            outdated,
+            verified,
+        };
         Self::from_snapshot(Arc::new(snapshot))
     }
 

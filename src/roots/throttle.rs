@@ -25,7 +25,8 @@ impl Throttle {
     pub(crate) fn take(&self) -> bool {
         let last = self.0.load(Ordering::Relaxed);
         let stalled = clock().saturating_add(millis(VERIFY_STALLED));
-        is_due(last) && self.0.compare_exchange(last, stalled, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        is_due(last)
+            && self.0.compare_exchange(last, stalled, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Whether [`take`](Self::take) would return true.

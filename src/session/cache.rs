@@ -63,7 +63,10 @@ impl SnapshotCache {
         #[cfg(feature = "tracing")]
         let cache = cache.eviction_listener(|key: Arc<Account>, _, cause| match *key {
             Account::Session(session) if cause.was_evicted() => {
-                crate::events::evicted(session, if cause == RemovalCause::Size { "size" } else { "time" });
+                crate::events::evicted(
+                    session,
+                    if cause == RemovalCause::Size { "size" } else { "time" },
+                );
             }
             _ => {}
         });
@@ -145,13 +148,17 @@ fn weight(key: &Account, roots: &Roots) -> u32 {
 }
 
 fn heap(roots: &Roots) -> usize {
-    let rejected =
-        |rejected: &RejectedRoot| size_of::<RejectedRoot>() + rejected.entry.capacity() + rejected.error.heap();
-    let text = |entry: &RootEntry| entry.uri.capacity() + entry.name.as_ref().map_or(0, String::capacity);
+    let rejected = |rejected: &RejectedRoot| {
+        size_of::<RejectedRoot>() + rejected.entry.capacity() + rejected.error.heap()
+    };
+    let text =
+        |entry: &RootEntry| entry.uri.capacity() + entry.name.as_ref().map_or(0, String::capacity);
     let entry = |entry: &RootEntry| size_of::<RootEntry>() + text(entry);
     let list = |list: &ListRootsResult| {
         let room = list.roots.capacity().saturating_sub(list.roots.len());
-        shared::<ListRootsResult>() + room * size_of::<RootEntry>() + list.roots.iter().map(entry).sum::<usize>()
+        shared::<ListRootsResult>()
+            + room * size_of::<RootEntry>()
+            + list.roots.iter().map(entry).sum::<usize>()
     };
     shared::<Snapshot>()
         + roots.roots().map(root_heap).sum::<usize>()
@@ -198,12 +205,18 @@ mod tests {
     #[test]
     fn the_request_that_was_received_last_counts_and_for_its_time() {
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let [one, other] = directories.each_ref().map(|directory| Roots::from_dirs([directory.path()]).unwrap());
+        let [one, other] =
+            directories.each_ref().map(|directory| Roots::from_dirs([directory.path()]).unwrap());
         let cache = cache();
-        let (key, stranger) = (ClientKey::principal("one").account().clone(), ClientKey::connection());
-        let is = |roots: &Roots| cache.get(&key).is_some_and(|cached| cached.roots.is_same_snapshot(roots));
-        let begin = |epoch| cache.insert_newer(&key, cached(epoch, Duration::ZERO, &Roots::empty()));
-        let finish = |epoch, roots| cache.replace(&key, cached(epoch, Duration::from_secs(2), roots));
+        let (key, stranger) =
+            (ClientKey::principal("one").account().clone(), ClientKey::connection());
+        let is = |roots: &Roots| {
+            cache.get(&key).is_some_and(|cached| cached.roots.is_same_snapshot(roots))
+        };
+        let begin =
+            |epoch| cache.insert_newer(&key, cached(epoch, Duration::ZERO, &Roots::empty()));
+        let finish =
+            |epoch, roots| cache.replace(&key, cached(epoch, Duration::from_secs(2), roots));
         begin(5);
         assert!(cache.get(&key).is_none());
         finish(5, &one);
@@ -231,11 +244,16 @@ mod tests {
 
     #[test]
     fn it_has_a_bound() {
-        let list = ListRootsResult::from_uris((0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}")));
+        let list = ListRootsResult::from_uris(
+            (0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}")),
+        );
         let roots = Roots::from_list(&list).unwrap();
         let cache = cache();
         for _ in 0..2 * CACHE_BYTES / u64::from(weight(&Account::Anonymous, &roots)) {
-            cache.insert(ClientKey::connection().account().clone(), cached(1, Duration::from_secs(60), &roots));
+            cache.insert(
+                ClientKey::connection().account().clone(),
+                cached(1, Duration::from_secs(60), &roots),
+            );
         }
         assert!((1..=CACHE_BYTES).contains(&cache.bytes()), "{}", cache.bytes());
     }

@@ -18,7 +18,9 @@ use crate::roots::Roots;
 use crate::session::cache::Cached;
 use crate::session::runtime::{Instant, Mutex, Notify, off_workers, std_instant, unless, until};
 use crate::session::state::{End, Fetch, Join, State};
-use crate::session::{ClientRoots, FetchedList, Guard, RootsSource, WithoutClientRoots, fetch_list};
+use crate::session::{
+    ClientRoots, FetchedList, Guard, RootsSource, WithoutClientRoots, fetch_list,
+};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
 
@@ -63,7 +65,8 @@ impl Client {
             return Ok((self.roots_without(without, now).await?, None));
         }
         // The common case. The rest is boxed, because every call would reserve room for it.
-        let cached = self.cached(now).filter(|cached| !cached.roots.is_due() && !cached.roots.is_outdated());
+        let cached =
+            self.cached(now).filter(|cached| !cached.roots.is_due() && !cached.roots.is_outdated());
         let cached = match cached {
             Some(cached) => cached,
             None => Box::pin(self.obtain(source, now)).await?,
@@ -102,7 +105,9 @@ impl Client {
         }
         match without {
             WithoutClientRoots::Deny => Err(Code::RootsUnsupported.into()),
-            WithoutClientRoots::AllowedDirectories => self.guard.allowed_roots(self.deadline(now)).await,
+            WithoutClientRoots::AllowedDirectories => {
+                self.guard.allowed_roots(self.deadline(now)).await
+            }
         }
     }
 
@@ -143,23 +148,32 @@ impl Client {
             if now >= deadline {
                 return Err(late());
             }
-            let (join, replaced) = self.lock().join(seen.as_ref(), cached.is_some(), now, deadline)?;
+            let (join, replaced) =
+                self.lock().join(seen.as_ref(), cached.is_some(), now, deadline)?;
             if let Some(replaced) = replaced {
                 replaced.end(End::Nothing);
             }
             let end = match (join, cached) {
                 (Join::LookAgain, _) | (Join::Serve, None) => End::Nothing,
                 (Join::Serve, Some(cached)) => return Ok(cached.clone()),
-                (Join::Wait(_), Some(cached)) if !cached.roots.is_outdated() => return Ok(cached.clone()),
+                (Join::Wait(_), Some(cached)) if !cached.roots.is_outdated() => {
+                    return Ok(cached.clone());
+                }
                 (Join::Wait(fetch), _) => self.wait(&fetch, first, deadline).await?,
-                (Join::Lead(fetch), Some(cached)) => Leader { client: self, fetch }.renew(cached, deadline).await,
-                (Join::Lead(fetch), None) => Leader { client: self, fetch }.fetch(&mut source, deadline).await?,
+                (Join::Lead(fetch), Some(cached)) => {
+                    Leader { client: self, fetch }.renew(cached, deadline).await
+                }
+                (Join::Lead(fetch), None) => {
+                    Leader { client: self, fetch }.fetch(&mut source, deadline).await?
+                }
             };
             match end {
                 End::Cached(cached) => return Ok(cached),
                 End::Failed(failure) => return Err(failure.error()),
                 End::Nothing => {}
-                End::Overtaken if changes == FETCH_RETRIES => return Err(Code::RootsChanging.into()),
+                End::Overtaken if changes == FETCH_RETRIES => {
+                    return Err(Code::RootsChanging.into());
+                }
                 End::Overtaken => changes += 1,
             }
         }
@@ -184,7 +198,9 @@ impl Client {
         let epoch = self.lock().epoch();
         Ok(match end {
             End::Cached(cached) if cached.epoch != epoch => End::Nothing,
-            End::Cached(cached) if fetch.number < first && !cached.is_current(Instant::now()) => End::Nothing,
+            End::Cached(cached) if fetch.number < first && !cached.is_current(Instant::now()) => {
+                End::Nothing
+            }
             End::Failed(failure) if failure.epoch != epoch => End::Nothing,
             end => end,
         })
@@ -290,7 +306,8 @@ impl Leader<'_> {
     async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<End> {
         let began = Instant::now();
         let answer = async {
-            let FetchedList { list, pages } = until(deadline, fetch_list(source)).await?.ok_or_else(late)??;
+            let FetchedList { list, pages } =
+                until(deadline, fetch_list(source)).await?.ok_or_else(late)??;
             Ok((self.client.resolve(Arc::new(list), deadline).await?, pages))
         };
         match unless(self.fetch.ended(), answer).await {

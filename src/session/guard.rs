@@ -14,7 +14,9 @@ use std::time::Duration;
 use crate::boundary::Boundary;
 use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
-use crate::limits::{FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, VERIFY_LIMIT};
+use crate::limits::{
+    FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, VERIFY_LIMIT,
+};
 #[cfg(feature = "rmcp")]
 use crate::limits::{MOST_WORK, TIME_TO_LIVE_KEYED, WORK};
 use crate::roots::Roots;
@@ -161,7 +163,8 @@ impl GuardBuilder {
     /// another, such a client's withdrawn root is served for so long.
     pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
-        self.about_lists.get_or_insert("client roots are ignored: leave time_to_live_unannounced out");
+        self.about_lists
+            .get_or_insert("client roots are ignored: leave time_to_live_unannounced out");
         self
     }
 
@@ -231,7 +234,8 @@ impl GuardBuilder {
         let Self { boundary, choices, time_to_idle, .. } = self;
         let time_to_live = choices.time_to_live.max(choices.time_to_live_unannounced);
         #[cfg(feature = "rmcp")]
-        let (time_to_live, places) = (time_to_live.max(choices.time_to_live_keyed), choices.work_at_once);
+        let (time_to_live, places) =
+            (time_to_live.max(choices.time_to_live_keyed), choices.work_at_once);
         // Work comes through the adapter.
         #[cfg(not(feature = "rmcp"))]
         let places = 1;
@@ -259,7 +263,11 @@ impl Guard {
         let any = boundary.has_allowed_directories();
         let choices = Choices {
             client_roots: ClientRoots::Narrow,
-            without_client_roots: if any { WithoutClientRoots::AllowedDirectories } else { WithoutClientRoots::Deny },
+            without_client_roots: if any {
+                WithoutClientRoots::AllowedDirectories
+            } else {
+                WithoutClientRoots::Deny
+            },
             fetch_limit: FETCH_LIMIT,
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
@@ -315,16 +323,25 @@ impl Guard {
         let (standing, turn) = self.boundary().current_allowed_roots();
         let Some(turn) = turn else { return Ok(standing) };
         let boundary = self.boundary().clone();
-        let verify = off_workers(self.workers(), &Account::Operator, move || Ok(boundary.verify_allowed_roots(turn)));
+        let verify = off_workers(self.workers(), &Account::Operator, move || {
+            Ok(boundary.verify_allowed_roots(turn))
+        });
         match until(deadline.min(Instant::now() + VERIFY_LIMIT), verify).await? {
-            Some(Err(error)) if !matches!(error.reason(), Code::QueueFull | Code::Busy) => Err(error),
+            Some(Err(error)) if !matches!(error.reason(), Code::QueueFull | Code::Busy) => {
+                Err(error)
+            }
             Some(Ok(verified)) => Ok(verified),
             _ => Ok(standing),
         }
     }
 
     /// Verifies a snapshot if that is due and no other call does. Returns whether this call did.
-    pub(crate) async fn verify(&self, roots: &Roots, account: &Account, deadline: Instant) -> Result<bool> {
+    pub(crate) async fn verify(
+        &self,
+        roots: &Roots,
+        account: &Account,
+        deadline: Instant,
+    ) -> Result<bool> {
         let Some(mut turn) = roots.begin_verification() else { return Ok(false) };
         // One of the allowed directories may be back, which the snapshot does not show.
         self.allowed_roots(deadline).await?;

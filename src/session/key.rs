@@ -37,7 +37,9 @@ impl ClientKey {
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<&Self> {
         #[cfg(feature = "rmcp-http")]
-        if let Some(key) = extensions.get::<::http::request::Parts>().and_then(|parts| parts.extensions.get()) {
+        if let Some(key) =
+            extensions.get::<::http::request::Parts>().and_then(|parts| parts.extensions.get())
+        {
             return Some(key);
         }
         extensions.get()

@@ -143,7 +143,11 @@ impl Guard {
 
     /// The same for a client that bears a key, which is then charged for what the session uses.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn session_of_key(&self, declared: ClientCapabilities, key: Option<&ClientKey>) -> Result<Session> {
+    pub(crate) fn session_of_key(
+        &self,
+        declared: ClientCapabilities,
+        key: Option<&ClientKey>,
+    ) -> Result<Session> {
         let id = self.enter()?;
         let account = key.map_or(Account::Session(id), |key| key.account().clone());
         Ok(self.begin(id, declared, account, Lifetime::Session))
@@ -151,12 +155,22 @@ impl Guard {
 
     /// The same for one request: it is not counted, and its end is nothing to tell.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn passing_session(&self, declared: ClientCapabilities, key: Option<&ClientKey>) -> Session {
+    pub(crate) fn passing_session(
+        &self,
+        declared: ClientCapabilities,
+        key: Option<&ClientKey>,
+    ) -> Session {
         let account = key.map_or(Account::Anonymous, |key| key.account().clone());
         self.begin(Self::mint(), declared, account, Lifetime::Request)
     }
 
-    fn begin(&self, id: SessionId, declared: ClientCapabilities, account: Account, lifetime: Lifetime) -> Session {
+    fn begin(
+        &self,
+        id: SessionId,
+        declared: ClientCapabilities,
+        account: Account,
+        lifetime: Lifetime,
+    ) -> Session {
         let client = Client::new(id, self.clone(), declared, account, lifetime);
         Session { handle: Arc::new(Handle(Arc::new(client))) }
     }
@@ -187,7 +201,10 @@ impl Session {
     }
 
     /// The same, and where the roots are the client's, the epoch of their list.
-    pub(crate) async fn roots_and_epoch(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
+    pub(crate) async fn roots_and_epoch(
+        &self,
+        source: impl RootsSource,
+    ) -> Result<(Roots, Option<u64>)> {
         let client = self.client();
         match client.roots(source).await {
             Ok((roots, epoch)) => Ok((roots.of(client.id), epoch)),
@@ -265,7 +282,9 @@ impl Session {
         match client.without_asking() {
             None => Ok(client.cached(Instant::now()).ok_or(Code::RootsStale)?.roots.clone()),
             Some(WithoutClientRoots::Deny) => Err(Code::RootsUnsupported.into()),
-            Some(WithoutClientRoots::AllowedDirectories) => Ok(client.guard.boundary().last_allowed_roots()),
+            Some(WithoutClientRoots::AllowedDirectories) => {
+                Ok(client.guard.boundary().last_allowed_roots())
+            }
         }
     }
 
@@ -292,7 +311,9 @@ impl Session {
         match client.cached(Instant::now()) {
             Some(cached) if cached.roots.is_empty() => RootsState::Empty,
             Some(_) => RootsState::Available,
-            None => client.failure().map_or(RootsState::Stale, |code| RootsState::Failed(code.kind())),
+            None => {
+                client.failure().map_or(RootsState::Stale, |code| RootsState::Failed(code.kind()))
+            }
         }
     }
 
@@ -374,8 +395,14 @@ mod tests {
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
         let still = |epoch| session.is_still(epoch).map_err(|error| error.reason());
         let epoch = session.client().epoch().unwrap();
-        assert_eq!((still(None), still(Some(epoch)), still(Some(0))), (Ok(()), Ok(()), Err(Code::RootsStale)));
+        assert_eq!(
+            (still(None), still(Some(epoch)), still(Some(0))),
+            (Ok(()), Ok(()), Err(Code::RootsStale))
+        );
         session.close();
-        assert_eq!((still(None), still(Some(epoch))), (Err(Code::SessionClosed), Err(Code::SessionClosed)));
+        assert_eq!(
+            (still(None), still(Some(epoch))),
+            (Err(Code::SessionClosed), Err(Code::SessionClosed))
+        );
     }
 }

@@ -18,7 +18,10 @@ use crate::workers::{Account, Workers};
 
 #[cfg(not(shuttle))]
 mod tokio_time {
-    use super::{Account, AssertUnwindSafe, Code, Error, Future, Poll, Result, Workers, catch_unwind, panicked, pin};
+    use super::{
+        Account, AssertUnwindSafe, Code, Error, Future, Poll, Result, Workers, catch_unwind,
+        panicked, pin,
+    };
     use crate::workers::For;
 
     pub(crate) use std::sync::Mutex;
@@ -30,7 +33,10 @@ mod tokio_time {
 
     /// The output of a future, or `None` if the deadline comes first. A panic of the future is the
     /// caller's.
-    pub(crate) async fn until<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
+    pub(crate) async fn until<T>(
+        deadline: Instant,
+        work: impl Future<Output = T>,
+    ) -> Result<Option<T>> {
         let no_runtime = |_| Error::from(Code::NoRuntime);
         tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
         // A runtime can be without a timer, or shut it down, which tokio reports only by a panic. Not
@@ -82,7 +88,9 @@ mod tokio_time {
         Instant::now() == frozen
     }
 
-    async fn on_runtime<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<std::thread::Result<T>> {
+    async fn on_runtime<T: Send + 'static>(
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<std::thread::Result<T>> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
         // It panics if it can have no thread.
         let spawned = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(job)));
@@ -194,6 +202,9 @@ pub(crate) async fn unless<T>(stop: impl Future, work: impl Future<Output = T>) 
 }
 
 fn panicked(kind: Code, panic: &(dyn Any + Send)) -> Error {
-    let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Error::new(kind).detail(message.unwrap_or("panicked"))
 }

@@ -71,7 +71,8 @@ impl RootsResponse {
     /// The answer that a `roots/list` result is: a list, or [`Failed`](Self::Failed) for what is none.
     #[must_use]
     pub fn from_result(result: serde_json::Value) -> Self {
-        serde_json::from_value(result).map_or_else(|error| Self::Failed(error.to_string()), Self::List)
+        serde_json::from_value(result)
+            .map_or_else(|error| Self::Failed(error.to_string()), Self::List)
     }
 }
 
@@ -100,7 +101,11 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
         };
         if next.len() > ROOT_LIST_BYTES / ROOT_LIST_PAGES {
             let limit = ROOT_LIST_BYTES / ROOT_LIST_PAGES;
-            return Err(Error::over(Code::TooLarge, "a cursor of the root list is larger than {} bytes", limit));
+            return Err(Error::over(
+                Code::TooLarge,
+                "a cursor of the root list is larger than {} bytes",
+                limit,
+            ));
         }
         if !cursors.insert(next.clone()) {
             return Err(Code::RepeatedCursor.into());

@@ -169,7 +169,13 @@ impl State {
     }
 
     /// A fetch has a snapshot. Returns how it ends; without a result if it is no longer in progress.
-    pub(super) fn succeed(&mut self, fetch: &Arc<Fetch>, cached: &Arc<Cached>, is_kept: bool, now: Instant) -> End {
+    pub(super) fn succeed(
+        &mut self,
+        fetch: &Arc<Fetch>,
+        cached: &Arc<Cached>,
+        is_kept: bool,
+        now: Instant,
+    ) -> End {
         if !self.is_in_progress(fetch) {
             return End::Nothing;
         }

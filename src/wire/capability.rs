@@ -83,16 +83,22 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
         let object = Map::deserialize(deserializer)?;
         // Read as capabilities, this object would declare no roots, which is the widest grant.
         if let Some(field) = ELSEWHERE.iter().find(|field| object.contains_key(**field)) {
-            return Err(D::Error::custom(format_args!("not capabilities: they have no field `{field}`")));
+            return Err(D::Error::custom(format_args!(
+                "not capabilities: they have no field `{field}`"
+            )));
         }
-        let roots = object.get("roots").filter(|roots| !roots.is_null()).map(RootsCapability::from_declared);
+        let roots = object
+            .get("roots")
+            .filter(|roots| !roots.is_null())
+            .map(RootsCapability::from_declared);
         Ok(Self { roots })
     }
 }
 
 /// Fields of the messages that contain capabilities, and of the roots capability. No revision has a
 /// capability with one of these names.
-const ELSEWHERE: [&str; 6] = ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
+const ELSEWHERE: [&str; 6] =
+    ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
 
 /// Declares that a client has roots, and whether it announces changes.
 ///
@@ -146,7 +152,10 @@ mod tests {
             (r#"{"roots":null}"#, "{}"),
             (r#"{"Roots":{},"sampling":7,"experimental":{"roots":{}}}"#, "{}"),
             (r#"{"roots":{}}"#, r#"{"roots":{}}"#),
-            (r#"{"roots":{"listChanged":true,"more":1},"sampling":null}"#, r#"{"roots":{"listChanged":true}}"#),
+            (
+                r#"{"roots":{"listChanged":true,"more":1},"sampling":null}"#,
+                r#"{"roots":{"listChanged":true}}"#,
+            ),
             (r#"{"roots":{"listChanged":false}}"#, r#"{"roots":{}}"#),
             (r#"{"roots":{"listChanged":null}}"#, r#"{"roots":{}}"#),
             (r#"{"roots":{"listChanged":"true"}}"#, r#"{"roots":{}}"#),
@@ -160,14 +169,19 @@ mod tests {
             ("[null]", ""),
             ("null", ""),
             ("7", ""),
-            (r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"capabilities":{"roots":{}}}}"#, ""),
+            (
+                r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"capabilities":{"roots":{}}}}"#,
+                "",
+            ),
             (r#"{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{}}"#, ""),
             (r#"{"capabilities":{"roots":{}}}"#, ""),
             (r#"{"listChanged":true}"#, ""),
         ] {
             assert_eq!(again::<ClientCapabilities>(json), expected, "{json}");
         }
-        for (json, expected) in [("[]", "{}"), (r#"{"listChanged":true}"#, r#"{"listChanged":true}"#), ("null", "")] {
+        for (json, expected) in
+            [("[]", "{}"), (r#"{"listChanged":true}"#, r#"{"listChanged":true}"#), ("null", "")]
+        {
             assert_eq!(again::<RootsCapability>(json), expected, "{json}");
         }
     }

@@ -29,7 +29,8 @@ impl Error {
     /// ```
     #[must_use]
     pub fn to_tool_result(&self, revision: Revision) -> Value {
-        let mut result = json!({ "content": [{ "type": "text", "text": self.to_string() }], "isError": true });
+        let mut result =
+            json!({ "content": [{ "type": "text", "text": self.to_string() }], "isError": true });
         if let (true, Value::Object(result)) = (revision.is_stateless(), &mut result) {
             result.insert("resultType".into(), "complete".into());
         }
@@ -71,7 +72,11 @@ impl Error {
     #[must_use]
     pub fn to_error_body(&self, revision: Revision, resource: Option<&str>) -> ErrorBody {
         let kind = self.code();
-        let told = |code| ErrorBody { code, message: self.to_string(), data: Some(json!({ "kind": kind })) };
+        let told = |code| ErrorBody {
+            code,
+            message: self.to_string(),
+            data: Some(json!({ "kind": kind })),
+        };
         match (self.kind().class(), resource) {
             (RpcClass::NotServed, Some(uri)) => ErrorBody {
                 code: if revision.is_stateless() { INVALID_PARAMS } else { RESOURCE_NOT_FOUND },
@@ -149,22 +154,31 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_row_of_the_documented_table() {
-        let lines = include_str!("errors.rs").lines().filter_map(|line| line.strip_prefix("    /// | ")).skip(2);
-        let rows: Vec<Vec<&str>> =
-            lines.map(|line| line.split_once(" | ").unwrap().0.split('`').skip(1).step_by(2).collect()).collect();
+        let lines = include_str!("errors.rs")
+            .lines()
+            .filter_map(|line| line.strip_prefix("    /// | "))
+            .skip(2);
+        let rows: Vec<Vec<&str>> = lines
+            .map(|line| line.split_once(" | ").unwrap().0.split('`').skip(1).step_by(2).collect())
+            .collect();
         assert_eq!(rows.len(), CODES.len());
         let names: Vec<_> = rows.concat();
         for (index, name) in names.iter().enumerate() {
             let is_kind = Code::ALL.iter().any(|code| format!("{:?}", code.kind()) == *name);
             assert!(is_kind, "{name} is no kind");
-            assert_eq!(names.iter().position(|other| other == name), Some(index), "{name} is there twice");
+            assert_eq!(
+                names.iter().position(|other| other == name),
+                Some(index),
+                "{name} is there twice"
+            );
         }
         for &code in Code::ALL {
             let kind = format!("{:?}", code.kind());
             let row = rows.iter().position(|row| row.contains(&kind.as_str()));
             let row = row.unwrap_or(CODES.len() - 1);
             for &revision in Revision::ALL {
-                let told = [Some(URI), None].map(|uri| Error::from(code).to_error_body(revision, uri).code);
+                let told = [Some(URI), None]
+                    .map(|uri| Error::from(code).to_error_body(revision, uri).code);
                 assert_eq!(
                     told,
                     CODES[row].map(|codes| codes[usize::from(revision.is_stateless())]),
@@ -180,7 +194,8 @@ mod tests {
         let (old, new) = (Revision::V2025_11_25, Revision::V2026_07_28);
         let not_found = r#""message":"Resource not found","data":{"kind":"not_found","uri":"file:///etc/passwd"}"#;
         let outside = r#""message":"Resource not found","data":{"kind":"outside_roots","uri":"file:///etc/passwd"}"#;
-        let parameter = r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
+        let parameter =
+            r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
         let query = r#""message":"read \"a\\n\": the URI has a query; write ? as %3F","data":{"kind":"query"}"#;
         let offers = r#""message":"read \"a\\n\": the client offers no roots, and this server requires them","data":{"kind":"roots_unsupported""#;
         let late = r#""message":"read \"a\\n\": the client's roots could not be obtained in time","data":{"kind":"roots_timed_out"}"#;
@@ -193,10 +208,17 @@ mod tests {
             (K::Query, old, Some(URI), -32602, query),
             (K::Query, new, None, -32602, query),
             (K::RootsUnsupported, old, Some(URI), -32603, &format!("{offers}}}")),
-            (K::RootsUnsupported, new, None, -32021, &format!(r#"{offers},"requiredCapabilities":{{"roots":{{}}}}}}"#)),
+            (
+                K::RootsUnsupported,
+                new,
+                None,
+                -32021,
+                &format!(r#"{offers},"requiredCapabilities":{{"roots":{{}}}}}}"#),
+            ),
             (K::RootsTimedOut, new, Some(URI), -32603, late),
         ] {
-            let body = Error::from(kind).at("read", OsStr::new("a\n")).to_error_body(revision, resource);
+            let body =
+                Error::from(kind).at("read", OsStr::new("a\n")).to_error_body(revision, resource);
             let printed = serde_json::to_string(&body).unwrap();
             assert_eq!(printed, format!(r#"{{"code":{code},{expected}}}"#), "{kind} in {revision}");
             assert_eq!(body.http_status(), (code == -32021).then_some(400), "{kind} in {revision}");
@@ -205,8 +227,11 @@ mod tests {
 
     #[test]
     fn a_tools_result_holds_the_text_and_is_of_its_revision() {
-        let error = Error::from(Code::OutsideRoots).detail("led to /etc/shadow").at("open", OsStr::new("a"));
-        let content = json!([{ "type": "text", "text": r#"open "a": not inside the allowed directories"# }]);
+        let error = Error::from(Code::OutsideRoots)
+            .detail("led to /etc/shadow")
+            .at("open", OsStr::new("a"));
+        let content =
+            json!([{ "type": "text", "text": r#"open "a": not inside the allowed directories"# }]);
         for &revision in Revision::ALL {
             let expected = if revision.is_stateless() {
                 json!({ "content": content, "isError": true, "resultType": "complete" })
@@ -222,8 +247,12 @@ mod tests {
         for &code in Code::ALL {
             for &revision in Revision::ALL {
                 let error = Error::from(code).detail("SECRET").at("open", OsStr::new("a"));
-                let told = [None, Some(URI)].map(|resource| format!("{:?}", error.to_error_body(revision, resource)));
-                assert!(!format!("{told:?}{}", error.to_tool_result(revision)).contains("SECRET"), "{code}");
+                let told = [None, Some(URI)]
+                    .map(|resource| format!("{:?}", error.to_error_body(revision, resource)));
+                assert!(
+                    !format!("{told:?}{}", error.to_tool_result(revision)).contains("SECRET"),
+                    "{code}"
+                );
             }
         }
     }

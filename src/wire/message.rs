@@ -80,9 +80,15 @@ mod tests {
             (plain, plain),
             (with_meta, plain),
             (r#"{"method":"notifications/roots/list_changed"}"#, plain),
-            (r#"{"method":"notifications/roots/list_changed","params":null,"jsonrpc":7,"id":1}"#, plain),
+            (
+                r#"{"method":"notifications/roots/list_changed","params":null,"jsonrpc":7,"id":1}"#,
+                plain,
+            ),
             (r#"{"method":"notifications/roots/list_changed","params":[],"more":{}}"#, plain),
-            (r#"{"method":"notifications/roots/list_changed","params":{"_meta":null,"x":1}}"#, plain),
+            (
+                r#"{"method":"notifications/roots/list_changed","params":{"_meta":null,"x":1}}"#,
+                plain,
+            ),
             (r#"{"method":"notifications/roots/list_changed "}"#, ""),
             (r#"{"method":"notifications/Roots/list_changed"}"#, ""),
             (r#"{"method":"notifications/tools/list_changed"}"#, ""),
@@ -98,8 +104,14 @@ mod tests {
     #[test]
     fn error_bodies() {
         for (json, expected) in [
-            (r#"{"code":-32601,"message":"no","data":null,"x":1}"#, r#"{"code":-32601,"message":"no"}"#),
-            (r#"{"data":{"reason":"r"},"code":1,"message":""}"#, r#"{"code":1,"message":"","data":{"reason":"r"}}"#),
+            (
+                r#"{"code":-32601,"message":"no","data":null,"x":1}"#,
+                r#"{"code":-32601,"message":"no"}"#,
+            ),
+            (
+                r#"{"data":{"reason":"r"},"code":1,"message":""}"#,
+                r#"{"code":1,"message":"","data":{"reason":"r"}}"#,
+            ),
             (r#"{"code":"1","message":""}"#, ""),
             (r#"{"code":1}"#, ""),
             (r#"[1,"no"]"#, ""),

@@ -121,8 +121,12 @@ impl<'de> Deserialize<'de> for RootEntry {
 }
 
 /// Takes a field from an object. Absent and `null` are the same.
-fn field<T: DeserializeOwned, E: serde::de::Error>(object: &mut Map<String, Value>, key: &str) -> Result<T, E> {
-    serde_json::from_value(object.remove(key).unwrap_or_default()).map_err(|error| E::custom(format!("{key}: {error}")))
+fn field<T: DeserializeOwned, E: serde::de::Error>(
+    object: &mut Map<String, Value>,
+    key: &str,
+) -> Result<T, E> {
+    serde_json::from_value(object.remove(key).unwrap_or_default())
+        .map_err(|error| E::custom(format!("{key}: {error}")))
 }
 
 fn entry(entry: &Value) -> RootEntry {
@@ -135,7 +139,8 @@ fn entry(entry: &Value) -> RootEntry {
 #[cfg(test)]
 /// Parses JSON and prints it again. Empty if it is refused.
 fn again<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> String {
-    serde_json::from_str::<T>(json).map_or_else(|_| String::new(), |read| serde_json::to_string(&read).unwrap())
+    serde_json::from_str::<T>(json)
+        .map_or_else(|_| String::new(), |read| serde_json::to_string(&read).unwrap())
 }
 
 #[cfg(test)]
@@ -151,7 +156,10 @@ mod tests {
         );
         let list: ListRootsResult = serde_json::from_str(json).unwrap();
         assert_eq!(
-            list.roots.iter().map(|root| (root.uri.as_str(), root.name.as_deref())).collect::<Vec<_>>(),
+            list.roots
+                .iter()
+                .map(|root| (root.uri.as_str(), root.name.as_deref()))
+                .collect::<Vec<_>>(),
             [("file:///a", None), ("file:///b", Some("B"))]
         );
         let printed = serde_json::to_string(&list).unwrap();
@@ -165,7 +173,8 @@ mod tests {
             r#"{"uri":"file:///b","name":5},{"uri":"file:///c"}]}"#
         );
         let list: ListRootsResult = serde_json::from_str(json).unwrap();
-        let entries: Vec<_> = list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
+        let entries: Vec<_> =
+            list.roots.iter().map(|root| (root.uri.as_str(), root.is_malformed())).collect();
         let expected = [
             ("file:///a", false),
             (r#"{"name":"x"}"#, true),

@@ -1,6 +1,9 @@
 //! Tracks the operations that are running, by device, and detects those that hang.
 
-#![cfg_attr(windows, allow(clippy::missing_const_for_thread_local, reason = "the initializer is const"))]
+#![cfg_attr(
+    windows,
+    allow(clippy::missing_const_for_thread_local, reason = "the initializer is const")
+)]
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -65,7 +68,12 @@ thread_local! {
 /// Runs a job of an account in a place, and counts its operations.
 pub(super) fn run_in_place(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()) {
     let running = devices.enter(account);
-    PLACE.set(Some(Place { devices: devices.clone(), running: running.clone(), last_device: None, current: None }));
+    PLACE.set(Some(Place {
+        devices: devices.clone(),
+        running: running.clone(),
+        last_device: None,
+        current: None,
+    }));
     // The job catches its own panics.
     job();
     drop(PLACE.take());
@@ -83,7 +91,10 @@ pub(super) fn run_in_place(devices: &Arc<Devices>, account: &Account, job: impl 
 ///
 /// An account without such an operation is allowed: what hangs can be a mount inside the root, and
 /// the account's own files lie beside it.
-pub(crate) fn counted<T>(device: impl FnOnce() -> Option<u64>, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn counted<T>(
+    device: impl FnOnce() -> Option<u64>,
+    operation: impl FnOnce() -> Result<T>,
+) -> Result<T> {
     // A thread that is exiting has no place.
     let started = PLACE.try_with(|place| match &mut *place.borrow_mut() {
         None => Ok(None),
@@ -116,10 +127,14 @@ impl Place {
         let now = Instant::now();
         if device.running.fetch_add(1, Relaxed) >= self.devices.half
             && device.is_hung(now)
-            && self.devices.count(now, PATIENCE, |running| running.is_of(&self.running.account, number)) > 0
+            && self
+                .devices
+                .count(now, PATIENCE, |running| running.is_of(&self.running.account, number))
+                > 0
         {
             device.running.fetch_sub(1, Relaxed);
-            let detail = format!("{} operations on device {number} do not finish", self.devices.half);
+            let detail =
+                format!("{} operations on device {number} do not finish", self.devices.half);
             return Err(Error::new(Code::Busy).detail(detail));
         }
         let outer = self.current.replace(number);
@@ -193,9 +208,12 @@ impl Devices {
     }
 
     fn count(&self, now: Instant, patience: Duration, which: impl Fn(&Running) -> bool) -> usize {
-        let Some(before) = now.checked_sub(patience).filter(|before| *before >= self.start) else { return 0 };
+        let Some(before) = now.checked_sub(patience).filter(|before| *before >= self.start) else {
+            return 0;
+        };
         let before = self.millis(before);
-        let hangs = |running: &&Arc<Running>| running.since.load(Relaxed) <= before && which(running);
+        let hangs =
+            |running: &&Arc<Running>| running.since.load(Relaxed) <= before && which(running);
         self.lock_places().iter().filter(hangs).count()
     }
 }
@@ -213,7 +231,9 @@ impl Device {
         let finished = self.finished.load(Relaxed);
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         match *watch {
-            Some(watch) if watch.finished == finished => now.saturating_duration_since(watch.since) >= PATIENCE,
+            Some(watch) if watch.finished == finished => {
+                now.saturating_duration_since(watch.since) >= PATIENCE
+            }
             _ => {
                 *watch = Some(Watch { finished, since: now });
                 false
@@ -250,11 +270,15 @@ mod tests {
     #[test]
     fn what_has_been_running_for_long_hangs_on_whatever_device() {
         let devices = Arc::new(Devices::new(8));
-        let _running: Vec<_> = (1..=4).map(|number| begin_as(&devices, number % 2 + 1, number).unwrap()).collect();
+        let _running: Vec<_> =
+            (1..=4).map(|number| begin_as(&devices, number % 2 + 1, number).unwrap()).collect();
         let now = Instant::now();
         let later = |seconds| now + Duration::from_secs(seconds);
         assert_eq!((devices.hung(now), devices.hung(later(1)), devices.hung(later(3))), (0, 0, 4));
-        assert_eq!((devices.stuck(&session(1), later(3)), devices.stuck(&session(1), later(11))), (0, 2));
+        assert_eq!(
+            (devices.stuck(&session(1), later(3)), devices.stuck(&session(1), later(11))),
+            (0, 2)
+        );
         assert_eq!(devices.stuck(&session(3), later(11)), 0);
     }
 
@@ -265,10 +289,14 @@ mod tests {
         devices.start = since.checked_sub(PATIENCE).unwrap();
         let devices = Arc::new(devices);
         let running = [begin(&devices, 1).unwrap(), begin(&devices, 1).unwrap()];
-        let refused =
-            |account| begin_as(&devices, account, 1).map(drop).is_err_and(|error| error.reason() == Code::Busy);
+        let refused = |account| {
+            begin_as(&devices, account, 1)
+                .map(drop)
+                .is_err_and(|error| error.reason() == Code::Busy)
+        };
         assert!(!refused(1), "not for long enough");
-        for place in devices.lock_places().iter().filter(|place| place.since.load(Relaxed) != NEVER) {
+        for place in devices.lock_places().iter().filter(|place| place.since.load(Relaxed) != NEVER)
+        {
             place.since.store(devices.millis(since), Relaxed);
         }
         let device = devices.device(1);

@@ -17,7 +17,10 @@
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
-    allow(dead_code, reason = "the model check runs jobs by itself, and only the adapter runs work")
+    allow(
+        dead_code,
+        reason = "the model check runs jobs by itself, and only the adapter runs work"
+    )
 )]
 
 mod account;
@@ -114,7 +117,9 @@ impl Workers {
             closed: false,
         };
         let devices = Arc::new(Devices::new(work));
-        Self { pool: Arc::new(Pool { state: Mutex::new(state), woken: Condvar::new(), devices, idle }) }
+        Self {
+            pool: Arc::new(Pool { state: Mutex::new(state), woken: Condvar::new(), devices, idle }),
+        }
     }
 
     /// Runs a job when it is its turn, and returns its result or its panic. If the future is
@@ -173,7 +178,9 @@ impl Pool {
         if self.is_stuck(&mut state, purpose, &account) {
             drop(state);
             drop(job);
-            return Err(Error::new(Code::Busy).detail("the filesystems that others wait for do not answer"));
+            return Err(
+                Error::new(Code::Busy).detail("the filesystems that others wait for do not answer")
+            );
         }
         let added = state.queue(purpose).push(&account, job);
         let (wake, number) = match added {
@@ -190,7 +197,8 @@ impl Pool {
         drop(state);
         let ticket = Ticket { pool: self.clone(), purpose, account, number, done: false };
         // Without a thread the job could wait forever. Dropping the ticket cancels it.
-        self.wake(wake).map_err(|error| Error::io(Code::Busy, error).detail("no thread can be started"))?;
+        self.wake(wake)
+            .map_err(|error| Error::io(Code::Busy, error).detail("no thread can be started"))?;
         Ok(ticket)
     }
 
@@ -222,7 +230,8 @@ impl Pool {
             }
             Wake::New => {
                 let pool = self.clone();
-                let thread = std::thread::Builder::new().name(THREAD.into()).spawn(move || pool.serve());
+                let thread =
+                    std::thread::Builder::new().name(THREAD.into()).spawn(move || pool.serve());
                 thread.map(drop).inspect_err(|_| {
                     let mut state = self.lock();
                     state.threads.all -= 1;
@@ -239,7 +248,11 @@ impl Pool {
         while !state.closed {
             let hung = self.hung(&state);
             if let Some((purpose, job)) = state.next(hung) {
-                let wake = if state.threads.expected() == 0 { state.choose_thread(hung) } else { Wake::Nobody };
+                let wake = if state.threads.expected() == 0 {
+                    state.choose_thread(hung)
+                } else {
+                    Wake::Nobody
+                };
                 drop(state);
                 // The current job does not need that thread, and this one looks again when it is
                 // done.
@@ -259,7 +272,8 @@ impl Pool {
             let until = Instant::now() + wait;
             let was_woken = loop {
                 let left = until.saturating_duration_since(Instant::now());
-                state = self.woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                state =
+                    self.woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
                 if state.threads.woken > 0 {
                     state.threads.woken -= 1;
                     break true;
@@ -397,8 +411,12 @@ mod tests {
         let workers = Workers::with(1, 1, IDLE);
         runtime().block_on(async {
             for purpose in [For::Work, For::Roots] {
-                let panicked = workers.run(purpose, session(1), || panic!("on purpose")).await.unwrap();
-                assert!(panicked.is_err_and(|panic| panic.downcast_ref::<&str>() == Some(&"on purpose")));
+                let panicked =
+                    workers.run(purpose, session(1), || panic!("on purpose")).await.unwrap();
+                assert!(
+                    panicked
+                        .is_err_and(|panic| panic.downcast_ref::<&str>() == Some(&"on purpose"))
+                );
                 assert_eq!(workers.run(purpose, session(1), || 1).await.unwrap().unwrap(), 1);
             }
             // A result that no caller takes is dropped by the thread.
@@ -448,14 +466,20 @@ mod tests {
         assert_eq!(pool.lock().threads.all, 0);
         runtime().block_on(async {
             for number in 1..100 {
-                assert_eq!(workers.run(For::Work, session(1), move || number).await.unwrap().unwrap(), number);
+                assert_eq!(
+                    workers.run(For::Work, session(1), move || number).await.unwrap().unwrap(),
+                    number
+                );
             }
         });
         assert!((1..=4).contains(&pool.lock().threads.all), "{:?}", pool.lock().threads);
         assert!(soon(|| pool.lock().threads.all == 0), "{:?}", pool.lock().threads);
         let workers = Workers::with(4, 4, IDLE);
         let pool = workers.pool.clone();
-        assert_eq!(runtime().block_on(workers.run(For::Work, session(1), || 1)).unwrap().unwrap(), 1);
+        assert_eq!(
+            runtime().block_on(workers.run(For::Work, session(1), || 1)).unwrap().unwrap(),
+            1
+        );
         drop(workers);
         assert!(soon(|| pool.lock().threads.all == 0), "{:?}", pool.lock().threads);
     }
@@ -497,7 +521,8 @@ mod tests {
 
     #[test]
     fn no_job_is_lost_among_many_accounts() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
         // Threads end and start all the time.
         let workers = Arc::new(Workers::with(3, 2, Duration::from_micros(200)));
         let ran = Arc::new(AtomicUsize::new(0));
@@ -506,10 +531,13 @@ mod tests {
                 let (workers, ran) = (workers.clone(), ran.clone());
                 runtime.spawn(async move {
                     for round in 0..200 {
-                        let purpose = if (client + round) % 3 == 0 { For::Roots } else { For::Work };
+                        let purpose =
+                            if (client + round) % 3 == 0 { For::Roots } else { For::Work };
                         let ran = ran.clone();
                         let account = session(client % 13 + 1);
-                        let job = workers.run(purpose, account, move || drop(ran.fetch_add(1, SeqCst).to_string()));
+                        let job = workers.run(purpose, account, move || {
+                            drop(ran.fetch_add(1, SeqCst).to_string())
+                        });
                         if (client * round) % 7 == 3 {
                             // Dropped at some point.
                             let mut job = pin!(job);
@@ -546,7 +574,10 @@ mod tests {
             let waits = waits.clone();
             // On one of a few devices.
             let hangs = move || {
-                drop(counted(|| Some(number % 3), || Ok(waits.lock().map(|waits| waits.recv().is_ok()).is_ok())));
+                drop(counted(
+                    || Some(number % 3),
+                    || Ok(waits.lock().map(|waits| waits.recv().is_ok()).is_ok()),
+                ));
             };
             workers.pool.add(purpose, session(number), Box::new(hangs)).unwrap()
         };
@@ -560,7 +591,10 @@ mod tests {
         let (go, _tickets) = hang(&workers, For::Work, 1..=8);
         assert!(soon(|| workers.pool.lock().work.is_full()));
         // The job waits until the others are known to hang, which takes time.
-        assert_eq!(runtime().block_on(workers.run(For::Work, session(9), || 9)).unwrap().unwrap(), 9);
+        assert_eq!(
+            runtime().block_on(workers.run(For::Work, session(9), || 9)).unwrap().unwrap(),
+            9
+        );
         let (go_on, _more) = hang(&workers, For::Work, 10..=17);
         assert!(soon(|| workers.pool.lock().work.is_stuck()));
         // Twice as many jobs hang as there are places. A new one does not wait for them.
@@ -568,7 +602,10 @@ mod tests {
         assert_eq!(refused.reason(), Code::Busy);
         drop((go, go_on));
         assert!(soon(|| !workers.pool.lock().work.is_full()));
-        assert_eq!(runtime().block_on(workers.run(For::Work, session(18), || 18)).unwrap().unwrap(), 18);
+        assert_eq!(
+            runtime().block_on(workers.run(For::Work, session(18), || 18)).unwrap().unwrap(),
+            18
+        );
     }
 
     #[test]
@@ -587,7 +624,8 @@ mod tests {
         let (mut first, mut second) = (pin!(first), pin!(second));
         begins(first.as_mut());
         begins(second.as_mut());
-        let both = runtime().block_on(async { (first.await.unwrap().unwrap(), second.await.unwrap().unwrap()) });
+        let both = runtime()
+            .block_on(async { (first.await.unwrap().unwrap(), second.await.unwrap().unwrap()) });
         assert_eq!(both, (true, true));
         drop(go);
     }

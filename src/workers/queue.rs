@@ -161,7 +161,8 @@ impl<J> Queue<J> {
 
     /// Whether an account may have no more places than `places`, and has them.
     pub(super) fn fills_share(&self, account: &Account, places: usize) -> bool {
-        places >= self.share(account) && self.accounts.get(account).is_some_and(|jobs| jobs.running >= places)
+        places >= self.share(account)
+            && self.accounts.get(account).is_some_and(|jobs| jobs.running >= places)
     }
 
     /// The most jobs that run at once.
@@ -176,7 +177,9 @@ impl<J> Queue<J> {
         match account {
             // If this job hangs, no caller should wait for another.
             Account::Operator => usize::from(!self.accounts.contains_key(account)),
-            _ => QUEUED_EACH.min(QUEUED.saturating_sub(self.waiting)).max(usize::from(self.waiting < 2 * QUEUED)),
+            _ => QUEUED_EACH
+                .min(QUEUED.saturating_sub(self.waiting))
+                .max(usize::from(self.waiting < 2 * QUEUED)),
         }
     }
 
@@ -237,8 +240,12 @@ mod tests {
     fn accounts_are_served_in_turns_and_each_has_a_quarter() {
         let mut queue = queue(8, false);
         let mut numbers = Vec::new();
-        for (account, jobs) in [(1, ["a1", "a2", "a3"]), (2, ["b1", "b2", "b3"]), (3, ["c1", "c2", "c3"])] {
-            numbers.extend(jobs.map(|job| (session(account), queue.push(&session(account), job).unwrap())));
+        for (account, jobs) in
+            [(1, ["a1", "a2", "a3"]), (2, ["b1", "b2", "b3"]), (3, ["c1", "c2", "c3"])]
+        {
+            numbers.extend(
+                jobs.map(|job| (session(account), queue.push(&session(account), job).unwrap())),
+            );
         }
         assert_eq!(started(&mut queue), ["a1", "b1", "c1", "a2", "b2", "c2"]);
         assert!(!queue.is_blocked(), "two places are free, but for none of these");
@@ -266,11 +273,19 @@ mod tests {
         for account in [session(1), Account::Anonymous, Account::Operator] {
             for job in ["1", "2", "3"] {
                 let pushed = queue.push(&account, job);
-                assert_eq!(pushed.is_ok(), account != Account::Operator || job == "1", "{account:?}");
+                assert_eq!(
+                    pushed.is_ok(),
+                    account != Account::Operator || job == "1",
+                    "{account:?}"
+                );
             }
         }
-        let accounts: Vec<_> = std::iter::from_fn(|| queue.next(0)).map(|next| next.account).collect();
-        assert_eq!(accounts, [Account::Operator, session(1), Account::Anonymous, Account::Anonymous]);
+        let accounts: Vec<_> =
+            std::iter::from_fn(|| queue.next(0)).map(|next| next.account).collect();
+        assert_eq!(
+            accounts,
+            [Account::Operator, session(1), Account::Anonymous, Account::Anonymous]
+        );
         assert!(queue.push(&Account::Operator, "while it runs").is_err());
     }
 
@@ -309,7 +324,8 @@ mod tests {
     #[test]
     fn an_abandoned_resolution_keeps_its_accounts_place_and_no_other() {
         let mut queue = queue(2, true);
-        let numbers: Vec<_> = (1..=6).map(|number| queue.push(&session(number), "job").unwrap()).collect();
+        let numbers: Vec<_> =
+            (1..=6).map(|number| queue.push(&session(number), "job").unwrap()).collect();
         assert_eq!(started(&mut queue).len(), 2);
         for _ in 0..2 {
             assert_eq!(queue.cancel(&session(1), numbers[0]), None);
@@ -333,7 +349,11 @@ mod tests {
         assert_eq!(started(&mut queue).len(), 4);
         assert!(queue.is_full() && queue.is_blocked() && queue.next(0).is_none());
         assert_eq!(std::iter::from_fn(|| queue.next(2)).count(), 2);
-        assert_eq!(std::iter::from_fn(|| queue.next(6)).count(), 2, "twice as many as there are places");
+        assert_eq!(
+            std::iter::from_fn(|| queue.next(6)).count(),
+            2,
+            "twice as many as there are places"
+        );
     }
 
     #[test]
@@ -349,7 +369,9 @@ mod tests {
             assert!((1..=QUEUED_EACH).contains(&filled), "{number}: {filled}");
         }
         assert!((QUEUED..QUEUED + 200).contains(&queue.waiting), "{}", queue.waiting);
-        let others = (200..4 * QUEUED as u64).take_while(|number| queue.push(&session(*number), "").is_ok()).count();
+        let others = (200..4 * QUEUED as u64)
+            .take_while(|number| queue.push(&session(*number), "").is_ok())
+            .count();
         assert_eq!(queue.waiting, 2 * QUEUED);
         assert!(others > QUEUED / 2, "{others}");
     }
@@ -358,7 +380,12 @@ mod tests {
     fn the_turns_are_whole_whatever_happens() {
         // Tries every order of a few steps. The accounts that can start a job are exactly those
         // with a turn.
-        fn go_on(queue: &mut Queue<&'static str>, steps: &mut Vec<u64>, left: usize, visited: &mut usize) {
+        fn go_on(
+            queue: &mut Queue<&'static str>,
+            steps: &mut Vec<u64>,
+            left: usize,
+            visited: &mut usize,
+        ) {
             *visited += 1;
             for (account, jobs) in &queue.accounts {
                 let ready = !jobs.waiting.is_empty() && jobs.running < queue.share(account);
@@ -367,7 +394,10 @@ mod tests {
             }
             let ready = queue.accounts.values().filter(|jobs| jobs.turn.is_some()).count();
             assert_eq!(ready, queue.ready.len(), "{steps:?}");
-            assert_eq!(queue.waiting, queue.accounts.values().map(|jobs| jobs.waiting.len()).sum::<usize>());
+            assert_eq!(
+                queue.waiting,
+                queue.accounts.values().map(|jobs| jobs.waiting.len()).sum::<usize>()
+            );
             let running = queue.running.len() + queue.abandoned.len();
             assert_eq!(running, queue.accounts.values().map(|jobs| jobs.running).sum::<usize>());
             if left == 0 {
@@ -389,7 +419,11 @@ mod tests {
                     .map(|(account, jobs)| {
                         (
                             account.clone(),
-                            AccountJobs { waiting: jobs.waiting.clone(), running: jobs.running, turn: jobs.turn },
+                            AccountJobs {
+                                waiting: jobs.waiting.clone(),
+                                running: jobs.running,
+                                turn: jobs.turn,
+                            },
                         )
                     })
                     .collect();
@@ -398,7 +432,8 @@ mod tests {
                     jobs.waiting.back().map(|(number, _)| *number)
                 };
                 let running = |queue: &Queue<_>, first: bool| {
-                    let mut numbers: Vec<_> = queue.running.union(&queue.abandoned).copied().collect();
+                    let mut numbers: Vec<_> =
+                        queue.running.union(&queue.abandoned).copied().collect();
                     numbers.sort_unstable();
                     if first { numbers.first().copied() } else { numbers.last().copied() }
                 };
@@ -414,10 +449,9 @@ mod tests {
                     // The owner is found by trying. No step finishes a job for another account.
                     _ => {
                         let Some(number) = running(&next, step == 5) else { continue };
-                        let owner = [1, 2]
-                            .map(session)
-                            .into_iter()
-                            .find(|account| next.accounts.get(account).is_some_and(|jobs| jobs.running > 0));
+                        let owner = [1, 2].map(session).into_iter().find(|account| {
+                            next.accounts.get(account).is_some_and(|jobs| jobs.running > 0)
+                        });
                         let Some(owner) = owner else { continue };
                         if step == 6 {
                             assert_eq!(next.cancel(&owner, number), None);

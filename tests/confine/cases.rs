@@ -11,8 +11,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Confined, Confinement, Enforced, ExtraAccess, Guard, Intent, ListRootsResult,
-    Replace, RootsCapability, RootsResponse, WalkOptions,
+    Access, Boundary, ClientCapabilities, Confined, Confinement, Enforced, ExtraAccess, Guard,
+    Intent, ListRootsResult, Replace, RootsCapability, RootsResponse, WalkOptions,
 };
 use nix::libc;
 use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
@@ -33,13 +33,22 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("sessions_of_a_runtime_built_afterwards", sessions_of_a_runtime_built_afterwards),
     ("extras_are_what_they_are_said_to_be", extras_are_what_they_are_said_to_be),
     ("an_extra_that_is_no_good_is_refused", an_extra_that_is_no_good_is_refused),
-    ("a_link_that_a_tool_could_have_made_names_no_extra", a_link_that_a_tool_could_have_made_names_no_extra),
-    ("a_read_only_directory_by_another_name_is_no_extra", a_read_only_directory_by_another_name_is_no_extra),
+    (
+        "a_link_that_a_tool_could_have_made_names_no_extra",
+        a_link_that_a_tool_could_have_made_names_no_extra,
+    ),
+    (
+        "a_read_only_directory_by_another_name_is_no_extra",
+        a_read_only_directory_by_another_name_is_no_extra,
+    ),
     ("a_root_that_is_a_file_is_that_file", a_root_that_is_a_file_is_that_file),
     ("a_directory_that_is_swapped_widens_nothing", a_directory_that_is_swapped_widens_nothing),
     ("a_directory_that_is_replaced_needs_a_restart", a_directory_that_is_replaced_needs_a_restart),
     ("each_call_narrows", each_call_narrows),
-    ("without_directories_there_is_nothing_to_confine_to", without_directories_there_is_nothing_to_confine_to),
+    (
+        "without_directories_there_is_nothing_to_confine_to",
+        without_directories_there_is_nothing_to_confine_to,
+    ),
     ("a_kernel_without_landlock", |top| is_unavailable(top, libc::ENOSYS)),
     ("a_kernel_that_does_not_enable_landlock", |top| is_unavailable(top, libc::EOPNOTSUPP)),
     ("a_filter_that_forbids_landlock", |top| is_unavailable(top, libc::EPERM)),
@@ -94,7 +103,11 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
         ("through a link to a file", |top| fs::read(top.join("rw/link")).map(drop)),
         ("through a link to a directory", |top| fs::read(top.join("rw/up/secret")).map(drop)),
         ("by /proc", |top| {
-            fs::read(Path::new("/proc/self/root").join(top.join("out/secret").strip_prefix("/").unwrap())).map(drop)
+            fs::read(
+                Path::new("/proc/self/root")
+                    .join(top.join("out/secret").strip_prefix("/").unwrap()),
+            )
+            .map(drop)
         }),
         ("list", |top| fs::read_dir(top.join("out")).map(drop)),
         ("overwrite", |top| fs::write(top.join("out/secret"), "")),
@@ -105,17 +118,26 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
     for (what, outside) in outside {
         let done = outside(top);
         // To link or rename out of what may not be reached is EXDEV where no right is lacking but that (landlock(7), `REFER`).
-        let crosses = what == "link in" && matches!(&done, Err(error) if error.kind() == Io::CrossesDevices);
+        let crosses =
+            what == "link in" && matches!(&done, Err(error) if error.kind() == Io::CrossesDevices);
         assert!(crosses || denied(done), "{what}");
     }
-    for moved in [fs::rename(&secret, top.join("rw/taken")), fs::rename(top.join("rw/f"), top.join("out/f"))] {
-        assert!(moved.is_err_and(|error| [Io::PermissionDenied, Io::CrossesDevices].contains(&error.kind())));
+    for moved in
+        [fs::rename(&secret, top.join("rw/taken")), fs::rename(top.join("rw/f"), top.join("out/f"))]
+    {
+        assert!(moved.is_err_and(|error| {
+            [Io::PermissionDenied, Io::CrossesDevices].contains(&error.kind())
+        }));
     }
     // Inside, by access.
     assert_eq!(fs::read_to_string(top.join("ro/f")).unwrap(), "read");
     assert_eq!(fs::read_dir(top.join("ro")).unwrap().count(), 3);
     let cut = || OpenOptions::new().write(true).truncate(true).open(top.join("ro/f")).map(drop);
-    assert!(denied(fs::write(top.join("ro/f"), "")) && denied(cut()) && denied(fs::write(top.join("ro/new"), "")));
+    assert!(
+        denied(fs::write(top.join("ro/f"), ""))
+            && denied(cut())
+            && denied(fs::write(top.join("ro/new"), ""))
+    );
     assert!(denied(fs::create_dir(top.join("ro/d"))) && denied(fs::remove_dir(top.join("ro/sub"))));
     assert!(denied(fs::rename(top.join("ro/g"), top.join("ro/h"))));
     if confined.abi() >= 3 {
@@ -124,7 +146,8 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
         assert_eq!(nix::unistd::truncate(&secret, 0), Err(nix::errno::Errno::EACCES));
     }
     fs::write(top.join("rw/f"), "cut").unwrap();
-    fs::rename(top.join("rw/f"), top.join("rw/a/g")).unwrap_or_else(|_| assert_eq!(confined.abi(), 1));
+    fs::rename(top.join("rw/f"), top.join("rw/a/g"))
+        .unwrap_or_else(|_| assert_eq!(confined.abi(), 1));
     fs::create_dir_all(top.join("rw/x/y")).unwrap();
     fs::remove_dir_all(top.join("rw/x")).unwrap();
     if confined.abi() >= 5 {
@@ -162,7 +185,11 @@ fn a_thread_that_was_there(top: &Path) {
         Err(refused) => assert_eq!(refused.code(), "threads_running", "{refused}"),
     }
     // Nothing is enforced by halves.
-    assert!(read_there().is_ok() && outside_is_open(top) && !nix::sys::prctl::get_no_new_privs().unwrap());
+    assert!(
+        read_there().is_ok()
+            && outside_is_open(top)
+            && !nix::sys::prctl::get_no_new_privs().unwrap()
+    );
     drop(ask);
     older.join().unwrap();
     // It may be listed for an instant after it was joined.
@@ -187,10 +214,11 @@ fn threads_that_can_not_be_counted(top: &Path) {
 
 fn threads_and_programs_that_come_later(top: &Path) {
     let secret = top.join("out/secret");
-    let programs = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store"];
-    let extras = programs
-        .iter()
-        .fold(Confinement::new().runtime_files(), |extras, path| extras.optional_extra(path, ExtraAccess::Execute));
+    let programs =
+        ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store"];
+    let extras = programs.iter().fold(Confinement::new().runtime_files(), |extras, path| {
+        extras.optional_extra(path, ExtraAccess::Execute)
+    });
     let cat = |path: &Path| Command::new("/bin/cat").arg(path).output().unwrap();
     assert_eq!(cat(&secret).stdout, b"secret");
     fs::copy("/bin/cat", top.join("rw/cat")).unwrap();
@@ -216,7 +244,14 @@ fn each_operation_of_the_guard_works(top: &Path) {
     symlink("a/deep", top.join("rw/in")).unwrap();
     symlink(top.join("rw/f"), top.join("rw/absolute")).unwrap();
     symlink("../out/secret", top.join("rw/link")).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, top.join("rw/fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        top.join("rw/fifo"),
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
     let guard = guard(top);
     let confined = confine(&guard, &Confinement::new());
     let roots = guard.boundary().allowed_roots();
@@ -248,11 +283,15 @@ fn each_operation_of_the_guard_works(top: &Path) {
     let walked = walked.collect::<Result<Vec<_>, _>>().unwrap().len();
     println!("{entries} entries, {walked} walked");
     assert!(entries >= 1 && walked > entries);
-    assert_eq!(roots.symlink_metadata("in").unwrap().file_type(), mcp_roots_guard::FileType::Symlink);
+    assert_eq!(
+        roots.symlink_metadata("in").unwrap().file_type(),
+        mcp_roots_guard::FileType::Symlink
+    );
     roots.remove_file("in/other").unwrap();
     roots.remove_dir("sub").unwrap();
     roots.remove_dir_all("b").unwrap();
-    let refused = |done: mcp_roots_guard::Result<()>| done.map_err(|error| error.code()).unwrap_err();
+    let refused =
+        |done: mcp_roots_guard::Result<()>| done.map_err(|error| error.code()).unwrap_err();
     assert_eq!(refused(roots.read("link", 9).map(drop)), "outside_roots");
     assert_eq!(refused(roots.read("../out/secret", 9).map(drop)), "outside_roots");
     assert_eq!(refused(roots.read("none", 9).map(drop)), "not_found");
@@ -263,7 +302,8 @@ fn each_operation_of_the_guard_works(top: &Path) {
     let uri = |path: &str| format!("file://{}", top.join(path).display());
     let list = ListRootsResult::from_uris([uri("rw/a"), uri("rw/in"), uri("out"), uri("ro/sub")]);
     let narrowed = guard.boundary().resolve(&list).unwrap();
-    let paths: Vec<_> = narrowed.roots().map(|root| root.path().strip_prefix(top).unwrap().to_owned()).collect();
+    let paths: Vec<_> =
+        narrowed.roots().map(|root| root.path().strip_prefix(top).unwrap().to_owned()).collect();
     assert_eq!(paths, ["rw/a", "rw/a/deep", "ro/sub"].map(Path::new));
     narrowed.write("kept", "kept").unwrap();
     thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
@@ -279,11 +319,13 @@ fn each_operation_of_the_guard_works(top: &Path) {
 fn sessions_of_a_runtime_built_afterwards(top: &Path) {
     let guard = guard(top);
     assert_eq!(confine(&guard, &Confinement::new()).threads(), 1);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let list = ListRootsResult::from_uris([format!("file://{}", top.join("rw/sub").display())]);
     let secret = top.join("out/secret");
     runtime.block_on(async move {
-        let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+        let session =
+            guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         let roots = session
             .roots(move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone())))
             .await
@@ -304,12 +346,24 @@ fn extras_are_what_they_are_said_to_be(top: &Path) {
         .extra(top.join("scratch"), ExtraAccess::ReadWrite);
     let runtime = mcp_roots_guard::RUNTIME_FILES.iter().chain(&["/dev/null"]);
     let runtime: HashSet<_> = runtime.filter_map(|path| fs::canonicalize(path).ok()).collect();
-    let confined =
-        confine(&guard(top), &extras.runtime_files().optional_extra(top.join("none"), ExtraAccess::ReadOnly));
-    let extras: Vec<_> = confined.paths().iter().filter(|path| !path.is_allowed_directory()).collect();
-    assert_eq!(extras[2..].iter().map(|path| path.path().to_owned()).collect::<HashSet<_>>(), runtime);
-    assert_eq!((extras[0].path(), extras[0].access()), (&*top.join("extra"), ExtraAccess::ReadOnly));
-    assert_eq!((extras[1].path(), extras[1].access()), (&*top.join("scratch"), ExtraAccess::ReadWrite));
+    let confined = confine(
+        &guard(top),
+        &extras.runtime_files().optional_extra(top.join("none"), ExtraAccess::ReadOnly),
+    );
+    let extras: Vec<_> =
+        confined.paths().iter().filter(|path| !path.is_allowed_directory()).collect();
+    assert_eq!(
+        extras[2..].iter().map(|path| path.path().to_owned()).collect::<HashSet<_>>(),
+        runtime
+    );
+    assert_eq!(
+        (extras[0].path(), extras[0].access()),
+        (&*top.join("extra"), ExtraAccess::ReadOnly)
+    );
+    assert_eq!(
+        (extras[1].path(), extras[1].access()),
+        (&*top.join("scratch"), ExtraAccess::ReadWrite)
+    );
     assert_eq!(confined.missing(), [top.join("none")]);
     assert_eq!(fs::read_to_string(top.join("extra/f")).unwrap(), "extra");
     assert!(denied(fs::write(top.join("extra/f"), "")));
@@ -339,13 +393,19 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
     // Also what is yet to come, by whatever way it is named.
     symlink("scratch", top.join("by link")).unwrap();
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
-    let boundary = boundary.optional_directory(top.join("by link/later/ro"), Access::ReadOnly).build().unwrap();
+    let boundary = boundary
+        .optional_directory(top.join("by link/later/ro"), Access::ReadOnly)
+        .build()
+        .unwrap();
     for path in ["", "scratch"] {
-        let refused = Guard::new(boundary.clone()).confine_process(&extra(&top.join(path), ExtraAccess::ReadWrite));
+        let refused = Guard::new(boundary.clone())
+            .confine_process(&extra(&top.join(path), ExtraAccess::ReadWrite));
         assert_eq!(refused.unwrap_err().code(), "access_conflict", "{path}");
     }
     // Optional is what is missing, and nothing else.
-    let refused = guard.confine_process(&Confinement::new().optional_extra(top.join("rw/f/g"), ExtraAccess::ReadOnly));
+    let refused = guard.confine_process(
+        &Confinement::new().optional_extra(top.join("rw/f/g"), ExtraAccess::ReadOnly),
+    );
     assert_eq!(refused.unwrap_err().code(), "not_a_directory");
     assert!(outside_is_open(top));
     let around = extra(top, ExtraAccess::ReadOnly).extra(top.join("rw/a"), ExtraAccess::ReadWrite);
@@ -363,10 +423,15 @@ fn a_link_that_a_tool_could_have_made_names_no_extra(top: &Path) {
     // The last is in an extra that may be written, named sooner or later.
     for link in ["rw/cache", "rw/cache/dir", "twice", "ro/cache", "extra/sub/cache"] {
         let link = top.join(link);
-        let (before, after) = (Confinement::new().extra(top.join("extra"), ExtraAccess::ReadWrite), Confinement::new());
+        let (before, after) = (
+            Confinement::new().extra(top.join("extra"), ExtraAccess::ReadWrite),
+            Confinement::new(),
+        );
         for extras in [
             before.extra(&link, ExtraAccess::ReadWrite),
-            after.optional_extra(&link, ExtraAccess::ReadOnly).extra(top.join("extra"), ExtraAccess::ReadWrite),
+            after
+                .optional_extra(&link, ExtraAccess::ReadOnly)
+                .extra(top.join("extra"), ExtraAccess::ReadWrite),
         ] {
             let refused = guard.confine_process(&extras).unwrap_err();
             assert_eq!(refused.code(), "through_link", "{}", link.display());
@@ -379,7 +444,10 @@ fn a_link_that_a_tool_could_have_made_names_no_extra(top: &Path) {
         .extra(top.join("operators"), ExtraAccess::ReadOnly)
         .extra(top.join("extra/sub/cache"), ExtraAccess::ReadOnly);
     let confined = confine(&guard, &extras);
-    assert_eq!(confined.paths().last().map(mcp_roots_guard::ConfinedPath::path), Some(&*top.join("out")));
+    assert_eq!(
+        confined.paths().last().map(mcp_roots_guard::ConfinedPath::path),
+        Some(&*top.join("out"))
+    );
 }
 
 /// By a bind mount, where this user may make one in a namespace of its own.
@@ -390,7 +458,9 @@ fn a_read_only_directory_by_another_name_is_no_extra(top: &Path) {
     let bound = unshare(CloneFlags::CLONE_NEWNS)
         .or_else(|_| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS))
         .and_then(|()| mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none))
-        .and_then(|()| mount(Some(&top.join("ro")), &top.join("scratch"), none, MsFlags::MS_BIND, none));
+        .and_then(|()| {
+            mount(Some(&top.join("ro")), &top.join("scratch"), none, MsFlags::MS_BIND, none)
+        });
     if let Err(error) = bound {
         assert!(std::env::var_os("CI").is_none(), "no mount can be made in CI: {error}");
         println!("not shown: no mount can be made here: {error}");
@@ -398,25 +468,35 @@ fn a_read_only_directory_by_another_name_is_no_extra(top: &Path) {
     }
     let extras = Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadWrite);
     assert_eq!(guard(top).confine_process(&extras).unwrap_err().code(), "access_conflict");
-    let _ = confine(&guard(top), &Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadOnly));
+    let _ =
+        confine(&guard(top), &Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadOnly));
     assert!(denied(fs::write(top.join("scratch/f"), "")));
 }
 
 fn a_root_that_is_a_file_is_that_file(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("single/one"), Access::ReadWrite);
-    let guard = Guard::new(boundary.directory(top.join("out/secret"), Access::ReadOnly).build().unwrap());
+    let guard =
+        Guard::new(boundary.directory(top.join("out/secret"), Access::ReadOnly).build().unwrap());
     let _ = confine(&guard, &Confinement::new());
     let roots = guard.boundary().allowed_roots();
     for content in ["longer than it was", "short"] {
         let options = mcp_roots_guard::OpenOptions::new().write(true).truncate(true);
-        roots.open_with(top.join("single/one"), options).unwrap().write_all(content.as_bytes()).unwrap();
+        roots
+            .open_with(top.join("single/one"), options)
+            .unwrap()
+            .write_all(content.as_bytes())
+            .unwrap();
     }
     assert_eq!(roots.write(top.join("single/one"), "").unwrap_err().code(), "root_itself");
     assert_eq!(roots.read_to_string(top.join("single/one"), 99).unwrap(), "short");
     assert_eq!(roots.read_to_string(top.join("out/secret"), 99).unwrap(), "secret");
     assert_eq!(roots.read(top.join("single/other"), 99).unwrap_err().code(), "outside_roots");
-    assert!(denied(fs::read(top.join("single/other"))) && denied(fs::write(top.join("single/new"), "")));
-    assert!(denied(fs::read_dir(top.join("single"))) && denied(fs::write(top.join("out/secret"), "")));
+    assert!(
+        denied(fs::read(top.join("single/other"))) && denied(fs::write(top.join("single/new"), ""))
+    );
+    assert!(
+        denied(fs::read_dir(top.join("single"))) && denied(fs::write(top.join("out/secret"), ""))
+    );
 }
 
 fn a_directory_that_is_swapped_widens_nothing(top: &Path) {
@@ -442,11 +522,11 @@ fn a_directory_that_is_swapped_widens_nothing(top: &Path) {
 
 fn a_directory_that_is_replaced_needs_a_restart(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("rw/a"), Access::ReadWrite);
-    let boundary = boundary.optional_directory(top.join("scratch/later"), Access::ReadWrite).build().unwrap();
+    let boundary =
+        boundary.optional_directory(top.join("scratch/later"), Access::ReadWrite).build().unwrap();
     let guard = Guard::new(boundary);
     // Somebody else deploys, when told to.
-    let deploys =
-        "read go; mv rw/a rw/was; mkdir rw/a scratch/later; echo new >rw/a/f; echo new >scratch/later/f; echo done";
+    let deploys = "read go; mv rw/a rw/was; mkdir rw/a scratch/later; echo new >rw/a/f; echo new >scratch/later/f; echo done";
     let mut deploy = Command::new("/bin/sh");
     deploy.args(["-c", deploys]).current_dir(top).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut deploy = deploy.spawn().unwrap();
@@ -459,7 +539,11 @@ fn a_directory_that_is_replaced_needs_a_restart(top: &Path) {
     let roots = guard.boundary().allowed_roots();
     assert_eq!(roots.roots().count(), 2);
     for path in ["rw/a/f", "scratch/later/f"] {
-        assert_eq!(roots.read(top.join(path), 99).unwrap_err().code(), "permission_denied", "{path}");
+        assert_eq!(
+            roots.read(top.join(path), 99).unwrap_err().code(),
+            "permission_denied",
+            "{path}"
+        );
         assert!(denied(fs::read(top.join(path))), "{path}");
     }
     // The object stays in reach under its new name, of what does not ask the guard.
@@ -470,7 +554,9 @@ fn a_directory_that_is_replaced_needs_a_restart(top: &Path) {
 
 fn each_call_narrows(top: &Path) {
     let guard = guard(top);
-    let inner = Guard::new(Boundary::builder().directory(top.join("rw/a"), Access::ReadOnly).build().unwrap());
+    let inner = Guard::new(
+        Boundary::builder().directory(top.join("rw/a"), Access::ReadOnly).build().unwrap(),
+    );
     let _ = confine(&guard, &Confinement::new());
     assert!(fs::write(top.join("rw/a/f"), "f").is_ok() && denied(fs::read(top.join("out/secret"))));
     let _ = confine(&inner, &Confinement::new().extra(top.join("rw/b"), ExtraAccess::ReadWrite));
@@ -488,7 +574,8 @@ fn each_call_narrows(top: &Path) {
     }
     drop(stop);
     other.join().unwrap().unwrap_err();
-    let more = (0..1_000).map(|_| inner.confine_process(&Confinement::new())).filter_map(Result::err);
+    let more =
+        (0..1_000).map(|_| inner.confine_process(&Confinement::new())).filter_map(Result::err);
     let full = more.map(|error| error.code()).find(|kind| *kind != "threads_running");
     assert_eq!(full, Some("io"));
     assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::read(top.join("rw/f"))));
@@ -496,7 +583,9 @@ fn each_call_narrows(top: &Path) {
 
 fn without_directories_there_is_nothing_to_confine_to(top: &Path) {
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-    let refused = guard.confine_process(&Confinement::new().extra(top.join("rw"), ExtraAccess::ReadWrite)).unwrap_err();
+    let refused = guard
+        .confine_process(&Confinement::new().extra(top.join("rw"), ExtraAccess::ReadWrite))
+        .unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
     assert_eq!(refused.code(), "no_directories");
     assert!(outside_is_open(top));
@@ -535,7 +624,9 @@ const LANDLOCK_RESTRICT_SELF: i64 = 446;
 fn block(call: i64, errno: i32) {
     let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
     let error = SeccompAction::Errno(errno.try_into().unwrap());
-    let filter = SeccompFilter::new(BTreeMap::from([(call, Vec::new())]), SeccompAction::Allow, error, arch).unwrap();
+    let filter =
+        SeccompFilter::new(BTreeMap::from([(call, Vec::new())]), SeccompAction::Allow, error, arch)
+            .unwrap();
     let program: seccompiler::BpfProgram = filter.try_into().unwrap();
     seccompiler::apply_filter(&program).unwrap();
 }

@@ -25,7 +25,8 @@ use cases::CASES;
 #[cfg(not(target_os = "linux"))]
 const CASES: &[(&str, Case)] = &[("elsewhere_it_is_not_available", |top| {
     use mcp_roots_guard::{Access, Boundary, Confinement, Guard};
-    let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
+    let boundary =
+        Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
     let refused = Guard::new(boundary).confine_process(&Confinement::new()).unwrap_err();
     assert_eq!(refused.code(), "confinement_unavailable");
     assert_eq!(refused.to_string(), "process confinement is not available here");
@@ -60,8 +61,10 @@ fn main() -> ExitCode {
             _ => words.push(argument),
         }
     }
-    let holds = |words: &[String], name: &str| words.iter().any(|word| name.contains(word.as_str()));
-    let is_wanted = |name: &&str| (words.is_empty() || holds(&words, name)) && !holds(&rejected, name);
+    let holds =
+        |words: &[String], name: &str| words.iter().any(|word| name.contains(word.as_str()));
+    let is_wanted =
+        |name: &&str| (words.is_empty() || holds(&words, name)) && !holds(&rejected, name);
     let wanted: Vec<_> = CASES.iter().map(|(name, _)| *name).filter(is_wanted).collect();
     if lists {
         for name in wanted {
@@ -86,7 +89,8 @@ fn passes(name: &str) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.env(CASE, name).env(TOP, tree.path("")).stdin(Stdio::null());
     let child = child.output().unwrap();
-    let (said, complained) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+    let (said, complained) =
+        (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
     let passed = child.status.success() && said.ends_with(&format!("{DONE}\n"));
     println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
     for line in said.lines().filter(|line| *line != DONE) {

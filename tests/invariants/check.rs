@@ -25,7 +25,8 @@ pub(crate) fn hold(bytes: &[u8]) {
     let world = World::new(lines.next().unwrap_or_default());
     for line in lines.take(LINES) {
         let line = line.get(..LINE_BYTES).unwrap_or(line);
-        if let Some((&kind, request)) = line.split_first().filter(|_| !world.add(line, &world.top)) {
+        if let Some((&kind, request)) = line.split_first().filter(|_| !world.add(line, &world.top))
+        {
             let one = [INTENTS[usize::from(kind) % INTENTS.len()]];
             let intents = if kind == b'?' { &INTENTS[..] } else { &one };
             ask(&world, &world.text(request), intents);
@@ -38,10 +39,14 @@ fn ask(world: &World, request: &str, intents: &[Intent]) {
         let (roots, request) = (world.guard.clone(), request.to_owned());
         move || -> Vec<_> {
             let read = roots.read(&request, 1 << 10).map_err(|error| error.code());
-            intents.into_iter().map(|intent| (model::of_guard(&roots, &request, intent), read.clone())).collect()
+            intents
+                .into_iter()
+                .map(|intent| (model::of_guard(&roots, &request, intent), read.clone()))
+                .collect()
         }
     };
-    let (here, blocked) = (told(intents.to_vec())(), kernel::without_openat2(told(intents.to_vec())));
+    let (here, blocked) =
+        (told(intents.to_vec())(), kernel::without_openat2(told(intents.to_vec())));
     for (&intent, (told, blocked)) in intents.iter().zip(here.into_iter().zip(blocked)) {
         let expected = model::decide(World::look, &world.roots, request, intent);
         assert_eq!(told.0, expected, "{intent:?} of {request:?} in {world}");

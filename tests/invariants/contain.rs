@@ -85,8 +85,9 @@ impl<'a> World<'a> {
     fn begin(&self, path: &[u8]) {
         let canonical = self.roots.iter().enumerate().map(|(root, (names, _))| (root, names));
         let given = self.given.iter().map(|(names, root)| (*root, names));
-        let fits =
-            canonical.chain(given).filter_map(|(root, names)| Some((names.len(), root, rest_after(names, path)?)));
+        let fits = canonical
+            .chain(given)
+            .filter_map(|(root, names)| Some((names.len(), root, rest_after(names, path)?)));
         let longest = fits.reduce(|best, next| if next.0 > best.0 { next } else { best });
         let begun = self.aliases.begin(OsStr::from_bytes(path));
         let expected = longest.map(|(_, root, rest)| (root, OsStr::from_bytes(rest)));
@@ -96,21 +97,38 @@ impl<'a> World<'a> {
     /// What is at a canonical path, around it and beneath it.
     fn place(&self, names: &Names<'_>) {
         let (path, aliases) = (path_of(names), &self.aliases);
-        let mut around: Vec<_> = (0..self.roots.len()).filter(|&root| names.starts_with(&self.roots[root].0)).collect();
+        let mut around: Vec<_> =
+            (0..self.roots.len()).filter(|&root| names.starts_with(&self.roots[root].0)).collect();
         around.sort_by_key(|&root| self.roots[root].0.len());
         let depths: Vec<_> = around.iter().map(|&root| self.roots[root].0.len()).collect();
-        assert_eq!(aliases.enclosing_roots(&path), around, "at and around {} in {self}", shown(names));
+        assert_eq!(
+            aliases.enclosing_roots(&path),
+            around,
+            "at and around {} in {self}",
+            shown(names)
+        );
         assert_eq!(aliases.depths(&path), depths, "depths of {} in {self}", shown(names));
-        let beneath: Vec<_> = (0..self.roots.len()).filter(|&root| self.roots[root].0.starts_with(names)).collect();
+        let beneath: Vec<_> =
+            (0..self.roots.len()).filter(|&root| self.roots[root].0.starts_with(names)).collect();
         assert_eq!(aliases.holds(&path), !beneath.is_empty(), "holds {} in {self}", shown(names));
         let node = self.node(names);
-        assert_eq!(node.is_some(), names.is_empty() || !beneath.is_empty(), "a way to {} in {self}", shown(names));
+        assert_eq!(
+            node.is_some(),
+            names.is_empty() || !beneath.is_empty(),
+            "a way to {} in {self}",
+            shown(names)
+        );
         if let Some(node) = node {
             assert_eq!(aliases.beneath(node), beneath, "beneath {} in {self}", shown(names));
             let at = around.last().copied().filter(|&root| self.roots[root].0 == *names);
             assert_eq!(aliases.root_at(node), at, "at {} in {self}", shown(names));
             let parent = names.split_last().map_or(&[][..], |(_, parent)| parent);
-            assert_eq!(Some(aliases.parent(node)), self.node(parent), "the parent of {} in {self}", shown(names));
+            assert_eq!(
+                Some(aliases.parent(node)),
+                self.node(parent),
+                "the parent of {} in {self}",
+                shown(names)
+            );
         }
     }
 
@@ -125,17 +143,21 @@ impl<'a> World<'a> {
             assert_eq!(self.aliases.is(number), *is, "{number} in {self}");
             self.place(names);
             let parent = names.split_last().map_or(&[][..], |(_, parent)| parent);
-            let around = self.roots.iter().enumerate().filter(|(_, (root, _))| parent.starts_with(root));
+            let around =
+                self.roots.iter().enumerate().filter(|(_, (root, _))| parent.starts_with(root));
             let outer = around.max_by_key(|(_, (root, _))| root.len());
             match (self.aliases.above(number), outer) {
                 (Above::Root(above, path), Some((expected, (root, _)))) => {
-                    let below: PathBuf = parent[root.len()..].iter().map(|name| OsStr::from_bytes(name)).collect();
+                    let below: PathBuf =
+                        parent[root.len()..].iter().map(|name| OsStr::from_bytes(name)).collect();
                     assert_eq!((above, path), (expected, below), "above {number} in {self}");
                 }
                 (Above::Ancestor(node), None) => {
                     assert_eq!(Some(node), self.node(parent), "above {number} in {self}");
                 }
-                (above, expected) => panic!("{above:?}, and not {expected:?}, is above {number} in {self}"),
+                (above, expected) => {
+                    panic!("{above:?}, and not {expected:?}, is above {number} in {self}")
+                }
             }
         }
     }

@@ -18,7 +18,12 @@ use super::model::Decision;
 /// the same error. What was decided to lie or pass outside must leave the root in the kernel's own walk beneath it, too.
 ///
 /// For [`Intent::New`] the file is really made, and removed again. [`Intent::NewTree`] is compared where all is there.
-pub(crate) fn agrees(decided: &Decision, root: &Path, request: &str, intent: Intent) -> Result<(), String> {
+pub(crate) fn agrees(
+    decided: &Decision,
+    root: &Path,
+    request: &str,
+    intent: Intent,
+) -> Result<(), String> {
     // An absolute request replaces the root.
     let path = root.join(request);
     let expected = match (intent, decided) {
@@ -28,7 +33,11 @@ pub(crate) fn agrees(decided: &Decision, root: &Path, request: &str, intent: Int
             open(&path, OFlags::PATH, Mode::empty()).map(|found| name(&found))
         }
         (Intent::New, _) => {
-            let made = open(&path, OFlags::CREATE | OFlags::RDONLY | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR);
+            let made = open(
+                &path,
+                OFlags::CREATE | OFlags::RDONLY | OFlags::NONBLOCK,
+                Mode::RUSR | Mode::WUSR,
+            );
             let made = made.map(|made| name(&made));
             // Had it been there, no error would have been due.
             let _ = made.as_ref().map(fs::remove_file);
@@ -43,11 +52,18 @@ pub(crate) fn agrees(decided: &Decision, root: &Path, request: &str, intent: Int
             let there = open(&path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty());
             let parent = open(path.parent().unwrap_or(&path), OFlags::PATH, Mode::empty());
             let is_alike = there.err() == Some(Errno::NOENT)
-                && parent
-                    .is_ok_and(|parent| decided.as_ref().is_ok_and(|(path, _)| path.parent() == Some(&name(&parent))));
-            return if is_alike { Ok(()) } else { Err("the kernel does not miss just the last name".into()) };
+                && parent.is_ok_and(|parent| {
+                    decided.as_ref().is_ok_and(|(path, _)| path.parent() == Some(&name(&parent)))
+                });
+            return if is_alike {
+                Ok(())
+            } else {
+                Err("the kernel does not miss just the last name".into())
+            };
         }
-        (Intent::NoFollow, _) => open(&path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).map(|found| name(&found)),
+        (Intent::NoFollow, _) => {
+            open(&path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).map(|found| name(&found))
+        }
         (Intent::NewTree, _) => return Ok(()),
     };
     let is_alike = match (decided, &expected) {
@@ -74,12 +90,27 @@ fn leaves(root: &Path, request: &str, intent: Intent) -> Result<(), String> {
     };
     let last = if intent == Intent::NoFollow { OFlags::NOFOLLOW } else { OFlags::empty() };
     let root = open(root, OFlags::PATH, Mode::empty()).map_err(|error| error.to_string())?;
-    let ask = || openat2(&root, format!("./{rest}"), OFlags::PATH | last, Mode::empty(), ResolveFlags::BENEATH);
+    let ask = || {
+        openat2(
+            &root,
+            format!("./{rest}"),
+            OFlags::PATH | last,
+            Mode::empty(),
+            ResolveFlags::BENEATH,
+        )
+    };
     // EAGAIN: something was renamed somewhere, by another test, while it passed `..` (openat2(2)).
-    match (0..1_000).map(|_| ask()).find(|asked| !matches!(asked, Err(Errno::AGAIN))).unwrap_or(Err(Errno::AGAIN)) {
+    match (0..1_000)
+        .map(|_| ask())
+        .find(|asked| !matches!(asked, Err(Errno::AGAIN)))
+        .unwrap_or(Err(Errno::AGAIN))
+    {
         // ELOOP: its links are counted before it is seen to leave. ENOSYS, EPERM: it is taken away from this process; see `blocked`.
         Err(Errno::XDEV | Errno::LOOP | Errno::NOSYS | Errno::PERM) => Ok(()),
-        told => Err(format!("the kernel's walk beneath the root says {:?}", told.map(|found| name(&found)))),
+        told => Err(format!(
+            "the kernel's walk beneath the root says {:?}",
+            told.map(|found| name(&found))
+        )),
     }
 }
 
@@ -113,7 +144,9 @@ thread_local! {
 pub(crate) fn without_openat2<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = channel();
     let work = move || drop(sender.send(work()));
-    BLOCKED.with(|blocked| blocked.send(Box::new(work)).expect("the thread goes on as long as this one"));
+    BLOCKED.with(|blocked| {
+        blocked.send(Box::new(work)).expect("the thread goes on as long as this one")
+    });
     done.recv().expect("the work is done, and does not panic")
 }
 
@@ -121,7 +154,8 @@ pub(crate) fn without_openat2<T: Send + 'static>(work: impl FnOnce() -> T + Send
 pub(crate) fn block(error: u32) {
     let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
     let rules = BTreeMap::from([(OPENAT2, Vec::new())]);
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error), arch).unwrap();
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error), arch).unwrap();
     let program: seccompiler::BpfProgram = filter.try_into().unwrap();
     seccompiler::apply_filter(&program).unwrap();
 }

@@ -26,13 +26,21 @@ pub(crate) fn hold(bytes: &[u8]) {
             let expected = by_the_rules(text);
             // What the url crate takes for a drive it reads in its own way, and then it is refused.
             if told(&uri) != Err("dropped_character") || !has_drive(text) {
-                assert_eq!(told(&uri), expected.as_deref().map_err(|kind| *kind), "{text:?} by the rules");
+                assert_eq!(
+                    told(&uri),
+                    expected.as_deref().map_err(|kind| *kind),
+                    "{text:?} by the rules"
+                );
             }
             if let Ok(location) = &uri {
                 uri_path(text, location.as_path());
             }
         } else {
-            assert_eq!(told(&parsed), told(&Location::from_path(text)), "{text:?} as a text and as a path");
+            assert_eq!(
+                told(&parsed),
+                told(&Location::from_path(text)),
+                "{text:?} as a text and as a path"
+            );
             let kind = if text.is_empty() { "empty" } else { "not_absolute" };
             assert_eq!(told(&uri), Err(kind), "{text:?} is no URI");
         }
@@ -58,7 +66,8 @@ fn path(bytes: &[u8]) {
 
 fn uri_path(text: &str, path: &Path) {
     let bytes = path.as_os_str().as_bytes();
-    let is_plain = path.is_absolute() && !bytes.starts_with(b"//") && !bytes.contains(&0) && !has_dots(path);
+    let is_plain =
+        path.is_absolute() && !bytes.starts_with(b"//") && !bytes.contains(&0) && !has_dots(path);
     assert!(is_plain, "{text:?} is read as {}", bytes.escape_ascii());
     let peer = Url::parse(text).ok().and_then(|url| url.to_file_path().ok()).unwrap_or_default();
     let peer = peer.as_os_str().as_bytes();
@@ -67,7 +76,12 @@ fn uri_path(text: &str, path: &Path) {
     let peer = if is_drive { peer.strip_suffix(b"/").unwrap_or(peer) } else { peer };
     assert_eq!(peer, bytes, "{text:?} as the url crate reads it");
     let again = Location::from_uri(&write_uri(path));
-    assert_eq!(told(&again), Ok(bytes), "{text:?}, read as {} and written again", bytes.escape_ascii());
+    assert_eq!(
+        told(&again),
+        Ok(bytes),
+        "{text:?}, read as {} and written again",
+        bytes.escape_ascii()
+    );
 }
 
 /// The path that a URI names, or the first rule that it breaks.
@@ -78,7 +92,10 @@ fn by_the_rules(text: &str) -> Result<Vec<u8>, &'static str> {
         None => ("", rest),
     };
     let is_dropped = text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r', '\\']);
-    let escapes = path.split('%').skip(1).map(|escape| escape.get(..2).filter(|hex| is_hex(hex)).unwrap_or_default());
+    let escapes = path
+        .split('%')
+        .skip(1)
+        .map(|escape| escape.get(..2).filter(|hex| is_hex(hex)).unwrap_or_default());
     let bad_escape = escapes.into_iter().find_map(|hex| match hex.to_ascii_lowercase().as_str() {
         "" => Some("bad_escape"),
         "00" => Some("nul"),
@@ -122,13 +139,18 @@ fn is_uri(text: &str) -> bool {
     let of_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     text.to_ascii_lowercase().starts_with("file:")
         || text.split_once("://").is_some_and(|(scheme, _)| {
-            scheme.len() > 1 && scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(of_scheme)
+            scheme.len() > 1
+                && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme.chars().all(of_scheme)
         })
 }
 
 /// Whether a segment is `.` or `..`. Not by `Path::components`, which drops `.`.
 fn has_dots(path: &Path) -> bool {
-    path.as_os_str().as_bytes().split(|&byte| byte == b'/').any(|name| name == b"." || name == b"..")
+    path.as_os_str()
+        .as_bytes()
+        .split(|&byte| byte == b'/')
+        .any(|name| name == b"." || name == b"..")
 }
 
 /// Every byte escaped but slashes and what is unreserved (RFC 3986, 2.3).

@@ -23,7 +23,12 @@ pub(crate) enum Name {
 /// The canonical path, and whether something is there; or why not.
 pub(crate) type Decision = Result<(PathBuf, bool), &'static str>;
 
-pub(crate) fn decide(look: impl Fn(&Path) -> Name, roots: &[PathBuf], request: &str, intent: Intent) -> Decision {
+pub(crate) fn decide(
+    look: impl Fn(&Path) -> Name,
+    roots: &[PathBuf],
+    request: &str,
+    intent: Intent,
+) -> Decision {
     let is_inside = |path: &Path| roots.iter().any(|root| path.starts_with(root));
     let leads_to_a_root = |path: &Path| roots.iter().any(|root| root.starts_with(path));
     let mut at = if request.starts_with('/') { PathBuf::from("/") } else { roots[0].clone() };
@@ -54,7 +59,9 @@ pub(crate) fn decide(look: impl Fn(&Path) -> Name, roots: &[PathBuf], request: &
                     _ => Err("not_found"),
                 };
             }
-            Name::Link(_) if intent == Intent::NoFollow && todo.is_empty() => return Ok((at, true)),
+            Name::Link(_) if intent == Intent::NoFollow && todo.is_empty() => {
+                return Ok((at, true));
+            }
             Name::Link(_) if intent == Intent::NoFollow && todo.iter().all(|name| name == ".") => {
                 return Err("not_a_directory");
             }
@@ -82,7 +89,10 @@ pub(crate) fn decide(look: impl Fn(&Path) -> Name, roots: &[PathBuf], request: &
 /// What the guard decides, as the rule tells it.
 pub(crate) fn of_guard(roots: &Roots, request: &str, intent: Intent) -> Decision {
     let checked = roots.check(request, intent);
-    checked.as_ref().map(|checked| (CheckedPath::to_unguarded_path(checked), checked.exists())).map_err(Error::code)
+    checked
+        .as_ref()
+        .map(|checked| (CheckedPath::to_unguarded_path(checked), checked.exists()))
+        .map_err(Error::code)
 }
 
 /// The names between slashes; a slash at the end asks for a directory, as `.` does.

@@ -22,8 +22,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use mcp_roots_guard::{
-    CheckedPath, Existing, Intent, Metadata, OpenFile, OpenOptions, ReadDir, Replace, Result, Roots, Walk, WalkOptions,
-    WriteOptions,
+    CheckedPath, Existing, Intent, Metadata, OpenFile, OpenOptions, ReadDir, Replace, Result,
+    Roots, Walk, WalkOptions, WriteOptions,
 };
 
 use super::kernel;
@@ -32,7 +32,10 @@ use super::world::{LINE_BYTES, LINES, World};
 /// All of it.
 pub(crate) fn hold(bytes: &[u8]) {
     let mut lines = bytes.split(|&byte| byte == b'\n');
-    let roots = lines.next().and_then(|line| line.first()).map_or(0, |byte| [0, 2, 3][usize::from(*byte % 3)]);
+    let roots = lines
+        .next()
+        .and_then(|line| line.first())
+        .map_or(0, |byte| [0, 2, 3][usize::from(*byte % 3)]);
     let world = World::new(&[roots]);
     let outside = world.top.join("o");
     for place in ["o", "o/a"].map(|place| world.top.join(place)) {
@@ -41,7 +44,8 @@ pub(crate) fn hold(bytes: &[u8]) {
     }
     mark(&outside);
     let inode = |path: &Path| path.metadata().map(|metadata| metadata.ino()).ok();
-    let before = (snapshot(&outside), world.roots.iter().map(|root| inode(root)).collect::<Vec<_>>());
+    let before =
+        (snapshot(&outside), world.roots.iter().map(|root| inode(root)).collect::<Vec<_>>());
     let mut proofs = BTreeMap::new();
     for line in lines.take(LINES) {
         let line = line.get(..LINE_BYTES).unwrap_or(line);
@@ -52,7 +56,8 @@ pub(crate) fn hold(bytes: &[u8]) {
             _ => {}
         }
     }
-    let after = (snapshot(&outside), world.roots.iter().map(|root| inode(root)).collect::<Vec<_>>());
+    let after =
+        (snapshot(&outside), world.roots.iter().map(|root| inode(root)).collect::<Vec<_>>());
     assert_eq!(before, after, "outside, and the roots, after it all in {world}");
 }
 
@@ -139,10 +144,16 @@ fn operate(world: &World, number: usize, manner: u8, requests: &[u8], proofs: &m
         if manner % 3 == 0 {
             return (at_once(&roots, &requests), None);
         }
-        let check = || requests.iter().map(|request| roots.check(request.as_str(), intent)).collect();
+        let check =
+            || requests.iter().map(|request| roots.check(request.as_str(), intent)).collect();
         // An operation on one needs no second.
-        let new =
-            || if name.starts_with("rename") { check() } else { Ok(vec![roots.check(requests[0].as_str(), intent)?]) };
+        let new = || {
+            if name.starts_with("rename") {
+                check()
+            } else {
+                Ok(vec![roots.check(requests[0].as_str(), intent)?])
+            }
+        };
         match kept.map_or_else(new, Ok) {
             Ok(checked) => (by_proof(&checked), Some(checked)),
             Err(error) => (Err(error), None),
@@ -159,7 +170,10 @@ fn operate(world: &World, number: usize, manner: u8, requests: &[u8], proofs: &m
     }
     if let Some(before) = before.filter(|_| told.is_err()) {
         let after = snapshot(&world.top.join("r"));
-        let alike = before.iter().map(|(path, (is, _))| (path, is)).eq(after.iter().map(|(path, (is, _))| (path, is)));
+        let alike = before
+            .iter()
+            .map(|(path, (is, _))| (path, is))
+            .eq(after.iter().map(|(path, (is, _))| (path, is)));
         assert!(alike, "{before:?} became {after:?} by a failed {}", what());
     }
     // No line can make such a name.
@@ -175,8 +189,12 @@ fn nothing((): ()) -> Vec<u8> {
 
 /// By its mode; see [`mark`].
 fn described(metadata: &Metadata) -> Vec<u8> {
-    if metadata.mode().is_some_and(|mode| matches!(mode & 0o777, FILE_MODE | DIRECTORY_MODE)) { SECRET } else { b"" }
-        .into()
+    if metadata.mode().is_some_and(|mode| matches!(mode & 0o777, FILE_MODE | DIRECTORY_MODE)) {
+        SECRET
+    } else {
+        b""
+    }
+    .into()
 }
 
 fn opened(file: OpenFile) -> Vec<u8> {
@@ -196,8 +214,9 @@ fn written(mut file: OpenFile) -> Vec<u8> {
 }
 
 fn listed(entries: ReadDir) -> Vec<u8> {
-    let told =
-        |entry: mcp_roots_guard::DirEntry| [entry.name().as_bytes(), b" ", &described(entry.metadata())].concat();
+    let told = |entry: mcp_roots_guard::DirEntry| {
+        [entry.name().as_bytes(), b" ", &described(entry.metadata())].concat()
+    };
     entries.flatten().flat_map(told).collect()
 }
 

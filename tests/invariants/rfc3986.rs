@@ -10,7 +10,11 @@ pub(crate) fn remove_dots(mut input: &str) -> String {
             input = if input == "/.." { "/" } else { &input[3..] };
             output.truncate(output.rfind('/').unwrap_or(0));
         } else {
-            let end = input.char_indices().skip(1).find(|(_, c)| *c == '/').map_or(input.len(), |(end, _)| end);
+            let end = input
+                .char_indices()
+                .skip(1)
+                .find(|(_, c)| *c == '/')
+                .map_or(input.len(), |(end, _)| end);
             output.push_str(&input[..end]);
             input = &input[end..];
         }

@@ -29,8 +29,9 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{
-    Access, Boundary, CheckedPath, ClientCapabilities, ErrorKind, Guard, Intent, ListRootsResult, Result, Root,
-    RootEntry, Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Session,
+    Access, Boundary, CheckedPath, ClientCapabilities, ErrorKind, Guard, Intent, ListRootsResult,
+    Result, Root, RootEntry, Roots, RootsCapability, RootsResponse, RootsSource, RootsState,
+    Session,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -172,7 +173,8 @@ impl World {
         let memory = PathBuf::from("/dev/shm");
         let place = if cfg!(unix) && memory.is_dir() { memory } else { std::env::temp_dir() };
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(place).unwrap();
-        let boundary = Boundary::builder().directory(keep.path(), Access::ReadWrite).build().unwrap();
+        let boundary =
+            Boundary::builder().directory(keep.path(), Access::ReadWrite).build().unwrap();
         let top = boundary.allowed_roots().roots().next().unwrap().uri();
         let version = |version| {
             let name = format!("v{version}");
@@ -185,7 +187,8 @@ impl World {
         };
         let versions = (0..VERSIONS).map(version).collect();
         let mut runtime = Builder::new_current_thread();
-        let runtime = runtime.enable_time().start_paused(true).max_blocking_threads(1).build().unwrap();
+        let runtime =
+            runtime.enable_time().start_paused(true).max_blocking_threads(1).build().unwrap();
         let guard = guard(boundary);
         let hold = Mutex::new(stop(&runtime));
         Self { hold, runtime, guard, versions, runs: AtomicU64::new(0), _keep: keep }
@@ -194,7 +197,11 @@ impl World {
     /// The schedule that the bytes say.
     pub(crate) fn hold(&self, bytes: &[u8]) {
         let Some((&client, choices)) = bytes.split_first() else { return };
-        let mut run = self.run(if client % 2 == 0 { RootsCapability::announcing() } else { RootsCapability::silent() });
+        let mut run = self.run(if client % 2 == 0 {
+            RootsCapability::announcing()
+        } else {
+            RootsCapability::silent()
+        });
         for &choice in choices.iter().take(STEPS) {
             run.choose(choice);
         }
@@ -237,7 +244,12 @@ impl World {
 
 /// Nothing is too late or too old here.
 fn guard(boundary: Boundary) -> Guard {
-    Guard::builder(boundary).fetch_limit(LONG).time_to_live(LONG).time_to_idle(LONG).build().unwrap()
+    Guard::builder(boundary)
+        .fetch_limit(LONG)
+        .time_to_live(LONG)
+        .time_to_idle(LONG)
+        .build()
+        .unwrap()
 }
 
 /// Gives the blocking thread something that takes until the sender is dropped.
@@ -253,7 +265,9 @@ impl Run<'_> {
         let mut steps = Vec::with_capacity(12);
         let living = || self.calls.iter().enumerate().filter(|(_, call)| call.work.is_some());
         steps.extend((living().count() < CALLS).then_some(Step::Begin));
-        steps.extend(living().filter(|(_, call)| call.goes_on()).map(|(number, _)| Step::Poll(number)));
+        steps.extend(
+            living().filter(|(_, call)| call.goes_on()).map(|(number, _)| Step::Poll(number)),
+        );
         if self.wire().unanswered().is_some() {
             steps.extend([Step::RootsResponse, Step::Refuse]);
         }
@@ -301,7 +315,9 @@ impl Run<'_> {
         self.step(Step::Begin);
         self.settle();
         let end = self.calls.last().and_then(|call| call.end);
-        self.holds(end == Some(expected), || format!("a new call comes to {end:?} and not {expected:?}"));
+        self.holds(end == Some(expected), || {
+            format!("a new call comes to {end:?} and not {expected:?}")
+        });
     }
 
     fn settle(&mut self) {
@@ -343,7 +359,10 @@ impl Run<'_> {
                 self.session.close();
                 self.closed = true;
                 self.forget();
-                let mut waits = self.calls.iter().filter(|call| call.work.is_some() && call.phase == Phase::Waits);
+                let mut waits = self
+                    .calls
+                    .iter()
+                    .filter(|call| call.work.is_some() && call.phase == Phase::Waits);
                 self.holds(waits.all(Call::goes_on), || "a call waits on after the end".into());
             }
             Step::Wait => {
@@ -372,7 +391,9 @@ impl Run<'_> {
         for (version, (_, proof)) in self.world.versions.iter().enumerate().take(self.version + 1) {
             let stands = self.session.still_allows(proof);
             let as_kept = stands.is_ok() == (self.kept == Some(version));
-            self.holds(as_kept, || format!("of version {:?}, a proof by {version} is {stands:?}", self.kept));
+            self.holds(as_kept, || {
+                format!("of version {:?}, a proof by {version} is {stands:?}", self.kept)
+            });
         }
         drop(entered);
     }
@@ -384,7 +405,10 @@ impl Run<'_> {
             Ok(version) => {
                 let mut entry = RootEntry::new(&self.world.versions[version].0);
                 entry.name = Some(format!("{number} of {}", self.number));
-                RootsResponse::List(ListRootsResult { roots: vec![entry], ..ListRootsResult::default() })
+                RootsResponse::List(ListRootsResult {
+                    roots: vec![entry],
+                    ..ListRootsResult::default()
+                })
             }
             Err(()) => RootsResponse::Failed("by schedule".into()),
         };
@@ -444,7 +468,9 @@ impl Run<'_> {
     /// If the call has heard an answer in this step: whether that is a failure which counts.
     fn heard(&mut self, number: usize) {
         let wire = self.wire();
-        let failed = wire.heard(number).is_some_and(|heard| heard.told == Some(Err(())) && heard.asked > self.changed);
+        let failed = wire
+            .heard(number)
+            .is_some_and(|heard| heard.told == Some(Err(())) && heard.asked > self.changed);
         drop(wire);
         if failed && !self.closed {
             (self.failed, self.backs_off) = (true, true);
@@ -454,12 +480,19 @@ impl Run<'_> {
     /// What a call waits for that was just polled.
     fn phase(&self, number: usize) -> Phase {
         let wire = self.wire();
-        let others = self.calls.iter().enumerate().filter(|(other, call)| *other != number && call.work.is_some());
+        let others = self
+            .calls
+            .iter()
+            .enumerate()
+            .filter(|(other, call)| *other != number && call.work.is_some());
         if wire.questions.iter().any(|question| question.call == number && question.is_open) {
             Phase::Asks
         } else if wire.heard(number).is_some() {
             Phase::Resolves
-        } else if others.into_iter().any(|(_, call)| matches!(call.phase, Phase::Asks | Phase::Resolves)) {
+        } else if others
+            .into_iter()
+            .any(|(_, call)| matches!(call.phase, Phase::Asks | Phase::Resolves))
+        {
             Phase::Waits
         } else {
             Phase::Verifies
@@ -474,7 +507,9 @@ impl Run<'_> {
             Ok(roots) => roots,
             Err(error) => {
                 let refused = |question: &Question| {
-                    question.heard.is_some() && question.told == Some(Err(())) && question.asked >= call.changed
+                    question.heard.is_some()
+                        && question.told == Some(Err(()))
+                        && question.asked >= call.changed
                 };
                 let is_due = match error.code() {
                     "session_closed" => self.closed,
@@ -489,12 +524,18 @@ impl Run<'_> {
         };
         drop(wire);
         let granted = || roots.roots().map(Root::uri).collect::<Vec<_>>();
-        self.holds(!self.closed, || format!("call {number} is granted {:?} after the end", granted()));
-        let told = roots.roots().next().and_then(|root| root.name()?.split_once(' ')?.0.parse::<usize>().ok());
+        self.holds(!self.closed, || {
+            format!("call {number} is granted {:?} after the end", granted())
+        });
+        let told = roots
+            .roots()
+            .next()
+            .and_then(|root| root.name()?.split_once(' ')?.0.parse::<usize>().ok());
         let wire = self.wire();
         let question = told.and_then(|question| wire.questions.get(question));
-        let (asked, version) =
-            question.and_then(|question| Some((question.asked, question.told?.ok()?))).unwrap_or_default();
+        let (asked, version) = question
+            .and_then(|question| Some((question.asked, question.told?.ok()?)))
+            .unwrap_or_default();
         let leads = question.is_some_and(|question| question.call == number);
         drop(wire);
         let since = if announces { self.changed } else { self.calls[number].began };
@@ -502,7 +543,9 @@ impl Run<'_> {
             format!("call {number} is decided by a list asked for in step {asked}")
         });
         let proof = roots.still_allows(&self.world.versions[version].1);
-        self.holds(proof.is_ok() && roots.roots().len() == 1, || format!("call {number} has {:?}", granted()));
+        self.holds(proof.is_ok() && roots.roots().len() == 1, || {
+            format!("call {number} has {:?}", granted())
+        });
         if leads {
             self.forget();
             self.kept = announces.then_some(version);
@@ -552,7 +595,9 @@ impl Phase {
 impl Wire {
     /// What the call has heard in this step.
     fn heard(&self, call: usize) -> Option<&Question> {
-        self.questions.iter().find(|question| question.call == call && question.heard == Some(self.now))
+        self.questions
+            .iter()
+            .find(|question| question.call == call && question.heard == Some(self.now))
     }
 
     fn unanswered(&self) -> Option<usize> {

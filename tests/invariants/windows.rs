@@ -67,13 +67,21 @@ fn normal(path: &str) {
     }
     let other: Vec<_> = rules::components(path).map(|(name, _)| swap(name)).collect();
     let of_other = swap(path);
-    assert_eq!(rules::components(&of_other).map(|(name, _)| name).collect::<Vec<_>>(), other, "{of_other:?}");
+    assert_eq!(
+        rules::components(&of_other).map(|(name, _)| name).collect::<Vec<_>>(),
+        other,
+        "{of_other:?}"
+    );
     if rules::is_absolute(path) {
         let written = write_uri(path);
         // A server's name may have characters that no host has.
         let host = path.strip_prefix(r"\\").and_then(|path| path.split('\\').next());
         if host.is_none_or(|host| is_host(host) && !host.eq_ignore_ascii_case("localhost")) {
-            assert_eq!(rules::uri(&written).as_deref(), Ok(path), "{path:?} written as {written:?}");
+            assert_eq!(
+                rules::uri(&written).as_deref(),
+                Ok(path),
+                "{path:?} written as {written:?}"
+            );
         } else {
             assert!(rules::uri(&written).is_err(), "{path:?} written as {written:?}");
         }
@@ -91,8 +99,11 @@ fn uri(text: &str) {
         let peer = by_the_url_crate(&url);
         let is_share = path.starts_with(r"\\");
         // That crate has a host's letters small.
-        let (mine, peer) =
-            if is_share { (path.to_ascii_lowercase(), peer.to_ascii_lowercase()) } else { (path.clone(), peer) };
+        let (mine, peer) = if is_share {
+            (path.to_ascii_lowercase(), peer.to_ascii_lowercase())
+        } else {
+            (path.clone(), peer)
+        };
         assert_eq!(rules::path(&peer), Ok(mine), "{text:?} as the url crate reads it, {peer:?}");
     }
 }
@@ -116,8 +127,11 @@ fn name(text: &str) {
 
 /// A URI's segments as the `url` crate has them, percent-decoded, as a path of Windows.
 fn by_the_url_crate(url: &Url) -> String {
-    let segments: Vec<_> =
-        url.path_segments().unwrap().map(|segment| String::from_utf8(rfc3986::decode(segment)).unwrap()).collect();
+    let segments: Vec<_> = url
+        .path_segments()
+        .unwrap()
+        .map(|segment| String::from_utf8(rfc3986::decode(segment)).unwrap())
+        .collect();
     match url.host() {
         None => segments.join(r"\"),
         Some(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) => {
@@ -151,7 +165,9 @@ fn path_by_the_rules(text: &str) -> Result<String, Code> {
                 return Err(Code::InvalidName);
             }
             match rest {
-                [drive, names @ ..] if is_drive(drive) => (format!("{}\\", drive.to_ascii_uppercase()), names.to_vec()),
+                [drive, names @ ..] if is_drive(drive) => {
+                    (format!("{}\\", drive.to_ascii_uppercase()), names.to_vec())
+                }
                 [_, names @ ..] => share_by_the_rules(names)?,
                 [] => unreachable!("looked at above"),
             }
@@ -187,7 +203,8 @@ fn path_by_the_rules(text: &str) -> Result<String, Code> {
 fn share_by_the_rules<'a>(pieces: &[&'a str]) -> Result<(String, Vec<&'a str>), Code> {
     let [server, share, names @ ..] = pieces else { return Err(Code::DevicePath) };
     let small = share.to_ascii_lowercase();
-    if ["", ".", "?"].contains(server) || ["", "pipe", "mailslot", "ipc$"].contains(&small.as_str()) {
+    if ["", ".", "?"].contains(server) || ["", "pipe", "mailslot", "ipc$"].contains(&small.as_str())
+    {
         return Err(Code::DevicePath);
     }
     match [server, share].into_iter().find_map(|name| odd_characters(name)) {
@@ -207,7 +224,9 @@ fn harm(name: &str) -> Option<Code> {
         while base.ends_with(' ') {
             base.pop();
         }
-        let ports = ["COM", "LPT"].iter().flat_map(|port| "0123456789¹²³".chars().map(move |n| format!("{port}{n}")));
+        let ports = ["COM", "LPT"]
+            .iter()
+            .flat_map(|port| "0123456789¹²³".chars().map(move |n| format!("{port}{n}")));
         let devices = "CON PRN AUX NUL CONIN$ CONOUT$ CLOCK$".split(' ').map(str::to_owned);
         if devices.chain(ports).any(|device| device == base) {
             return Some(Code::ReservedName);
@@ -264,7 +283,10 @@ fn uri_by_the_rules(text: &str) -> Result<String, Code> {
     };
     let host = host.split("%24").collect::<Vec<_>>().join("$");
     let local = ["", "localhost"].contains(&host.to_ascii_lowercase().as_str());
-    let escapes = path.split('%').skip(1).map(|escape| escape.get(..2).filter(|hex| is_hex(hex)).unwrap_or_default());
+    let escapes = path
+        .split('%')
+        .skip(1)
+        .map(|escape| escape.get(..2).filter(|hex| is_hex(hex)).unwrap_or_default());
     let bad_escape = escapes.into_iter().find_map(|hex| match hex.to_ascii_lowercase().as_str() {
         "" => Some(Code::BadEscape),
         "00" => Some(Code::Nul),
@@ -282,8 +304,11 @@ fn uri_by_the_rules(text: &str) -> Result<String, Code> {
         path = rest;
     }
     let path = path.strip_prefix('/').unwrap_or_default();
-    let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
-    let piped = first.len() == 2 && first.ends_with('|') && first.starts_with(|c: char| c.is_ascii_alphabetic());
+    let (first, rest) =
+        path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let piped = first.len() == 2
+        && first.ends_with('|')
+        && first.starts_with(|c: char| c.is_ascii_alphabetic());
     first_broken(&[
         (first.is_empty() && rest.is_some(), Code::ForeignHost),
         (local && piped, Code::DroppedCharacter),
@@ -328,10 +353,15 @@ fn from_drive_as_host(text: &str) -> Option<&str> {
 
 /// Whether a URL parser leaves a host as it is: one whose last name is a number it takes for an address of four.
 fn is_host(host: &str) -> bool {
-    let plain = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._$".contains(c));
-    let last = host.trim_end_matches('.').split('.').next_back().unwrap_or_default().to_ascii_lowercase();
-    let number = last.starts_with("0x") || (!last.is_empty() && last.chars().all(|c| c.is_ascii_digit()));
-    let address = host.split('.').filter(|part| part.parse::<u8>().is_ok_and(|byte| byte.to_string() == **part));
+    let plain =
+        !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._$".contains(c));
+    let last =
+        host.trim_end_matches('.').split('.').next_back().unwrap_or_default().to_ascii_lowercase();
+    let number =
+        last.starts_with("0x") || (!last.is_empty() && last.chars().all(|c| c.is_ascii_digit()));
+    let address = host
+        .split('.')
+        .filter(|part| part.parse::<u8>().is_ok_and(|byte| byte.to_string() == **part));
     plain && (!number || (address.count() == 4 && host.split('.').count() == 4))
 }
 

@@ -21,8 +21,9 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ErrorBody, Guard, ListRootsResult, Location, RejectedRoot, Revision, Root,
-    RootEntry, Roots, RootsCapability, RootsListChanged, RootsResponse,
+    Access, Boundary, ClientCapabilities, ErrorBody, Guard, ListRootsResult, Location,
+    RejectedRoot, Revision, Root, RootEntry, Roots, RootsCapability, RootsListChanged,
+    RootsResponse,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -52,14 +53,23 @@ thread_local! {
 /// The list, and each entry of it, by the schema.
 fn list(bytes: &[u8], value: &Value) {
     let list = again::<ListRootsResult>(bytes);
-    let entries = value.get("roots").and_then(Value::as_array).filter(|_| is(value, "nextCursor", Value::is_string));
+    let entries = value
+        .get("roots")
+        .and_then(Value::as_array)
+        .filter(|_| is(value, "nextCursor", Value::is_string));
     assert_eq!(list.is_some(), entries.is_some(), "{value} as a list");
     let (Some(list), Some(entries)) = (list, entries) else { return };
-    assert_eq!(list.next_cursor.as_deref(), value.get("nextCursor").and_then(Value::as_str), "{value}");
+    assert_eq!(
+        list.next_cursor.as_deref(),
+        value.get("nextCursor").and_then(Value::as_str),
+        "{value}"
+    );
     assert_eq!(list.roots.len(), entries.len(), "{value}");
     for (read, entry) in list.roots.iter().zip(entries) {
         let uri = entry.get("uri").and_then(Value::as_str);
-        let uri = uri.filter(|_| is(entry, "name", Value::is_string) && is(entry, "_meta", Value::is_object));
+        let uri = uri.filter(|_| {
+            is(entry, "name", Value::is_string) && is(entry, "_meta", Value::is_object)
+        });
         let name = uri.and_then(|_| entry.get("name")?.as_str());
         let shown: String = entry.to_string().chars().take(KEPT_CHARS).collect();
         let expected = (uri.unwrap_or(&shown), name, uri.is_none());
@@ -76,21 +86,29 @@ fn is(object: &Value, key: &str, fits: fn(&Value) -> bool) -> bool {
 
 /// Everything else that is read of a client.
 fn messages(bytes: &[u8], value: &Value) {
-    let declares =
-        |roots: &Value| if roots.get("listChanged") == Some(&Value::Bool(true)) { ANNOUNCING } else { SILENT };
+    let declares = |roots: &Value| {
+        if roots.get("listChanged") == Some(&Value::Bool(true)) { ANNOUNCING } else { SILENT }
+    };
     let capability = (!value.is_null()).then(|| declares(value));
     assert_eq!(again::<RootsCapability>(bytes), capability, "{value} as roots of a client");
     let roots = value.get("roots").filter(|roots| !roots.is_null()).map(declares);
     // What is around capabilities, or in them, is not taken for some.
-    let elsewhere = ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
+    let elsewhere =
+        ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
     let is_elsewhere = elsewhere.iter().any(|field| value.get(field).is_some());
     let capabilities = (value.is_object() && !is_elsewhere).then_some(roots);
-    assert_eq!(again::<ClientCapabilities>(bytes).map(|read| read.roots()), capabilities, "{value} as capabilities");
+    assert_eq!(
+        again::<ClientCapabilities>(bytes).map(|read| read.roots()),
+        capabilities,
+        "{value} as capabilities"
+    );
 
-    let changed = value.get("method").and_then(Value::as_str) == Some("notifications/roots/list_changed");
+    let changed =
+        value.get("method").and_then(Value::as_str) == Some("notifications/roots/list_changed");
     assert_eq!(again::<RootsListChanged>(bytes).is_some(), changed, "{value} as a change");
 
-    let is_error = value.get("code").is_some_and(Value::is_i64) && value.get("message").is_some_and(Value::is_string);
+    let is_error = value.get("code").is_some_and(Value::is_i64)
+        && value.get("message").is_some_and(Value::is_string);
     assert_eq!(again::<ErrorBody>(bytes).is_some(), is_error, "{value} as an error");
     let is_entry = value.get("uri").is_some_and(Value::is_string)
         && is(value, "name", Value::is_string)
@@ -102,8 +120,10 @@ fn messages(bytes: &[u8], value: &Value) {
 fn again<T: Serialize + for<'de> Deserialize<'de> + Debug>(bytes: &[u8]) -> Option<T> {
     let read: T = serde_json::from_slice(bytes).ok()?;
     let printed = serde_json::to_string(&read).unwrap();
-    let same = serde_json::from_str::<T>(&printed).map(|again| serde_json::to_string(&again).unwrap());
-    let same = same.is_ok_and(|again| again == printed || is_same_json(&parsed(&again), &parsed(&printed)));
+    let same =
+        serde_json::from_str::<T>(&printed).map(|again| serde_json::to_string(&again).unwrap());
+    let same = same
+        .is_ok_and(|again| again == printed || is_same_json(&parsed(&again), &parsed(&printed)));
     assert!(same, "{} is read as {read:?}", bytes.escape_ascii());
     Some(read)
 }
@@ -117,7 +137,8 @@ fn parsed(text: &str) -> Value {
 fn is_same_json(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same_json(one, other))
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| is_same_json(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
             let is_same = |(key, one)| other.get(key).is_some_and(|other| is_same_json(one, other));
@@ -134,20 +155,27 @@ fn is_same_json(one: &Value, other: &Value) -> bool {
 /// A text that is refused, as each revision writes the refusal.
 fn refusals(text: &str) {
     let revision = Revision::parse(text);
-    let known = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"].contains(&text);
+    let known =
+        ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"].contains(&text);
     assert_eq!(revision.map(|revision| revision.to_string()), known.then(|| text.to_owned()));
     let Err(error) = Location::from_uri(text) else { return };
     for &revision in Revision::ALL {
         let refused = error.to_tool_result(revision);
         let shown = refused["content"][0]["text"].as_str().unwrap();
-        assert!(shown.len() <= TEXT_BYTES && !shown.contains(char::is_control), "{text:?} is refused as {shown}");
+        assert!(
+            shown.len() <= TEXT_BYTES && !shown.contains(char::is_control),
+            "{text:?} is refused as {shown}"
+        );
         let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
         let body = mcp_roots_guard::Error::from(missing).to_error_body(revision, Some(text));
         again::<ErrorBody>(&serde_json::to_vec(&body).unwrap()).unwrap();
         let told = body.data.as_ref().and_then(|data| data["uri"].as_str()).unwrap();
         let start = told.strip_suffix('…').filter(|_| text.len() > URI_BYTES).unwrap_or(told);
         let is_whole = start == text || text.len() > URI_BYTES && start.len() > URI_BYTES - 4;
-        assert!(text.starts_with(start) && start.len() <= URI_BYTES && is_whole, "{text:?} is given back as {told:?}");
+        assert!(
+            text.starts_with(start) && start.len() <= URI_BYTES && is_whole,
+            "{text:?} is given back as {told:?}"
+        );
     }
 }
 
@@ -161,7 +189,8 @@ struct World {
 impl World {
     fn new() -> Self {
         let memory = Path::new("/dev/shm");
-        let place = if cfg!(unix) && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let place =
+            if cfg!(unix) && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(place).unwrap();
         let top = real(keep.path()).unwrap();
         for directory in ["o/a", "o/b", "o/c/d", "p/q/r", "x"] {
@@ -172,7 +201,9 @@ impl World {
         }
         // Windows has them for who may make them.
         #[cfg(unix)]
-        for (link, target) in [("o/in", "c/d"), ("o/out", "../x"), ("o/up", ".."), ("o/loop", "loop")] {
+        for (link, target) in
+            [("o/in", "c/d"), ("o/out", "../x"), ("o/up", ".."), ("o/loop", "loop")]
+        {
             std::os::unix::fs::symlink(target, top.join(link)).unwrap();
         }
         let boundary = Boundary::builder()
@@ -181,21 +212,29 @@ impl World {
             .build()
             .unwrap();
         let guard = Guard::builder(boundary).fetch_limit(LONG).build().unwrap();
-        let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(1).build().unwrap();
+        let runtime =
+            Builder::new_current_thread().enable_time().max_blocking_threads(1).build().unwrap();
         Self { runtime, guard, top, _keep: keep }
     }
 
     /// An answer's entries, or any other JSON as one, between two good ones.
     fn neighbours(&self, text: &str) {
         let Ok(value) = serde_json::from_str::<Value>(&self.expand(text)) else { return };
-        let between = value.get("roots").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![value]);
+        let between =
+            value.get("roots").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![value]);
         let good = |path| json!({ "uri": self.expand(&format!("file://$T/{path}")), "name": path });
-        let entries: Vec<_> = std::iter::once(good("o/a")).chain(between).chain([good("o/b")]).collect();
-        let RootsResponse::List(list) = RootsResponse::from_result(json!({ "roots": entries })) else {
+        let entries: Vec<_> =
+            std::iter::once(good("o/a")).chain(between).chain([good("o/b")]).collect();
+        let RootsResponse::List(list) = RootsResponse::from_result(json!({ "roots": entries }))
+        else {
             panic!("{entries:?} is no list")
         };
         let roots = self.guard.boundary().resolve(&list).unwrap();
-        assert_eq!(roots.roots().next().map(Root::path), Some(&*self.top.join("o/a")), "the first of {entries:?}");
+        assert_eq!(
+            roots.roots().next().map(Root::path),
+            Some(&*self.top.join("o/a")),
+            "the first of {entries:?}"
+        );
         assert!(Self::grants(&roots, &self.top.join("o/b")), "the last of {entries:?}");
         self.lies_inside(&roots);
         let mut rejected = roots.rejected().iter().peekable();
@@ -203,14 +242,22 @@ impl World {
             let rejected = rejected.next_if(|rejected| rejected.index() == index);
             self.is_settled(entry, &list.roots[..index], &roots, rejected);
         }
-        assert_eq!(rejected.next().map(RejectedRoot::index), None, "rejected twice, or nowhere, in {entries:?}");
+        assert_eq!(
+            rejected.next().map(RejectedRoot::index),
+            None,
+            "rejected twice, or nowhere, in {entries:?}"
+        );
     }
 
     /// Nothing else is in force than what is, by its own name, in an allowed directory.
     fn lies_inside(&self, roots: &Roots) {
         for root in roots.roots() {
             let path = root.path();
-            let access = if path.starts_with(self.top.join("o")) { Access::ReadWrite } else { Access::ReadOnly };
+            let access = if path.starts_with(self.top.join("o")) {
+                Access::ReadWrite
+            } else {
+                Access::ReadOnly
+            };
             let is_inside = access == Access::ReadWrite || path.starts_with(self.top.join("p/q"));
             let is_real = real(path).is_ok_and(|real| is_same(&real, path));
             assert!(is_inside && is_real && root.access() == access, "{root:?} is in force");
@@ -218,11 +265,18 @@ impl World {
     }
 
     /// An entry grants what it names, or was rejected for a reason that there is.
-    fn is_settled(&self, entry: &RootEntry, earlier: &[RootEntry], roots: &Roots, rejected: Option<&RejectedRoot>) {
+    fn is_settled(
+        &self,
+        entry: &RootEntry,
+        earlier: &[RootEntry],
+        roots: &Roots,
+        rejected: Option<&RejectedRoot>,
+    ) {
         let kind = rejected.map(|rejected| rejected.error().code());
         if let Some(rejected) = rejected {
             let shown = rejected.error().to_string();
-            let is_short = rejected.entry().chars().count() <= KEPT_CHARS && shown.len() <= TEXT_BYTES;
+            let is_short =
+                rejected.entry().chars().count() <= KEPT_CHARS && shown.len() <= TEXT_BYTES;
             assert!(is_short, "{entry:?} is rejected as {rejected:?}");
         }
         let path = match Location::from_uri(&entry.uri) {
@@ -233,7 +287,8 @@ impl World {
         let real = real(&path);
         let directories = ["o", "p/q"].map(|directory| self.top.join(directory));
         let granted = real.as_ref().is_ok_and(|real| {
-            let mut beneath = directories.iter().filter(|directory| directory.starts_with(real)).peekable();
+            let mut beneath =
+                directories.iter().filter(|directory| directory.starts_with(real)).peekable();
             if beneath.peek().is_some() {
                 beneath.all(|directory| Self::grants(roots, directory))
             } else {
@@ -242,12 +297,16 @@ impl World {
         });
         let is_plain = real.as_ref().is_ok_and(|real| {
             *real == path
-                && directories.iter().any(|directory| real.starts_with(directory) || directory.starts_with(real))
+                && directories
+                    .iter()
+                    .any(|directory| real.starts_with(directory) || directory.starts_with(real))
         });
         match kind {
             // It repeats what may have been rejected itself.
             Some("duplicate") if earlier.iter().any(|earlier| is_at(earlier, &path)) => {}
-            None | Some("duplicate") => assert!(granted, "{entry:?} is told to be in force in {roots:?}"),
+            None | Some("duplicate") => {
+                assert!(granted, "{entry:?} is told to be in force in {roots:?}")
+            }
             Some(_) => assert!(!is_plain, "{entry:?} is rejected: {rejected:?}"),
         }
     }
@@ -269,8 +328,9 @@ impl World {
         };
         let session = self.guard.session(ClientCapabilities::with_roots(SILENT)).unwrap();
         let roots = self.runtime.block_on(session.roots(source));
-        let cursors =
-            pages.iter().map(|page| if let RootsResponse::List(list) = page { list.next_cursor.clone() } else { None });
+        let cursors = pages.iter().map(|page| {
+            if let RootsResponse::List(list) = page { list.next_cursor.clone() } else { None }
+        });
         let cursors: Vec<_> = std::iter::once(None).chain(cursors).take(pages.len()).collect();
         assert!(asked == cursors, "of {text:?}, other pages were asked for");
         match (roots, expected) {
@@ -284,13 +344,16 @@ impl World {
                 let detail = error.operator_detail().map_or(0, |detail| detail.chars().count());
                 assert!(detail <= DETAIL_CHARS, "{detail} characters are kept of {text:?}");
             }
-            (roots, expected) => panic!("{text:?} in pages is {roots:?}, and not {:?}", expected.map(drop)),
+            (roots, expected) => {
+                panic!("{text:?} in pages is {roots:?}, and not {:?}", expected.map(drop))
+            }
         }
     }
 
     fn expand(&self, text: &str) -> String {
         let top = self.top.to_str().unwrap();
-        let top = if cfg!(windows) { format!("/{}", top.replace('\\', "/")) } else { top.to_owned() };
+        let top =
+            if cfg!(windows) { format!("/{}", top.replace('\\', "/")) } else { top.to_owned() };
         text.replace("$T", &top)
     }
 
@@ -299,8 +362,13 @@ impl World {
         if line.is_empty() {
             return RootsResponse::Unsupported;
         }
-        let text = self.expand(line).replace("$N", &number.to_string()).replacen("$L", &"l".repeat(CURSOR_BYTES), 4);
-        serde_json::from_str(&text).map_or_else(|_| RootsResponse::Failed(text.clone()), RootsResponse::from_result)
+        let text = self.expand(line).replace("$N", &number.to_string()).replacen(
+            "$L",
+            &"l".repeat(CURSOR_BYTES),
+            4,
+        );
+        serde_json::from_str(&text)
+            .map_or_else(|_| RootsResponse::Failed(text.clone()), RootsResponse::from_result)
     }
 }
 
@@ -317,7 +385,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 fn is_at(entry: &RootEntry, path: &Path) -> bool {
-    !entry.is_malformed() && Location::from_uri(&entry.uri).is_ok_and(|location| location.as_path() == path)
+    !entry.is_malformed()
+        && Location::from_uri(&entry.uri).is_ok_and(|location| location.as_path() == path)
 }
 
 /// What a list in pages comes to, one page after the other; `pages` are those that have to be asked for.
@@ -335,7 +404,11 @@ fn told(
             _ => return Err("roots_failed"),
         };
         all.roots.extend(list.roots.iter().cloned());
-        let bytes: usize = all.roots.iter().map(|root| root.uri.len() + root.name.as_deref().unwrap_or("").len()).sum();
+        let bytes: usize = all
+            .roots
+            .iter()
+            .map(|root| root.uri.len() + root.name.as_deref().unwrap_or("").len())
+            .sum();
         match &list.next_cursor {
             _ if all.roots.len() > ROOT_LIST_ENTRIES => return Err("too_many_roots"),
             _ if bytes > ROOT_LIST_BYTES => return Err("too_large"),
@@ -350,10 +423,16 @@ fn told(
 
 /// Everything that can be told of roots.
 fn in_force(roots: &Roots) -> Vec<String> {
-    let granted = roots.roots().map(|root| (root.path(), root.name(), root.paths().collect::<Vec<_>>()));
-    let rejected =
-        roots.rejected().iter().map(|rejected| (rejected.index(), rejected.entry(), rejected.error().code()));
-    granted.map(|root| format!("{root:?}")).chain(rejected.map(|rejected| format!("{rejected:?}"))).collect()
+    let granted =
+        roots.roots().map(|root| (root.path(), root.name(), root.paths().collect::<Vec<_>>()));
+    let rejected = roots
+        .rejected()
+        .iter()
+        .map(|rejected| (rejected.index(), rejected.entry(), rejected.error().code()));
+    granted
+        .map(|root| format!("{root:?}"))
+        .chain(rejected.map(|rejected| format!("{rejected:?}")))
+        .collect()
 }
 
 const SILENT: RootsCapability = RootsCapability::silent();

@@ -58,19 +58,25 @@ impl World {
             Some(b'n') => {
                 let (&count, target) = path.split_first().unwrap_or((&0, &[]));
                 let last = usize::from(count % 48);
-                let target = |link| if link == last { self.text(target) } else { format!("n{link}") };
-                (1..=last).try_for_each(|link| symlink(target(link), self.top.join(format!("r/n{}", link - 1))))
+                let target =
+                    |link| if link == last { self.text(target) } else { format!("n{link}") };
+                (1..=last).try_for_each(|link| {
+                    symlink(target(link), self.top.join(format!("r/n{}", link - 1)))
+                })
             }
             Some(b'd') => place().map_or(Ok(()), fs::create_dir),
             Some(b'f') => place().map_or(Ok(()), |path| fs::write(path, "content")),
             Some(b'l') => place().map_or(Ok(()), |path| symlink(self.text(target), path)),
-            Some(b'p') => {
-                place().map_or(Ok(()), |path| Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?))
-            }
+            Some(b'p') => place().map_or(Ok(()), |path| {
+                Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?)
+            }),
             Some(b'h') => {
-                let existing = self.top.join(self.text(target).trim_start_matches('/')).canonicalize().ok();
+                let existing =
+                    self.top.join(self.text(target).trim_start_matches('/')).canonicalize().ok();
                 let existing = existing.filter(|existing| self.is_inside(existing));
-                place().zip(existing).map_or(Ok(()), |(path, existing)| fs::hard_link(existing, path))
+                place()
+                    .zip(existing)
+                    .map_or(Ok(()), |(path, existing)| fs::hard_link(existing, path))
             }
             _ => return false,
         };
@@ -82,7 +88,8 @@ impl World {
     /// Where an entry is made: parents are made, too, and none of them may lead out.
     fn place(&self, path: &[u8], within: &Path) -> Option<PathBuf> {
         let path = PathBuf::from(self.text(path));
-        let mut names = path.components().filter(|name| matches!(name, Component::Normal(_))).peekable();
+        let mut names =
+            path.components().filter(|name| matches!(name, Component::Normal(_))).peekable();
         let mut place = self.top.clone();
         while let Some(name) = names.next() {
             place.push(name);
@@ -115,7 +122,9 @@ impl World {
     pub(crate) fn look(path: &Path) -> Name {
         match path.symlink_metadata() {
             Err(_) => Name::Missing,
-            Ok(metadata) if metadata.is_symlink() => Name::Link(fs::read_link(path).unwrap().to_str().unwrap().into()),
+            Ok(metadata) if metadata.is_symlink() => {
+                Name::Link(fs::read_link(path).unwrap().to_str().unwrap().into())
+            }
             Ok(metadata) if metadata.is_dir() => Name::Directory,
             Ok(_) => Name::Other,
         }
@@ -130,7 +139,9 @@ impl std::fmt::Display for World {
         while let Some(path) = todo.pop() {
             match Self::look(&path) {
                 Name::Link(target) => write!(f, " {} -> {target};", path.display())?,
-                Name::Directory => todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path())),
+                Name::Directory => {
+                    todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()))
+                }
                 _ => write!(f, " {};", path.display())?,
             }
         }

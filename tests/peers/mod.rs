@@ -49,7 +49,8 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
     let request: String = serde_json::from_str(&format!("\"{}\"", tree.expand(request))).unwrap();
     let (root, request) = (tree.path("root"), request.as_str());
     let at = root.join(request);
-    let on = |root: &Path| way(name, root).unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
+    let on =
+        |root: &Path| way(name, root).unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
     let of_option = |done: Option<Done<Vec<u8>>>| done.map_or(NO_SUCH_CALL.into(), of_read);
     match verb {
         "read" => of_read(on(&root).read(request)),
@@ -57,9 +58,12 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
         // A reader that has the file open meanwhile reads on in what was, or sees it cut.
         "overwrite" => {
             let held = File::open(&at).unwrap();
-            on(&root).write(request, "written").unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
+            on(&root)
+                .write(request, "written")
+                .unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
             assert_eq!(fs::read(&at).unwrap(), b"written");
-            if all_of(held).unwrap() == b"inside" { "replaced whole" } else { "cut, then filled" }.into()
+            if all_of(held).unwrap() == b"inside" { "replaced whole" } else { "cut, then filled" }
+                .into()
         }
         // Between the check and the use.
         "swap" => {
@@ -98,12 +102,15 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             Err(failure) if failure.text.is_empty() => "up to its author".into(),
             Err(failure) => {
                 let top = tree.path("");
-                let tells =
-                    [top.file_name().unwrap().to_str().unwrap(), "outside/"].map(|part| failure.text.contains(part));
+                let tells = [top.file_name().unwrap().to_str().unwrap(), "outside/"]
+                    .map(|part| failure.text.contains(part));
                 if tells.contains(&true) { "paths" } else { "only the request" }.into()
             }
         },
-        "attest" => on(&root).attests(request).map_or(NO_SUCH_CALL, |is| if is { "attested" } else { "denied" }).into(),
+        "attest" => on(&root)
+            .attests(request)
+            .map_or(NO_SUCH_CALL, |is| if is { "attested" } else { "denied" })
+            .into(),
         // The root is replaced by another directory of its name.
         "replaced" | "noticed" => {
             let way = on(&root);
@@ -113,7 +120,9 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             if verb == "replaced" {
                 return of_read(way.read(request));
             }
-            way.is_current().map_or(NO_SUCH_CALL, |is_current| if is_current { "not told" } else { "told" }).into()
+            way.is_current()
+                .map_or(NO_SUCH_CALL, |is_current| if is_current { "not told" } else { "told" })
+                .into()
         }
         "several" | "read-only" if name != "guard" => NO_SUCH_CALL.into(),
         "several" => {
@@ -126,7 +135,11 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             let boundary = Boundary::builder().directory(&root, Access::ReadOnly).build().unwrap();
             let roots = boundary.allowed_roots();
             assert!(roots.read(request, LIMIT).is_ok());
-            roots.write(request, "written").map_err(Failure::from).map_or_else(|f| of_failure(&f), |()| "writes").into()
+            roots
+                .write(request, "written")
+                .map_err(Failure::from)
+                .map_or_else(|f| of_failure(&f), |()| "writes")
+                .into()
         }
         // As on an old kernel; in a thread, as the filter stays. Whether a value can be made may be remembered from before.
         "without-openat2" => thread::scope(|scope| {
@@ -171,7 +184,9 @@ fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
         let read = way.read(request);
         is_done.store(true, SeqCst);
         match read {
-            Ok(content) if content.starts_with(b"what a writer said") => "waits for a writer".into(),
+            Ok(content) if content.starts_with(b"what a writer said") => {
+                "waits for a writer".into()
+            }
             read => of_read(read),
         }
     })
@@ -185,7 +200,9 @@ struct Row {
 }
 
 fn rows() -> Vec<Row> {
-    let lines = include_str!("../data/peers.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = include_str!("../data/peers.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let rows = lines.map(|line| {
         let mut fields = line.split('|').map(str::trim);
         let mut next = || fields.next().unwrap_or_else(|| panic!("{line}: too short"));
@@ -227,8 +244,9 @@ fn a_race_is_reported_for_each_way() {
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let time = seconds.map_or(RACE_TIME, |seconds| Duration::from_secs(seconds) / 5);
     for name in WAYS {
-        let tree =
-            Tree::new("file root/f = inside; link root/other -> ../outside/secret; file outside/secret = outside");
+        let tree = Tree::new(
+            "file root/f = inside; link root/other -> ../outside/secret; file outside/secret = outside",
+        );
         let (one, other) = (tree.path("root/f"), tree.path("root/other"));
         let Ok(way) = way(name, &tree.path("root")) else { continue };
         let is_done = AtomicBool::new(false);
@@ -251,7 +269,10 @@ fn a_race_is_reported_for_each_way() {
             swapper.join().unwrap()
         });
         println!("race: {name}: {leaks} of {reads} reads gave what is outside, {swaps} swaps");
-        assert!(reads > 0 && swaps > 0 && (name != "guard" || leaks == 0), "{name}: {leaks} of {reads}, {swaps} swaps");
+        assert!(
+            reads > 0 && swaps > 0 && (name != "guard" || leaks == 0),
+            "{name}: {leaks} of {reads}, {swaps} swaps"
+        );
     }
 }
 
@@ -260,7 +281,8 @@ fn a_race_is_reported_for_each_way() {
 fn the_readme_says_what_the_data_say() {
     let rows = rows().into_iter().map(|row| [&[row.name], row.cells.as_slice()].concat());
     assert_eq!(readme("tests/data/peers.txt").1, rows.collect::<Vec<_>>());
-    let servers = include_str!("../../.ci/peers/servers.txt").lines().filter(|line| !line.starts_with('#'));
+    let servers =
+        include_str!("../../.ci/peers/servers.txt").lines().filter(|line| !line.starts_with('#'));
     let servers = servers.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
     assert_eq!(readme(".ci/peers/servers.txt").1, servers.collect::<Vec<_>>());
 }
@@ -276,8 +298,10 @@ fn the_readme_names_the_versions_that_were_run() {
     let peers = ["cap-std", "path_jail", "strict-path"].map(version);
     let ways = ["guard".to_owned(), "`std`".to_owned()].into_iter().chain(peers);
     assert_eq!(readme("tests/data/peers.txt").0[1..], ways.collect::<Vec<_>>());
-    let lock: serde_json::Value = serde_json::from_str(include_str!("../../.ci/peers/package-lock.json")).unwrap();
-    let reference = &lock["packages"]["node_modules/@modelcontextprotocol/server-filesystem"]["version"];
+    let lock: serde_json::Value =
+        serde_json::from_str(include_str!("../../.ci/peers/package-lock.json")).unwrap();
+    let reference =
+        &lock["packages"]["node_modules/@modelcontextprotocol/server-filesystem"]["version"];
     let reference = format!("reference server {}", reference.as_str().unwrap());
     let (_, rust_server) = include_str!("../../.ci/peers/run").split_once("rust_server=").unwrap();
     let rust_server = rust_server.lines().next().unwrap().replace('@', " ");

@@ -68,7 +68,9 @@ pub(super) fn way(name: &str, root: &Path) -> Done<Box<dyn Way>> {
         "std" => Box::new(Recipe { root: root.canonicalize()? }),
         "cap-std" => Box::new(Dir::open_ambient_dir(root, ambient_authority())?),
         "path_jail" => Box::new(FdJail::new(root)?),
-        "strict-path" => Box::new(Strict { boundary: PathBoundary::try_new(root)?, root: root.to_owned() }),
+        "strict-path" => {
+            Box::new(Strict { boundary: PathBoundary::try_new(root)?, root: root.to_owned() })
+        }
         _ => panic!("{name}: unknown"),
     })
 }
@@ -89,7 +91,11 @@ impl Way for Guard {
 
     fn check(&self, request: &str) -> Option<Done<Use<'_>>> {
         let checked = self.roots.check(request, Intent::Existing);
-        Some(checked.map(|checked| Box::new(move || Ok(checked.read(LIMIT)?)) as Use<'_>).map_err(Into::into))
+        Some(
+            checked
+                .map(|checked| Box::new(move || Ok(checked.read(LIMIT)?)) as Use<'_>)
+                .map_err(Into::into),
+        )
     }
 
     fn read_unless_hard_linked(&self, request: &str) -> Option<Done<Vec<u8>>> {
@@ -116,13 +122,19 @@ impl Recipe {
     fn canonical(&self, request: &str) -> Done<PathBuf> {
         let path = self.root.join(request);
         let path = match path.canonicalize() {
-            Err(error) if error.kind() == ErrorKind::NotFound => match (path.parent(), path.file_name()) {
-                (Some(parent), Some(name)) => parent.canonicalize()?.join(name),
-                _ => return Err(error.into()),
-            },
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                match (path.parent(), path.file_name()) {
+                    (Some(parent), Some(name)) => parent.canonicalize()?.join(name),
+                    _ => return Err(error.into()),
+                }
+            }
             path => path?,
         };
-        if path.starts_with(&self.root) { Ok(path) } else { Err(Failure { text: String::new(), is_missing: false }) }
+        if path.starts_with(&self.root) {
+            Ok(path)
+        } else {
+            Err(Failure { text: String::new(), is_missing: false })
+        }
     }
 }
 
@@ -167,12 +179,14 @@ impl Way for FdJail {
     }
 
     fn write(&self, request: &str, content: &str) -> Done<()> {
-        let options = JailOptions::new().write(true).create(true).truncate(true).require_regular_file(true);
+        let options =
+            JailOptions::new().write(true).create(true).truncate(true).require_regular_file(true);
         Ok(self.open(request, options)?.into_file().write_all(content.as_bytes())?)
     }
 
     fn read_unless_hard_linked(&self, request: &str) -> Option<Done<Vec<u8>>> {
-        let options = JailOptions::new().read(true).require_regular_file(true).reject_hard_links(true);
+        let options =
+            JailOptions::new().read(true).require_regular_file(true).reject_hard_links(true);
         let opened = self.open(request, options);
         Some(opened.map_err(Into::into).and_then(|opened| Ok(all_of(opened.into_file())?)))
     }
@@ -230,13 +244,17 @@ impl From<std::io::Error> for Failure {
 
 impl From<mcp_roots_guard::Error> for Failure {
     fn from(error: mcp_roots_guard::Error) -> Self {
-        Self { text: error.to_string(), is_missing: error.kind() == mcp_roots_guard::ErrorKind::NotFound }
+        Self {
+            text: error.to_string(),
+            is_missing: error.kind() == mcp_roots_guard::ErrorKind::NotFound,
+        }
     }
 }
 
 impl From<JailError> for Failure {
     fn from(error: JailError) -> Self {
-        let is_missing = matches!(&error, JailError::Io(error) if error.kind() == ErrorKind::NotFound);
+        let is_missing =
+            matches!(&error, JailError::Io(error) if error.kind() == ErrorKind::NotFound);
         Self { text: error.to_string(), is_missing }
     }
 }

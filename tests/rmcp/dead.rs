@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, UNIX_EPOCH};
 
-use fuser::{FileAttr, FileType, Filesystem, MountOption, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request};
+use fuser::{
+    FileAttr, FileType, Filesystem, MountOption, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen,
+    Request,
+};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
@@ -110,7 +113,11 @@ fn server() {
     let Some(at) = std::env::var_os(SERVED) else { return };
     set_pdeathsig(Signal::SIGKILL).unwrap();
     let hanging = Arc::new(State(AtomicUsize::new(ALIVE)));
-    let session = match fuser::spawn_mount2(Files(hanging.clone()), at, &[MountOption::FSName("dead".into())]) {
+    let session = match fuser::spawn_mount2(
+        Files(hanging.clone()),
+        at,
+        &[MountOption::FSName("dead".into())],
+    ) {
         Ok(session) => session,
         Err(error) => return println!("{FAILED}: {error}"),
     };
@@ -150,8 +157,11 @@ struct Files(Arc<State>);
 const TEXT: &[u8] = b"alive";
 
 fn attributes(inode: u64) -> FileAttr {
-    let (kind, perm, size) =
-        if inode == 1 { (FileType::Directory, 0o755, 0) } else { (FileType::RegularFile, 0o644, TEXT.len() as u64) };
+    let (kind, perm, size) = if inode == 1 {
+        (FileType::Directory, 0o755, 0)
+    } else {
+        (FileType::RegularFile, 0o644, TEXT.len() as u64)
+    };
     FileAttr {
         ino: inode,
         size,
@@ -177,7 +187,11 @@ const TIME_TO_LIVE: Duration = Duration::ZERO;
 impl Filesystem for Files {
     fn lookup(&mut self, _: &Request<'_>, _: u64, name: &OsStr, reply: ReplyEntry) {
         let Some(reply) = self.0.answers(reply) else { return };
-        if name == "in.txt" { reply.entry(&TIME_TO_LIVE, &attributes(2), 0) } else { reply.error(2) }
+        if name == "in.txt" {
+            reply.entry(&TIME_TO_LIVE, &attributes(2), 0)
+        } else {
+            reply.error(2)
+        }
     }
 
     fn getattr(&mut self, _: &Request<'_>, inode: u64, _: Option<u64>, reply: ReplyAttr) {
@@ -190,7 +204,17 @@ impl Filesystem for Files {
         reply.opened(0, 0);
     }
 
-    fn read(&mut self, _: &Request<'_>, _: u64, _: u64, offset: i64, _: u32, _: i32, _: Option<u64>, reply: ReplyData) {
+    fn read(
+        &mut self,
+        _: &Request<'_>,
+        _: u64,
+        _: u64,
+        offset: i64,
+        _: u32,
+        _: i32,
+        _: Option<u64>,
+        reply: ReplyData,
+    ) {
         let Some(reply) = self.0.answers(reply) else { return };
         reply.data(TEXT.get(usize::try_from(offset).unwrap()..).unwrap_or_default());
     }

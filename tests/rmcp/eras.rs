@@ -3,13 +3,20 @@
 use mcp_roots_guard::{ClientRoots, WithoutClientRoots};
 use rmcp::service::ServiceError;
 
-use crate::server::{Client, ERAS, Era, Tells, Tree, call, connect, heard, nothing_listed, refusal};
+use crate::server::{
+    Client, ERAS, Era, Tells, Tree, call, connect, heard, nothing_listed, refusal,
+};
 
 #[tokio::test]
 async fn a_clients_roots_narrow_the_directories() {
     let tree = Tree::new();
     for era in ERAS {
-        let client = Client::of([tree.uri("op/a"), tree.uri("op/b"), tree.uri("."), "https://else.where/".into()]);
+        let client = Client::of([
+            tree.uri("op/a"),
+            tree.uri("op/b"),
+            tree.uri("."),
+            "https://else.where/".into(),
+        ]);
         let pair = connect(&tree.guard(), &client, era).await;
         let narrow = Client::of([tree.uri("op/a"), tree.uri("op/b")]);
         let narrow = connect(&tree.guard(), &narrow, era).await;
@@ -52,7 +59,10 @@ async fn a_client_that_did_not_declare_roots_is_never_asked() {
             Era::Stateless => {
                 let Err(ServiceError::McpError(error)) = denied else { panic!("{denied:?}") };
                 assert_eq!(error.code.0, -32021);
-                assert_eq!(error.data.unwrap()["requiredCapabilities"], serde_json::json!({ "roots": {} }));
+                assert_eq!(
+                    error.data.unwrap()["requiredCapabilities"],
+                    serde_json::json!({ "roots": {} })
+                );
             }
         }
         assert_eq!(client.times_asked(), 0, "{era:?}");
@@ -110,7 +120,9 @@ async fn a_handlers_failures_are_answered_as_they_are_meant() {
         assert_eq!(pair.call("any", "a/in.txt").await, Err(failed), "{era:?}");
         for (tool, code) in [("bad", -32602), ("panic", -32603), ("unwritten", -32603)] {
             let answer = call(&pair.client, tool, "").await;
-            let Err(ServiceError::McpError(error)) = answer else { panic!("{tool}, {era:?}: {answer:?}") };
+            let Err(ServiceError::McpError(error)) = answer else {
+                panic!("{tool}, {era:?}: {answer:?}")
+            };
             assert_eq!(error.code.0, code, "{tool}, {era:?}");
             assert!(!error.message.contains("purpose"), "{}", error.message);
         }
@@ -125,7 +137,9 @@ async fn a_cancelled_call_ends_its_work() {
     let tree = Tree::new();
     for era in ERAS {
         let mut pair = connect(&tree.guard(), &Client::undeclared(), era).await;
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(CallToolRequestParams::new("walk")));
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(
+            CallToolRequestParams::new("walk"),
+        ));
         let options = PeerRequestOptions::no_options();
         let handle = pair.client.peer().send_request_with_option(request, options).await.unwrap();
         assert_eq!(heard(&mut pair.tells).await.as_deref(), Some("walking"));

@@ -16,7 +16,11 @@ fn long() -> Option<Duration> {
 }
 
 /// Sends calls of a session at once, each on a connection of its own, whose answers nobody reads.
-async fn send(http: &Http, session: &Session, calls: impl IntoIterator<Item = Value>) -> Vec<Connection> {
+async fn send(
+    http: &Http,
+    session: &Session,
+    calls: impl IntoIterator<Item = Value>,
+) -> Vec<Connection> {
     let mut sending = tokio::task::JoinSet::new();
     for call in calls {
         let (mut connection, id) = (http.connect().await, session.id.clone());
@@ -40,7 +44,8 @@ impl Times {
             let began = Instant::now();
             let (read, nothing) = (call(1, "read", path), list::<&str>([]));
             let patience = Duration::from_secs(if long().is_some() { 600 } else { 60 });
-            let read = tokio::time::timeout(patience, victim.call(&mut answers, &read, &nothing)).await;
+            let read =
+                tokio::time::timeout(patience, victim.call(&mut answers, &read, &nothing)).await;
             let read = read.expect("the victim is not served");
             times.push(began.elapsed());
             assert_eq!(read.as_deref(), Ok(expected));
@@ -50,8 +55,15 @@ impl Times {
     }
 
     fn say(&self, what: &str) {
-        let of = |hundredths: usize| self.0[(self.0.len() * hundredths / 100).min(self.0.len() - 1)];
-        println!("{what}: {} reads: p50 {:?}, p99 {:?}, most {:?}", self.0.len(), of(50), of(99), of(100));
+        let of =
+            |hundredths: usize| self.0[(self.0.len() * hundredths / 100).min(self.0.len() - 1)];
+        println!(
+            "{what}: {} reads: p50 {:?}, p99 {:?}, most {:?}",
+            self.0.len(),
+            of(50),
+            of(99),
+            of(100)
+        );
     }
 }
 
@@ -66,7 +78,8 @@ fn searched(tells: &mut UnboundedReceiver<String>) -> u32 {
 
 #[test]
 fn many_searches_of_one_client_keep_another_waiting_for_none_of_them() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let tree = Tree::new();
         // The short form has fewer of both.
@@ -77,11 +90,13 @@ fn many_searches_of_one_client_keep_another_waiting_for_none_of_them() {
         }
         let guard = tree.builder().work_at_once(places).build().unwrap();
         let (server, mut tells) = Server::new(&guard);
-        let sessions = guard
-            .wrap_sessions(rmcp::transport::streamable_http_server::session::local::LocalSessionManager::default());
+        let sessions = guard.wrap_sessions(
+            rmcp::transport::streamable_http_server::session::local::LocalSessionManager::default(),
+        );
         let http = Http::serve_with(move || server.clone(), sessions).await;
         let mut attacker = http.begin(json!({})).await;
-        let _connections = send(&http, &attacker, (1..=searches).map(|id| call(id, "search", "big"))).await;
+        let _connections =
+            send(&http, &attacker, (1..=searches).map(|id| call(id, "search", "big"))).await;
         let before = searched(&mut tells);
         let began = Instant::now();
         let times = Times::take(&http, "a/in.txt", "a", |read| match long() {
@@ -95,7 +110,10 @@ fn many_searches_of_one_client_keep_another_waiting_for_none_of_them() {
         attacker.connection.request("DELETE", &attacker.id.clone(), "").await;
         // In the order in which they came, all would have begun and most would have ended.
         let ended = before + meanwhile;
-        assert!(long().is_some() || ended < searches / 2, "{ended} of {searches} searches ended first");
+        assert!(
+            long().is_some() || ended < searches / 2,
+            "{ended} of {searches} searches ended first"
+        );
     });
 }
 
@@ -108,16 +126,27 @@ mod hangs {
     use crate::server::refusal;
 
     /// With a dead filesystem mounted at a directory; those are allowed.
-    fn with_dead(at: &str, allowed: &[&str], test: impl AsyncFnOnce(&Tree, &Http, &mut Dead) + Send) {
+    fn with_dead(
+        at: &str,
+        allowed: &[&str],
+        test: impl AsyncFnOnce(&Tree, &Http, &mut Dead) + Send,
+    ) {
         in_namespace(|| {
             let tree = Tree::new();
             tree.add(&format!("dir {at}"));
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap();
             // Dropped first, so that whoever waits for it goes on.
             let Some(mut dead) = Dead::mount(tree.path(at).as_ref()) else { return };
             runtime.block_on(async {
-                let add = |builder: BoundaryBuilder, path: &&str| builder.directory(tree.path(path), Access::ReadWrite);
-                let guard = Guard::new(allowed.iter().fold(Boundary::builder(), add).build().unwrap());
+                let add = |builder: BoundaryBuilder, path: &&str| {
+                    builder.directory(tree.path(path), Access::ReadWrite)
+                };
+                let guard =
+                    Guard::new(allowed.iter().fold(Boundary::builder(), add).build().unwrap());
                 let http = Http::serve(&guard).await;
                 test(&tree, &http, &mut dead).await;
             });
@@ -152,7 +181,9 @@ mod hangs {
             }
             session.connection.request("DELETE", &session.id.clone(), "").await;
             drop(connections);
-            let times = Times::take(http, "a/in.txt", "a", |read| read == if long().is_some() { 2000 } else { 50 });
+            let times = Times::take(http, "a/in.txt", "a", |read| {
+                read == if long().is_some() { 2000 } else { 50 }
+            });
             times.await.say(&format!("{} requests hang in the filesystem", dead.hanging()));
         });
     }
@@ -194,7 +225,9 @@ mod hangs {
             for pause in [0, 3, 3] {
                 tokio::time::sleep(Duration::from_secs(pause)).await;
                 let times = Times::take(http, "a/in.txt", "a", |read| read == 20);
-                times.await.say(&format!("{} requests hang in a mount inside the root", dead.hanging()));
+                times
+                    .await
+                    .say(&format!("{} requests hang in a mount inside the root", dead.hanging()));
             }
         });
     }
@@ -205,13 +238,16 @@ mod hangs {
 fn a_choice_without_effect_is_refused() {
     use mcp_roots_guard::ClientRoots;
     let tree = Tree::new();
-    for (places, expected) in [(0, false), (1, true), (4096, true), (4097, false), (usize::MAX, false)] {
+    for (places, expected) in
+        [(0, false), (1, true), (4096, true), (4097, false), (usize::MAX, false)]
+    {
         let built = tree.builder().work_at_once(places).build();
         assert_eq!(built.is_ok(), expected, "{places} places");
         let kind = built.err().map(|error| error.code());
         assert_eq!(kind, (!expected).then_some("invalid_options"), "{places} places");
     }
     let ignores = tree.builder().client_roots(ClientRoots::Ignore);
-    let refused = ignores.time_to_live_keyed(std::time::Duration::from_secs(1)).build().unwrap_err();
+    let refused =
+        ignores.time_to_live_keyed(std::time::Duration::from_secs(1)).build().unwrap_err();
     assert!(refused.to_string().ends_with("leave time_to_live_keyed out"), "{refused}");
 }

@@ -55,7 +55,11 @@ pub(crate) struct Head {
 impl Http {
     pub(crate) async fn serve(guard: &Guard) -> Self {
         let (server, _) = Server::new(guard);
-        Self::serve_with(move || server.clone(), guard.wrap_sessions(LocalSessionManager::default())).await
+        Self::serve_with(
+            move || server.clone(),
+            guard.wrap_sessions(LocalSessionManager::default()),
+        )
+        .await
     }
 
     /// With any server, each session's made anew, and any session manager.
@@ -79,14 +83,19 @@ impl Http {
                 let (stream, _) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
                 let service = service.clone();
-                let answer = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-                    let user = request.headers().get("x-user").and_then(|user: &HeaderValue| user.to_str().ok());
-                    if let Some(key) = user.map(ClientKey::principal) {
-                        request.extensions_mut().insert(key);
-                    }
-                    let service = service.clone();
-                    async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
-                });
+                let answer = service_fn(
+                    move |mut request: hyper::Request<hyper::body::Incoming>| {
+                        let user = request
+                            .headers()
+                            .get("x-user")
+                            .and_then(|user: &HeaderValue| user.to_str().ok());
+                        if let Some(key) = user.map(ClientKey::principal) {
+                            request.extensions_mut().insert(key);
+                        }
+                        let service = service.clone();
+                        async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
+                    },
+                );
                 let http = hyper::server::conn::http1::Builder::new();
                 tokio::spawn(http.serve_connection(TokioIo::new(stream), answer));
             }
@@ -97,9 +106,13 @@ impl Http {
     pub(crate) async fn connect(&self) -> Connection {
         let stream = TcpStream::connect(self.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        let headers =
-            "Host: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
-        Connection { stream: BufReader::new(stream), headers: headers.into(), text: String::new(), open: false }
+        let headers = "Host: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
+        Connection {
+            stream: BufReader::new(stream),
+            headers: headers.into(),
+            text: String::new(),
+            open: false,
+        }
     }
 
     /// A session of a client with these capabilities.
@@ -107,10 +120,15 @@ impl Http {
         self.begin_on(self.connect().await, capabilities).await
     }
 
-    pub(crate) async fn begin_on(&self, mut connection: Connection, capabilities: Value) -> Session {
+    pub(crate) async fn begin_on(
+        &self,
+        mut connection: Connection,
+        capabilities: Value,
+    ) -> Session {
         let head = connection.post("", &initialize(capabilities)).await;
         while connection.event().await.is_some() {}
-        let mut session = Session { connection, id: format!("mcp-session-id: {}\r\n", head.session.unwrap()) };
+        let mut session =
+            Session { connection, id: format!("mcp-session-id: {}\r\n", head.session.unwrap()) };
         session.notify(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
         session
     }
@@ -129,7 +147,8 @@ impl Connection {
     pub(crate) async fn request(&mut self, method: &str, more: &str, body: &str) -> Head {
         assert!(!self.open, "the last answer was not read");
         let (headers, length) = (&self.headers, body.len());
-        let head = format!("{method} /mcp HTTP/1.1\r\n{headers}{more}Content-Length: {length}\r\n\r\n");
+        let head =
+            format!("{method} /mcp HTTP/1.1\r\n{headers}{more}Content-Length: {length}\r\n\r\n");
         let request = format!("{head}{body}");
         self.stream.write_all(request.as_bytes()).await.unwrap();
         let status = self.line().await.split(' ').nth(1).unwrap().parse().unwrap();
@@ -166,7 +185,11 @@ impl Connection {
         loop {
             while self.open {
                 let Some((line, rest)) = self.text.split_once('\n') else { break };
-                let data = line.strip_prefix("data:").map(str::trim).filter(|data| !data.is_empty()).map(str::to_owned);
+                let data = line
+                    .strip_prefix("data:")
+                    .map(str::trim)
+                    .filter(|data| !data.is_empty())
+                    .map(str::to_owned);
                 self.text = rest.into();
                 if let Some(data) = data {
                     return Some(serde_json::from_str(&data).unwrap());
@@ -187,7 +210,9 @@ impl Connection {
     /// What a request of the stateless era is answered with.
     async fn stateless(&mut self, request: &Value) -> Value {
         let name = request["params"]["name"].as_str().unwrap();
-        let more = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\n");
+        let more = format!(
+            "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\n"
+        );
         self.post(&more, request).await;
         let answer = self.event().await.unwrap();
         assert_eq!(self.event().await, None);
@@ -268,9 +293,14 @@ async fn clients_at_once_have_each_their_own_roots() {
 /// A session of Alice's that is served in `a`, a connection for her answers, and these.
 async fn alices(tree: &Tree, http: &Http) -> (Session, Connection, Value) {
     let (hers, mut answers) = (http.connect().await, http.connect().await.with("x-user", "alice"));
-    let mut session = http.begin_on(hers.with("x-user", "alice"), json!({ "roots": { "listChanged": true } })).await;
+    let mut session = http
+        .begin_on(hers.with("x-user", "alice"), json!({ "roots": { "listChanged": true } }))
+        .await;
     let roots = list([tree.uri("op/a")]);
-    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+    assert_eq!(
+        session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(),
+        Ok("a")
+    );
     (session, answers, roots)
 }
 
@@ -285,7 +315,10 @@ async fn a_session_of_a_principal_serves_no_other() {
         assert_eq!(read, Err("the request belongs to no known session".into()));
         session.connection = alices;
     }
-    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+    assert_eq!(
+        session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(),
+        Ok("a")
+    );
 }
 
 #[tokio::test]
@@ -304,13 +337,17 @@ async fn a_stranger_can_not_begin_a_session_anew() {
     let read = session.call(&mut answers, &call(1, "read", "c/in.txt"), &roots).await;
     assert_eq!(read, Err("the request belongs to no known session".into()));
     session.connection = alices;
-    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(), Ok("a"));
+    assert_eq!(
+        session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(),
+        Ok("a")
+    );
 }
 
 #[test]
 fn a_store_of_events_is_the_managers() {
     let tree = Tree::new();
-    let with = |manager: LocalSessionManager| tree.guard().wrap_sessions(manager).event_store().is_some();
+    let with =
+        |manager: LocalSessionManager| tree.guard().wrap_sessions(manager).event_store().is_some();
     assert!(!with(LocalSessionManager::default()));
     assert!(with(LocalSessionManager::default().with_event_store(Arc::new(Store::default()))));
 }
@@ -332,11 +369,17 @@ async fn a_restored_session_is_asked_again_and_narrows_as_before() {
     session.connection = instances[1].connect().await;
     let (mut answers, path) = (instances[1].connect().await, tree.path("op/c/in.txt"));
     let (a, b) = (list([tree.uri("op/a")]), list([tree.uri("op/b")]));
-    assert_eq!(session.call(&mut answers, &call(1, "read", "in.txt"), &a).await.as_deref(), Ok("a"));
+    assert_eq!(
+        session.call(&mut answers, &call(1, "read", "in.txt"), &a).await.as_deref(),
+        Ok("a")
+    );
     let refused = session.call(&mut answers, &call(2, "read", &path), &b).await;
     assert_eq!(refused, Err(refusal(&path, "outside_roots")));
     session.notify(&list_changed()).await;
-    assert_eq!(session.call(&mut answers, &call(3, "read", "in.txt"), &b).await.as_deref(), Ok("b"));
+    assert_eq!(
+        session.call(&mut answers, &call(3, "read", "in.txt"), &b).await.as_deref(),
+        Ok("b")
+    );
 }
 
 /// What instances of a server share.
@@ -367,7 +410,11 @@ impl SessionStore for Store {
         Box::pin(std::future::ready(Ok(self.0.lock().unwrap().get(id).cloned())))
     }
 
-    fn store<'s: 'f, 'i: 'f, 't: 'f, 'f>(&'s self, id: &'i str, state: &'t SessionState) -> Stored<'f, ()> {
+    fn store<'s: 'f, 'i: 'f, 't: 'f, 'f>(
+        &'s self,
+        id: &'i str,
+        state: &'t SessionState,
+    ) -> Stored<'f, ()> {
         self.0.lock().unwrap().insert(id.to_owned(), state.clone());
         Box::pin(std::future::ready(Ok(())))
     }

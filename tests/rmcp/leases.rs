@@ -67,9 +67,11 @@ impl ServerHandler for Keeper {
         };
         let response = self.guard.tool(&ctx, &call, work).await;
         // Before the answer is sent.
-        after.lock().unwrap_or_else(std::sync::PoisonError::into_inner).requests.iter().for_each(|roots| {
-            assert_ended(roots, None, "work that is done");
-        });
+        after.lock().unwrap_or_else(std::sync::PoisonError::into_inner).requests.iter().for_each(
+            |roots| {
+                assert_ended(roots, None, "work that is done");
+            },
+        );
         response
     }
 }
@@ -87,7 +89,11 @@ fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
     ];
     let still_allows = proof.map(|proof| ("still allows", roots.still_allows(proof)));
     for (operation, refused) in refused.into_iter().chain(still_allows) {
-        assert_eq!(refused.map_err(|error| error.code()), Err("roots_stale"), "{operation} by {way}");
+        assert_eq!(
+            refused.map_err(|error| error.code()),
+            Err("roots_stale"),
+            "{operation} by {way}"
+        );
     }
 }
 
@@ -116,7 +122,9 @@ async fn no_roots_outlive_their_request() {
                 // It ends when rmcp has sent the answer, which is a moment before or after it is
                 // here.
                 let start = Instant::now();
-                while kept.requests[0].metadata("c/in.txt").is_ok() && start.elapsed() < Duration::from_secs(20) {
+                while kept.requests[0].metadata("c/in.txt").is_ok()
+                    && start.elapsed() < Duration::from_secs(20)
+                {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }
@@ -145,7 +153,9 @@ async fn clones_end_with_the_roots_of_the_request() {
             call: CallToolRequestParams,
             ctx: RequestContext<RoleServer>,
         ) -> Result<CallToolResponse, ErrorData> {
-            let Ok(Obtained::Roots(roots)) = self.0.obtain(&ctx, &call).await else { panic!("no question") };
+            let Ok(Obtained::Roots(roots)) = self.0.obtain(&ctx, &call).await else {
+                panic!("no question")
+            };
             let mut file = roots.open("c/in.txt").unwrap();
             let clone = roots.clone();
             clone.metadata("c/in.txt").unwrap();
@@ -209,7 +219,10 @@ async fn work_that_outlives_its_request_is_refused() {
         results.recv().await.unwrap().unwrap();
         if way == "cancelled" {
             let params = json!({ "requestId": 1 });
-            raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
+            raw.send(
+                &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }),
+            )
+            .await;
         } else {
             raw.receive().await;
         }

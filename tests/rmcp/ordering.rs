@@ -3,12 +3,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use mcp_roots_guard::{ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse, Session};
+use mcp_roots_guard::{
+    ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse, Session,
+};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InitializeRequestParams, InitializeResult,
-    ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InitializeRequestParams,
+    InitializeResult, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -92,7 +94,10 @@ async fn stale_rounds_over_http(tree: &Tree, http: &Http, connections: usize) ->
     let paths = [tree.path("op/a/in.txt"), tree.path("op/b/in.txt")];
     let mut session = http.begin(json!({ "roots": { "listChanged": true } })).await;
     let (mut answers, mut other) = (http.connect().await, http.connect().await);
-    assert_eq!(session.call(&mut answers, &call(1, "read", &paths[0]), &lists[0]).await.as_deref(), Ok("a"));
+    assert_eq!(
+        session.call(&mut answers, &call(1, "read", &paths[0]), &lists[0]).await.as_deref(),
+        Ok("a")
+    );
     let mut stale = 0;
     for round in 0..ROUNDS {
         let (old, new) = (round % 2, (round + 1) % 2);
@@ -123,7 +128,10 @@ impl ServerHandler for HandlerBased {
         request: InitializeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        let session = self.guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+        let session = self
+            .guard
+            .session(ClientCapabilities::with_roots(RootsCapability::announcing()))
+            .unwrap();
         self.session.set(session).unwrap();
         self.negotiate_initialize(&request)
     }
@@ -137,7 +145,9 @@ impl ServerHandler for HandlerBased {
         let peer = &ctx.peer;
         let ask = move |_: Option<String>| async move {
             let told = peer.list_roots().await.unwrap();
-            RootsResponse::List(ListRootsResult::from_uris(told.roots.into_iter().map(|root| root.uri)))
+            RootsResponse::List(ListRootsResult::from_uris(
+                told.roots.into_iter().map(|root| root.uri),
+            ))
         };
         let roots = self.session.get().unwrap().roots(ask).await.unwrap();
         Ok(match roots.read_to_string(path, 1000) {

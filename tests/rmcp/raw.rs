@@ -5,7 +5,9 @@ use std::time::Duration;
 use mcp_roots_guard::Guard;
 use rmcp::service::ServiceExt;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
 use tokio::sync::mpsc;
 
 use crate::server::{Era, Server};
@@ -79,7 +81,8 @@ impl Raw {
             let message = self.receive().await;
             match message["method"].as_str() {
                 Some("roots/list") => {
-                    self.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots })).await;
+                    self.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots }))
+                        .await;
                 }
                 Some(other) => panic!("{other}"),
                 None => return message,
@@ -126,7 +129,10 @@ pub(crate) fn of_era(era: Era, request: Value, capabilities: Value) -> Value {
 
 /// What a tool's answer says: its text, or its text as an error.
 pub(crate) fn told(answer: &Value) -> Result<String, String> {
-    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+    let text = answer["result"]["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"))
+        .to_owned();
     if answer["result"]["isError"] == json!(true) { Err(text) } else { Ok(text) }
 }
 

@@ -11,11 +11,15 @@ fn its_blocks_are_parts_of_the_examples() {
     ];
     // Of a comment of the documentation, what is compiled there.
     let plain = |text: &str| {
-        text.lines().map(|line| line.trim().trim_start_matches("///").trim()).collect::<Vec<_>>().join("\n")
+        text.lines()
+            .map(|line| line.trim().trim_start_matches("///").trim())
+            .collect::<Vec<_>>()
+            .join("\n")
     };
     let sources = sources.map(plain);
     let readme = include_str!("../../README.md");
-    let blocks: Vec<_> = readme.split("```rs\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let blocks: Vec<_> =
+        readme.split("```rs\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert_eq!(blocks.len(), 3);
     for block in blocks {
         assert!(sources.iter().any(|source| source.contains(plain(block).trim())), "{block}");

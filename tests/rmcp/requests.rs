@@ -24,7 +24,8 @@ async fn connect(tree: &Tree, era: Era, capabilities: &Value) -> Raw {
 #[tokio::test]
 async fn refusals_of_resources_have_the_codes_of_their_era() {
     let tree = Tree::new();
-    let (inside, secret, nothing) = (tree.uri("op/a/in.txt"), tree.uri("secret.txt"), tree.uri("op/nothing"));
+    let (inside, secret, nothing) =
+        (tree.uri("op/a/in.txt"), tree.uri("secret.txt"), tree.uri("op/nothing"));
     for era in ERAS {
         let mut raw = connect(&tree, era, &json!({})).await;
         raw.send(&of_era(era, read(&inside), json!({}))).await;
@@ -39,9 +40,16 @@ async fn refusals_of_resources_have_the_codes_of_their_era() {
         ] {
             raw.send(&of_era(era, read(uri), json!({}))).await;
             let error = raw.receive().await["error"].clone();
-            assert_eq!((&error["code"], &error["data"]["kind"]), (&json!(code), &json!(kind)), "{era:?}: {error}");
+            assert_eq!(
+                (&error["code"], &error["data"]["kind"]),
+                (&json!(code), &json!(kind)),
+                "{era:?}: {error}"
+            );
             if matches!(kind, "outside_roots" | "not_found") {
-                assert_eq!((&error["message"], &error["data"]["uri"]), (&json!("Resource not found"), &json!(uri)));
+                assert_eq!(
+                    (&error["message"], &error["data"]["uri"]),
+                    (&json!("Resource not found"), &json!(uri))
+                );
             }
         }
     }
@@ -68,7 +76,8 @@ async fn a_resource_is_asked_in_as_a_tool_is() {
 async fn a_request_that_can_not_be_asked_in_goes_by_what_is_known() {
     let tree = Tree::new();
     let listing = || json!({ "jsonrpc": "2.0", "id": 5, "method": "resources/list", "params": {} });
-    let listed = |answer: &Value| answer["result"]["resources"][0]["uri"].as_str().map(str::to_owned);
+    let listed =
+        |answer: &Value| answer["result"]["resources"][0]["uri"].as_str().map(str::to_owned);
     // In a session it is asked in as any other.
     let mut raw = connect(&tree, Era::Sessions, &json!({ "roots": { "listChanged": true } })).await;
     raw.send(&listing()).await;

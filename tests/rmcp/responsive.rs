@@ -28,7 +28,11 @@ async fn work_that_takes_long_keeps_nobodys_roots_waiting() {
     // It is asked, answered and resolved; for its work it waits, and so do the other walks.
     other.send(&call(1, "read", "in.txt")).await;
     let question = other.receive().await;
-    other.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) })).await;
+    other
+        .send(
+            &json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) }),
+        )
+        .await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
     other.send(&ping).await;
@@ -36,7 +40,10 @@ async fn work_that_takes_long_keeps_nobodys_roots_waiting() {
     // Those that wait are first, so that no place is free for them.
     for id in [3, 2, 1] {
         let cancelled = json!({ "requestId": id });
-        slow.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
+        slow.send(
+            &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }),
+        )
+        .await;
     }
     assert_eq!(told(&other.receive().await).as_deref(), Ok("a"));
     assert_eq!(slow.heard().await.as_deref(), Some("stopped: cancelled"));
@@ -85,7 +92,11 @@ async fn a_silent_client_and_fifos_keep_nobody_waiting() {
     assert_eq!(answered, CALLS);
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     // And whoever waited is served when the client speaks.
-    silent.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) })).await;
+    silent
+        .send(
+            &json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) }),
+        )
+        .await;
     for _ in 0..CALLS {
         assert_eq!(told(&silent.receive().await).as_deref(), Ok("a"));
     }
@@ -105,7 +116,10 @@ async fn work_that_is_cancelled_before_its_turn_never_begins() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     for id in [2, 1] {
         let cancelled = json!({ "requestId": id });
-        raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
+        raw.send(
+            &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }),
+        )
+        .await;
     }
     assert_eq!(raw.heard().await.as_deref(), Some("stopped: cancelled"));
     // Behind the second, as there is one place.
@@ -141,7 +155,8 @@ async fn assert_only_the_write_is_refused(slow: &mut Raw, other: &mut Raw, tree:
     slow.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
     for _ in 0..2 {
         let answer = other.receive().await;
-        let expected = if answer["id"] == 2 { Err(reason("roots_stale").into()) } else { Ok("b".into()) };
+        let expected =
+            if answer["id"] == 2 { Err(reason("roots_stale").into()) } else { Ok("b".into()) };
         assert_eq!(told(&answer), expected);
     }
     assert!(!Path::new(&tree.path("op/a/new.txt")).exists());
@@ -151,7 +166,8 @@ async fn assert_only_the_write_is_refused(slow: &mut Raw, other: &mut Raw, tree:
 #[tokio::test]
 async fn work_that_waited_while_its_client_told_other_roots_never_begins() {
     let tree = Tree::new();
-    let guard = tree.builder().work_at_once(1).time_to_live_keyed(Duration::from_secs(60)).build().unwrap();
+    let guard =
+        tree.builder().work_at_once(1).time_to_live_keyed(Duration::from_secs(60)).build().unwrap();
     let mut slow = Raw::connect(&guard);
     slow.initialize(json!({})).await;
     let (server, tells) = Server::new(&guard);

@@ -11,15 +11,17 @@ use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestState};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequest,
-    ElicitRequestParams, ElicitResult, ElicitationAction, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-    Implementation, InputRequest, InputRequests, InputRequiredResult, ListResourcesResult, ListRootsResult,
-    PaginatedRequestParams, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Resource, ResourceContents, Role, Root, RootsCapabilities, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
+    ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, Implementation, InputRequest, InputRequests,
+    InputRequiredResult, ListResourcesResult, ListRootsResult, PaginatedRequestParams,
+    PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, Role, Root, RootsCapabilities,
+    ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{
-    ClientLifecycleMode, ClientServiceExt, NotificationContext, RequestContext, RoleClient, RoleServer, RunningService,
-    ServiceError, ServiceExt,
+    ClientLifecycleMode, ClientServiceExt, NotificationContext, RequestContext, RoleClient,
+    RoleServer, RunningService, ServiceError, ServiceExt,
 };
 use rmcp::{ClientHandler, ErrorData};
 use serde_json::{Value, json};
@@ -52,7 +54,8 @@ impl Tree {
 
     /// Whose allowed directory is `op`.
     pub(crate) fn builder(&self) -> GuardBuilder {
-        let boundary = Boundary::builder().directory(self.path("op"), Access::ReadWrite).build().unwrap();
+        let boundary =
+            Boundary::builder().directory(self.path("op"), Access::ReadWrite).build().unwrap();
         Guard::builder(boundary).fetch_limit(Duration::from_secs(60))
     }
 
@@ -79,7 +82,8 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts();
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_resources().enable_prompts();
         ServerConfig::new(capabilities.build())
     }
 
@@ -91,10 +95,16 @@ impl ServerHandler for Server {
         let path = path_of(&call);
         let told = self.told.clone();
         match &*call.name {
-            "read" => self.guard.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?)).await,
+            "read" => {
+                self.guard
+                    .tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?))
+                    .await
+            }
             "write" => {
                 self.guard
-                    .tool(&ctx, &call, move |roots| Ok(roots.write(path, "new").map(|()| "written".to_owned())?))
+                    .tool(&ctx, &call, move |roots| {
+                        Ok(roots.write(path, "new").map(|()| "written".to_owned())?)
+                    })
                     .await
             }
             // Asks its user first, and says with what it was answered.
@@ -145,10 +155,18 @@ impl ServerHandler for Server {
                 self.held.lock().unwrap().push(session);
                 Ok(CallToolResult::success(Vec::new()).into())
             }
-            "panic" => self.guard.tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") }).await,
+            "panic" => {
+                self.guard
+                    .tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") })
+                    .await
+            }
             // Its work is done, and its answer is not.
             "unwritten" => self.guard.tool(&ctx, &call, |_| Ok(Unwritable)).await,
-            "fail" => self.guard.tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words"))).await,
+            "fail" => {
+                self.guard
+                    .tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words")))
+                    .await
+            }
             // By `?` in work that may fail for any reason, and told apart at its end.
             "any" => {
                 let any = move |roots: &RequestRoots| -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
@@ -156,7 +174,9 @@ impl ServerHandler for Server {
                     let number: u32 = text.parse()?;
                     Ok(number.to_string())
                 };
-                self.guard.tool(&ctx, &call, move |roots| any(&roots).map_err(HandlerError::other)).await
+                self.guard
+                    .tool(&ctx, &call, move |roots| any(&roots).map_err(HandlerError::other))
+                    .await
             }
             "bad" => {
                 let bad = || ErrorData::invalid_params("no such thing", None);
@@ -185,15 +205,21 @@ impl ServerHandler for Server {
         params: GetPromptRequestParams,
         ctx: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let message = |text: String| GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]);
+        let message =
+            |text: String| GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]);
         if params.name == "short" {
-            let first = move |roots: RequestRoots| Ok(message(roots.read_to_string("in.txt", 1000)?));
+            let first =
+                move |roots: RequestRoots| Ok(message(roots.read_to_string("in.txt", 1000)?));
             return self.guard.prompt(&ctx, &params, first).await;
         }
         match self.guard.obtain(&ctx, &params).await.unwrap() {
             Obtained::Ask(question) => Ok(question.into()),
-            Obtained::Roots(roots) if roots.responses().is_empty() => Ok(roots.ask(own_question()).into()),
-            Obtained::Roots(roots) => Ok(message(roots.read_to_string("in.txt", 1000).unwrap()).into()),
+            Obtained::Roots(roots) if roots.responses().is_empty() => {
+                Ok(roots.ask(own_question()).into())
+            }
+            Obtained::Roots(roots) => {
+                Ok(message(roots.read_to_string("in.txt", 1000).unwrap()).into())
+            }
         }
     }
 
@@ -247,15 +273,28 @@ impl Macros {
 
 /// The path that a call names.
 pub(crate) fn path_of(call: &CallToolRequestParams) -> String {
-    call.arguments.as_ref().and_then(|args| args.get("path")?.as_str()).unwrap_or_default().to_owned()
+    call.arguments
+        .as_ref()
+        .and_then(|args| args.get("path")?.as_str())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn own_question() -> InputRequiredResult {
-    let schema = serde_json::from_value(json!({ "type": "object", "properties": { "sure": { "type": "boolean" } } }));
+    let schema = serde_json::from_value(
+        json!({ "type": "object", "properties": { "sure": { "type": "boolean" } } }),
+    );
     let message = "Sure?".to_owned();
-    let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: schema.unwrap() };
+    let params = ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message,
+        requested_schema: schema.unwrap(),
+    };
     let question = InputRequest::Elicitation(ElicitRequest::new(params));
-    InputRequiredResult::new(Some(InputRequests::from([("mine".to_owned(), question)])), Some("my state".into()))
+    InputRequiredResult::new(
+        Some(InputRequests::from([("mine".to_owned(), question)])),
+        Some("my state".into()),
+    )
 }
 
 /// How a client answers `roots/list`.
@@ -309,12 +348,19 @@ impl ClientHandler for Client {
         ClientConfig::new(capabilities, Implementation::new("test", "1"))
     }
 
-    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let tells = self.tells.lock().unwrap().clone();
         match tells {
-            Tells::Uris(uris) => Ok(ListRootsResult::new(uris.into_iter().map(Root::new).collect())),
-            Tells::Error => Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no roots here", None)),
+            Tells::Uris(uris) => {
+                Ok(ListRootsResult::new(uris.into_iter().map(Root::new).collect()))
+            }
+            Tells::Error => {
+                Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no roots here", None))
+            }
         }
     }
 
@@ -340,9 +386,9 @@ impl Era {
     fn lifecycle(self) -> ClientLifecycleMode {
         match self {
             Self::Sessions => ClientLifecycleMode::Initialize,
-            Self::Stateless => {
-                ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
-            }
+            Self::Stateless => ClientLifecycleMode::Discover {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            },
         }
     }
 }
@@ -380,8 +426,14 @@ pub(crate) async fn call(
     path: &str,
 ) -> Result<Result<String, String>, ServiceError> {
     let Value::Object(arguments) = json!({ "path": path }) else { unreachable!() };
-    let result = client.call_tool(CallToolRequestParams::new(tool).with_arguments(arguments)).await?;
-    let text = result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.clone()).collect();
+    let result =
+        client.call_tool(CallToolRequestParams::new(tool).with_arguments(arguments)).await?;
+    let text = result
+        .content
+        .iter()
+        .filter_map(|block| block.as_text())
+        .map(|text| text.text.clone())
+        .collect();
     Ok(if result.is_error == Some(true) { Err(text) } else { Ok(text) })
 }
 
@@ -402,7 +454,9 @@ pub(crate) fn reason(code: &str) -> &'static str {
         "not_found" => "no such file or directory",
         "special_file" => "not a regular file",
         "busy" => "the server is too busy for this now; try again later",
-        "queue_full" => "too many requests of this client are waiting; try again when some are answered",
+        "queue_full" => {
+            "too many requests of this client are waiting; try again when some are answered"
+        }
         "roots_stale" => "the client's roots changed or expired; try again",
         _ => panic!("the text of {code} is not listed here"),
     }

@@ -43,9 +43,14 @@ async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
 async fn good_entries_survive_malformed_ones() {
     let tree = Tree::new();
     let (uri, path) = (tree.uri("op/a"), tree.path("op/c/in.txt"));
-    for bad in
-        [json!({}), json!({ "uri": 7 }), json!({ "uri": "file:///x", "name": 5 }), json!(null), json!("x"), json!([])]
-    {
+    for bad in [
+        json!({}),
+        json!({ "uri": 7 }),
+        json!({ "uri": "file:///x", "name": 5 }),
+        json!(null),
+        json!("x"),
+        json!([]),
+    ] {
         let mut raw = Raw::connect(&tree.guard());
         raw.initialize(json!({ "roots": { "listChanged": true } })).await;
         let roots = json!({ "roots": [bad, { "uri": uri, "name": null, "colour": "red" }, bad] });
@@ -83,7 +88,9 @@ async fn raw_read_past_cancellation(raw: &mut Raw, roots: &Value) -> Result<Stri
     loop {
         let message = raw.receive().await;
         match message["method"].as_str() {
-            Some("roots/list") => raw.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots })).await,
+            Some("roots/list") => {
+                raw.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots })).await
+            }
             Some("notifications/cancelled") => {}
             _ => return told(&message),
         }
@@ -128,7 +135,10 @@ async fn silence_costs_the_time_limit_and_the_question_is_cancelled() {
     let took = began.elapsed();
     assert!(took >= limit && took < 10 * limit, "{took:?}");
     // A late answer does no harm, and no good: it was asked for before the change.
-    raw.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) })).await;
+    raw.send(
+        &json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) }),
+    )
+    .await;
     raw.send(&list_changed()).await;
     assert_eq!(raw.read("in.txt", &list([tree.uri("op/b")])).await.as_deref(), Ok("b"));
 }
@@ -226,9 +236,12 @@ async fn without_the_wrapped_transport_nothing_is_served() {
 #[tokio::test]
 async fn what_a_client_declares_counts_and_nothing_malformed_passes_for_absent() {
     let tree = Tree::new();
-    for (roots, asked) in
-        [(json!({}), true), (json!({ "listChanged": false }), true), (json!({ "x": 1 }), true), (Value::Null, false)]
-    {
+    for (roots, asked) in [
+        (json!({}), true),
+        (json!({ "listChanged": false }), true),
+        (json!({ "x": 1 }), true),
+        (Value::Null, false),
+    ] {
         let mut raw = Raw::connect(&tree.guard());
         raw.initialize(json!({ "roots": roots })).await;
         let read = raw.read("in.txt", &list([tree.uri("op/a")])).await;
@@ -265,7 +278,8 @@ async fn a_session_that_somebody_holds_is_closed_as_well() {
         raw.send(&call(1, "hold", "")).await;
         raw.receive().await;
     }
-    let states = || held.lock().unwrap().iter().map(mcp_roots_guard::Session::state).collect::<Vec<_>>();
+    let states =
+        || held.lock().unwrap().iter().map(mcp_roots_guard::Session::state).collect::<Vec<_>>();
     assert_eq!(states(), [RootsState::Closed, RootsState::Stale], "the client began anew");
     drop(raw);
     gone(&guard).await;
@@ -277,8 +291,10 @@ async fn a_session_ends_with_its_transport() {
     let tree = Tree::new();
     let guard = tree.guard();
     for era in [Era::Sessions, Era::Stateless] {
-        let pairs =
-            [connect(&guard, &Client::undeclared(), era).await, connect(&guard, &Client::undeclared(), era).await];
+        let pairs = [
+            connect(&guard, &Client::undeclared(), era).await,
+            connect(&guard, &Client::undeclared(), era).await,
+        ];
         for pair in &pairs {
             pair.read("a/in.txt").await.unwrap();
         }
@@ -315,9 +331,12 @@ fn rmcp_takes_nothing_for_a_client_without_roots_that_declared_some() {
             _ => None,
         }
     };
-    let roots = [json!(null), json!({}), json!({"listChanged": true}), json!({"listChanged": null})];
-    let odd = [json!({"listChanged": 5}), json!(true), json!(false), json!(0), json!([]), json!("x")];
-    let declared = roots.into_iter().chain(odd).map(|roots| json!({ "roots": roots, "sampling": {} }));
+    let roots =
+        [json!(null), json!({}), json!({"listChanged": true}), json!({"listChanged": null})];
+    let odd =
+        [json!({"listChanged": 5}), json!(true), json!(false), json!(0), json!([]), json!("x")];
+    let declared =
+        roots.into_iter().chain(odd).map(|roots| json!({ "roots": roots, "sampling": {} }));
     let unreadable = [json!(null), json!(5), json!([]), json!([null]), json!("x"), json!(true)];
     let mut read = 0;
     for capabilities in declared.chain(unreadable).chain([json!({})]) {

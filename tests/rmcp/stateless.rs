@@ -53,11 +53,17 @@ async fn each_request_is_asked_in_and_each_answer_counts_in_it_alone() {
     let mut raw = Raw::connect(&tree.guard());
     for name in ["a", "b"] {
         is_asked(&mut raw, "in.txt").await;
-        assert_eq!(read(&mut raw, "in.txt", &list([tree.uri(&format!("op/{name}"))])).await.as_deref(), Ok(name));
+        assert_eq!(
+            read(&mut raw, "in.txt", &list([tree.uri(&format!("op/{name}"))])).await.as_deref(),
+            Ok(name)
+        );
         is_asked(&mut raw, "in.txt").await;
     }
     let (outside, none) = (tree.path("secret.txt"), json!({ "roots": [] }));
-    assert_eq!(read(&mut raw, &outside, &list([tree.uri(".")])).await, Err(refusal(&outside, "outside_roots")));
+    assert_eq!(
+        read(&mut raw, &outside, &list([tree.uri(".")])).await,
+        Err(refusal(&outside, "outside_roots"))
+    );
     assert_eq!(read(&mut raw, "a/in.txt", &none).await, Err(nothing_listed("a/in.txt")));
 }
 
@@ -66,15 +72,26 @@ async fn an_answer_may_be_made_up_and_is_judged_anew() {
     let tree = Tree::new();
     let mut raw = Raw::connect(&tree.guard());
     let good = json!({ "uri": tree.uri("op/a") });
-    assert_eq!(read(&mut raw, "in.txt", &json!({ "roots": [{}, good, 7] })).await.as_deref(), Ok("a"));
-    for bad in
-        [json!({}), json!(null), json!([]), json!("x"), json!({ "roots": good }), json!({ "error": { "code": 1 } })]
-    {
+    assert_eq!(
+        read(&mut raw, "in.txt", &json!({ "roots": [{}, good, 7] })).await.as_deref(),
+        Ok("a")
+    );
+    for bad in [
+        json!({}),
+        json!(null),
+        json!([]),
+        json!("x"),
+        json!({ "roots": good }),
+        json!({ "error": { "code": 1 } }),
+    ] {
         let failed = "the client's roots could not be obtained";
         assert_eq!(read(&mut raw, "a/in.txt", &bad).await, Err(failed.into()), "{bad}");
     }
     let many = list(std::iter::repeat_n("file:///x", 10_001));
-    assert_eq!(read(&mut raw, "a/in.txt", &many).await, Err("the root list has more than 10000 entries".into()));
+    assert_eq!(
+        read(&mut raw, "a/in.txt", &many).await,
+        Err("the root list has more than 10000 entries".into())
+    );
     // Under another key it is not the guard's.
     let mut other = call(1, "read", "in.txt");
     other["params"]["inputResponses"] = json!({ "roots": list([tree.uri("op/a")]) });
@@ -87,11 +104,14 @@ async fn what_a_request_does_not_declare_is_not_asked_and_not_taken() {
     let tree = Tree::new();
     let mut raw = Raw::connect(&tree.guard());
     let mut told_unasked = answered("c/in.txt", &list([tree.uri("op/a")]));
-    told_unasked["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({ "sampling": {} });
+    told_unasked["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        json!({ "sampling": {} });
     raw.send(&told_unasked).await;
     assert_eq!(told(&raw.receive().await).as_deref(), Ok("c"));
     // What can not be read is no "no".
-    for malformed in [json!(null), json!(7), json!([]), json!({ "roots": true }), json!({ "roots": 1 })] {
+    for malformed in
+        [json!(null), json!(7), json!([]), json!({ "roots": true }), json!({ "roots": 1 })]
+    {
         raw.send(&stateless(call(2, "read", "c/in.txt"), malformed.clone())).await;
         let answer = raw.receive().await;
         assert!(answer["error"].is_object(), "{malformed}: {answer}");
@@ -110,7 +130,10 @@ async fn the_tools_state_and_answers_pass_and_the_guards_do_not() {
     first["params"]["requestState"] = json!("kept");
     raw.send(&stateless(first, roots())).await;
     let question = raw.receive().await["result"].clone();
-    assert_eq!((&question["resultType"], &question["requestState"]), (&json!("input_required"), &json!("kept")));
+    assert_eq!(
+        (&question["resultType"], &question["requestState"]),
+        (&json!("input_required"), &json!("kept"))
+    );
     // The tool asks: the guard's question is beside its own, and the tool's state is there.
     let mut second = call(2, "ask", "in.txt");
     second["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
@@ -121,7 +144,8 @@ async fn the_tools_state_and_answers_pass_and_the_guards_do_not() {
     assert_eq!(both["inputRequests"]["mine"]["method"], "elicitation/create");
     // And is answered, without the guard's answer.
     let mut third = call(3, "ask", "in.txt");
-    third["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/b")]), "mine": { "action": "accept" } });
+    third["params"]["inputResponses"] =
+        json!({ ROOTS_KEY: list([tree.uri("op/b")]), "mine": { "action": "accept" } });
     raw.send(&stateless(third, roots())).await;
     assert_eq!(told(&raw.receive().await).as_deref(), Ok(r#"b {"mine":{"action":"accept"}}"#));
 }
@@ -163,9 +187,11 @@ async fn of_two_answers_the_one_that_was_received_last_is_remembered() {
     let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
     for round in 0..60 {
         // The first takes long to resolve, or their handlers start in another order.
-        let many =
-            (0..if round < 10 { 2_000 } else { 0 }).map(|n| tree.uri(&format!("op/none{n}"))).chain([tree.uri("op/a")]);
-        let (mut first, second) = (answered("in.txt", &list(many)), answered("in.txt", &list([tree.uri("op/b")])));
+        let many = (0..if round < 10 { 2_000 } else { 0 })
+            .map(|n| tree.uri(&format!("op/none{n}")))
+            .chain([tree.uri("op/a")]);
+        let (mut first, second) =
+            (answered("in.txt", &list(many)), answered("in.txt", &list([tree.uri("op/b")])));
         first["id"] = json!(100);
         raw.write(&format!("{first}\n{second}\n")).await;
         let mut both = [told(&raw.receive().await).unwrap(), told(&raw.receive().await).unwrap()];
@@ -189,8 +215,9 @@ async fn what_a_client_told_is_closed_with_its_connection() {
     assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     let directory = tree.path("op/a");
     let held = || {
-        let links =
-            std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| entry.unwrap().path().read_link().ok());
+        let links = std::fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|entry| entry.unwrap().path().read_link().ok());
         links.filter(|link| link.to_str() == Some(&directory)).count()
     };
     assert_eq!(held(), 1);
@@ -207,8 +234,10 @@ async fn what_a_client_told_is_closed_with_its_connection() {
 async fn a_directory_that_is_there_by_now_is_asked_for_again() {
     let tree = Tree::new();
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadOnly);
-    let boundary = boundary.optional_directory(tree.path("later"), Access::ReadOnly).build().unwrap();
-    let guard = Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
+    let boundary =
+        boundary.optional_directory(tree.path("later"), Access::ReadOnly).build().unwrap();
+    let guard =
+        Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
     let (server, tells) = Server::new(&guard);
     let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
     let both = list([tree.uri("op/a"), tree.uri("later")]);
@@ -221,7 +250,9 @@ async fn a_directory_that_is_there_by_now_is_asked_for_again() {
 async fn a_tool_of_macros_gets_its_state_back() {
     let tree = Tree::new();
     let guard = tree.guard();
-    let mut raw = Raw::to(Macros(guard.clone()), tokio::sync::mpsc::unbounded_channel().1, |far| guard.wrap(far));
+    let mut raw = Raw::to(Macros(guard.clone()), tokio::sync::mpsc::unbounded_channel().1, |far| {
+        guard.wrap(far)
+    });
     let mut first = call(1, "read", "in.txt");
     first["params"]["requestState"] = json!("kept");
     raw.send(&stateless(first, roots())).await;
@@ -238,19 +269,27 @@ async fn a_prompt_is_asked_in_as_a_tool_is() {
     let mut raw = Raw::connect(&tree.guard());
     let prompt = |name: &str, responses: Value| {
         let params = json!({ "name": name, "inputResponses": responses });
-        stateless(json!({ "jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params }), roots())
+        stateless(
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params }),
+            roots(),
+        )
     };
     let told = list([tree.uri("op/a")]);
     for name in ["short", "by hand"] {
         raw.send(&prompt(name, json!({}))).await;
         let asked = raw.receive().await;
-        assert_eq!(asked["result"]["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }), "{asked}");
+        assert_eq!(
+            asked["result"]["inputRequests"],
+            json!({ ROOTS_KEY: { "method": "roots/list" } }),
+            "{asked}"
+        );
         raw.send(&prompt(name, json!({ ROOTS_KEY: told }))).await;
         let mut answer = raw.receive().await;
         if name != "short" {
             let questions = answer["result"]["inputRequests"].as_object().unwrap();
             assert_eq!(questions.keys().collect::<Vec<_>>(), [ROOTS_KEY, "mine"]);
-            raw.send(&prompt(name, json!({ ROOTS_KEY: told, "mine": { "action": "accept" } }))).await;
+            raw.send(&prompt(name, json!({ ROOTS_KEY: told, "mine": { "action": "accept" } })))
+                .await;
             answer = raw.receive().await;
         }
         assert_eq!(answer["result"]["messages"][0]["content"]["text"], "a", "{answer}");

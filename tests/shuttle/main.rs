@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Instant;
 
 use shuttle::scheduler::{
-    DfsScheduler, PctScheduler, RandomScheduler, ReplayScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler,
+    DfsScheduler, PctScheduler, RandomScheduler, ReplayScheduler, Scheduler,
+    UncontrolledNondeterminismCheckScheduler,
 };
 use shuttle::{Config, Runner};
 use tempfile::TempDir;
@@ -72,7 +73,9 @@ impl Role {
                 }
             }),
             Self::GivesUp(polls) => Box::pin(async move { world.given_up(polls).await }),
-            Self::Changes(times) => Box::pin(async move { (0..times).for_each(|_| world.change()) }),
+            Self::Changes(times) => {
+                Box::pin(async move { (0..times).for_each(|_| world.change()) })
+            }
             Self::Closes => Box::pin(async move { world.close() }),
             Self::Forgets => Box::pin(async move { world.guard.forget_all() }),
             Self::Iterates(times) => Box::pin(async move {
@@ -88,7 +91,10 @@ impl Role {
                     for _ in 0..times {
                         if let Err(error) = changes.changed().await {
                             assert_eq!(error.code(), "session_closed");
-                            assert_eq!(changes.changed().await.unwrap_err().code(), "session_closed");
+                            assert_eq!(
+                                changes.changed().await.unwrap_err().code(),
+                                "session_closed"
+                            );
                             return;
                         }
                     }
@@ -121,7 +127,8 @@ impl Cast {
             if self.is_kept {
                 world.call().await;
             }
-            let mut tasks: Vec<_> = self.roles.iter().map(|role| role.task(world.clone())).collect();
+            let mut tasks: Vec<_> =
+                self.roles.iter().map(|role| role.task(world.clone())).collect();
             let own = tasks.pop();
             let others: Vec<_> = tasks.into_iter().map(shuttle::future::spawn).collect();
             if let Some(own) = own {
@@ -193,8 +200,19 @@ const MIDDLE: &[(usize, Cast)] = &[
     (1, Cast::new("a call, a change, a close", &[Calls(1), Changes(1), Closes])),
     (1, Cast::new("two calls, all forgotten; kept", &[Calls(1), Calls(1), Forgets]).kept()),
     (1, Cast::new("one iterates, two changes; kept", &[Iterates(2), Changes(2)]).kept()),
-    (1, Cast::new("two calls of a client that announces nothing", &[Calls(1), Calls(1), Changes(1)]).unannounced()),
-    (1, Cast::new("two calls, each second question fails", &[Calls(2), Calls(1), Changes(1)]).failing(2)),
+    (
+        1,
+        Cast::new(
+            "two calls of a client that announces nothing",
+            &[Calls(1), Calls(1), Changes(1)],
+        )
+        .unannounced(),
+    ),
+    (
+        1,
+        Cast::new("two calls, each second question fails", &[Calls(2), Calls(1), Changes(1)])
+            .failing(2),
+    ),
 ];
 
 /// Too many to try all: by chance.
@@ -203,17 +221,33 @@ const LARGE: &[Cast] = &[
         "all but a close",
         &[Calls(3), Calls(2), GivesUp(2), GivesUp(4), Iterates(2), Forgets, Watches(1), Changes(3)],
     ),
-    Cast::new("all", &[Calls(3), Calls(2), GivesUp(3), Iterates(2), Forgets, Changes(3), Watches(5), Closes]).kept(),
-    Cast::new("three calls, a change, given up", &[Calls(1), Calls(1), Calls(1), GivesUp(3), GivesUp(2), Changes(1)]),
-    Cast::new("a client that announces nothing", &[Calls(2), Calls(2), Calls(1), GivesUp(3), Forgets, Changes(3)])
-        .unannounced(),
-    Cast::new("each third question fails", &[Calls(3), Calls(2), Calls(1), GivesUp(3), Changes(3), Forgets]).failing(3),
+    Cast::new(
+        "all",
+        &[Calls(3), Calls(2), GivesUp(3), Iterates(2), Forgets, Changes(3), Watches(5), Closes],
+    )
+    .kept(),
+    Cast::new(
+        "three calls, a change, given up",
+        &[Calls(1), Calls(1), Calls(1), GivesUp(3), GivesUp(2), Changes(1)],
+    ),
+    Cast::new(
+        "a client that announces nothing",
+        &[Calls(2), Calls(2), Calls(1), GivesUp(3), Forgets, Changes(3)],
+    )
+    .unannounced(),
+    Cast::new(
+        "each third question fails",
+        &[Calls(3), Calls(2), Calls(1), GivesUp(3), Changes(3), Forgets],
+    )
+    .failing(3),
 ];
 
 /// `GUARD_MODEL_CAST` in the schedule `GUARD_MODEL_SCHEDULE`, as a failure tells them.
 #[test]
 fn replayed() {
-    let (Ok(name), Ok(schedule)) = (std::env::var("GUARD_MODEL_CAST"), std::env::var("GUARD_MODEL_SCHEDULE")) else {
+    let (Ok(name), Ok(schedule)) =
+        (std::env::var("GUARD_MODEL_CAST"), std::env::var("GUARD_MODEL_SCHEDULE"))
+    else {
         return;
     };
     let casts = SMALL.iter().chain(MIDDLE.iter().map(|(_, cast)| cast)).chain(LARGE);
@@ -255,7 +289,10 @@ fn by_chance() {
 fn by_priorities() {
     for &cast in LARGE {
         for preemptions in [3, 6] {
-            cast.run(&format!("priorities, {preemptions} changes"), PctScheduler::new(preemptions, most_runs() / 2));
+            cast.run(
+                &format!("priorities, {preemptions} changes"),
+                PctScheduler::new(preemptions, most_runs() / 2),
+            );
         }
     }
 }

@@ -48,8 +48,14 @@ impl Scheduler for Preempting {
         Some(Schedule::new(0))
     }
 
-    fn next_task(&mut self, runnable: &[&Task], current: Option<TaskId>, is_yielding: bool) -> Option<TaskId> {
-        let goes_on = current.filter(|id| !is_yielding && runnable.iter().any(|task| task.id() == *id));
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        is_yielding: bool,
+    ) -> Option<TaskId> {
+        let goes_on =
+            current.filter(|id| !is_yielding && runnable.iter().any(|task| task.id() == *id));
         // Who can go on comes first.
         let others = runnable.iter().map(|task| task.id()).filter(|id| Some(*id) != goes_on);
         let choices: Vec<_> = goes_on.into_iter().chain(others).collect();

@@ -15,8 +15,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mcp_roots_guard::{
-    Access, Boundary, Changes, CheckedPath, ClientCapabilities, Guard, Intent, ListRootsResult, Roots, RootsCapability,
-    RootsResponse, RootsSource, RootsState, Session,
+    Access, Boundary, Changes, CheckedPath, ClientCapabilities, Guard, Intent, ListRootsResult,
+    Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Session,
 };
 use shuttle::future::yield_now;
 use tempfile::TempDir;
@@ -44,12 +44,15 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(top: &Arc<TempDir>, announces: bool, fails: u64) -> Arc<Self> {
-        let boundary = Boundary::builder().directory(top.path(), Access::ReadWrite).build().unwrap();
+        let boundary =
+            Boundary::builder().directory(top.path(), Access::ReadWrite).build().unwrap();
         let guard = Guard::new(boundary);
-        let capability = if announces { RootsCapability::announcing() } else { RootsCapability::silent() };
+        let capability =
+            if announces { RootsCapability::announcing() } else { RootsCapability::silent() };
         let session = guard.session(ClientCapabilities::with_roots(capability)).unwrap();
         let (version, told, asked) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let [is_closing, is_closed, asked_at_once] = std::array::from_fn(|_| AtomicBool::new(false));
+        let [is_closing, is_closed, asked_at_once] =
+            std::array::from_fn(|_| AtomicBool::new(false));
         let asking = Mutex::default();
 
         Arc::new(Self {
@@ -84,8 +87,12 @@ impl World {
             }
             Err(error) => {
                 match error.code() {
-                    "session_closed" => assert!(self.is_closing.load(SeqCst), "refused as closed before"),
-                    "roots_failed" => assert!(self.fails > 0 && !is_closed, "failed without a failure"),
+                    "session_closed" => {
+                        assert!(self.is_closing.load(SeqCst), "refused as closed before")
+                    }
+                    "roots_failed" => {
+                        assert!(self.fails > 0 && !is_closed, "failed without a failure")
+                    }
                     kind => panic!("{kind}"),
                 }
                 None
@@ -128,8 +135,13 @@ impl World {
         step();
         let (least, is_closed) = self.now();
         match self.session.still_allows(checked).map_err(|error| error.code()) {
-            Ok(()) => assert!(version >= least && !is_closed, "still allowed: {version} after {least} was told"),
-            Err("session_closed") => assert!(self.is_closing.load(SeqCst), "refused as closed before"),
+            Ok(()) => assert!(
+                version >= least && !is_closed,
+                "still allowed: {version} after {least} was told"
+            ),
+            Err("session_closed") => {
+                assert!(self.is_closing.load(SeqCst), "refused as closed before")
+            }
             Err(kind) => assert!(!is_closed, "{kind} after close returned"),
         }
     }
@@ -182,7 +194,8 @@ impl World {
             let answer = if self.fails > 0 && number % self.fails == 0 {
                 RootsResponse::Failed("as it was told to".into())
             } else {
-                let uri = format!("file://{}/v{}", self.top.path().display(), self.version.load(SeqCst));
+                let uri =
+                    format!("file://{}/v{}", self.top.path().display(), self.version.load(SeqCst));
                 RootsResponse::List(ListRootsResult::from_uris([uri]))
             };
             yield_now().await;
@@ -237,7 +250,10 @@ fn version_of(roots: &Roots) -> u64 {
 pub(crate) fn top() -> TempDir {
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let top = tempfile::Builder::new().prefix("guard-").tempdir_in(directory.canonicalize().unwrap()).unwrap();
+    let top = tempfile::Builder::new()
+        .prefix("guard-")
+        .tempdir_in(directory.canonicalize().unwrap())
+        .unwrap();
     for version in 0..VERSIONS {
         let directory = top.path().join(format!("v{version}"));
         fs::create_dir(&directory).unwrap();

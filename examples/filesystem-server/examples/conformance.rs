@@ -30,7 +30,10 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let work = |roots: mcp_roots_guard::rmcp::RequestRoots| {
             let granted = roots.roots().map(|root| format!("{}: in force", root.uri()));
-            let rejected = roots.rejected().iter().map(|entry| format!("{}: {}", entry.entry(), entry.error()));
+            let rejected = roots
+                .rejected()
+                .iter()
+                .map(|entry| format!("{}: {}", entry.entry(), entry.error()));
             Ok(granted.chain(rejected).collect::<Vec<_>>().join("\n"))
         };
         self.guard.tool(&ctx, answers, work).await
@@ -39,13 +42,16 @@ impl Server {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let boundary = std::env::args()
-        .skip(1)
-        .fold(Boundary::builder(), |boundary, directory| boundary.directory(directory, Access::ReadOnly));
+    let boundary = std::env::args().skip(1).fold(Boundary::builder(), |boundary, directory| {
+        boundary.directory(directory, Access::ReadOnly)
+    });
     let server = Server { guard: Guard::new(boundary.build()?) };
     let sessions = Arc::new(server.guard.wrap_sessions(LocalSessionManager::default()));
-    let service =
-        StreamableHttpService::new(move || Ok(server.clone()), sessions, StreamableHttpServerConfig::default());
+    let service = StreamableHttpService::new(
+        move || Ok(server.clone()),
+        sessions,
+        StreamableHttpServerConfig::default(),
+    );
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     eprintln!("conformance: http://{}/mcp", listener.local_addr()?);
     axum::serve(listener, Router::new().route_service("/mcp", service)).await?;

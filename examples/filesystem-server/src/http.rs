@@ -75,7 +75,9 @@ pub async fn serve_http(
     limits: Limits,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let config = StreamableHttpServerConfig::default().with_allowed_origins(ORIGINS).with_max_request_body_bytes(BODY);
+    let config = StreamableHttpServerConfig::default()
+        .with_allowed_origins(ORIGINS)
+        .with_max_request_body_bytes(BODY);
     let streams = config.cancellation_token.clone();
     let guard = server.guard().clone();
     let mut manager = LocalSessionManager::default();
@@ -83,7 +85,8 @@ pub async fn serve_http(
     let sessions = Arc::new(guard.wrap_sessions(manager));
     let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
     let http = Arc::new(Http { service, guard, limits, opening: Mutex::default() });
-    let (connections, refusals) = (Arc::new(Semaphore::new(limits.connections)), Arc::new(Semaphore::new(REFUSALS)));
+    let (connections, refusals) =
+        (Arc::new(Semaphore::new(limits.connections)), Arc::new(Semaphore::new(REFUSALS)));
     let (stopping, _) = watch::channel(());
     tokio::pin!(stop);
     loop {
@@ -160,7 +163,9 @@ impl Http {
             return self.service.handle(Request::from_parts(head, body)).await;
         }
         // What says at once that it is too large need not be waited for.
-        let too_large = || said(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is larger than {BODY} bytes"));
+        let too_large = || {
+            said(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is larger than {BODY} bytes"))
+        };
         if body.size_hint().lower() > BODY as u64 {
             return too_large();
         }
@@ -184,7 +189,9 @@ impl Http {
             return unavailable(&why);
         }
         // It waits for nothing but the server itself.
-        timeout(OPENING, answer).await.unwrap_or_else(|_| unavailable("the session did not begin in time"))
+        timeout(OPENING, answer)
+            .await
+            .unwrap_or_else(|_| unavailable("the session did not begin in time"))
     }
 }
 
@@ -216,7 +223,9 @@ fn unavailable(why: &str) -> RootsResponse {
 async fn refuse(mut stream: TcpStream) -> io::Result<()> {
     let why = "the server has no connection free: close one, or try again later\n";
     let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\nConnection: close";
-    stream.write_all(format!("{head}\r\nContent-Length: {}\r\n\r\n{why}", why.len()).as_bytes()).await?;
+    stream
+        .write_all(format!("{head}\r\nContent-Length: {}\r\n\r\n{why}", why.len()).as_bytes())
+        .await?;
     stream.shutdown().await?;
     let mut rest = [0; 1024];
     while stream.read(&mut rest).await? > 0 {}
@@ -237,7 +246,11 @@ struct Stalling {
 }
 
 impl Stalling {
-    fn unless_stalled(&mut self, ctx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn unless_stalled(
+        &mut self,
+        ctx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         if written.is_ready() {
             self.stalled = None;
             return written;
@@ -248,13 +261,21 @@ impl Stalling {
 }
 
 impl AsyncRead for Stalling {
-    fn poll_read(self: Pin<&mut Self>, ctx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        ctx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(ctx, buffer)
     }
 }
 
 impl AsyncWrite for Stalling {
-    fn poll_write(self: Pin<&mut Self>, ctx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        ctx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(ctx, bytes);
         this.unless_stalled(ctx, written)

@@ -28,7 +28,10 @@ fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     if options.confine {
         eprintln!("filesystem-server: {}", guard.confine_process(&Confinement::new())?);
     }
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(options, guard))
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(serve(options, guard))
 }
 
 async fn serve(options: &Options, guard: Guard) -> Result<(), Box<dyn std::error::Error>> {

@@ -37,7 +37,8 @@ pub struct Options {
 
 /// Nobody is authenticated, so nobody else's machine may connect.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|_| "not an address and a port, as 127.0.0.1:8000".to_owned())?;
+    let address: SocketAddr =
+        text.parse().map_err(|_| "not an address and a port, as 127.0.0.1:8000".to_owned())?;
     if address.ip().is_loopback() { Ok(address) } else { Err("not a loopback address".to_owned()) }
 }
 
@@ -70,7 +71,9 @@ impl Options {
         let access = if self.read_only { Access::ReadOnly } else { Access::ReadWrite };
         let boundary = match &self.directories[..] {
             [] => Boundary::builder().client_roots_only(),
-            some => some.iter().fold(Boundary::builder(), |boundary, path| boundary.directory(path, access)),
+            some => some
+                .iter()
+                .fold(Boundary::builder(), |boundary, path| boundary.directory(path, access)),
         };
         Ok(Guard::new(boundary.build()?))
     }
@@ -82,7 +85,9 @@ mod tests {
 
     #[test]
     fn read_only_is_not_ignored_without_directories() {
-        let parse = |arguments: &[&str]| Options::try_parse_from([&["filesystem-server"], arguments].concat());
+        let parse = |arguments: &[&str]| {
+            Options::try_parse_from([&["filesystem-server"], arguments].concat())
+        };
         assert!(parse(&["--read-only"]).is_err());
         assert!(parse(&["--read-only", "/srv"]).unwrap().read_only);
         assert!(!parse(&[]).unwrap().read_only);

@@ -33,7 +33,11 @@ impl Progress {
 
 impl Reports {
     /// Waits for the work, and tells meanwhile.
-    pub(crate) async fn during<T>(self, work: impl Future<Output = T>, ctx: &RequestContext<RoleServer>) -> T {
+    pub(crate) async fn during<T>(
+        self,
+        work: impl Future<Output = T>,
+        ctx: &RequestContext<RoleServer>,
+    ) -> T {
         tokio::select! {
             biased;
             done = work => done,

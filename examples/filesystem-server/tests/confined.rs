@@ -34,15 +34,20 @@ fn it_serves_as_before_and_the_kernel_stops_what_is_outside() {
     let (success, said) = run(&["--confine", named]);
     if said.contains("not available here") {
         // No success, and nothing served.
-        assert!(!success && said == "filesystem-server: process confinement is not available here\n", "{said}");
+        assert!(
+            !success && said == "filesystem-server: process confinement is not available here\n",
+            "{said}"
+        );
         println!("process confinement is not available here: {said}");
         return;
     }
-    let report = said.find("filesystem-server: confined by Landlock, version ").map(|at| &said[at..]);
+    let report =
+        said.find("filesystem-server: confined by Landlock, version ").map(|at| &said[at..]);
     let report = report.unwrap_or_else(|| panic!("no report: {said}"));
     print!("{report}");
     assert!(
-        report.contains(", 1 thread\n") && report.contains(&format!("directory, read-write: {named:?}")),
+        report.contains(", 1 thread\n")
+            && report.contains(&format!("directory, read-write: {named:?}")),
         "{report}"
     );
 
@@ -51,7 +56,10 @@ fn it_serves_as_before_and_the_kernel_stops_what_is_outside() {
     assert!(server.read(&top.join("secret")).contains("not inside the allowed directories"));
     server.call("write_file", &json!({ "path": directory.join("made"), "content": "made" }));
     server.call("create_directory", &json!({ "path": directory.join("sub") }));
-    server.call("move_file", &json!({ "source": directory.join("made"), "destination": directory.join("sub/moved") }));
+    server.call(
+        "move_file",
+        &json!({ "source": directory.join("made"), "destination": directory.join("sub/moved") }),
+    );
     assert_eq!(fs::read_to_string(directory.join("sub/moved")).unwrap(), "made");
     assert!(server.call("directory_tree", &json!({ "path": directory })).contains("moved"));
     // A subscription is told, so the watcher or the sweep can look.
@@ -61,7 +69,9 @@ fn it_serves_as_before_and_the_kernel_stops_what_is_outside() {
     while server.next()["method"] != "notifications/resources/updated" {}
     // Each thread of the runtime was made by one that was confined.
     let tasks = fs::read_dir(format!("/proc/{}/task", server.process.id())).unwrap();
-    let statuses: Vec<_> = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap()).collect();
+    let statuses: Vec<_> = tasks
+        .map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap())
+        .collect();
     assert!(statuses.len() > 1 && statuses.iter().all(|status| status.contains("NoNewPrivs:\t1")));
 
     // The guard resolves a directory that was replaced, and serves it; the kernel knows the old one alone. That is how confinement is seen

@@ -23,11 +23,13 @@ fn a_write_beyond_the_limit_on_the_size_of_files_is_refused_and_the_server_goes_
     let mut limited = Command::new("sh");
     limited.args(["-c", r#"ulimit -f 32 && exec "$0" "$@""#, PROGRAM]).arg(&directory);
     let mut server = Server::of(limited);
-    let refused = server.call("write_file", &json!({ "path": file, "content": "x".repeat(100_000) }));
+    let refused =
+        server.call("write_file", &json!({ "path": file, "content": "x".repeat(100_000) }));
     assert!(refused.contains("input or output failed: File too large"), "{refused}");
     assert_eq!(server.read(&file), "old");
     server.call("write_file", &json!({ "path": other, "content": "small" }));
     assert_eq!(server.read(&other), "small");
-    let names: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }

@@ -38,7 +38,8 @@ mod tests {
 
     #[test]
     fn a_link_of_the_system_is_another_name_for_what_is_in_its_target() {
-        let links = [("/tmp", "/private/tmp"), ("/var", "/private/var")].map(|(link, to)| (link.into(), to.into()));
+        let links = [("/tmp", "/private/tmp"), ("/var", "/private/var")]
+            .map(|(link, to)| (link.into(), to.into()));
         let rows = [
             ("/private/tmp/a/b", vec!["/tmp/a/b"]),
             ("/private/tmp", vec!["/tmp"]),
@@ -49,7 +50,11 @@ mod tests {
         ];
         for (canonical, expected) in rows {
             let aliases = aliases(Path::new(canonical), &links);
-            assert_eq!(aliases, expected.iter().map(PathBuf::from).collect::<Vec<_>>(), "{canonical}");
+            assert_eq!(
+                aliases,
+                expected.iter().map(PathBuf::from).collect::<Vec<_>>(),
+                "{canonical}"
+            );
             assert!(aliases.iter().all(|alias| !alias.to_string_lossy().ends_with('/')));
         }
     }

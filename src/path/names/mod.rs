@@ -59,7 +59,8 @@ mod system {
         std::iter::from_fn(move || {
             let start = rest.iter().position(|&byte| byte != b'/')?;
             let from = rest.get(start..)?;
-            let (name, after) = from.split_at(from.iter().position(|&byte| byte == b'/').unwrap_or(from.len()));
+            let (name, after) =
+                from.split_at(from.iter().position(|&byte| byte == b'/').unwrap_or(from.len()));
             rest = after;
             Some((OsStr::from_bytes(name), OsStr::from_bytes(after)))
         })
@@ -101,7 +102,8 @@ mod system {
     /// first if the path is absolute. There are none if the path is not text, which a
     /// [`Location`](crate::Location) always is.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        windows::components(path.to_str().unwrap_or_default()).map(|(name, rest)| (OsStr::new(name), OsStr::new(rest)))
+        windows::components(path.to_str().unwrap_or_default())
+            .map(|(name, rest)| (OsStr::new(name), OsStr::new(rest)))
     }
 
     /// What follows `top` in a path that starts with it literally: nothing, or a separator and

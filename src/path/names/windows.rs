@@ -165,7 +165,9 @@ fn prefix(text: &str) -> Result<(String, &str), Code> {
         // The prefix of the object manager: "\??\" contains the names of drives.
         [b'\\' | b'/', b'?', b'?', b'\\' | b'/', ..] => Err(Code::DevicePath),
         [b'\\' | b'/', ..] => Err(Code::DriveRelative),
-        [letter, ..] if is_from_drive(text) => Ok((format!(r"{}:\", char::from(letter.to_ascii_uppercase())), from(3))),
+        [letter, ..] if is_from_drive(text) => {
+            Ok((format!(r"{}:\", char::from(letter.to_ascii_uppercase())), from(3)))
+        }
         [letter, b':', ..] if letter.is_ascii_alphabetic() => Err(Code::DriveRelative),
         _ => Ok((String::new(), text)),
     }
@@ -209,9 +211,12 @@ fn check_characters(name: &str) -> Result<(), Code> {
 /// before that.
 fn is_reserved(name: &str) -> bool {
     let base = name.split('.').next().unwrap_or_default().trim_end_matches(' ');
-    let port = base.split_at_checked(3).filter(|(of, _)| PORTS.iter().any(|port| of.eq_ignore_ascii_case(port)));
+    let port = base
+        .split_at_checked(3)
+        .filter(|(of, _)| PORTS.iter().any(|port| of.eq_ignore_ascii_case(port)));
     let mut number = port.map(|(_, number)| number.chars()).into_iter().flatten();
-    let is_port = matches!((number.next(), number.next()), (Some('0'..='9' | '¹' | '²' | '³'), None));
+    let is_port =
+        matches!((number.next(), number.next()), (Some('0'..='9' | '¹' | '²' | '³'), None));
     is_port || DEVICES.iter().any(|device| base.eq_ignore_ascii_case(device))
 }
 
@@ -221,7 +226,10 @@ fn is_short(name: &str) -> bool {
     let (base, extension) = name.split_once('.').unwrap_or((name, ""));
     let number = base.rsplit_once('~').map_or("", |(_, number)| number);
     let is_number = (1..=6).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit());
-    is_number && base.chars().count() <= 8 && extension.chars().count() <= 3 && !extension.contains('.')
+    is_number
+        && base.chars().count() <= 8
+        && extension.chars().count() <= 3
+        && !extension.contains('.')
 }
 
 /// Returns the path that a URI names, from what follows its scheme: decoded once, and without dot
@@ -229,7 +237,9 @@ fn is_short(name: &str) -> bool {
 fn uri_path(rest: &str) -> Result<String, Code> {
     let (host, path) = match rest.strip_prefix("//") {
         None => ("", rest),
-        Some(rest) => rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, "")),
+        Some(rest) => {
+            rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""))
+        }
     };
     // The URL Standard's host parser decodes this escape. No other escape is part of a server name.
     let host = &*host.replace("%24", "$");
@@ -284,7 +294,8 @@ fn uri_path(rest: &str) -> Result<String, Code> {
 fn is_server(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let is_number = last.starts_with(|c: char| c.is_ascii_digit())
-        && (last.bytes().all(|b| b.is_ascii_digit()) || last.get(..2).is_some_and(|x| x.eq_ignore_ascii_case("0x")));
+        && (last.bytes().all(|b| b.is_ascii_digit())
+            || last.get(..2).is_some_and(|x| x.eq_ignore_ascii_case("0x")));
     // `wsl$` is the server of Windows' Linux files.
     host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._$".contains(&b))
         && (!is_number || host.parse::<Ipv4Addr>().is_ok())
@@ -306,7 +317,9 @@ fn is_from_share(text: &str) -> bool {
 fn upper(c: char) -> char {
     let mut upper = c.to_uppercase();
     match (upper.next(), upper.next()) {
-        (Some(upper), None) if c <= '\u{ffff}' && (c == 'ς' || upper.to_lowercase().eq([c])) => upper,
+        (Some(upper), None) if c <= '\u{ffff}' && (c == 'ς' || upper.to_lowercase().eq([c])) => {
+            upper
+        }
         _ => c,
     }
 }

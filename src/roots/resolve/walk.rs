@@ -104,16 +104,24 @@ impl<'a, N: Lookup> Walk<'a, N> {
             _ => path.push(name),
         }
         self.look_ahead()?;
-        let Position::Inside { root, path, file_kind } = &mut self.position else { return Ok(None) };
+        let Position::Inside { root, path, file_kind } = &mut self.position else {
+            return Ok(None);
+        };
         match self.lookup.look(*root, path)? {
             EntryKind::Directory => *file_kind = FileKind::Directory,
             EntryKind::Other => *file_kind = FileKind::Other,
             EntryKind::Missing => return self.missing().map(Some),
             EntryKind::Link(_) if self.intent == Intent::NoFollow && self.todo.is_empty() => {
-                return Ok(Some(Place::Inside { root: *root, path: path.clone(), found: Found::Link }));
+                return Ok(Some(Place::Inside {
+                    root: *root,
+                    path: path.clone(),
+                    found: Found::Link,
+                }));
             }
             // `link/`: rmdir(2) and rename(2) refuse it, too.
-            EntryKind::Link(_) if self.intent == Intent::NoFollow && self.todo.iter().all(|name| name == ".") => {
+            EntryKind::Link(_)
+                if self.intent == Intent::NoFollow && self.todo.iter().all(|name| name == ".") =>
+            {
                 return Err(Code::NotADirectory.into());
             }
             EntryKind::Link(text) => {
@@ -163,7 +171,9 @@ impl<'a, N: Lookup> Walk<'a, N> {
 
     /// Ends the walk at a missing name, if the intent allows the components that are left.
     fn missing(&mut self) -> Result<Place> {
-        let Position::Inside { root, path, .. } = &mut self.position else { return Err(Code::NotFound.into()) };
+        let Position::Inside { root, path, .. } = &mut self.position else {
+            return Err(Code::NotFound.into());
+        };
         match self.intent {
             Intent::New | Intent::NoFollow if self.todo.is_empty() => {}
             Intent::NewTree => {}
@@ -191,13 +201,17 @@ impl<'a, N: Lookup> Walk<'a, N> {
         if self.file_kind()? == FileKind::Unknown {
             return self.missing();
         }
-        let Position::Inside { root, path, .. } = &mut self.position else { return Err(Code::NotFound.into()) };
+        let Position::Inside { root, path, .. } = &mut self.position else {
+            return Err(Code::NotFound.into());
+        };
         Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Exists })
     }
 
     /// What the position is. `Unknown` if it does not exist any more.
     fn file_kind(&mut self) -> Result<FileKind> {
-        let Position::Inside { root, path, file_kind } = &mut self.position else { return Ok(FileKind::Directory) };
+        let Position::Inside { root, path, file_kind } = &mut self.position else {
+            return Ok(FileKind::Directory);
+        };
         if *file_kind == FileKind::Unknown {
             *file_kind = match self.lookup.look(*root, path)? {
                 EntryKind::Directory => FileKind::Directory,
@@ -234,8 +248,11 @@ impl<'a, N: Lookup> Walk<'a, N> {
     }
 
     pub(super) fn enter(&mut self, root: usize) {
-        let file_kind =
-            if self.aliases.is(root) == RootKind::Directory { FileKind::Directory } else { FileKind::Unknown };
+        let file_kind = if self.aliases.is(root) == RootKind::Directory {
+            FileKind::Directory
+        } else {
+            FileKind::Unknown
+        };
         self.position = Position::Inside { root, path: PathBuf::new(), file_kind };
     }
 
@@ -303,7 +320,11 @@ mod tests {
 
     impl Lookup for Memory {
         fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind> {
-            let path = if path.as_os_str().is_empty() { self.roots[root].clone() } else { self.roots[root].join(path) };
+            let path = if path.as_os_str().is_empty() {
+                self.roots[root].clone()
+            } else {
+                self.roots[root].join(path)
+            };
             assert!(path.components().all(|name| name.as_os_str() != ".."), "asked for {path:?}");
             self.asked.push(path.clone());
             Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
@@ -315,7 +336,8 @@ mod tests {
             }
             let mut parents: Vec<_> = path.ancestors().skip(1).take(unknown - 1).collect();
             parents.reverse();
-            let is_directory = |path: &&Path| self.look(root, path).is_ok_and(|seen| seen == EntryKind::Directory);
+            let is_directory =
+                |path: &&Path| self.look(root, path).is_ok_and(|seen| seen == EntryKind::Directory);
             Some(Ok(1 + parents.into_iter().take_while(is_directory).count()))
         }
     }
@@ -323,7 +345,12 @@ mod tests {
     /// `/r/d/` is a directory, `/r/d/f` a file, and a name with `>` a symlink.
     fn memory(roots: &[(&str, RootKind)], names: &[&str]) -> (Memory, PathIndex) {
         let mut aliases = PathIndex::default();
-        let mut memory = Memory { names: BTreeMap::new(), roots: Vec::new(), asked: Vec::new(), looks_ahead: false };
+        let mut memory = Memory {
+            names: BTreeMap::new(),
+            roots: Vec::new(),
+            asked: Vec::new(),
+            looks_ahead: false,
+        };
         for (path, is) in roots {
             aliases.add(Path::new(&native(path)), *is);
             memory.roots.push(PathBuf::from(native(path)));
@@ -418,7 +445,8 @@ mod tests {
                 assert_eq!(resolved, expected, "{request} {intent:?} {looks_ahead}");
             }
         }
-        let outside: Vec<_> = memory.asked.iter().filter(|path| aliases.begin(path.as_os_str()).is_none()).collect();
+        let outside: Vec<_> =
+            memory.asked.iter().filter(|path| aliases.begin(path.as_os_str()).is_none()).collect();
         assert!(outside.is_empty(), "asked for {outside:?}");
     }
 
@@ -436,12 +464,21 @@ mod tests {
         assert_eq!(resolved(&mut memory, &aliases, "9", Intent::Existing), "too_many_links");
         let many = |times: usize| "d/../".repeat(times);
         let deep = |directories: usize| "d/e/../../".repeat(directories);
-        assert_eq!(resolved(&mut memory, &aliases, &(deep(2_047) + "d/e"), Existing), "0:d/e Exists");
+        assert_eq!(
+            resolved(&mut memory, &aliases, &(deep(2_047) + "d/e"), Existing),
+            "0:d/e Exists"
+        );
         assert_eq!(resolved(&mut memory, &aliases, &deep(2_048), Existing), "too_long");
         for looks_ahead in [false, true] {
             memory.looks_ahead = looks_ahead;
-            assert_eq!(resolved(&mut memory, &aliases, &(many(4_094) + "d/../d"), Existing), "0:d Exists");
-            assert_eq!(resolved(&mut memory, &aliases, &(many(4_095) + "d/e"), Existing), "too_long");
+            assert_eq!(
+                resolved(&mut memory, &aliases, &(many(4_094) + "d/../d"), Existing),
+                "0:d Exists"
+            );
+            assert_eq!(
+                resolved(&mut memory, &aliases, &(many(4_095) + "d/e"), Existing),
+                "too_long"
+            );
         }
         assert_eq!(resolved(&mut memory, &aliases, &(many(4_095) + "d"), Existing), "0:d Exists");
         assert_eq!(resolved(&mut memory, &aliases, &many(4_096), Existing), "too_long");
@@ -458,9 +495,10 @@ mod tests {
             assert_eq!(resolved(&mut memory, &aliases, &longer, intent), "too_long");
         }
         assert_eq!(memory.asked.len(), asked);
-        for (request, expected) in
-            [(format!("m/{long}"), format!("0:m/{long} Missing(2)")), (format!("m/{longer}"), "too_long".into())]
-        {
+        for (request, expected) in [
+            (format!("m/{long}"), format!("0:m/{long} Missing(2)")),
+            (format!("m/{longer}"), "too_long".into()),
+        ] {
             assert_eq!(resolved(&mut memory, &aliases, &request, NewTree), expected);
         }
     }
@@ -469,7 +507,13 @@ mod tests {
     fn without_roots_everything_is_outside() {
         let (mut memory, aliases) = memory(&[], &["/a"]);
         for request in ["/a", "/", "/b/.."] {
-            let place = resolve(&mut memory, &aliases, None, OsStr::new(&native(request)), Intent::Existing);
+            let place = resolve(
+                &mut memory,
+                &aliases,
+                None,
+                OsStr::new(&native(request)),
+                Intent::Existing,
+            );
             assert!(!matches!(place, Ok(Place::Inside { .. })), "{request}");
         }
         assert!(resolve(&mut memory, &aliases, None, OsStr::new("a"), Intent::New).is_err());
@@ -480,7 +524,8 @@ mod tests {
     #[test]
     fn a_link_that_leads_out_is_told_to_the_operator_only() {
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &["/r/l>/etc/shadow"]);
-        let error = resolve(&mut memory, &aliases, Some(0), OsStr::new("l"), Intent::Existing).unwrap_err();
+        let error =
+            resolve(&mut memory, &aliases, Some(0), OsStr::new("l"), Intent::Existing).unwrap_err();
         let target = native("/etc/shadow");
         let detail = format!(r#"after the link "l", which points to {target:?}"#);
         assert_eq!(error.operator_detail(), Some(detail.as_str()));

@@ -13,8 +13,8 @@ use mcp_roots_guard::{Intent, Location};
 use percent_encoding::percent_decode_str;
 use rmcp::ErrorData;
 use rmcp::model::{
-    CacheScope, CompleteRequestParams, CompleteResult, CompletionInfo, ListResourceTemplatesResult, Reference,
-    ResourceTemplate,
+    CacheScope, CompleteRequestParams, CompleteResult, CompletionInfo, ListResourceTemplatesResult,
+    Reference, ResourceTemplate,
 };
 use rmcp::service::{RequestContext, RoleServer};
 
@@ -24,7 +24,8 @@ use crate::server::Server;
 
 /// The first is how the protocol writes it, and what clients fill in as text. A client that expands templates as RFC 6570 has it
 /// escapes the slashes there, which the guard refuses; for those there is the second.
-const TEMPLATES: [(&str, &str); 2] = [("file:///{path}", "file"), ("file:///{+path}", "file by RFC 6570")];
+const TEMPLATES: [(&str, &str); 2] =
+    [("file:///{path}", "file"), ("file:///{+path}", "file by RFC 6570")];
 
 /// Answers `resources/templates/list`.
 pub(crate) fn templates() -> ListResourceTemplatesResult {
@@ -48,7 +49,10 @@ pub(crate) async fn complete(
         _ => false,
     };
     if !is_ours || params.argument.name != "path" {
-        return Err(ErrorData::invalid_params("only the path of a file template can be completed", None));
+        return Err(ErrorData::invalid_params(
+            "only the path of a file template can be completed",
+            None,
+        ));
     }
     let typed = params.argument.value;
     let completed = server.guard.request(ctx, None, move |roots| values(&roots, &typed)).await;
@@ -61,7 +65,9 @@ fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerEr
     for root in roots.roots().filter(|root| root.is_available()) {
         let uri = root.uri();
         // The root `/` has no name; what is in it is told below.
-        let Some(value) = uri.strip_prefix(SCHEME).filter(|value| !value.is_empty()) else { continue };
+        let Some(value) = uri.strip_prefix(SCHEME).filter(|value| !value.is_empty()) else {
+            continue;
+        };
         if goes_on(&percent_decode_str(value).collect::<Vec<_>>(), typed) {
             // A drive of Windows ends with a slash already.
             let end = if root.is_file() || value.ends_with('/') { "" } else { "/" };
@@ -71,12 +77,17 @@ fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerEr
     let more = beneath(roots, typed, &mut values)?;
     let has_more = more || values.len() > CompletionInfo::MAX_VALUES;
     let values = values.into_iter().take(CompletionInfo::MAX_VALUES).collect();
-    let info = CompletionInfo::with_pagination(values, None, has_more).map_err(HandlerError::new)?;
+    let info =
+        CompletionInfo::with_pagination(values, None, has_more).map_err(HandlerError::new)?;
     Ok(CompleteResult::new(info))
 }
 
 /// Adds the names in the directory that was typed. True if there are more.
-fn beneath(roots: &RequestRoots, typed: &str, values: &mut BTreeSet<String>) -> Result<bool, HandlerError> {
+fn beneath(
+    roots: &RequestRoots,
+    typed: &str,
+    values: &mut BTreeSet<String>,
+) -> Result<bool, HandlerError> {
     let (directory, name) = typed.split_at(typed.rfind('/').map_or(0, |slash| slash + 1));
     let checked = Location::from_uri(&format!("{SCHEME}{directory}"))
         .and_then(|location| roots.check(&location, Intent::Existing))

@@ -26,14 +26,18 @@ impl Cursor {
     ///
     /// -32602 for what [`to_text`](Self::to_text) does not write.
     pub(super) fn parse(text: &str) -> Result<Self, ErrorData> {
-        Self::read(text).ok_or_else(|| ErrorData::invalid_params("the cursor is none that this server gave", None))
+        Self::read(text).ok_or_else(|| {
+            ErrorData::invalid_params("the cursor is none that this server gave", None)
+        })
     }
 
     fn read(text: &str) -> Option<Self> {
         let bytes = Some(text).filter(|text| text.len() <= CURSOR_BYTES)?;
         let bytes = URL_SAFE_NO_PAD.decode(bytes).ok()?;
         let mut parts = bytes.split(|&byte| byte == 0).map(path);
-        let (Some(root), Some(entry), None) = (parts.next(), parts.next(), parts.next()) else { return None };
+        let (Some(root), Some(entry), None) = (parts.next(), parts.next(), parts.next()) else {
+            return None;
+        };
         let (root, entry) = (root?, entry?);
         (root.is_absolute() && entry.is_relative()).then_some(Self { root, entry })
     }

@@ -47,7 +47,9 @@ pub(crate) fn path(checked: &CheckedPath) -> &Path {
 }
 
 /// What is in a directory, in the order of names: at most [`ENTRIES`], then an error.
-pub(super) fn children(directory: &CheckedPath) -> Result<impl Iterator<Item = Result<WalkEntry>> + use<>> {
+pub(super) fn children(
+    directory: &CheckedPath,
+) -> Result<impl Iterator<Item = Result<WalkEntry>> + use<>> {
     let walk = directory.walk(WalkOptions::new().max_depth(1).max_entries(ENTRIES))?;
     Ok(walk.filter(|entry| entry.as_ref().map_or(true, |entry| is_told(entry.metadata()))))
 }
@@ -58,7 +60,11 @@ pub(super) fn is_told(metadata: &Metadata) -> bool {
 }
 
 /// An entry of a checked directory, checked itself. None if it is gone by now, or may not be served.
-pub(super) fn child(roots: &Roots, directory: &CheckedPath, entry: impl AsRef<Path>) -> Option<CheckedPath> {
+pub(super) fn child(
+    roots: &Roots,
+    directory: &CheckedPath,
+    entry: impl AsRef<Path>,
+) -> Option<CheckedPath> {
     let beneath = directory.root().path().join(directory.relative()).join(entry);
     roots.check(beneath, Intent::Existing).ok()
 }

@@ -31,11 +31,13 @@ pub(crate) async fn list(
     params: Option<PaginatedRequestParams>,
     ctx: &RequestContext<RoleServer>,
 ) -> Result<ListResourcesResult, ErrorData> {
-    let after = params.and_then(|params| params.cursor).map(|cursor| Cursor::parse(&cursor)).transpose()?;
+    let after =
+        params.and_then(|params| params.cursor).map(|cursor| Cursor::parse(&cursor)).transpose()?;
     let page = server.guard.request(ctx, None, move |roots| page(&roots, after.as_ref())).await;
     let page = page.map_err(|error| remedied(error, ctx))?;
-    let mut result =
-        ListResourcesResult::with_all_items(page.told).with_ttl_ms(0).with_cache_scope(CacheScope::Private);
+    let mut result = ListResourcesResult::with_all_items(page.told)
+        .with_ttl_ms(0)
+        .with_cache_scope(CacheScope::Private);
     result.next_cursor = page.next.map(|cursor| cursor.to_text());
     Ok(result)
 }
@@ -148,7 +150,8 @@ fn tell(
             page.come_to(root.root(), &entry);
         }
         // What became a link meanwhile is not entered.
-        let inner = checked.filter(|checked| metadata.is_dir() && checked.to_unguarded_path() == path);
+        let inner =
+            checked.filter(|checked| metadata.is_dir() && checked.to_unguarded_path() == path);
         if let Some(inner) = inner.filter(|_| open.len() < WALK_DEPTH) {
             if !was_told && page.looked >= LOOKED {
                 return Ok(page.end());
@@ -183,7 +186,9 @@ impl Children {
         for (count, found) in all.enumerate() {
             roots.proceed()?;
             if count >= DIRECTORY_ENTRIES {
-                let text = format!("a directory has more than {DIRECTORY_ENTRIES} entries: they can not be listed");
+                let text = format!(
+                    "a directory has more than {DIRECTORY_ENTRIES} entries: they can not be listed"
+                );
                 return Err(HandlerError::new(text));
             }
             page.looked += usize::from(!is_on_the_way);
@@ -193,7 +198,8 @@ impl Children {
                 continue;
             }
             let entry = children.path.join(found.name());
-            let is_behind = behind.is_none_or(|behind| entry.as_path() > behind || behind.starts_with(&entry));
+            let is_behind =
+                behind.is_none_or(|behind| entry.as_path() > behind || behind.starts_with(&entry));
             if is_behind && entry::is_told(found.metadata()) {
                 children.entries.insert(found.name().to_owned(), found.metadata().clone());
             }

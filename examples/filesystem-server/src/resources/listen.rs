@@ -40,7 +40,10 @@ pub(crate) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
 ///
 /// -32602 if the client listens [`LISTENS_OF_ONE`] times already; -32603 if all clients listen [`LISTENS`] times. What is refused is
 /// not told of; if all is, the refusal of the first.
-pub(crate) async fn listen(server: &Server, listening: &SubscriptionContext) -> Result<(), ErrorData> {
+pub(crate) async fn listen(
+    server: &Server,
+    listening: &SubscriptionContext,
+) -> Result<(), ErrorData> {
     let (ctx, wake) = (listening.request_context(), Arc::new(Notify::new()));
     let _place = Place::take(&server.resources.listens, ClientKey::of(&ctx.extensions).cloned())?;
     let (mut subscriptions, mut refused) = (Vec::new(), None);
@@ -94,11 +97,15 @@ impl Place {
         let mut counts = lock(&listens.0);
         let of_one = counts.get(&key).copied().unwrap_or_default();
         if key.is_some() && of_one >= LISTENS_OF_ONE {
-            let text = format!("a client can listen {LISTENS_OF_ONE} times at once: cancel one first");
+            let text =
+                format!("a client can listen {LISTENS_OF_ONE} times at once: cancel one first");
             return Err(ErrorData::invalid_params(text, None));
         }
         if counts.values().sum::<usize>() >= LISTENS {
-            return Err(ErrorData::internal_error("too many clients listen: try again later", None));
+            return Err(ErrorData::internal_error(
+                "too many clients listen: try again later",
+                None,
+            ));
         }
         counts.insert(key.clone(), of_one + 1);
         drop(counts);
@@ -125,7 +132,8 @@ mod tests {
     #[test]
     fn listens_have_a_bound_and_places_come_back() {
         let listens = Arc::new(Listens::default());
-        let mut places: Vec<_> = (0..LISTENS).filter_map(|_| Place::take(&listens, None).ok()).collect();
+        let mut places: Vec<_> =
+            (0..LISTENS).filter_map(|_| Place::take(&listens, None).ok()).collect();
         assert_eq!(places.len(), LISTENS);
         assert_eq!(Place::take(&listens, None).map_err(|error| error.code.0).err(), Some(-32603));
         places.pop();

@@ -9,7 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{CheckedPath, Intent, Location};
 use rmcp::ErrorData;
-use rmcp::model::{CacheScope, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents};
+use rmcp::model::{
+    CacheScope, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ResourceContents,
+};
 use rmcp::service::{RequestContext, RoleServer};
 
 use super::entry::{self, DIRECTORY, ENTRIES};
@@ -25,7 +28,9 @@ pub(crate) async fn read(
     let uri = params.uri.clone();
     let work = move |roots: RequestRoots| {
         let contents = contents(&roots, uri)?;
-        Ok(ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private))
+        Ok(ReadResourceResult::new(vec![contents])
+            .with_ttl_ms(0)
+            .with_cache_scope(CacheScope::Private))
     };
     server.guard.resource(ctx, params, work).await
 }
@@ -33,12 +38,16 @@ pub(crate) async fn read(
 fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, HandlerError> {
     let checked = roots.check(&Location::from_uri(&uri)?, Intent::Existing)?;
     if checked.metadata()?.is_dir() {
-        return Ok(ResourceContents::text(directory(roots, &checked)?, uri).with_mime_type(DIRECTORY));
+        return Ok(
+            ResourceContents::text(directory(roots, &checked)?, uri).with_mime_type(DIRECTORY)
+        );
     }
     let content = checked.read(LIMIT)?;
     let guessed = entry::mime_type(entry::path(&checked));
     Ok(match String::from_utf8(content) {
-        Ok(text) => ResourceContents::text(text, uri).with_mime_type(guessed.unwrap_or("text/plain")),
+        Ok(text) => {
+            ResourceContents::text(text, uri).with_mime_type(guessed.unwrap_or("text/plain"))
+        }
         Err(blob) => ResourceContents::blob(STANDARD.encode(blob.as_bytes()), uri)
             .with_mime_type(guessed.unwrap_or("application/octet-stream")),
     })
@@ -51,7 +60,9 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
         let found = match found {
             Err(error) if error.code() == "too_many_entries" => {
                 // A comment, as text/uri-list has it (RFC 2483).
-                let remark = format!("# There are more entries: only {ENTRIES} are listed, in no particular choice\n");
+                let remark = format!(
+                    "# There are more entries: only {ENTRIES} are listed, in no particular choice\n"
+                );
                 lines.push_str(&remark);
                 break;
             }

@@ -84,7 +84,9 @@ pub(crate) async fn subscribe(
         let mut subscriptions = lock(&subscriber.subscriptions);
         if subscriptions.len() >= SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
             drop(subscriptions);
-            let full = format!("a session can have {SUBSCRIPTIONS} subscriptions: unsubscribe from one first");
+            let full = format!(
+                "a session can have {SUBSCRIPTIONS} subscriptions: unsubscribe from one first"
+            );
             return Err(ErrorData::invalid_params(full, None).into());
         }
         let before = subscriptions.insert(uri, Arc::new(subscription));
@@ -150,7 +152,9 @@ impl Following {
             return;
         }
         let session = self.session.clone();
-        let looking = tokio::task::spawn_blocking(move || look(&all, woken, |checked| session.still_allows(checked)));
+        let looking = tokio::task::spawn_blocking(move || {
+            look(&all, woken, |checked| session.still_allows(checked))
+        });
         let Ok(Looked { updated, withdrawn }) = looking.await else { return };
         for subscription in withdrawn {
             self.drop_if_same(&subscription);
@@ -158,15 +162,21 @@ impl Following {
         for subscription in updated {
             let is_wanted = lock(&self.subscriber.subscriptions).contains_key(subscription.uri());
             if is_wanted && !is_withdrawn(self.session.state()) {
-                let _ =
-                    self.peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(subscription.uri())).await;
+                let _ = self
+                    .peer
+                    .notify_resource_updated(ResourceUpdatedNotificationParam::new(
+                        subscription.uri(),
+                    ))
+                    .await;
             }
         }
     }
 
     fn drop_if_same(&self, subscription: &Arc<Subscription>) {
         let mut subscriptions = lock(&self.subscriber.subscriptions);
-        let same = subscriptions.get(subscription.uri()).is_some_and(|kept| Arc::ptr_eq(kept, subscription));
+        let same = subscriptions
+            .get(subscription.uri())
+            .is_some_and(|kept| Arc::ptr_eq(kept, subscription));
         let gone = same.then(|| subscriptions.remove(subscription.uri()));
         drop(subscriptions);
         drop(gone);

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, ErrorKind, FileType, Intent, Location, Metadata, Result, Session};
+use mcp_roots_guard::{
+    CheckedPath, ErrorKind, FileType, Intent, Location, Metadata, Result, Session,
+};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -111,7 +113,8 @@ impl Found {
     /// Whether it changed so near to a look that it may have changed again after it, within one tick of the clock.
     fn is_racy(&self, looked: SystemTime) -> bool {
         self.modified.is_some_and(|modified| {
-            let apart = modified.duration_since(looked).unwrap_or_else(|earlier| earlier.duration());
+            let apart =
+                modified.duration_since(looked).unwrap_or_else(|earlier| earlier.duration());
             apart <= TICK
         })
     }

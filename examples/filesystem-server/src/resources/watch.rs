@@ -73,7 +73,12 @@ pub(super) struct Watch {
 impl Watcher {
     /// Wakes when something happened at a checked file or directory, or may have. None if there are [`PLACES`] already, the system refuses,
     /// or the place is another by now.
-    pub(super) fn watch(self: &Arc<Self>, checked: &CheckedPath, is_dir: bool, wake: &Arc<Notify>) -> Option<Watch> {
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        checked: &CheckedPath,
+        is_dir: bool,
+        wake: &Arc<Notify>,
+    ) -> Option<Watch> {
         let path = checked.to_unguarded_path();
         let in_directory = path.parent().filter(|_| !is_dir && !checked.root().is_file());
         let (place, name) = match in_directory {
@@ -133,13 +138,18 @@ impl Places {
             Ok(event) if !event.need_rescan() => {
                 for path in &event.paths {
                     let within = path.parent().into_iter().flat_map(waiters);
-                    let named =
-                        within.filter(|waiter| waiter.name.is_none() || waiter.name.as_deref() == path.file_name());
+                    let named = within.filter(|waiter| {
+                        waiter.name.is_none() || waiter.name.as_deref() == path.file_name()
+                    });
                     waiters(path).chain(named).for_each(|waiter| waiter.wake.notify_one());
                 }
             }
             // Something was lost.
-            _ => table.waiters.values().flat_map(HashMap::values).for_each(|waiter| waiter.wake.notify_one()),
+            _ => table
+                .waiters
+                .values()
+                .flat_map(HashMap::values)
+                .for_each(|waiter| waiter.wake.notify_one()),
         }
     }
 }
@@ -264,9 +274,13 @@ mod tests {
         let watches: Vec<_> = (0..8).map(watch).collect();
         for (number, (_, wake)) in watches.iter().enumerate() {
             fixture.write(&format!("site/many{number}/a"));
-            assert!(tokio::time::timeout(Duration::from_secs(4), wake.notified()).await.is_ok(), "{number}");
+            assert!(
+                tokio::time::timeout(Duration::from_secs(4), wake.notified()).await.is_ok(),
+                "{number}"
+            );
             for (other, (_, wake)) in watches.iter().enumerate().skip(number + 1) {
-                let woken = tokio::time::timeout(Duration::from_millis(20), wake.notified()).await.is_ok();
+                let woken =
+                    tokio::time::timeout(Duration::from_millis(20), wake.notified()).await.is_ok();
                 assert!(!woken, "{other} by {number}");
             }
         }
@@ -279,10 +293,15 @@ mod tests {
         let fixture = Fixture::new();
         let kept = fixture.watcher.watch(&fixture.check("d/a"), false, &fixture.wake);
         for number in 1..PLACES {
-            lock(&fixture.watcher.places.0).called.insert(number.to_string().into(), PathBuf::new());
+            lock(&fixture.watcher.places.0)
+                .called
+                .insert(number.to_string().into(), PathBuf::new());
         }
         assert!(fixture.watcher.watch(&fixture.check("e"), true, &fixture.wake).is_none());
-        assert!(fixture.watcher.watch(&fixture.check("d"), true, &fixture.wake).is_some() && kept.is_some());
+        assert!(
+            fixture.watcher.watch(&fixture.check("d"), true, &fixture.wake).is_some()
+                && kept.is_some()
+        );
         assert_eq!(fixture.watcher.places(), PLACES);
     }
 }

@@ -86,7 +86,9 @@ pub(super) fn at_most(limit: usize, count: usize, what: &str) -> Work<()> {
     if count <= limit {
         return Ok(());
     }
-    Err(HandlerError::new(format!("{count} {what}, and at most {limit} are taken at once: split the call")))
+    Err(HandlerError::new(format!(
+        "{count} {what}, and at most {limit} are taken at once: split the call"
+    )))
 }
 
 /// A name or path for a line of an answer. One that would break the line, or is not UTF-8, is escaped and in quotes, and so is one that

@@ -96,7 +96,12 @@ fn edited(roots: &RequestRoots, mut text: Text, edits: &[Edit], left: &mut usize
         _ => Err(NotFound::Stopped),
     };
     for (number, edit) in (1..).zip(edits) {
-        let failed = |why| HandlerError::new(format!("edit {number} of {}: {why}. Nothing was changed", edits.len()));
+        let failed = |why| {
+            HandlerError::new(format!(
+                "edit {number} of {}: {why}. Nothing was changed",
+                edits.len()
+            ))
+        };
         let [old, new] = [&edit.old_text, &edit.new_text].map(|text| text.replace("\r\n", "\n"));
         if old.is_empty() {
             return Err(failed("oldText is empty; write_file writes a whole file".into()));
@@ -236,7 +241,10 @@ mod tests {
     const LONG: Duration = Duration::from_secs(45);
 
     /// Done in a thread of its own, as it may wait for ever.
-    fn within<T: Send + 'static>(time: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    fn within<T: Send + 'static>(
+        time: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         let (done, answer) = mpsc::channel();
         thread::spawn(move || done.send(work()));
         answer.recv_timeout(time).ok()
@@ -250,14 +258,20 @@ mod tests {
     #[test]
     fn an_edit_that_hangs_holds_up_edits_of_its_file_only() {
         let hung = turn("/hung").unwrap();
-        let others = within(LONG, || (0..2_000).all(|number| turn(&format!("/other/{number}")).is_ok()));
+        let others =
+            within(LONG, || (0..2_000).all(|number| turn(&format!("/other/{number}")).is_ok()));
         assert_eq!(others, Some(true));
         // Of the same file: not for ever, and not after its call was cancelled.
         let start = Instant::now();
-        let waited = within(LONG, || turn("/hung").err().map(|error| error.to_string())).unwrap().unwrap();
-        assert!(waited.contains("another edit of the file has not ended in 10 seconds"), "{waited}");
+        let waited =
+            within(LONG, || turn("/hung").err().map(|error| error.to_string())).unwrap().unwrap();
+        assert!(
+            waited.contains("another edit of the file has not ended in 10 seconds"),
+            "{waited}"
+        );
         assert!(start.elapsed() >= WAIT);
-        let cancelled = || Alone::with("/hung".to_owned(), || Err(HandlerError::new("cancelled".to_owned())));
+        let cancelled =
+            || Alone::with("/hung".to_owned(), || Err(HandlerError::new("cancelled".to_owned())));
         assert!(within(LONG, move || cancelled().is_err()).unwrap());
         let next = thread::spawn(|| turn("/hung").is_ok());
         drop(hung);

@@ -58,7 +58,8 @@ impl Text {
     /// Puts a new text, its lines ended by `\n`, in place of a part.
     pub(super) fn replace(&mut self, part: Range<usize>, new: &str) {
         let old = self.lines.get(part.clone()).unwrap_or_default();
-        let (first, ended) = (newlines(self.lines.get(..part.start).unwrap_or_default()), newlines(old));
+        let (first, ended) =
+            (newlines(self.lines.get(..part.start).unwrap_or_default()), newlines(old));
         // A last line that is replaced in part ends after it.
         let touched = first + ended + usize::from(!old.ends_with('\n'));
         let touched = self.crlf.get(first..touched.min(self.crlf.len())).unwrap_or_default();

@@ -49,15 +49,22 @@ fn bounded<'a>(patterns: impl IntoIterator<Item = &'a str> + Clone) -> Work<()> 
     if bytes > BYTES {
         return Err(HandlerError::new(format!("the patterns are longer than {BYTES} bytes")));
     }
-    let wild = patterns.into_iter().flat_map(str::bytes).filter(|byte| b"*?[{".contains(byte)).count();
+    let wild =
+        patterns.into_iter().flat_map(str::bytes).filter(|byte| b"*?[{".contains(byte)).count();
     if wild > WILD {
-        return Err(HandlerError::new(format!("the patterns have more than {WILD} of *, ?, [ and {{")));
+        return Err(HandlerError::new(format!(
+            "the patterns have more than {WILD} of *, ?, [ and {{"
+        )));
     }
     Ok(())
 }
 
 fn glob(pattern: &str) -> Work<Glob> {
-    GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build().map_err(|error| refused(&error))
+    GlobBuilder::new(pattern)
+        .literal_separator(true)
+        .backslash_escape(true)
+        .build()
+        .map_err(|error| refused(&error))
 }
 
 fn refused(error: &globset::Error) -> HandlerError {

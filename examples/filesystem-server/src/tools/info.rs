@@ -39,8 +39,11 @@ impl Server {
     )]
     async fn list_allowed_directories(call: Call) -> Answered {
         call.text(|roots| {
-            let told = |root: &Root| shown(root.display_path()) + if root.is_file() { " (a file)" } else { "" };
-            let paths: Vec<_> = roots.roots().filter(|root| root.is_available()).map(told).collect();
+            let told = |root: &Root| {
+                shown(root.display_path()) + if root.is_file() { " (a file)" } else { "" }
+            };
+            let paths: Vec<_> =
+                roots.roots().filter(|root| root.is_available()).map(told).collect();
             if paths.is_empty() {
                 return Ok("No directories are allowed".into());
             }
@@ -51,7 +54,8 @@ impl Server {
 }
 
 fn described(metadata: &Metadata) -> String {
-    let permissions = metadata.mode().map_or_else(|| UNKNOWN.into(), |mode| format!("{:03o}", mode & 0o777));
+    let permissions =
+        metadata.mode().map_or_else(|| UNKNOWN.into(), |mode| format!("{:03o}", mode & 0o777));
     [
         ("size", metadata.size().to_string()),
         ("created", time(metadata.created())),

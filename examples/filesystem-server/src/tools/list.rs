@@ -50,7 +50,9 @@ impl Server {
         call.text(move |roots| {
             let Listing { entries, remarks } = Listing::of(roots, &args.path)?;
             let mut lines = Lines::default();
-            let _ = entries.iter().all(|entry| lines.push(&format!("{} {}", label(entry), shown(entry.name()))));
+            let _ = entries
+                .iter()
+                .all(|entry| lines.push(&format!("{} {}", label(entry), shown(entry.name()))));
             Ok(lines.finish(remarks))
         })
         .await
@@ -62,7 +64,10 @@ impl Server {
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
-    async fn list_directory_with_sizes(Parameters(args): Parameters<ListWithSizes>, call: Call) -> Answered {
+    async fn list_directory_with_sizes(
+        Parameters(args): Parameters<ListWithSizes>,
+        call: Call,
+    ) -> Answered {
         call.text(move |roots| {
             let mut listing = Listing::of(roots, &args.path)?;
             if let SortBy::Size = args.sort_by {
@@ -85,7 +90,9 @@ impl Listing {
         let (mut entries, mut unknown, mut remarks) = (Vec::new(), 0_usize, Vec::new());
         for entry in roots.read_dir(path)? {
             if entries.len().saturating_add(unknown) == ENTRIES {
-                remarks.push(format!("There are more entries: only {ENTRIES} are listed, in no particular choice"));
+                remarks.push(format!(
+                    "There are more entries: only {ENTRIES} are listed, in no particular choice"
+                ));
                 break;
             }
             match entry {

@@ -46,7 +46,9 @@ fn read_media(roots: &RequestRoots, path: &str) -> Work<CallToolResult> {
     let block = match mime.split('/').next() {
         Some("image") => ContentBlock::image(data, mime),
         Some("audio") => ContentBlock::audio(data, mime),
-        _ => ContentBlock::resource(ResourceContents::blob(data, checked.uri()).with_mime_type(mime)),
+        _ => {
+            ContentBlock::resource(ResourceContents::blob(data, checked.uri()).with_mime_type(mime))
+        }
     };
     let structured = serde_json::to_value([&block]).map_err(HandlerError::other)?;
     let mut result = CallToolResult::success(vec![block]);

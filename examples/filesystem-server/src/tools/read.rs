@@ -67,7 +67,10 @@ impl Server {
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
-    async fn read_multiple_files(Parameters(args): Parameters<ReadMultiple>, call: Call) -> Answered {
+    async fn read_multiple_files(
+        Parameters(args): Parameters<ReadMultiple>,
+        call: Call,
+    ) -> Answered {
         call.text(move |roots| read_multiple(roots, &args.paths)).await
     }
 }
@@ -75,20 +78,27 @@ impl Server {
 fn read_text(roots: &RequestRoots, args: &ReadText) -> Work {
     let path = &args.path;
     // Some clients send 0 for what they leave out.
-    let (count, from_end) = match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
-        (Some(_), Some(_)) => return Err(HandlerError::new("give head or tail, not both")),
-        (Some(lines), None) => (lines, false),
-        (None, Some(lines)) => (lines, true),
-        (None, None) => return roots.read_to_string(path, LIMIT).map_err(|error| advised("", &error, WHOLE)),
-    };
+    let (count, from_end) =
+        match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
+            (Some(_), Some(_)) => return Err(HandlerError::new("give head or tail, not both")),
+            (Some(lines), None) => (lines, false),
+            (None, Some(lines)) => (lines, true),
+            (None, None) => {
+                return roots
+                    .read_to_string(path, LIMIT)
+                    .map_err(|error| advised("", &error, WHOLE));
+            }
+        };
     let file = roots.open(path).map_err(|error| advised("", &error, LINES))?;
     let lines = if from_end { tail(file, count) } else { head(file, count) };
     let advice = if count == 1 { LINE } else { LINES };
     lines.map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => {
-            HandlerError::new(format!("read {path:?}: the lines are larger than {LIMIT} bytes; {advice}"))
+        io::ErrorKind::FileTooLarge => HandlerError::new(format!(
+            "read {path:?}: the lines are larger than {LIMIT} bytes; {advice}"
+        )),
+        io::ErrorKind::InvalidData => {
+            HandlerError::new(format!("read {path:?}: not UTF-8 text; {AS_IT_IS}"))
         }
-        io::ErrorKind::InvalidData => HandlerError::new(format!("read {path:?}: not UTF-8 text; {AS_IT_IS}")),
         _ => advised(&format!("read {path:?}: "), &error.into(), advice),
     })
 }
@@ -140,7 +150,9 @@ fn lines<'de, D: Deserializer<'de>>(number: D) -> Result<Option<u32>, D::Error> 
             reason = "whole and not negative; `as` saturates"
         )]
         Some(count) if count >= 0.0 && count.fract() == 0.0 => Ok(Some(count as u32)),
-        Some(count) => Err(de::Error::custom(format!("{count} lines: give a whole number that is not negative"))),
+        Some(count) => Err(de::Error::custom(format!(
+            "{count} lines: give a whole number that is not negative"
+        ))),
         None => Ok(None),
     }
 }

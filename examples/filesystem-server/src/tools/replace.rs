@@ -21,7 +21,12 @@ pub(super) enum NotFound {
 pub(super) type Spend<'a> = &'a mut dyn FnMut(usize) -> Result<(), NotFound>;
 
 /// Finds the first place: a part of the text, and what to put there.
-pub(super) fn find_first(text: &str, old: &str, new: &str, spend: Spend) -> Result<(Range<usize>, String), NotFound> {
+pub(super) fn find_first(
+    text: &str,
+    old: &str,
+    new: &str,
+    spend: Spend,
+) -> Result<(Range<usize>, String), NotFound> {
     spend(text.len() + old.len() + new.len())?;
     if let Some(start) = text.find(old) {
         return Ok((start..start + old.len(), new.to_owned()));
@@ -102,7 +107,8 @@ fn part(
 /// The new lines: one that begins as a line of the old text is indented as that is in the file.
 fn indented(new: &str, wanted: &[&str], found: &[&str], spend: Spend) -> Result<String, NotFound> {
     let mut indents = HashMap::new();
-    for (wanted, found) in wanted.iter().zip(found).filter(|(wanted, _)| !wanted.trim().is_empty()) {
+    for (wanted, found) in wanted.iter().zip(found).filter(|(wanted, _)| !wanted.trim().is_empty())
+    {
         indents.entry(indent(wanted)).or_insert(indent(found));
     }
     let all: usize = indents.keys().map(|wanted| wanted.len() + LINE).sum();
@@ -111,14 +117,17 @@ fn indented(new: &str, wanted: &[&str], found: &[&str], spend: Spend) -> Result<
     for (number, line) in new.split_inclusive('\n').enumerate() {
         let own = indent(line);
         // Of the line in the same place, if that is like it; else the deepest.
-        let same_place = wanted.get(number).zip(found.get(number)).filter(|(wanted, _)| indent(wanted) == own);
+        let same_place =
+            wanted.get(number).zip(found.get(number)).filter(|(wanted, _)| indent(wanted) == own);
         let known = match (same_place, deepest.get(own)) {
             (Some((_, found)), _) => Some((own, indent(found))),
             (None, Some(known)) => *known,
             (None, None) => {
                 spend(all)?;
                 let like = indents.iter().filter(|(wanted, _)| own.starts_with(**wanted));
-                let known = like.max_by_key(|(wanted, _)| wanted.len()).map(|(wanted, found)| (*wanted, *found));
+                let known = like
+                    .max_by_key(|(wanted, _)| wanted.len())
+                    .map(|(wanted, found)| (*wanted, *found));
                 deepest.insert(own, known);
                 known
             }
@@ -233,7 +242,9 @@ mod tests {
 
     #[test]
     fn to_indent_has_a_bound() {
-        let lines = |from: usize, to| (from..to).flat_map(|line| [" ".repeat(line), "x\n".into()]).collect::<String>();
+        let lines = |from: usize, to| {
+            (from..to).flat_map(|line| [" ".repeat(line), "x\n".into()]).collect::<String>()
+        };
         let (text, old) = (format!("\t{}", lines(0, 1000)), lines(0, 1000));
         // The same indentation many times is looked up once.
         let (few, _) = spent(usize::MAX, &text, &old, "  x\n");

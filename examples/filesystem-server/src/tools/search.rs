@@ -53,7 +53,9 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
         match step? {
             Step::Entry(entry) if pattern.matches(&entry.path()) => {
                 if found == MATCHES {
-                    remarks.push(format!("There are more matches: only {MATCHES} are told; narrow the pattern"));
+                    remarks.push(format!(
+                        "There are more matches: only {MATCHES} are told; narrow the pattern"
+                    ));
                     break;
                 }
                 found += 1;
@@ -63,7 +65,8 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
             }
             Step::Entry(_) => {}
             Step::Unreadable(_) => unreadable += 1,
-            Step::Full => remarks.push(format!("Only {WALK_ENTRIES} entries were looked at; search further down")),
+            Step::Full => remarks
+                .push(format!("Only {WALK_ENTRIES} entries were looked at; search further down")),
         }
     }
     if unreadable > 0 {

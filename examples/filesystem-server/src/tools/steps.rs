@@ -43,7 +43,14 @@ impl<'a> Steps<'a> {
         progress: &'a Progress,
     ) -> Work<Self> {
         let excluded = Globs::excluding(exclude)?;
-        Ok(Self { walk: top.walk(WalkOptions::new())?, excluded, seen: 0, looked: None, roots, progress })
+        Ok(Self {
+            walk: top.walk(WalkOptions::new())?,
+            excluded,
+            seen: 0,
+            looked: None,
+            roots,
+            progress,
+        })
     }
 }
 

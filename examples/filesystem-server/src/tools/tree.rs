@@ -65,7 +65,8 @@ fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work
     }
     tree.close(0);
     let mut json = Limited(Vec::new());
-    serde_json::to_writer_pretty(&mut json, &tree.done).map_err(|_| too_large(format!("{ANSWER} bytes")))?;
+    serde_json::to_writer_pretty(&mut json, &tree.done)
+        .map_err(|_| too_large(format!("{ANSWER} bytes")))?;
     String::from_utf8(json.0).map_err(HandlerError::other)
 }
 
@@ -103,7 +104,12 @@ impl Tree {
         self.close(entry.depth() - 1);
         let name = entry.name().to_string_lossy().into_owned();
         if entry.metadata().is_dir() {
-            self.open.push(Node { name, r#type: "directory", children: Some(Vec::new()), error: None });
+            self.open.push(Node {
+                name,
+                r#type: "directory",
+                children: Some(Vec::new()),
+                error: None,
+            });
         } else {
             self.put(Node { name, r#type: "file", children: None, error: None });
         }

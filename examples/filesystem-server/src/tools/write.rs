@@ -64,7 +64,10 @@ impl Server {
         output_schema = text_schema(),
         annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
     )]
-    async fn create_directory(Parameters(args): Parameters<CreateDirectory>, call: Call) -> Answered {
+    async fn create_directory(
+        Parameters(args): Parameters<CreateDirectory>,
+        call: Call,
+    ) -> Answered {
         call.text(move |roots| {
             roots.create_dir_all(&args.path)?;
             Ok(format!("The directory {} is there", args.path))

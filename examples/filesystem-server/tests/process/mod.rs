@@ -68,7 +68,9 @@ impl Server {
 
     pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
         self.asked += 1;
-        self.send(&json!({ "jsonrpc": "2.0", "id": self.asked, "method": method, "params": params }));
+        self.send(
+            &json!({ "jsonrpc": "2.0", "id": self.asked, "method": method, "params": params }),
+        );
         loop {
             let message = self.next();
             if message["id"] == self.asked {
@@ -79,7 +81,10 @@ impl Server {
 
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> String {
         let result = self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }));
-        result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{tool}: {result}")).to_owned()
+        result["content"][0]["text"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{tool}: {result}"))
+            .to_owned()
     }
 
     pub(crate) fn read(&mut self, path: &Path) -> String {

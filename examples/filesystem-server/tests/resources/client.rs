@@ -11,13 +11,13 @@ use filesystem_server::server::Server;
 use rmcp::ErrorData;
 use rmcp::handler::client::ClientHandler;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, Implementation, ListRootsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, Resource, ResourceUpdatedNotificationParam, Root, SubscribeRequestParams,
-    UnsubscribeRequestParams,
+    ClientCapabilities, ClientConfig, Implementation, ListRootsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, Resource, ResourceUpdatedNotificationParam, Root,
+    SubscribeRequestParams, UnsubscribeRequestParams,
 };
 use rmcp::service::{
-    ClientLifecycleMode, ClientServiceExt as _, NotificationContext, RequestContext, RoleClient, RunningService,
-    ServiceError, ServiceExt as _,
+    ClientLifecycleMode, ClientServiceExt as _, NotificationContext, RequestContext, RoleClient,
+    RunningService, ServiceError, ServiceExt as _,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -54,7 +54,12 @@ pub(crate) struct Handler {
 }
 
 impl Client {
-    pub(crate) async fn new(server: &Server, era: Era, declares: Declares, roots: &[&Path]) -> Self {
+    pub(crate) async fn new(
+        server: &Server,
+        era: Era,
+        declares: Declares,
+        roots: &[&Path],
+    ) -> Self {
         let (near, far) = tokio::io::duplex(1 << 16);
         let (server, transport) = (server.clone(), server.guard().wrap(far).one_client());
         tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
@@ -63,7 +68,9 @@ impl Client {
         handler.set(roots);
         let mode = match era {
             Era::Session => ClientLifecycleMode::Initialize,
-            Era::Stateless => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
+            Era::Stateless => ClientLifecycleMode::Discover {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            },
         };
         Self { peer: handler.serve_with_lifecycle(near, mode).await.unwrap(), told }
     }
@@ -75,7 +82,10 @@ impl Client {
     }
 
     /// A page: its URIs, and the next cursor.
-    pub(crate) async fn page(&self, cursor: Option<String>) -> Result<(Vec<Resource>, Option<String>), i32> {
+    pub(crate) async fn page(
+        &self,
+        cursor: Option<String>,
+    ) -> Result<(Vec<Resource>, Option<String>), i32> {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
         let page = self.peer.list_resources(Some(params)).await.map_err(code)?;
         Ok((page.resources, page.next_cursor))
@@ -121,7 +131,8 @@ impl Client {
 
     /// For a while nothing is told.
     pub(crate) async fn quiet(&mut self) {
-        if let Ok(told) = tokio::time::timeout(Duration::from_millis(1_200), self.told.recv()).await {
+        if let Ok(told) = tokio::time::timeout(Duration::from_millis(1_200), self.told.recv()).await
+        {
             panic!("told {told:?}");
         }
     }
@@ -138,16 +149,25 @@ impl ClientHandler for Handler {
         let capabilities = match self.declares {
             Declares::Nothing => ClientCapabilities::default(),
             Declares::Roots => ClientCapabilities::builder().enable_roots().build(),
-            Declares::Changes => ClientCapabilities::builder().enable_roots().enable_roots_list_changed().build(),
+            Declares::Changes => {
+                ClientCapabilities::builder().enable_roots().enable_roots_list_changed().build()
+            }
         };
         ClientConfig::new(capabilities, Implementation::new("test", "0"))
     }
 
-    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
         Ok(ListRootsResult::new(self.roots.lock().unwrap().iter().map(Root::new).collect()))
     }
 
-    async fn on_resource_updated(&self, param: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
+    async fn on_resource_updated(
+        &self,
+        param: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
         let _ = self.tell.send(Told::Updated(param.uri));
     }
 

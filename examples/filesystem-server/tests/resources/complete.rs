@@ -8,7 +8,10 @@ use crate::fixture::Fixture;
 const TEMPLATE: &str = "file:///{path}";
 
 async fn complete(client: &Client, typed: &str) -> CompletionInfo {
-    let params = CompleteRequestParams::new(Reference::for_resource(TEMPLATE), ArgumentInfo::new("path", typed));
+    let params = CompleteRequestParams::new(
+        Reference::for_resource(TEMPLATE),
+        ArgumentInfo::new("path", typed),
+    );
     client.peer.complete(params).await.unwrap().completion
 }
 
@@ -23,9 +26,11 @@ async fn the_path_is_completed_inside_the_roots_only() {
     fixture.link("..", "up");
     let site = uri(&fixture.site())["file:///".len()..].to_owned();
     let top = site.strip_suffix("site").unwrap();
-    for (era, declares) in
-        [(Era::Session, Declares::Changes), (Era::Session, Declares::Nothing), (Era::Stateless, Declares::Nothing)]
-    {
+    for (era, declares) in [
+        (Era::Session, Declares::Changes),
+        (Era::Session, Declares::Nothing),
+        (Era::Stateless, Declares::Nothing),
+    ] {
         let client = fixture.client(era, declares).await;
         let root = [format!("{site}/")];
         for (typed, expected) in [
@@ -52,16 +57,30 @@ async fn the_path_is_completed_inside_the_roots_only() {
             (format!("{site}/%2F"), &[]),
             (format!("{site}/a?b/"), &[]),
         ] {
-            let expected: Vec<_> = expected.iter().map(|name| format!("{}{name}", root[0])).collect();
+            let expected: Vec<_> =
+                expected.iter().map(|name| format!("{}{name}", root[0])).collect();
             let found = complete(&client, &typed).await;
-            assert_eq!((found.values, found.has_more), (expected.clone(), Some(false)), "{typed}, {era:?}");
+            assert_eq!(
+                (found.values, found.has_more),
+                (expected.clone(), Some(false)),
+                "{typed}, {era:?}"
+            );
             // With a slash before it, the same: a value with one would make a URI that names a host.
-            assert_eq!(complete(&client, &format!("/{typed}")).await.values, expected, "/{typed}, {era:?}");
+            assert_eq!(
+                complete(&client, &format!("/{typed}")).await.values,
+                expected,
+                "/{typed}, {era:?}"
+            );
         }
         let spaced = complete(&client, &format!("{site}/a b/1")).await.values;
         assert_eq!(spaced, [format!("{site}/a b/1/"), format!("{site}/a b/100%25.txt")]);
-        for value in complete(&client, &format!("{site}/a%20b/1")).await.values.into_iter().chain(spaced) {
-            client.read(&format!("file:///{value}")).await.unwrap_or_else(|error| panic!("{value}: {error}"));
+        for value in
+            complete(&client, &format!("{site}/a%20b/1")).await.values.into_iter().chain(spaced)
+        {
+            client
+                .read(&format!("file:///{value}"))
+                .await
+                .unwrap_or_else(|error| panic!("{value}: {error}"));
         }
     }
 }
@@ -94,6 +113,10 @@ async fn templates_are_told_and_nothing_else_is_completed() {
         (Reference::for_prompt("path"), "path"),
     ] {
         let params = CompleteRequestParams::new(reference, ArgumentInfo::new(argument, ""));
-        assert_eq!(client.peer.complete(params).await.map_err(code).err(), Some(-32602), "{argument}");
+        assert_eq!(
+            client.peer.complete(params).await.map_err(code).err(),
+            Some(-32602),
+            "{argument}"
+        );
     }
 }

@@ -19,7 +19,8 @@ impl Fixture {
         let top = dunce::canonicalize(directory.path()).unwrap();
         std::fs::create_dir(top.join("site")).unwrap();
         std::fs::write(top.join("secret.txt"), "secret").unwrap();
-        let boundary = Boundary::builder().directory(top.join("site"), Access::ReadWrite).build().unwrap();
+        let boundary =
+            Boundary::builder().directory(top.join("site"), Access::ReadWrite).build().unwrap();
         Self { _directory: directory, server: Server::new(Guard::new(boundary)), top }
     }
 

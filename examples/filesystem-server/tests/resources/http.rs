@@ -23,17 +23,30 @@ impl Session {
         let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
         let answer = send(address, "POST", "", &initialize).await;
-        let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().trim().to_owned();
+        let id = answer
+            .lines()
+            .find_map(|line| line.strip_prefix("mcp-session-id: "))
+            .unwrap()
+            .trim()
+            .to_owned();
         let header = format!("mcp-session-id: {id}\r\n");
-        send(address, "POST", &header, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        send(
+            address,
+            "POST",
+            &header,
+            &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        )
+        .await;
         let stream = request(address, "GET", &header, "").await;
         Self { address: address.to_owned(), id, told: BufReader::new(stream).lines() }
     }
 
     async fn subscribe(&self, path: &Path) {
         let params = json!({ "uri": uri(path) });
-        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": params });
-        let answer = send(&self.address, "POST", &format!("mcp-session-id: {}\r\n", self.id), &call).await;
+        let call =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": params });
+        let answer =
+            send(&self.address, "POST", &format!("mcp-session-id: {}\r\n", self.id), &call).await;
         assert!(answer.contains(r#""result":{}"#), "{answer}");
     }
 
@@ -42,7 +55,9 @@ impl Session {
         let next = async {
             loop {
                 let line = self.told.next_line().await.unwrap()?;
-                let data = line.strip_prefix("data: ").and_then(|data| serde_json::from_str::<Value>(data).ok());
+                let data = line
+                    .strip_prefix("data: ")
+                    .and_then(|data| serde_json::from_str::<Value>(data).ok());
                 if let Some(uri) = data.as_ref().and_then(|data| data["params"]["uri"].as_str()) {
                     return Some(uri.to_owned());
                 }
@@ -68,7 +83,10 @@ async fn send(address: &str, method: &str, header: &str, body: &Value) -> String
     let header = format!("{header}Connection: close\r\n");
     let mut stream = request(address, method, &header, &body.to_string()).await;
     let mut answer = Vec::new();
-    tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
     String::from_utf8(answer).unwrap()
 }
 
@@ -78,7 +96,8 @@ async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
     let (mine, yours) = (fixture.write("in/mine", ""), fixture.write("yours", ""));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let served = serve_http(listener, fixture.server.clone(), Limits::default(), std::future::pending());
+    let served =
+        serve_http(listener, fixture.server.clone(), Limits::default(), std::future::pending());
     tokio::spawn(served);
     let (mut me, mut you) = (Session::new(&address).await, Session::new(&address).await);
     me.subscribe(&mine).await;
@@ -90,7 +109,8 @@ async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
     std::fs::write(&yours, "1").unwrap();
     assert_eq!(you.updated().await, Some(uri(&yours)));
     assert_eq!(me.updated().await, None);
-    let gone = send(&address, "DELETE", &format!("mcp-session-id: {}\r\n", me.id), &Value::Null).await;
+    let gone =
+        send(&address, "DELETE", &format!("mcp-session-id: {}\r\n", me.id), &Value::Null).await;
     assert!(gone.starts_with("HTTP/1.1 2"), "{gone}");
     for _ in 0..250 {
         if fixture.server.kept() == (1, 1) {
@@ -106,7 +126,8 @@ async fn a_page_of_elsewhere_can_not_use_it() {
     let fixture = Fixture::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let served = serve_http(listener, fixture.server.clone(), Limits::default(), std::future::pending());
+    let served =
+        serve_http(listener, fixture.server.clone(), Limits::default(), std::future::pending());
     tokio::spawn(served);
     let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
@@ -131,7 +152,8 @@ async fn it_stops_when_told_while_somebody_listens() {
     let address = listener.local_addr().unwrap().to_string();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stopped = async { stopped.await.unwrap() };
-    let served = tokio::spawn(serve_http(listener, fixture.server.clone(), Limits::default(), stopped));
+    let served =
+        tokio::spawn(serve_http(listener, fixture.server.clone(), Limits::default(), stopped));
     let mut session = Session::new(&address).await;
     let listening = async { while session.told.next_line().await.unwrap().is_some() {} };
     let stopping = async {

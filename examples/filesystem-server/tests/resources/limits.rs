@@ -26,7 +26,8 @@ async fn serve(fixture: &Fixture, change: impl FnOnce(&mut Limits)) -> String {
 }
 
 fn head(address: &str, method: &str, session: &str, length: usize) -> String {
-    let session = if session.is_empty() { String::new() } else { format!("mcp-session-id: {session}\r\n") };
+    let session =
+        if session.is_empty() { String::new() } else { format!("mcp-session-id: {session}\r\n") };
     format!(
         "{method} /mcp HTTP/1.1\r\nHost: {address}\r\nAccept: application/json, text/event-stream\r\n\
          Content-Type: application/json\r\n{session}Content-Length: {length}\r\n"
@@ -36,7 +37,8 @@ fn head(address: &str, method: &str, session: &str, length: usize) -> String {
 /// All that is answered on a connection that is closed after it.
 async fn end(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
-    let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut answer)).await.expect("it is closed");
+    let _ =
+        tokio::time::timeout(LONG, stream.read_to_end(&mut answer)).await.expect("it is closed");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -60,9 +62,12 @@ fn read(path: &str) -> Value {
 /// Begins a session, or says why not.
 async fn open(address: &str) -> Result<String, String> {
     let answer = send(address, "POST", "", &initialize()).await;
-    let Some(id) = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")) else { return Err(answer) };
+    let Some(id) = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")) else {
+        return Err(answer);
+    };
     let id = id.trim().to_owned();
-    send(address, "POST", &id, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    send(address, "POST", &id, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
+        .await;
     Ok(id)
 }
 
@@ -116,7 +121,11 @@ async fn a_body_is_bounded_in_time_and_size() {
     let fixture = Fixture::new();
     let address = serve(&fixture, |limits| limits.body_time = SHORT).await;
     let mut slow = TcpStream::connect(&address).await.unwrap();
-    slow.write_all(format!("{}Connection: close\r\n\r\n{{", head(&address, "POST", "", 9)).as_bytes()).await.unwrap();
+    slow.write_all(
+        format!("{}Connection: close\r\n\r\n{{", head(&address, "POST", "", 9)).as_bytes(),
+    )
+    .await
+    .unwrap();
     assert!(end(&mut slow).await.starts_with("HTTP/1.1 408"));
     let mut large = TcpStream::connect(&address).await.unwrap();
     let head = head(&address, "POST", "", (4 << 20) + 1);
@@ -143,7 +152,10 @@ async fn a_client_that_does_not_read_is_given_up() {
     hog.write_all(format!("{head}\r\n{body}").as_bytes()).await.unwrap();
     // It has the one connection until it is given up.
     let start = Instant::now();
-    assert!(until(async || is_served(&address, &session).await).await, "a stalled client kept its connection");
+    assert!(
+        until(async || is_served(&address, &session).await).await,
+        "a stalled client kept its connection"
+    );
     assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
     drop(hog);
 }
@@ -206,8 +218,8 @@ async fn sessions_beyond_the_limit_are_refused_and_the_others_served() {
     }
     assert_eq!((sessions.len(), refused.len()), (3, 9), "{refused:?}");
     for answer in &refused {
-        let clear =
-            answer.starts_with("HTTP/1.1 503") && answer.contains("the server has 3 sessions and takes no more");
+        let clear = answer.starts_with("HTTP/1.1 503")
+            && answer.contains("the server has 3 sessions and takes no more");
         assert!(clear && answer.to_lowercase().contains("retry-after:"), "{answer}");
     }
     for session in &sessions {

@@ -36,13 +36,16 @@ async fn the_list_has_the_roots_and_the_files_beneath_them_and_no_links_or_devic
         #[cfg(unix)]
         told("/%FF.bin", "\u{fffd}.bin", Some("application/octet-stream"), Some(1)),
     ];
-    for (era, declares) in
-        [(Era::Session, Declares::Changes), (Era::Session, Declares::Nothing), (Era::Stateless, Declares::Nothing)]
-    {
+    for (era, declares) in [
+        (Era::Session, Declares::Changes),
+        (Era::Session, Declares::Nothing),
+        (Era::Stateless, Declares::Nothing),
+    ] {
         let client = fixture.client(era, declares).await;
         let (page, next) = client.page(None).await.unwrap();
         assert_eq!(next, None);
-        let found: Vec<_> = page.into_iter().map(|r| (r.uri, r.name, r.mime_type, r.size)).collect();
+        let found: Vec<_> =
+            page.into_iter().map(|r| (r.uri, r.name, r.mime_type, r.size)).collect();
         assert_eq!(found, expected, "{era:?}, {declares:?}");
         for (uri, ..) in found {
             client.read(&uri).await.unwrap_or_else(|error| panic!("{uri}: {error}"));
@@ -63,7 +66,8 @@ async fn pages_hold_all_once_in_order_whatever_changes_between_them() {
     let (first, next) = client.page(None).await.unwrap();
     assert_eq!(first.len(), 200);
     // What was told last is gone, and there is something new before it and after it.
-    std::fs::remove_file(fixture.site().join(last(&first).rsplit_once("site/").unwrap().1)).unwrap();
+    std::fs::remove_file(fixture.site().join(last(&first).rsplit_once("site/").unwrap().1))
+        .unwrap();
     fixture.write("a/000a", "");
     let new = fixture.write("c/new", "");
     let (second, next) = client.page(next).await.unwrap();
@@ -86,7 +90,8 @@ async fn a_root_that_is_withdrawn_between_pages_is_told_no_more() {
     }
     let new = fixture.write("young/file", "");
     let (old, young) = (fixture.site().join("old"), fixture.site().join("young"));
-    let client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[&young, &old]).await;
+    let client =
+        Client::new(&fixture.server, Era::Session, Declares::Changes, &[&young, &old]).await;
     let (first, next) = client.page(None).await.unwrap();
     assert!(first.iter().all(|resource| resource.uri.starts_with(&uri(&old))) && next.is_some());
     client.change(&[&young]).await;
@@ -101,7 +106,9 @@ async fn a_root_in_a_root_is_told_once() {
     let file = fixture.write("in/file", "");
     let (site, inner) = (fixture.site(), fixture.site().join("in"));
     let other = fixture.write("other", "");
-    let client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[&site, &inner, &other]).await;
+    let client =
+        Client::new(&fixture.server, Era::Session, Declares::Changes, &[&site, &inner, &other])
+            .await;
     let mut uris = client.uris().await;
     uris.sort_unstable();
     assert_eq!(uris, [&*site, &*inner, &*file, &*other].map(uri));
@@ -110,7 +117,8 @@ async fn a_root_in_a_root_is_told_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cursor_that_was_made_up_is_refused() {
     let fixture = Fixture::new();
-    for (era, declares) in [(Era::Session, Declares::Changes), (Era::Stateless, Declares::Nothing)] {
+    for (era, declares) in [(Era::Session, Declares::Changes), (Era::Stateless, Declares::Nothing)]
+    {
         let client = fixture.client(era, declares).await;
         for bad in ["", "x", "L2V0Yw", "%00"] {
             assert_eq!(client.page(Some(bad.into())).await.err(), Some(-32602), "{bad}, {era:?}");
@@ -125,7 +133,9 @@ async fn a_stateless_client_lists_what_it_told_in_another_request() {
     let inner = fixture.site().join("in");
     let client = Client::new(&fixture.server, Era::Stateless, Declares::Roots, &[&inner]).await;
     assert_eq!(client.page(None).await.err(), Some(-32603), "nobody can be asked in a list");
-    let Err(ServiceError::McpError(error)) = client.peer.list_resources(None).await else { panic!("it is refused") };
+    let Err(ServiceError::McpError(error)) = client.peer.list_resources(None).await else {
+        panic!("it is refused")
+    };
     assert!(error.message.contains("call a tool or read a resource first"), "{error}");
     client.read(&uri(&file)).await.unwrap();
     assert_eq!(client.uris().await, [uri(&inner), uri(&file)]);
@@ -133,8 +143,9 @@ async fn a_stateless_client_lists_what_it_told_in_another_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_roots_nothing_is_listed() {
-    let server =
-        filesystem_server::server::Server::new(Guard::new(Boundary::builder().client_roots_only().build().unwrap()));
+    let server = filesystem_server::server::Server::new(Guard::new(
+        Boundary::builder().client_roots_only().build().unwrap(),
+    ));
     let client = Client::new(&server, Era::Session, Declares::Changes, &[]).await;
     assert_eq!(client.uris().await, [""; 0]);
 }
@@ -155,10 +166,15 @@ async fn a_large_directory_hides_nothing() {
     }
     let after = fixture.write("zz/after", "");
     let client = fixture.client(Era::Session, Declares::Changes).await;
-    let told = |page: Vec<rmcp::model::Resource>| page.into_iter().map(|resource| resource.uri).collect::<Vec<_>>();
+    let told = |page: Vec<rmcp::model::Resource>| {
+        page.into_iter().map(|resource| resource.uri).collect::<Vec<_>>()
+    };
     let names = (0..398).map(|number| fixture.site().join(format!("many/{number:06}")));
-    let expected: Vec<_> =
-        [fixture.site(), fixture.site().join("many")].into_iter().chain(names).map(|path| uri(&path)).collect();
+    let expected: Vec<_> = [fixture.site(), fixture.site().join("many")]
+        .into_iter()
+        .chain(names)
+        .map(|path| uri(&path))
+        .collect();
     let (first, next) = client.page(None).await.unwrap();
     assert_eq!(told(first), expected[..200]);
     let (second, next) = client.page(next).await.unwrap();

@@ -16,14 +16,26 @@ async fn a_stateless_client_listens() {
         let client = fixture.client(Era::Stateless, declares).await;
         // Tells its roots, if it has any.
         client.read(&file).await.unwrap();
-        let filter = SubscriptionFilter::builder().resources_list_changed().resource_subscription(&file).build();
+        let filter = SubscriptionFilter::builder()
+            .resources_list_changed()
+            .resource_subscription(&file)
+            .build();
         let mut listening = client.peer.listen(filter).await.unwrap();
-        assert_eq!(listening.acknowledged().resource_subscriptions.as_deref(), Some(&[file.clone()][..]));
+        assert_eq!(
+            listening.acknowledged().resource_subscriptions.as_deref(),
+            Some(&[file.clone()][..])
+        );
         assert_eq!(listening.acknowledged().resources_list_changed, None);
         tokio::time::sleep(Duration::from_millis(500)).await;
         std::fs::write(&path, format!("{declares:?}")).unwrap();
-        let told = tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap().unwrap().unwrap();
-        let ServerNotification::ResourceUpdatedNotification(told) = told else { panic!("{told:?}") };
+        let told = tokio::time::timeout(Duration::from_secs(4), listening.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        let ServerNotification::ResourceUpdatedNotification(told) = told else {
+            panic!("{told:?}")
+        };
         assert_eq!(told.params.uri, file);
         if declares == Declares::Roots {
             // It tells others in another request: the listening ends, as nothing of it is left.
@@ -32,7 +44,8 @@ async fn a_stateless_client_listens() {
             tokio::time::sleep(Duration::from_secs(6)).await;
             client.read(&uri(&other)).await.unwrap();
             std::fs::write(&path, "again").unwrap();
-            let told = tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap();
+            let told =
+                tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap();
             assert!(matches!(told, Ok(None)), "{told:?}");
         } else {
             listening.cancel().await.unwrap();
@@ -48,7 +61,8 @@ async fn a_stateless_client_listens() {
 async fn a_stateless_client_does_not_listen_outside() {
     let fixture = Fixture::new();
     let client = fixture.client(Era::Stateless, Declares::Nothing).await;
-    let filter = SubscriptionFilter::builder().resource_subscription(elsewhere("etc/passwd")).build();
+    let filter =
+        SubscriptionFilter::builder().resource_subscription(elsewhere("etc/passwd")).build();
     let mut listening = client.peer.listen(filter).await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap();
     assert_eq!(ended.map_err(code).err(), Some(-32602));
@@ -59,11 +73,17 @@ async fn what_is_refused_does_not_end_the_rest() {
     let fixture = Fixture::new();
     let path = fixture.write("a", "");
     let client = fixture.client(Era::Stateless, Declares::Nothing).await;
-    let filter = SubscriptionFilter::builder().resource_subscriptions([uri(&path), elsewhere("etc/passwd")]).build();
+    let filter = SubscriptionFilter::builder()
+        .resource_subscriptions([uri(&path), elsewhere("etc/passwd")])
+        .build();
     let mut listening = client.peer.listen(filter).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     std::fs::write(&path, "1").unwrap();
-    let told = tokio::time::timeout(Duration::from_secs(4), listening.next()).await.unwrap().unwrap().unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(4), listening.next())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
     let ServerNotification::ResourceUpdatedNotification(told) = told else { panic!("{told:?}") };
     assert_eq!(told.params.uri, uri(&path));
 }
@@ -71,7 +91,8 @@ async fn what_is_refused_does_not_end_the_rest() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_listens_a_few_times_at_once() {
     let fixture = Fixture::new();
-    let filter = SubscriptionFilter::builder().resource_subscription(uri(&fixture.write("a", ""))).build();
+    let filter =
+        SubscriptionFilter::builder().resource_subscription(uri(&fixture.write("a", ""))).build();
     let client = fixture.client(Era::Stateless, Declares::Nothing).await;
     let mut kept = Vec::new();
     for _ in 0..16 {

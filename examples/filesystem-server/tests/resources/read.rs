@@ -21,9 +21,11 @@ async fn text_is_text_bytes_are_base64_and_a_directory_is_its_entries() {
     fixture.write("dir/sub/d", "");
     fixture.link("../../secret.txt", "dir/out");
     let listing = format!("{site}/dir/b%20c\n{site}/dir/sub\n");
-    for (era, declares) in
-        [(Era::Session, Declares::Changes), (Era::Stateless, Declares::Roots), (Era::Stateless, Declares::Nothing)]
-    {
+    for (era, declares) in [
+        (Era::Session, Declares::Changes),
+        (Era::Stateless, Declares::Roots),
+        (Era::Stateless, Declares::Nothing),
+    ] {
         let client = fixture.client(era, declares).await;
         for (name, mime, key, content) in [
             ("a.rs", "text/x-rust", "text", "fn é() {}"),
@@ -35,7 +37,11 @@ async fn text_is_text_bytes_are_base64_and_a_directory_is_its_entries() {
         ] {
             let uri = format!("{site}/{name}");
             let result = client.read(&uri).await.unwrap();
-            assert_eq!(result["contents"], json!([{ "uri": uri, "mimeType": mime, key: content }]), "{era:?}");
+            assert_eq!(
+                result["contents"],
+                json!([{ "uri": uri, "mimeType": mime, key: content }]),
+                "{era:?}"
+            );
             assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));
         }
     }
@@ -66,16 +72,20 @@ async fn refusals_have_the_codes_of_their_era() {
         if !links_are_seen() && uri.ends_with("/out") || cfg!(windows) && kind == "special_file" {
             continue;
         }
-        for (era, declares, code) in
-            [(Era::Session, Declares::Changes, session), (Era::Stateless, Declares::Roots, stateless)]
-        {
+        for (era, declares, code) in [
+            (Era::Session, Declares::Changes, session),
+            (Era::Stateless, Declares::Roots, stateless),
+        ] {
             let client = fixture.client(era, declares).await;
             let began = Instant::now();
             let error = client.read(&uri).await.unwrap_err();
             assert!(began.elapsed() < Duration::from_secs(5), "{uri}");
             let data = error.data.unwrap_or(Value::Null);
             assert_eq!((error.code.0, &data["kind"]), (code, &json!(kind)), "{uri}, {era:?}");
-            let is_told = !matches!(kind, "encoded_separator" | "foreign_scheme" | "not_absolute" | "too_large");
+            let is_told = !matches!(
+                kind,
+                "encoded_separator" | "foreign_scheme" | "not_absolute" | "too_large"
+            );
             assert_eq!(data.get("uri"), is_told.then_some(&json!(uri)), "{uri}, {era:?}");
         }
     }

@@ -44,7 +44,8 @@ async fn nothing_is_left_of_a_thousand_sessions() {
     let fixture = Fixture::new();
     let file = uri(&fixture.write("a", ""));
     for number in 0..1_000 {
-        let client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[&fixture.site()]).await;
+        let client =
+            Client::new(&fixture.server, Era::Session, Declares::Changes, &[&fixture.site()]).await;
         client.subscribe(&file).await.unwrap();
         let (sessions, places) = fixture.server.kept();
         assert!((1..200).contains(&sessions) && places == 1, "{number}: {sessions}, {places}");

@@ -105,7 +105,8 @@ async fn a_subscription_ends_with_its_root_and_waits_while_roots_are_not_known()
     let fixture = Fixture::new();
     let (old, kept) = (fixture.write("old/a", ""), fixture.write("kept/b", ""));
     let (old_root, kept_root) = (old.parent().unwrap(), kept.parent().unwrap());
-    let mut client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[old_root, kept_root]).await;
+    let mut client =
+        Client::new(&fixture.server, Era::Session, Declares::Changes, &[old_root, kept_root]).await;
     client.subscribe(&uri(&old)).await.unwrap();
     client.subscribe(&uri(&kept)).await.unwrap();
     client.change(&[kept_root]).await;
@@ -174,7 +175,8 @@ async fn what_may_not_be_read_may_not_be_subscribed_to() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscriptions_are_bounded() {
     let fixture = Fixture::new();
-    let uris: Vec<_> = (0..65).map(|number| uri(&fixture.write(&format!("{number}"), ""))).collect();
+    let uris: Vec<_> =
+        (0..65).map(|number| uri(&fixture.write(&format!("{number}"), ""))).collect();
     let client = fixture.client(Era::Session, Declares::Changes).await;
     for uri in &uris[..64] {
         client.subscribe(uri).await.unwrap();

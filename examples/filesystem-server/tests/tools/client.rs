@@ -9,11 +9,12 @@ use filesystem_server::server::Server;
 use mcp_roots_guard::{Access, Boundary, Guard};
 use rmcp::handler::client::ClientHandler;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ContentBlock,
-    Implementation, ProgressNotificationParam,
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
+    ContentBlock, Implementation, ProgressNotificationParam,
 };
 use rmcp::service::{
-    NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RoleClient, RunningService, ServiceExt as _,
+    NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RoleClient,
+    RunningService, ServiceExt as _,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -33,20 +34,28 @@ impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
         if self.roots.is_some() {
-            capabilities = serde_json::from_value(json!({ "roots": { "listChanged": true } })).unwrap();
+            capabilities =
+                serde_json::from_value(json!({ "roots": { "listChanged": true } })).unwrap();
         }
         ClientConfig::new(capabilities, Implementation::new("test", "0"))
     }
 
     #[expect(deprecated)]
-    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<rmcp::model::ListRootsResult, rmcp::ErrorData> {
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ListRootsResult, rmcp::ErrorData> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let uris = self.roots.as_ref().unwrap().lock().unwrap().clone();
         let roots: Vec<Value> = uris.into_iter().map(|uri| json!({ "uri": uri })).collect();
         Ok(serde_json::from_value(json!({ "roots": roots })).unwrap())
     }
 
-    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+    async fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
         self.progress.lock().unwrap().push(params.progress);
         self.told.notify_one();
     }
@@ -68,7 +77,8 @@ impl Served {
 
     pub(crate) async fn to(client: Client, access: Access) -> Self {
         let keep = [(); 2].map(|()| tempfile::Builder::new().prefix("guard-").tempdir().unwrap());
-        let [directory, outside] = keep.each_ref().map(|keep| dunce::canonicalize(keep.path()).unwrap());
+        let [directory, outside] =
+            keep.each_ref().map(|keep| dunce::canonicalize(keep.path()).unwrap());
         fs::write(outside.join("secret"), "secret").unwrap();
         if let Some(roots) = &client.roots {
             roots.lock().unwrap().push(uri(&directory));
@@ -100,12 +110,16 @@ impl Served {
     pub(crate) fn put_oddities(&self) -> Vec<&'static str> {
         let mut missing = Vec::new();
         #[cfg(unix)]
-        assert!(std::process::Command::new("mkfifo").arg(self.path("fifo")).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo").arg(self.path("fifo")).status().unwrap().success()
+        );
         if cfg!(windows) {
             missing.push("fifo");
         }
         let out = self.outside.join("secret");
-        for (name, target) in [("dangling", "nowhere".as_ref()), ("out", out.as_ref()), ("outdir", &*self.outside)] {
+        for (name, target) in
+            [("dangling", "nowhere".as_ref()), ("out", out.as_ref()), ("outdir", &*self.outside)]
+        {
             if links_are_seen() {
                 link(target, &self.path(name)).unwrap();
             } else {
@@ -136,7 +150,10 @@ impl Served {
 
     pub(crate) async fn start(&self, tool: &'static str, args: Value) -> RequestHandle<RoleClient> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params(tool, &args)));
-        self.client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap()
+        self.client
+            .send_cancellable_request(request, PeerRequestOptions::no_options())
+            .await
+            .unwrap()
     }
 }
 

@@ -34,11 +34,13 @@ async fn an_edit_tells_its_diff_and_keeps_line_ends() {
         ("a", &[("a", "b"), ("b", "$&c")], "$&c"),
     ];
     for (content, edits, expected) in cases {
-        let edits: Vec<_> = edits.iter().map(|(old, new)| json!({"oldText": old, "newText": new})).collect();
+        let edits: Vec<_> =
+            edits.iter().map(|(old, new)| json!({"oldText": old, "newText": new})).collect();
         served.put("file", content);
         #[cfg(unix)]
         fs::set_permissions(served.path("file"), fs::Permissions::from_mode(0o640)).unwrap();
-        let dry = served.ok("edit_file", json!({"path": "file", "edits": edits, "dryRun": true})).await;
+        let dry =
+            served.ok("edit_file", json!({"path": "file", "edits": edits, "dryRun": true})).await;
         assert_eq!(served.content("file"), content, "dry run of {edits:?}");
         let done = served.ok("edit_file", json!({"path": "file", "edits": edits})).await;
         assert_eq!(served.content("file"), expected, "{content:?} {edits:?}");
@@ -47,8 +49,11 @@ async fn an_edit_tells_its_diff_and_keeps_line_ends() {
         assert_eq!(fs::metadata(served.path("file")).unwrap().permissions().mode() & 0o777, 0o640);
     }
     served.put("file", "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
-    let diff = served.ok("edit_file", json!({"path": "file", "edits": [{"oldText": "5", "newText": "```"}]})).await;
-    let expected = "````diff\n--- file\n+++ file\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+```\n 6\n 7\n 8\n````\n";
+    let diff = served
+        .ok("edit_file", json!({"path": "file", "edits": [{"oldText": "5", "newText": "```"}]}))
+        .await;
+    let expected =
+        "````diff\n--- file\n+++ file\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+```\n 6\n 7\n 8\n````\n";
     assert_eq!(diff, expected);
 }
 
@@ -70,17 +75,30 @@ async fn a_failing_edit_leaves_the_file_and_says_why() {
         assert!(error.contains(why), "{why}: {error}");
         assert_eq!(served.content("file"), "a\nb\n", "{why}");
     }
-    assert!(served.ok("edit_file", json!({"path": "file", "edits": []})).await.contains("change nothing"));
+    assert!(
+        served
+            .ok("edit_file", json!({"path": "file", "edits": []}))
+            .await
+            .contains("change nothing")
+    );
     served.put("large", vec![b'\n'; (4 << 20) + 1]);
-    assert!(served.err("edit_file", json!({"path": "large", "edits": [edit("a", "b")]})).await.contains("larger than"));
+    assert!(
+        served
+            .err("edit_file", json!({"path": "large", "edits": [edit("a", "b")]}))
+            .await
+            .contains("larger than")
+    );
     // As it is written.
     served.put("crlf", "\r\n".repeat((2 << 20) - 1) + "a");
-    let larger = served.err("edit_file", json!({"path": "crlf", "edits": [edit("a", "b\nb")]})).await;
+    let larger =
+        served.err("edit_file", json!({"path": "crlf", "edits": [edit("a", "b\nb")]})).await;
     assert!(larger.contains("would be larger than 4194304 bytes"), "{larger}");
     // A diff that is too long is cut, the edit is not.
     served.put("long", "a\n".repeat(200_000));
     let new = "b\n".repeat(200_000);
-    let diff = served.ok("edit_file", json!({"path": "long", "edits": [edit(&"a\n".repeat(200_000), &new)]})).await;
+    let diff = served
+        .ok("edit_file", json!({"path": "long", "edits": [edit(&"a\n".repeat(200_000), &new)]}))
+        .await;
     assert!(diff.len() < 300_000 && diff.contains("The diff is longer"));
     assert_eq!(served.content("long"), new);
 }
@@ -95,7 +113,9 @@ async fn edits_at_once_lose_nothing() {
         );
     }
     let served = Served::new().await;
-    let lines = |open, close| (0..20).map(|line| format!("{open}{line}{close}")).collect::<Vec<_>>().join("\n");
+    let lines = |open, close| {
+        (0..20).map(|line| format!("{open}{line}{close}")).collect::<Vec<_>>().join("\n")
+    };
     served.put("file", lines('<', '>'));
     let mut handles = Vec::new();
     for line in 0..20 {
@@ -113,7 +133,8 @@ async fn edits_that_take_long_are_refused() {
     let served = Served::new().await;
     served.put("file", "x\n".repeat(2 << 20));
     let edits = vec![json!({"oldText": "x", "newText": "x"}); 499];
-    let edits: Vec<_> = edits.into_iter().chain([json!({"oldText": "y", "newText": "z"})]).collect();
+    let edits: Vec<_> =
+        edits.into_iter().chain([json!({"oldText": "y", "newText": "z"})]).collect();
     let error = served.err("edit_file", json!({"path": "file", "edits": edits})).await;
     assert!(error.contains("split the call"), "{error}");
     assert_eq!(served.content("file").len(), 4 << 20);

@@ -43,18 +43,28 @@ async fn names_parameters_annotations_and_schemas_are_the_references() {
     for (name, parameters, hints) in expected {
         let tool = tools.iter().find(|tool| tool.name == name).unwrap();
         let required = tool.input_schema.get("required").cloned().unwrap_or(json!([]));
-        let properties = tool.input_schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+        let properties = tool
+            .input_schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default();
         let mut found: Vec<_> = properties
             .keys()
             .map(|key| {
-                let mark = if required.as_array().unwrap().contains(&json!(key)) { "!" } else { "" };
+                let mark =
+                    if required.as_array().unwrap().contains(&json!(key)) { "!" } else { "" };
                 format!("{key}{mark}")
             })
             .collect();
         found.sort();
         assert_eq!(found.join(" "), parameters, "{name}");
         let is = tool.annotations.as_ref().unwrap();
-        assert_eq!((is.read_only_hint.unwrap(), is.destructive_hint, is.idempotent_hint), hints, "{name}");
+        assert_eq!(
+            (is.read_only_hint.unwrap(), is.destructive_hint, is.idempotent_hint),
+            hints,
+            "{name}"
+        );
         assert_eq!(is.open_world_hint, Some(false), "{name}");
         assert!(tool.title.is_some() && tool.description.is_some(), "{name}");
         let output = tool.output_schema.as_ref().unwrap();
@@ -105,7 +115,10 @@ async fn a_text_is_read_whole_or_by_its_first_or_last_lines() {
     let both = served.err("read_text_file", json!({"path": "three", "head": 1, "tail": 1})).await;
     assert_eq!(both, "give head or tail, not both");
     for count in [json!(1.5), json!(-1)] {
-        let error = served.client.call_tool(params("read_text_file", &json!({"path": "three", "head": count}))).await;
+        let error = served
+            .client
+            .call_tool(params("read_text_file", &json!({"path": "three", "head": count})))
+            .await;
         assert!(format!("{error:?}").contains("whole number"), "{count}: {error:?}");
     }
     let tools = served.client.list_all_tools().await.unwrap();
@@ -125,8 +138,14 @@ async fn lines_of_a_file_of_any_size_are_read_within_a_bound() {
         huge.seek(std::io::SeekFrom::End(0)).unwrap();
         huge.write_all(b"\nlast but one\nlast\n").unwrap();
     }
-    assert_eq!(served.ok("read_text_file", json!({"path": "huge", "head": 2})).await, "first\nsecond");
-    assert_eq!(served.ok("read_text_file", json!({"path": "huge", "tail": 2})).await, "last but one\nlast");
+    assert_eq!(
+        served.ok("read_text_file", json!({"path": "huge", "head": 2})).await,
+        "first\nsecond"
+    );
+    assert_eq!(
+        served.ok("read_text_file", json!({"path": "huge", "tail": 2})).await,
+        "last but one\nlast"
+    );
     let (fewer, line) = ("ask for fewer lines", "it is one line");
     served.put("line", "x".repeat((10 << 20) + 1));
     let cases = [
@@ -146,8 +165,14 @@ async fn lines_of_a_file_of_any_size_are_read_within_a_bound() {
     // More lines than a block holds.
     let lines: Vec<String> = (0..100_000).map(|line| format!("line {line}")).collect();
     served.put("long", lines.join("\n"));
-    assert_eq!(served.ok("read_text_file", json!({"path": "long", "tail": 50_000})).await, lines[50_000..].join("\n"));
-    assert_eq!(served.ok("read_text_file", json!({"path": "long", "head": 50_000})).await, lines[..50_000].join("\n"));
+    assert_eq!(
+        served.ok("read_text_file", json!({"path": "long", "tail": 50_000})).await,
+        lines[50_000..].join("\n")
+    );
+    assert_eq!(
+        served.ok("read_text_file", json!({"path": "long", "head": 50_000})).await,
+        lines[..50_000].join("\n")
+    );
 }
 
 #[tokio::test]
@@ -181,7 +206,8 @@ async fn what_is_outside_or_no_file_is_refused_by_every_tool() {
     };
     let outside = "not inside the allowed directories";
     let is_there = |path: &&str| !missing.contains(&path.split('/').next().unwrap());
-    for path in [secret.as_str(), "../secret", "outdir/secret", passwd].into_iter().filter(is_there) {
+    for path in [secret.as_str(), "../secret", "outdir/secret", passwd].into_iter().filter(is_there)
+    {
         for (tool, args) in with(path) {
             let error = served.err(tool, args.clone()).await;
             assert!(error.ends_with(outside), "{tool} {args}: {error}");
@@ -204,7 +230,9 @@ async fn what_is_outside_or_no_file_is_refused_by_every_tool() {
         assert!(error.starts_with("read \"binary\": not UTF-8"), "{lines}: {error}");
     }
     assert_eq!(fs::read(served.outside.join("secret")).unwrap(), b"secret");
-    assert!(served.err("write_file", json!({"path": "x"})).await.contains("missing field `content`"));
+    assert!(
+        served.err("write_file", json!({"path": "x"})).await.contains("missing field `content`")
+    );
 }
 
 #[tokio::test]
@@ -222,18 +250,31 @@ async fn media_is_told_in_base64_with_its_type() {
     ];
     for (name, expected) in cases {
         served.put(name, b"\xff\xfe");
-        let result = served.client.call_tool(params("read_media_file", &json!({"path": name}))).await.unwrap();
+        let result = served
+            .client
+            .call_tool(params("read_media_file", &json!({"path": name})))
+            .await
+            .unwrap();
         assert_eq!(serde_json::to_value(&result.content).unwrap(), json!([expected]), "{name}");
         assert_eq!(result.structured_content, Some(json!({"content": [expected]})), "{name}");
     }
     // By the name that it really has.
     if links_are_seen() {
         link("a.png".as_ref(), &served.path("link")).unwrap();
-        let result = served.client.call_tool(params("read_media_file", &json!({"path": "link"}))).await.unwrap();
+        let result = served
+            .client
+            .call_tool(params("read_media_file", &json!({"path": "link"})))
+            .await
+            .unwrap();
         assert!(result.content[0].as_image().is_some());
     }
     fs::File::create(served.path("large")).unwrap().set_len((10 << 20) + 1).unwrap();
-    assert!(served.err("read_media_file", json!({"path": "large"})).await.ends_with("larger than 10485760 bytes"));
+    assert!(
+        served
+            .err("read_media_file", json!({"path": "large"}))
+            .await
+            .ends_with("larger than 10485760 bytes")
+    );
 }
 
 #[tokio::test]
@@ -241,7 +282,8 @@ async fn one_bad_file_of_many_does_not_fail_the_others() {
     let served = Served::new().await;
     served.put("a", "one\n");
     served.put("b", "two");
-    let text = served.ok("read_multiple_files", json!({"paths": ["a", "missing", "../x", "b"]})).await;
+    let text =
+        served.ok("read_multiple_files", json!({"paths": ["a", "missing", "../x", "b"]})).await;
     let parts: Vec<_> = text.split("\n---\n").collect();
     assert_eq!(parts[0], "a:\none\n\n");
     assert_eq!(parts[1], "missing: Error - read \"missing\": no such file or directory");
@@ -250,14 +292,20 @@ async fn one_bad_file_of_many_does_not_fail_the_others() {
     // Together no more than one may hold.
     served.put("large", "x".repeat(6 << 20));
     let text = served.ok("read_multiple_files", json!({"paths": ["large", "large", "b"]})).await;
-    assert!(text.contains("large: Error") && text.contains("fill this answer") && text.ends_with("b:\ntwo\n"));
+    assert!(
+        text.contains("large: Error")
+            && text.contains("fill this answer")
+            && text.ends_with("b:\ntwo\n")
+    );
     // One that no call reads is not for another call.
     served.put("larger", "x".repeat((10 << 20) + 1));
     let text = served.ok("read_multiple_files", json!({"paths": ["b", "larger"]})).await;
     assert!(text.contains("with head or tail") && !text.contains("another call"), "{text}");
     assert!(served.err("read_multiple_files", json!({"paths": []})).await.contains("at least one"));
     let many = vec!["b"; 101];
-    assert!(served.err("read_multiple_files", json!({"paths": many})).await.contains("at most 100"));
+    assert!(
+        served.err("read_multiple_files", json!({"paths": many})).await.contains("at most 100")
+    );
 }
 
 #[tokio::test]
@@ -269,20 +317,32 @@ async fn files_and_directories_are_made_and_moved_and_nothing_is_moved_over() {
     assert_eq!(served.content("a/b/c"), "é\r\n");
     served.ok("write_file", json!({"path": "a/b/c", "content": "new"})).await;
     assert_eq!(served.content("a/b/c"), "new");
-    assert!(served.err("write_file", json!({"path": "no/c", "content": ""})).await.contains("no such file"));
+    assert!(
+        served
+            .err("write_file", json!({"path": "no/c", "content": ""}))
+            .await
+            .contains("no such file")
+    );
     let large = "x".repeat((10 << 20) + 1);
-    assert!(served.err("write_file", json!({"path": "large", "content": large})).await.contains("10485760"));
+    assert!(
+        served
+            .err("write_file", json!({"path": "large", "content": large}))
+            .await
+            .contains("10485760")
+    );
     assert!(!served.path("large").exists());
 
     served.put("other", "other");
     for destination in ["other", "a", "a/b"] {
-        let error = served.err("move_file", json!({"source": "a/b/c", "destination": destination})).await;
+        let error =
+            served.err("move_file", json!({"source": "a/b/c", "destination": destination})).await;
         assert!(error.contains("already exists"), "{destination}: {error}");
     }
     assert_eq!(served.content("other"), "other");
     if links_are_seen() {
         link("nowhere".as_ref(), &served.path("dangling")).unwrap();
-        let error = served.err("move_file", json!({"source": "other", "destination": "dangling"})).await;
+        let error =
+            served.err("move_file", json!({"source": "other", "destination": "dangling"})).await;
         assert!(error.contains("exists"), "{error}");
     }
     served.ok("move_file", json!({"source": "a/b", "destination": "moved"})).await;
@@ -316,7 +376,12 @@ async fn a_root_that_is_a_file_is_written_and_edited_in_place() {
     assert_eq!(allowed, format!("Allowed directories:\n{} (a file)", only.display()));
     served.ok("write_file", json!({ "path": only, "content": "two" })).await;
     assert_eq!(served.content("only.txt"), "two");
-    served.ok("edit_file", json!({ "path": only, "edits": [{ "oldText": "two", "newText": "three" }] })).await;
+    served
+        .ok(
+            "edit_file",
+            json!({ "path": only, "edits": [{ "oldText": "two", "newText": "three" }] }),
+        )
+        .await;
     assert_eq!(served.content("only.txt"), "three");
     served.err("write_file", json!({ "path": other, "content": "x" })).await;
     served.err("write_file", json!({ "path": served.path("new.txt"), "content": "x" })).await;

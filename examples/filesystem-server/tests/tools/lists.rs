@@ -43,16 +43,23 @@ Total: 7 files, 1 directories
 Combined size: 2.00 KB";
     let files = format!("Total: {} files", 7 - missing.len());
     assert_eq!(listed, there(expected).replace("Total: 7 files", &files));
-    let by_size = served.ok("list_directory_with_sizes", json!({"path": ".", "sortBy": "size"})).await;
-    let first: Vec<_> = by_size.lines().take(3).map(|line| line.split_whitespace().nth(1).unwrap()).collect();
-    assert_eq!(first, ["large", "small", if missing.contains(&"dangling") { "sub" } else { "dangling" }]);
+    let by_size =
+        served.ok("list_directory_with_sizes", json!({"path": ".", "sortBy": "size"})).await;
+    let first: Vec<_> =
+        by_size.lines().take(3).map(|line| line.split_whitespace().nth(1).unwrap()).collect();
+    assert_eq!(
+        first,
+        ["large", "small", if missing.contains(&"dangling") { "sub" } else { "dangling" }]
+    );
     assert!(
         served
             .err("list_directory_with_sizes", json!({"path": ".", "sortBy": "date"}))
             .await
             .contains("unknown variant")
     );
-    assert!(served.err("list_directory", json!({"path": "small"})).await.contains("not a directory"));
+    assert!(
+        served.err("list_directory", json!({"path": "small"})).await.contains("not a directory")
+    );
     #[cfg(windows)]
     if !crate::tree::links_are_seen() {
         return crate::tree::not_shown(
@@ -66,7 +73,12 @@ Combined size: 2.00 KB";
     let text = served.ok("list_directory", json!({"path": "sub"})).await;
     assert_eq!(text.lines().count(), 10_001);
     assert!(text.ends_with("only 10000 are listed, in no particular choice"));
-    assert!(served.err("directory_tree", json!({"path": "sub"})).await.contains("more than 10000 entries"));
+    assert!(
+        served
+            .err("directory_tree", json!({"path": "sub"}))
+            .await
+            .contains("more than 10000 entries")
+    );
 }
 
 #[tokio::test]
@@ -80,9 +92,19 @@ async fn a_tree_is_json_without_what_is_excluded() {
     let missing = served.put_oddities();
     let file = |name: &str| json!({"name": name, "type": "file"});
     let directory = |name: &str, children: Value| json!({"name": name, "type": "directory", "children": children});
-    let odd = [file("dangling"), directory("empty", json!([])), file("fifo"), file("out"), file("outdir")];
-    let odd: Vec<_> = odd.into_iter().filter(|node| !missing.contains(&node["name"].as_str().unwrap())).collect();
-    let src = directory("src", json!([directory("a", json!([file("deep.rs")])), file("b.rs"), file("z")]));
+    let odd = [
+        file("dangling"),
+        directory("empty", json!([])),
+        file("fifo"),
+        file("out"),
+        file("outdir"),
+    ];
+    let odd: Vec<_> =
+        odd.into_iter().filter(|node| !missing.contains(&node["name"].as_str().unwrap())).collect();
+    let src = directory(
+        "src",
+        json!([directory("a", json!([file("deep.rs")])), file("b.rs"), file("z")]),
+    );
     let target = directory("target", json!([directory("debug", json!([file("x")]))]));
     // What is excluded; what is left beside the odd ones.
     let cases = [
@@ -90,30 +112,45 @@ async fn a_tree_is_json_without_what_is_excluded() {
         (json!(["target"]), json!([src])),
         (json!(["debug"]), json!([src, directory("target", json!([]))])),
         (json!(["*.rs", "target/*"]), json!([src, directory("target", json!([]))])),
-        (json!(["**/*.rs", "target"]), json!([directory("src", json!([directory("a", json!([])), file("z")]))])),
+        (
+            json!(["**/*.rs", "target"]),
+            json!([directory("src", json!([directory("a", json!([])), file("z")]))]),
+        ),
         (json!(["src/{a,z}", "t?rget"]), json!([directory("src", json!([file("b.rs")]))])),
     ];
     for (exclude, left) in cases {
-        let text = served.ok("directory_tree", json!({"path": ".", "excludePatterns": exclude})).await;
+        let text =
+            served.ok("directory_tree", json!({"path": ".", "excludePatterns": exclude})).await;
         let tree: Vec<Value> = serde_json::from_str(&text).unwrap();
         let (found_odd, rest) = tree.split_at(odd.len());
         assert_eq!((found_odd, &json!(rest)), (&odd[..], &left), "{exclude}");
         assert!(text.contains("\n  {\n    \"name\": \"empty\""), "{text}");
     }
-    assert!(served.err("directory_tree", json!({"path": ".", "excludePatterns": ["[a"]})).await.contains("glob"));
+    assert!(
+        served
+            .err("directory_tree", json!({"path": ".", "excludePatterns": ["[a"]}))
+            .await
+            .contains("glob")
+    );
 }
 
 #[tokio::test]
 async fn a_search_finds_by_glob_within() {
     let served = Served::new().await;
-    for name in ["top.rs", "src/a.rs", "src/deep/b.rs", "src/deep/c.txt", ".hidden/d.rs", "target/e.rs"] {
+    for name in
+        ["top.rs", "src/a.rs", "src/deep/b.rs", "src/deep/c.txt", ".hidden/d.rs", "target/e.rs"]
+    {
         served.put(name, "");
     }
     let missing = served.put_oddities();
     // Pattern; excluded; found.
     let cases: [(&str, Value, &[&str]); 11] = [
         ("*.rs", json!([]), &["top.rs"]),
-        ("**/*.rs", json!([]), &[".hidden/d.rs", "src/a.rs", "src/deep/b.rs", "target/e.rs", "top.rs"]),
+        (
+            "**/*.rs",
+            json!([]),
+            &[".hidden/d.rs", "src/a.rs", "src/deep/b.rs", "target/e.rs", "top.rs"],
+        ),
         ("**/*.rs", json!(["target"]), &[".hidden/d.rs", "src/a.rs", "src/deep/b.rs", "top.rs"]),
         ("**/*.rs", json!(["deep", "*.rs", ".*/**"]), &["src/a.rs", "target/e.rs"]),
         ("**/*.rs", json!(["**/deep/**", "**/target/**"]), &[".hidden/d.rs", "src/a.rs", "top.rs"]),
@@ -122,21 +159,29 @@ async fn a_search_finds_by_glob_within() {
         ("{top,src/a}.rs", json!([]), &["src/a.rs", "top.rs"]),
         ("**/out*", json!([]), &["out", "outdir"]),
         ("**/secret", json!([]), &[]),
-        ("*", json!(["src", "target", ".hidden"]), &["dangling", "fifo", "out", "outdir", "top.rs"]),
+        (
+            "*",
+            json!(["src", "target", ".hidden"]),
+            &["dangling", "fifo", "out", "outdir", "top.rs"],
+        ),
     ];
     for (pattern, exclude, found) in cases {
         let args = json!({"path": ".", "pattern": pattern, "excludePatterns": exclude});
         let text = served.ok("search_files", args.clone()).await;
         let found = found.iter().filter(|name| !missing.contains(name));
-        let expected: Vec<_> =
-            found.map(|name| served.path(&name.replace('/', MAIN_SEPARATOR_STR)).display().to_string()).collect();
-        let expected = if expected.is_empty() { "No matches found".into() } else { expected.join("\n") };
+        let expected: Vec<_> = found
+            .map(|name| served.path(&name.replace('/', MAIN_SEPARATOR_STR)).display().to_string())
+            .collect();
+        let expected =
+            if expected.is_empty() { "No matches found".into() } else { expected.join("\n") };
         assert_eq!(text, expected, "{args}");
     }
     // What a search tells, the other tools take.
     let path = served.ok("search_files", json!({"path": "src", "pattern": "deep/*.txt"})).await;
     assert_eq!(served.ok("read_text_file", json!({"path": path})).await, "");
-    assert!(served.err("search_files", json!({"path": ".", "pattern": "{a"})).await.contains("glob"));
+    assert!(
+        served.err("search_files", json!({"path": ".", "pattern": "{a"})).await.contains("glob")
+    );
     let many = vec!["x"; 101];
     let args = json!({"path": ".", "pattern": "*", "excludePatterns": many});
     assert!(served.err("search_files", args).await.contains("at most 100"));
@@ -173,7 +218,10 @@ async fn what_is_too_deep_is_said_and_fails_nothing_else() {
     #[cfg(windows)]
     if !crate::tree::links_are_seen() {
         let reason = "Wine tells no final path of more than 260 characters";
-        return crate::tree::not_shown("lists::what_is_too_deep_is_said_and_fails_nothing_else", reason);
+        return crate::tree::not_shown(
+            "lists::what_is_too_deep_is_said_and_fails_nothing_else",
+            reason,
+        );
     }
     let served = Served::new().await;
     served.put(&format!("{}x.rs", "d/".repeat(130)), "");
@@ -201,9 +249,18 @@ async fn a_file_and_the_directories_are_described() {
     let text = served.ok("get_file_info", json!({"path": "file"})).await;
     let lines: Vec<_> = text.lines().collect();
     let keys: Vec<_> = lines.iter().map(|line| line.split_once(": ").unwrap().0).collect();
-    assert_eq!(keys, ["size", "created", "modified", "accessed", "isDirectory", "isFile", "permissions"]);
+    assert_eq!(
+        keys,
+        ["size", "created", "modified", "accessed", "isDirectory", "isFile", "permissions"]
+    );
     let permissions = if cfg!(unix) { "permissions: 640" } else { "permissions: unknown" };
-    let others = ["size: 5", "modified: 2001-09-09T01:46:40.25Z", "isDirectory: false", "isFile: true", permissions];
+    let others = [
+        "size: 5",
+        "modified: 2001-09-09T01:46:40.25Z",
+        "isDirectory: false",
+        "isFile: true",
+        permissions,
+    ];
     for line in others {
         assert!(lines.contains(&line), "{line}: {text}");
     }

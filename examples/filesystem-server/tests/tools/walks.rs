@@ -35,9 +35,13 @@ async fn a_long_walk_tells_its_progress() {
     served.ok("search_files", json!({"path": ".", "pattern": "none"})).await;
     let most = began.elapsed().as_millis() / 250 + 1;
     let progress = served.client.service().progress.lock().unwrap().clone();
-    assert!(!progress.is_empty() && progress.len() as u128 <= most, "{progress:?} in at most {most}");
     assert!(
-        progress.is_sorted_by(|one, next| one < next) && progress.iter().all(|&seen| seen <= 5_050.0),
+        !progress.is_empty() && progress.len() as u128 <= most,
+        "{progress:?} in at most {most}"
+    );
+    assert!(
+        progress.is_sorted_by(|one, next| one < next)
+            && progress.iter().all(|&seen| seen <= 5_050.0),
         "{progress:?}"
     );
 }
@@ -50,9 +54,13 @@ async fn a_withdrawn_root_stops_a_walk() {
     // The walk may end just before it hears.
     for _ in 0..10 {
         let handle = served.start(tool, args.clone()).await;
-        let _ = tokio::time::timeout(Duration::from_secs(2), served.client.service().told.notified()).await;
+        let _ =
+            tokio::time::timeout(Duration::from_secs(2), served.client.service().told.notified())
+                .await;
         served.client.notify_roots_list_changed().await.unwrap();
-        let ServerResult::CallToolResult(result) = handle.await_response().await.unwrap() else { panic!() };
+        let ServerResult::CallToolResult(result) = handle.await_response().await.unwrap() else {
+            panic!()
+        };
         if result.is_error == Some(true) {
             let text = &result.content[0].as_text().unwrap().text;
             assert!(text.contains("changed or expired; try again"), "{text}");
@@ -70,7 +78,9 @@ async fn a_withdrawn_root_stops_a_walk() {
 /// How many descriptors of this process are open beneath a directory.
 #[cfg(target_os = "linux")]
 fn open_beneath(directory: &Path) -> usize {
-    let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    let links = fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     links.filter(|link| link.starts_with(directory)).count()
 }
 
@@ -113,7 +123,9 @@ async fn a_cancelled_walk_stops() {
 async fn what_a_search_finds_another_call_can_name() {
     let served = Served::new().await;
     let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"bad\xff.txt");
-    for (name, content) in [("l\nx.txt".as_ref(), "newline"), ("l\\nx.txt".as_ref(), "backslash"), (odd, "bytes")] {
+    for (name, content) in
+        [("l\nx.txt".as_ref(), "newline"), ("l\\nx.txt".as_ref(), "backslash"), (odd, "bytes")]
+    {
         std::fs::write(served.directory.join(name), content).unwrap();
     }
     let found = served.ok("search_files", json!({ "path": ".", "pattern": "*.txt" })).await;
@@ -145,13 +157,21 @@ async fn answers_of_names_and_the_work_of_globs_are_bounded() {
         listed.len()
     );
     let sizes = served.ok("list_directory_with_sizes", json!({ "path": "." })).await;
-    assert!(sizes.len() <= (1 << 20) + 200 && sizes.ends_with("Combined size: 0 B"), "{}", sizes.len());
+    assert!(
+        sizes.len() <= (1 << 20) + 200 && sizes.ends_with("Combined size: 0 B"),
+        "{}",
+        sizes.len()
+    );
     let refused = served.err("directory_tree", json!({ "path": "." })).await;
     assert!(refused.starts_with("the tree has more than 1048576 bytes"), "{refused}");
     let wild: Vec<_> = (0..100).map(|n| format!("*a???{n}")).collect();
-    let refused = served.err("search_files", json!({ "path": ".", "pattern": "*", "excludePatterns": wild })).await;
+    let refused = served
+        .err("search_files", json!({ "path": ".", "pattern": "*", "excludePatterns": wild }))
+        .await;
     assert!(refused.starts_with("the patterns have more than 256"), "{refused}");
     let long = vec!["x".repeat(2049); 2];
-    let refused = served.err("search_files", json!({ "path": ".", "pattern": "*", "excludePatterns": long })).await;
+    let refused = served
+        .err("search_files", json!({ "path": ".", "pattern": "*", "excludePatterns": long }))
+        .await;
     assert!(refused.starts_with("the patterns are longer than 4096"), "{refused}");
 }
