@@ -315,7 +315,7 @@
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!
-//! A walk or a search within one request asks `roots.proceed()?` between its steps (feature `rmcp`): it ends when the client cancels, or
+//! A walk or a search within one request asks `roots.ensure_active()?` between its steps (feature `rmcp`): it ends when the client cancels, or
 //! withdraws its roots.
 //!
 //! # Confine the process

@@ -55,14 +55,14 @@ mod transport;
 #[cfg(feature = "rmcp-http")]
 mod http;
 mod peer;
-mod answers;
+mod input;
 mod request;
 mod work;
 
-pub use self::answers::{Answers, ROOTS_KEY};
 #[cfg(feature = "rmcp-http")]
 pub use self::http::GuardedSessions;
-pub use self::request::{Obtained, RequestRoots};
+pub use self::input::{ClientInput, ROOTS_KEY};
+pub use self::request::{RequestRoots, RootsForRequest};
 pub use self::transport::GuardedTransport;
 pub use self::work::HandlerError;
 pub use crate::session::ClientKey;

@@ -12,7 +12,7 @@ use ::rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::{Answers, add_question};
+use super::input::{ClientInput, add_question};
 use super::peer::PeerSource;
 use super::transport::{Connection, Received};
 use crate::error::{Code, Error, Result};
@@ -57,11 +57,11 @@ pub struct RequestRoots {
 
 /// What a request that needs roots comes to.
 #[derive(Debug)]
-pub enum Obtained {
+pub enum RootsForRequest {
     /// They are in force.
     Roots(RequestRoots),
     /// The client has to be asked: the request's result. Stateless era only.
-    Ask(InputRequiredResult),
+    InputRequired(InputRequiredResult),
 }
 
 impl RequestRoots {
@@ -73,7 +73,7 @@ impl RequestRoots {
     /// or was answered; [`RootsStale`](crate::ErrorKind::RootsStale) if it said that its roots
     /// changed since the request took them; [`SessionClosed`](crate::ErrorKind::SessionClosed). In
     /// the stateless era nobody tells of changes: there only the first.
-    pub fn proceed(&self) -> Result<()> {
+    pub fn ensure_active(&self) -> Result<()> {
         match &self.session {
             _ if self.cancelled.is_cancelled() => Err(Code::Cancelled.into()),
             Some((session, epoch)) => session.is_still(*epoch),
@@ -81,10 +81,10 @@ impl RequestRoots {
         }
     }
 
-    /// Whether work may begin that has waited for a place: as [`proceed`](Self::proceed), and roots
+    /// Whether work may begin that has waited for a place: as [`ensure_active`](Self::ensure_active), and roots
     /// that the client told in an earlier request are still those that it told last, in time.
     pub(super) fn begin(&self) -> Result<()> {
-        self.proceed()?;
+        self.ensure_active()?;
         match &self.remembered {
             Some((guard, key))
                 if !guard.last_of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) =>
@@ -117,7 +117,7 @@ impl RequestRoots {
 
     /// The handler's own question, and the guard's with it if the retry needs roots again. [`Guard::tool`] and the like do this.
     #[must_use]
-    pub fn ask(&self, mut own: InputRequiredResult) -> InputRequiredResult {
+    pub fn input_required(&self, mut own: InputRequiredResult) -> InputRequiredResult {
         if self.told {
             add_question(&mut own);
         }
@@ -125,7 +125,7 @@ impl RequestRoots {
     }
 
     /// What is left of it when the roots are given away.
-    pub(super) fn asks_again(&self) -> bool {
+    pub(super) fn must_list_again(&self) -> bool {
         self.told
     }
 
@@ -169,29 +169,29 @@ impl Guard {
     /// stateless era does not say what its client can do;
     /// [`Cancelled`](crate::ErrorKind::Cancelled); [`Busy`](crate::ErrorKind::Busy)
     /// (`too_many_sessions`); those of [`Session::roots`] and [`Session::roots_from_list`].
-    pub async fn obtain(
+    pub async fn roots_for(
         &self,
         ctx: &RequestContext<RoleServer>,
-        answers: impl Into<Answers>,
-    ) -> Result<Obtained> {
-        let answers = answers.into();
+        input: impl Into<ClientInput>,
+    ) -> Result<RootsForRequest> {
+        let input = input.into();
         let lease = ctx.ct.child_token();
         // Boxed, as every handler's future would be large else.
         let obtained = Box::pin(async {
             if stateless(ctx) {
-                self.obtain_stateless(ctx, answers, lease).await
+                self.roots_stateless(ctx, input, lease).await
             } else {
-                self.obtain_in_session(ctx, answers, lease).await.map(Obtained::Roots)
+                self.roots_in_session(ctx, input, lease).await.map(RootsForRequest::Roots)
             }
         });
         // Nobody waits for a client on behalf of a request that is not wanted any more: the next one asks.
         ctx.ct.run_until_cancelled(obtained).await.ok_or(Code::Cancelled)?
     }
 
-    async fn obtain_in_session(
+    async fn roots_in_session(
         &self,
         ctx: &RequestContext<RoleServer>,
-        answers: Answers,
+        input: ClientInput,
         lease: CancellationToken,
     ) -> Result<RequestRoots> {
         let session = match self.session_of(&ctx.extensions) {
@@ -206,7 +206,7 @@ impl Guard {
             )
         });
         let (roots, epoch) = asked.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
-        let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
+        let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
         let account = asked.account().clone();
         let session = session.map(|session| (session, epoch));
         let roots = roots.leased(lease.clone());
@@ -222,12 +222,12 @@ impl Guard {
         })
     }
 
-    async fn obtain_stateless(
+    async fn roots_stateless(
         &self,
         ctx: &RequestContext<RoleServer>,
-        mut answers: Answers,
+        mut input: ClientInput,
         lease: CancellationToken,
-    ) -> Result<Obtained> {
+    ) -> Result<RootsForRequest> {
         let session = self.passing_session(
             declared(ctx).map_err(|error| refused(None, error))?,
             ClientKey::of(&ctx.extensions),
@@ -235,7 +235,7 @@ impl Guard {
         let told = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
         let known = ClientKey::of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
         let mut remembered = None;
-        let roots = match (told, answers.take_roots()) {
+        let roots = match (told, input.take_roots()) {
             (false, _) => {
                 session
                     .roots(|_: Option<String>| std::future::ready(RootsResponse::Unsupported))
@@ -268,14 +268,14 @@ impl Guard {
                         remembered = key.map(|key| (self.clone(), key.clone()));
                         roots.of(session.id())
                     }
-                    None => return Ok(Obtained::Ask(answers.question())),
+                    None => return Ok(RootsForRequest::InputRequired(input.question())),
                 }
             }
         };
-        let (cancelled, responses) = (ctx.ct.clone(), answers.into_others());
+        let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
         let account = session.account().clone();
         let roots = roots.leased(lease.clone());
-        Ok(Obtained::Roots(RequestRoots {
+        Ok(RootsForRequest::Roots(RequestRoots {
             roots,
             lease,
             session: None,
@@ -307,7 +307,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`NoSession`](crate::ErrorKind::NoSession), as for [`obtain`](Self::obtain);
+    /// [`NoSession`](crate::ErrorKind::NoSession), as for [`roots_for`](Self::roots_for);
     /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if there were too many when the
     /// client came.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {

@@ -14,8 +14,8 @@ use ::rmcp::model::{
 };
 use ::rmcp::service::{RequestContext, RoleServer};
 
-use super::answers::{Answers, add_question};
-use super::request::{Obtained, RequestRoots, refused, revision, stateless};
+use super::input::{ClientInput, add_question};
+use super::request::{RequestRoots, RootsForRequest, refused, revision, stateless};
 use crate::error::{Code, Error};
 use crate::events;
 use crate::session::Guard;
@@ -48,7 +48,7 @@ enum Why {
 impl Guard {
     /// Does a tool's work with the roots in force, and gives what `call_tool` returns.
     ///
-    /// `answers` is what the client sent along: the call's parameters, or what a tool of rmcp's
+    /// `input` is what the client sent along: the call's parameters, or what a tool of rmcp's
     /// macros extracts: `InputResponses`, and `(InputResponses, RequestState)` for a tool that
     /// keeps a state. `work` runs on a thread of the guard's, and waits for one of
     /// [`WORK`](crate::limits::WORK) places before, of which a client's work has at most a quarter.
@@ -66,7 +66,7 @@ impl Guard {
     /// roots, the result is that question, and `work` does not run.
     ///
     /// Await it in the handler's own task: in another, a question to the client belongs to no request. When the request is cancelled it
-    /// ends at once, and `work` goes on until it looks: at [`RequestRoots::proceed`], between the steps of what takes long.
+    /// ends at once, and `work` goes on until it looks: at [`RequestRoots::ensure_active`], between the steps of what takes long.
     ///
     /// ```
     /// # use mcp_roots_guard::Guard;
@@ -89,7 +89,7 @@ impl Guard {
     pub async fn tool<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
-        answers: impl Into<Answers>,
+        input: impl Into<ClientInput>,
         work: W,
     ) -> Result<CallToolResponse, ErrorData>
     where
@@ -97,7 +97,7 @@ impl Guard {
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
         let work = move |roots| Ok(work(roots)?.into_call_tool_result()?);
-        let HandlerError(why) = match self.respond(ctx, answers.into(), work).await {
+        let HandlerError(why) = match self.respond(ctx, input.into(), work).await {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
@@ -172,9 +172,11 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match self.obtain(ctx, Answers::default()).await {
-            Ok(Obtained::Ask(_)) => Err(refused(None, Code::RootsStale.into()).into()),
-            Ok(Obtained::Roots(roots)) => self.run(roots, work).await,
+        let done = match self.roots_for(ctx, ClientInput::default()).await {
+            Ok(RootsForRequest::InputRequired(_)) => {
+                Err(refused(None, Code::RootsStale.into()).into())
+            }
+            Ok(RootsForRequest::Roots(roots)) => self.run(roots, work).await,
             Err(error) => Err(error.into()),
         };
         done.map_err(|error| error.of_request(revision(ctx), resource))
@@ -184,16 +186,16 @@ impl Guard {
     async fn respond<R: Response>(
         &self,
         ctx: &RequestContext<RoleServer>,
-        answers: Answers,
+        input: ClientInput,
         work: impl FnOnce(RequestRoots) -> Result<R, HandlerError> + Send + 'static,
     ) -> Result<R, HandlerError> {
-        let roots = match self.obtain(ctx, answers).await? {
-            Obtained::Ask(question) => return Ok(question.into()),
-            Obtained::Roots(roots) => roots,
+        let roots = match self.roots_for(ctx, input).await? {
+            RootsForRequest::InputRequired(question) => return Ok(question.into()),
+            RootsForRequest::Roots(roots) => roots,
         };
-        let asks_again = roots.asks_again();
+        let must_list_again = roots.must_list_again();
         let mut response = self.run(roots, work).await?;
-        if let (Some(own), true) = (response.question(), asks_again) {
+        if let (Some(own), true) = (response.question(), must_list_again) {
             add_question(own);
         }
         Ok(response)
@@ -362,7 +364,7 @@ impl From<ErrorData> for HandlerError {
     }
 }
 
-/// For handlers that answer on their own, after [`Guard::obtain`].
+/// For handlers that answer on their own, after [`Guard::roots_for`].
 impl From<ErrorBody> for ErrorData {
     fn from(body: ErrorBody) -> Self {
         let code = i32::try_from(body.code).map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);

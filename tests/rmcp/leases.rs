@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::rmcp::{HandlerError, Obtained, RequestRoots};
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots, RootsForRequest};
 use mcp_roots_guard::{CheckedPath, Guard, Intent, Replace, Roots, Session, WalkOptions};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
@@ -39,7 +39,7 @@ impl ServerHandler for Keeper {
         let (kept, way) = (self.kept.clone(), call.name.to_string());
         let after = kept.clone();
         if way == "obtain" {
-            if let Ok(Obtained::Roots(roots)) = self.guard.obtain(&ctx, &call).await {
+            if let Ok(RootsForRequest::Roots(roots)) = self.guard.roots_for(&ctx, &call).await {
                 assert_eq!(roots.read_to_string("c/in.txt", 9).unwrap(), "c");
                 let mut kept = kept.lock().unwrap();
                 kept.roots.push(roots.clone());
@@ -153,7 +153,7 @@ async fn clones_end_with_the_roots_of_the_request() {
             call: CallToolRequestParams,
             ctx: RequestContext<RoleServer>,
         ) -> Result<CallToolResponse, ErrorData> {
-            let Ok(Obtained::Roots(roots)) = self.0.obtain(&ctx, &call).await else {
+            let Ok(RootsForRequest::Roots(roots)) = self.0.roots_for(&ctx, &call).await else {
                 panic!("no question")
             };
             let mut file = roots.open("c/in.txt").unwrap();

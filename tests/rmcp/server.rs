@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcp_roots_guard::rmcp::{HandlerError, Obtained, RequestRoots};
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots, RootsForRequest};
 use mcp_roots_guard::{Access, Boundary, Guard, GuardBuilder, Session, WalkOptions};
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::tool::{InputResponses, IntoCallToolResult, RequestState};
@@ -124,7 +124,7 @@ impl ServerHandler for Server {
                 let work = move |roots: RequestRoots| {
                     told.send("walking".into()).unwrap();
                     for _ in 0..10_000 {
-                        if let Err(error) = roots.proceed() {
+                        if let Err(error) = roots.ensure_active() {
                             let _ = told.send(format!("stopped: {}", error.code()));
                             return Err(error.into());
                         }
@@ -140,7 +140,7 @@ impl ServerHandler for Server {
                     let mut read = 0;
                     while read < 100_000 {
                         for entry in roots.walk(&path, WalkOptions::new())? {
-                            roots.proceed()?;
+                            roots.ensure_active()?;
                             roots.read(Path::new(&path).join(entry?.path()), 1000)?;
                             read += 1;
                         }
@@ -212,12 +212,12 @@ impl ServerHandler for Server {
                 move |roots: RequestRoots| Ok(message(roots.read_to_string("in.txt", 1000)?));
             return self.guard.prompt(&ctx, &params, first).await;
         }
-        match self.guard.obtain(&ctx, &params).await.unwrap() {
-            Obtained::Ask(question) => Ok(question.into()),
-            Obtained::Roots(roots) if roots.responses().is_empty() => {
-                Ok(roots.ask(own_question()).into())
+        match self.guard.roots_for(&ctx, &params).await.unwrap() {
+            RootsForRequest::InputRequired(question) => Ok(question.into()),
+            RootsForRequest::Roots(roots) if roots.responses().is_empty() => {
+                Ok(roots.input_required(own_question()).into())
             }
-            Obtained::Roots(roots) => {
+            RootsForRequest::Roots(roots) => {
                 Ok(message(roots.read_to_string("in.txt", 1000).unwrap()).into())
             }
         }

@@ -95,7 +95,7 @@ fn beneath(
     // Half a path is no mistake: whatever the reason, there is nothing to tell.
     let Ok((children, checked)) = checked else { return Ok(false) };
     for found in children {
-        roots.proceed()?;
+        roots.ensure_active()?;
         let Ok(found) = found else { return Ok(true) };
         if !goes_on(found.name().as_encoded_bytes(), name) {
             continue;

@@ -126,7 +126,7 @@ fn tell(
     // Directories on the way to the one that is told, the innermost last.
     let mut open = vec![Children::of(roots, root, PathBuf::new(), behind, page)?];
     while let Some(directory) = open.last_mut() {
-        roots.proceed()?;
+        roots.ensure_active()?;
         let Some((name, metadata)) = directory.entries.pop_first() else {
             if directory.more {
                 return Ok(page.end());
@@ -184,7 +184,7 @@ impl Children {
         let Ok(all) = directory.read_dir() else { return Ok(children) };
         let is_on_the_way = behind.is_some_and(|behind| behind.starts_with(&children.path));
         for (count, found) in all.enumerate() {
-            roots.proceed()?;
+            roots.ensure_active()?;
             if count >= DIRECTORY_ENTRIES {
                 let text = format!(
                     "a directory has more than {DIRECTORY_ENTRIES} entries: they can not be listed"

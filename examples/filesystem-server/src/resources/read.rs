@@ -56,7 +56,7 @@ fn contents(roots: &RequestRoots, uri: String) -> Result<ResourceContents, Handl
 fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, HandlerError> {
     let mut lines = String::new();
     for found in entry::children(checked)? {
-        roots.proceed()?;
+        roots.ensure_active()?;
         let found = match found {
             Err(error) if error.code() == "too_many_entries" => {
                 // A comment, as text/uri-list has it (RFC 2483).

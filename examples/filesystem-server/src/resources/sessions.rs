@@ -79,7 +79,7 @@ pub(crate) async fn subscribe(
         let session = roots.session().ok_or_else(no_session)?;
         let subscriber = resources.subscriber(session, &peer);
         let subscription = Subscription::new(&roots, &uri, &resources.watcher, &subscriber.wake)?;
-        roots.proceed()?;
+        roots.ensure_active()?;
         subscription.still_allowed(session)?;
         let mut subscriptions = lock(&subscriber.subscriptions);
         if subscriptions.len() >= SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {

@@ -71,8 +71,8 @@ fn edit(roots: &RequestRoots, args: &EditFile) -> Work {
             return Ok(format!("The edits change nothing in {}", args.path));
         }
         if !args.dry_run {
-            roots.proceed()?;
-            let _alone = Alone::with(name_of(&file), || Ok(roots.proceed()?))?;
+            roots.ensure_active()?;
+            let _alone = Alone::with(name_of(&file), || Ok(roots.ensure_active()?))?;
             let now = file.read_to_string(BYTES)?;
             if now != content {
                 // To read it and split it into lines costs, too.
@@ -89,7 +89,7 @@ fn edit(roots: &RequestRoots, args: &EditFile) -> Work {
 
 fn edited(roots: &RequestRoots, mut text: Text, edits: &[Edit], left: &mut usize) -> Work<Text> {
     let mut spend = |more| match left.checked_sub(more) {
-        Some(less) if roots.proceed().is_ok() => {
+        Some(less) if roots.ensure_active().is_ok() => {
             *left = less;
             Ok(())
         }
@@ -109,7 +109,7 @@ fn edited(roots: &RequestRoots, mut text: Text, edits: &[Edit], left: &mut usize
         match find_first(text.as_str(), &old, &new, &mut spend) {
             Ok((part, new)) => text.replace(part, &new),
             Err(why) => {
-                roots.proceed()?;
+                roots.ensure_active()?;
                 return Err(failed(advice(&why)));
             }
         }

@@ -110,7 +110,7 @@ fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
     at_most(PATHS, paths.len(), "paths")?;
     let (mut told, mut left) = (Vec::new(), LIMIT);
     for path in paths {
-        roots.proceed()?;
+        roots.ensure_active()?;
         told.push(match roots.read_to_string(path, left) {
             Ok(content) => {
                 left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));

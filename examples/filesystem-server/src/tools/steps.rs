@@ -67,7 +67,7 @@ impl Iterator for Steps<'_> {
             self.seen = self.seen.saturating_add(1);
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 self.looked = Some(Instant::now());
-                if let Err(error) = self.roots.proceed() {
+                if let Err(error) = self.roots.ensure_active() {
                     return Some(Err(error.into()));
                 }
                 self.progress.reached(self.seen);

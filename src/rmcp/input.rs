@@ -20,13 +20,13 @@ pub const ROOTS_KEY: &str = "mcp-roots-guard/roots";
 /// Made of a request's parameters, or of what a tool of rmcp's macros extracts: `InputResponses`, and with `RequestState` if it keeps one,
 /// which goes back to the client with the guard's question.
 #[derive(Clone, Debug, Default)]
-pub struct Answers {
+pub struct ClientInput {
     roots: Option<Value>,
     others: InputResponses,
     state: Option<String>,
 }
 
-impl Answers {
+impl ClientInput {
     fn new(responses: Option<InputResponses>, state: Option<String>) -> Self {
         let mut others = responses.unwrap_or_default();
         Self { roots: others.remove(ROOTS_KEY), others, state }
@@ -38,7 +38,7 @@ impl Answers {
     }
 
     /// The answers to what the handler itself asked.
-    pub(super) fn into_others(self) -> InputResponses {
+    pub(super) fn into_responses(self) -> InputResponses {
         self.others
     }
 
@@ -64,13 +64,13 @@ fn question() -> InputRequest {
     InputRequest::ListRoots(::rmcp::model::ListRootsRequest::default())
 }
 
-impl From<ExtractedResponses> for Answers {
+impl From<ExtractedResponses> for ClientInput {
     fn from(responses: ExtractedResponses) -> Self {
         Self::new(responses.0, None)
     }
 }
 
-impl From<(ExtractedResponses, RequestState)> for Answers {
+impl From<(ExtractedResponses, RequestState)> for ClientInput {
     fn from((responses, state): (ExtractedResponses, RequestState)) -> Self {
         Self::new(responses.0, state.0)
     }
@@ -78,7 +78,7 @@ impl From<(ExtractedResponses, RequestState)> for Answers {
 
 macro_rules! of_parameters {
     ($($params:ty)*) => { $(
-        impl From<&$params> for Answers {
+        impl From<&$params> for ClientInput {
             fn from(params: &$params) -> Self {
                 Self::new(params.input_responses.clone(), params.request_state.clone())
             }
