@@ -249,12 +249,15 @@ mod tests {
         );
         let roots = Roots::from_list(&list).unwrap();
         let cache = cache();
-        for _ in 0..2 * CACHE_BYTES / u64::from(weight(&Account::Anonymous, &roots)) {
+        let each = u64::from(weight(&Account::Anonymous, &roots));
+        for _ in 0..2 * CACHE_BYTES / each {
             cache.insert(
                 ClientKey::connection().account().clone(),
                 cached(1, Duration::from_secs(60), &roots),
             );
         }
-        assert!((1..=CACHE_BYTES).contains(&cache.bytes()), "{}", cache.bytes());
+        let bytes = cache.bytes();
+        assert!((1..=CACHE_BYTES).contains(&bytes), "{bytes}");
+        assert_eq!(cache.len() as u64 * each, bytes);
     }
 }
