@@ -79,15 +79,16 @@ impl Guard {
     ///
     /// ```
     /// # use mcp_roots_guard::Guard;
+    /// # use mcp_roots_guard::rmcp::RequestRoots;
     /// # use rmcp::handler::server::tool::InputResponses;
     /// # use rmcp::model::CallToolResponse;
     /// # use rmcp::service::{RequestContext, RoleServer};
     /// # struct Server { guard: Guard }
-    /// # const LIMIT: u64 = 1 << 20;
     /// # impl Server {
     /// async fn read(&self, path: String, ctx: RequestContext<RoleServer>, answers: InputResponses)
     /// -> Result<CallToolResponse, rmcp::ErrorData> {
-    ///     self.guard.tool(&ctx, answers, move |roots| Ok(roots.read_to_string(&path, LIMIT)?)).await
+    ///     let work = move |roots: RequestRoots| Ok(roots.read_to_string(&path, 1 << 20)?);
+    ///     self.guard.tool(&ctx, answers, work).await
     /// }
     /// # }
     /// ```
