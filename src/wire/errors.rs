@@ -193,11 +193,14 @@ mod tests {
     fn wording() {
         use Code as K;
         let (old, new) = (Revision::V2025_11_25, Revision::V2026_07_28);
-        let resource = |kind| {
-            let data = format!(r#"{{"kind":"{kind}","uri":"{URI}"}}"#);
-            format!(r#""message":"Resource not found","data":{data}"#)
-        };
-        let (not_found, outside) = (&resource("not_found"), &resource("outside_roots"));
+        let not_found = concat!(
+            r#""message":"Resource not found","#,
+            r#""data":{"kind":"not_found","uri":"file:///etc/passwd"}"#
+        );
+        let outside = concat!(
+            r#""message":"Resource not found","#,
+            r#""data":{"kind":"outside_roots","uri":"file:///etc/passwd"}"#
+        );
         let parameter =
             r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
         let query = concat!(
