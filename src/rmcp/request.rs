@@ -243,10 +243,11 @@ impl Guard {
             declared(ctx).map_err(|error| refused(None, error))?,
             ClientKey::of(&ctx.extensions),
         );
-        let lists = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
+        let declares_roots =
+            !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
         let known = ClientKey::of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
         let mut from_cache = None;
-        let roots = match (lists, input.take_roots()) {
+        let roots = match (declares_roots, input.take_roots()) {
             (false, _) => {
                 session
                     .roots(|_: Option<String>| std::future::ready(RootsResponse::Unsupported))
@@ -292,7 +293,7 @@ impl Guard {
             session: None,
             cancelled,
             responses,
-            must_list_again: lists,
+            must_list_again: declares_roots,
             account,
             from_cache,
         }))
