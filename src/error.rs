@@ -1,4 +1,4 @@
-//! Errors: what went wrong, in words for whoever has to act.
+//! Errors, with texts that tell the reader what to correct.
 //!
 //! An [`Error`] has an [`ErrorKind`], a fine-grained [code](Error::code), and a text for the model
 //! or the person who sent the request. One table, in `codes`, holds all three, and how JSON-RPC

@@ -101,8 +101,8 @@
 //!
 //! - Hard links to files outside are served, unless the [`Policy`] refuses files with several
 //!   names.
-//! - Code that opens files without the guard is not stopped, nor is an administrator. On Linux, the
-//!   feature `landlock` confines such code to the allowed directories.
+//! - Code that opens files without the guard is not stopped, and neither is an administrator. On
+//!   Linux, the feature `landlock` confines such code to the allowed directories.
 //! - A filesystem that hangs (NFS, FUSE) inside a root makes a call wait, so run operations on
 //!   threads that may block. With the feature `rmcp` they run on threads of the guard, and one that
 //!   hangs delays other clients by a few seconds at most.
@@ -138,7 +138,7 @@
 //! | a replaced file keeps | permission bits, owner, group and POSIX access control list, as far as permitted | the same | permission bits, owner and group, as far as permitted; its access control list comes from its directory | nothing: its owner is the process, its access control list comes from its directory |
 //! | a file written in place keeps | everything | the same | the same | the same |
 //! | durable after a write | content and name | the same | the same | the content |
-//! | a root in force can be moved or removed meanwhile | yes, and it is noticed | the same | the same | no, nor can its parents |
+//! | a root in force can be moved or removed meanwhile | yes, and it is noticed | the same | the same | no; its parents cannot either |
 //! | FIFOs, sockets, devices refused | yes | yes | yes | device names are refused, and so are sockets and the aliases of apps |
 //! | confinement (feature `landlock`) | by Landlock, from 5.13 | the same | an error: not available | the same |
 //! | run by the tests | yes | yes, behind a seccomp filter | type-checked here, run by CI on macOS | under Wine, and by CI on Windows |

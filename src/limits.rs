@@ -44,7 +44,7 @@ pub(crate) const CHANGED_RETRY_TIME: Duration = Duration::from_millis(20);
 /// How often, and for how long, a walk is repeated after the kernel returned EAGAIN because
 /// something was renamed meanwhile. After that the walk through held descriptors decides, which
 /// never asks for `..`. One walk through 40 long symlinks can take the kernel 10 ms, so a count
-/// alone is no bound.
+/// alone is not a bound.
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRIES: usize = 32;
 

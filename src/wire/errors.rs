@@ -178,10 +178,10 @@ mod tests {
             let row = rows.iter().position(|row| row.contains(&kind.as_str()));
             let row = row.unwrap_or(CODES.len() - 1);
             for &revision in Revision::ALL {
-                let told = [Some(URI), None]
+                let sent = [Some(URI), None]
                     .map(|uri| Error::from(code).to_error_body(revision, uri).code);
                 assert_eq!(
-                    told,
+                    sent,
                     CODES[row].map(|codes| codes[usize::from(revision.is_stateless())]),
                     "{code}, {revision}"
                 );
@@ -263,10 +263,10 @@ mod tests {
         for &code in Code::ALL {
             for &revision in Revision::ALL {
                 let error = Error::from(code).detail("SECRET").at("open", OsStr::new("a"));
-                let told = [None, Some(URI)]
+                let bodies = [None, Some(URI)]
                     .map(|resource| format!("{:?}", error.to_error_body(revision, resource)));
                 assert!(
-                    !format!("{told:?}{}", error.to_tool_result(revision)).contains("SECRET"),
+                    !format!("{bodies:?}{}", error.to_tool_result(revision)).contains("SECRET"),
                     "{code}"
                 );
             }
