@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::input::{ClientInput, add_roots_request};
 use super::peer::PeerSource;
@@ -25,7 +25,6 @@ use crate::session::runtime::Instant;
 use crate::session::{ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 use crate::workers::Account;
-use tokio_util::sync::DropGuard;
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
