@@ -1,4 +1,4 @@
-//! Errors: what went wrong, in words for whoever has to act.
+//! Errors, with texts that tell the reader what to correct.
 //!
 //! An [`Error`] has an [`ErrorKind`], a fine-grained [code](Error::code), and a text for the model
 //! or the person who sent the request. One table, in `codes`, holds all three, and how JSON-RPC
@@ -75,8 +75,8 @@ impl Error {
     /// The exact reason in snake case, such as `bad_escape`. [`ErrorKind`] lists the codes of each
     /// kind.
     ///
-    /// A code keeps its name and its meaning, and new ones may come: it is for logs, tests and
-    /// programs that read `data.kind` of an error that was sent.
+    /// Codes are stable, and new ones may be added. They are for logs, tests, and programs that
+    /// read `data.kind` of an error that was sent.
     ///
     /// ```
     /// use mcp_roots_guard::{ErrorKind, Location};
@@ -100,7 +100,7 @@ impl Error {
         self.0.operator_detail.as_deref()
     }
 
-    /// As `From`, but a refusal of this crate that was made an [`io::Error`] is itself again.
+    /// Like `From`, but recovers a refusal of this crate that was wrapped in an [`io::Error`].
     #[cfg(feature = "rmcp")]
     pub(crate) fn unwrapped(error: io::Error) -> Self {
         error.downcast::<Self>().unwrap_or_else(Self::from)
@@ -134,7 +134,7 @@ impl Error {
         self
     }
 
-    /// Blames the destination of a rename.
+    /// Marks the destination of a rename as the cause.
     pub(crate) fn of_destination(mut self) -> Self {
         if self.reason() == Code::AlreadyExists {
             return self.says("destination already exists");
@@ -143,7 +143,7 @@ impl Error {
         self
     }
 
-    /// As [`at`](Self::at), for a rename, which has two requests.
+    /// Like [`at`](Self::at), for a rename, which has two requests.
     pub(crate) fn between(mut self, operation: &'static str, from: &OsStr, to: &OsStr) -> Self {
         if self.0.request.is_none() {
             self.0.destination = Some(quoted(to));
@@ -158,7 +158,7 @@ impl Error {
             && self.to_string() == other.to_string()
     }
 
-    /// Bytes of heap that it takes.
+    /// Bytes of heap that it occupies.
     pub(crate) fn heap(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
         let Inner { request, destination, operator_detail, .. } = &*self.0;
@@ -228,7 +228,7 @@ impl From<Infallible> for Error {
     }
 }
 
-/// The same text as `Display`, so that `{:?}` in an answer tells no more.
+/// The same text as `Display`, so that `{:?}` in an answer reveals no more.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Error({}: {self})", self.reason())
@@ -266,7 +266,7 @@ impl fmt::Display for Inner {
             (Some((before, after)), Some(limit)) => write!(f, "{before}{limit}{after}")?,
             _ => f.write_str(self.text)?,
         }
-        // The system's message for its number, and nothing that somebody added to it.
+        // The system's message for the number, without text that other code added.
         match self.cause.as_ref().and_then(io::Error::raw_os_error) {
             Some(number) if self.text == Code::Io.text() => {
                 write!(f, ": {}", io::Error::from_raw_os_error(number))
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(text(full()), format!(r#"write "f": input or output failed: {}"#, full()));
         let added = io::Error::other("/srv/secret");
         assert_eq!(text(added), r#"write "f": input or output failed"#);
-        // A kind of its own has its own words.
+        // A kind of its own has its own text.
         assert_eq!(text(io::ErrorKind::PermissionDenied.into()), r#"write "f": permission denied"#);
     }
 

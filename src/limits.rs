@@ -34,18 +34,17 @@ pub const LOOKUPS: usize = 3072;
 /// Names that the kernel passes in one call for the price of one look-up.
 pub(crate) const NAMES_PER_LOOKUP: usize = 16;
 
-/// How often, and for how long, a path is tried again that changed while it was used. A change
-/// takes a system call, as a try does: losing against a process that does nothing else 16 times in
-/// a row is no accident. A try usually takes microseconds; one that takes 10 ms is not made 16
-/// times.
+/// How often, and for how long, an operation is retried whose path changed while it was used. A
+/// change takes a system call, and so does a try: a process that wins 16 times in a row does
+/// nothing else. A try usually takes microseconds; the time limit is for slow ones.
 pub(crate) const CHANGED_RETRIES: usize = 16;
 
 pub(crate) const CHANGED_RETRY_TIME: Duration = Duration::from_millis(20);
 
-/// How often, and for how long, a walk is repeated that the kernel gave up with EAGAIN because
+/// How often, and for how long, a walk is repeated after the kernel returned EAGAIN because
 /// something was renamed meanwhile. After that the walk through held descriptors decides, which
 /// never asks for `..`. One walk through 40 long symlinks can take the kernel 10 ms, so a count
-/// alone is no bound.
+/// alone is not a bound.
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRIES: usize = 32;
 
@@ -73,23 +72,23 @@ pub const ROOT_LIST_BYTES: usize = 8_000_000;
 /// each page takes another round trip to the client, so smaller pages are of no use.
 pub const ROOT_LIST_PAGES: usize = 100;
 
-/// The longest that a list is resolved, on a filesystem whose look-ups are slow: a hundred times
-/// what 10,000 entries take on a local one.
+/// The longest time for resolving a list, for filesystems with slow look-ups: a hundred times what
+/// 10,000 entries take on a local one.
 pub(crate) const LIST_TIME: Duration = Duration::from_secs(30);
 
 /// The most look-ups to resolve one list: forty for each entry of the longest one. Together less
 /// than a second of CPU time.
 pub(crate) const LIST_LOOKUPS: usize = 400_000;
 
-/// What it costs to open a root, in look-ups.
+/// The cost of opening a root, in look-ups.
 pub(crate) const ROOT_LOOKUPS: usize = 4;
 
-/// Directories on a trail that cost as much as a look-up: memory of 32 bytes each, until the list
-/// is judged.
+/// Directories on a trail that cost as much as one look-up. Each takes 32 bytes until the list is
+/// resolved.
 pub(crate) const TRAIL_PER_LOOKUP: usize = 8;
 
-/// An alias that took more look-ups to resolve is not kept: it would be walked again whenever it
-/// is verified.
+/// An alias that took more look-ups to resolve is dropped, because each verification would walk it
+/// again.
 pub(crate) const ALIAS_LOOKUPS: usize = 256;
 
 /// The most aliases of one root besides its canonical path. Each is walked when its names are
@@ -112,8 +111,8 @@ pub(crate) const FAILURE_CAUSES: usize = 16;
 /// The most rejected roots of a list that are logged one by one; the rest are counted.
 pub(crate) const REJECTED_LOGGED: usize = 20;
 
-/// The most directories that are remembered for one client: twice the longest list. A client gets
-/// no directory besides these.
+/// The most directories that are remembered for one client: twice the longest list. Further
+/// directories are not granted to the client.
 pub(crate) const GRANTED_EACH: usize = 20_000;
 
 /// The most directories that are remembered for all clients, at some 60 bytes each: those of fifty
@@ -132,7 +131,7 @@ pub const HANDLES: usize = 256;
 /// deploy.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
-/// A verification that has not ended after this long is begun again by the next call.
+/// If a verification has not ended after this time, the next call starts another one.
 pub(crate) const VERIFY_STALLED: Duration = Duration::from_secs(60);
 
 /// How long a call waits for the allowed directories to be verified: ten times as long as a slow
@@ -181,8 +180,8 @@ pub(crate) const CACHE_ENTRY_BYTES: usize = 320;
 /// evict it as idle: much less than [`TIME_TO_IDLE`].
 pub(crate) const TOUCH_EVERY: Duration = Duration::from_secs(1);
 
-/// How often a call asks again because the client's roots changed before its answer came. A client
-/// that changes its roots during each of five answers does nothing else.
+/// How often a call asks again because the client's roots changed before the answer arrived. A
+/// client that changes its roots during each of five fetches does nothing else.
 pub(crate) const FETCH_RETRIES: u32 = 4;
 
 /// How long a client is not asked after a failure: at first, and at most, after doubling each
@@ -200,11 +199,10 @@ pub(crate) const STALLED: Duration = Duration::from_millis(250);
 /// disks and networks can be waited for at once, and a thread that waits costs little.
 ///
 /// Work waits for a place until its request is cancelled; at most 1,024 requests of one client
-/// wait, and further ones are refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). Clients
-/// that wait are served in turns. Work that has begun keeps its place when its request is
-/// cancelled, until it asks whether to go on: long work should be bounded. Work that waits for
-/// other work of the same client waits for ever once all of the client's places are taken by such
-/// work.
+/// wait, and further ones are refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). Waiting
+/// clients are served in turns. Work that has begun keeps its place after its request is cancelled,
+/// until it checks whether to continue, so long work should be bounded. Work that waits for other
+/// work of the same client can deadlock once such work takes all of the client's places.
 #[cfg(feature = "rmcp")]
 pub const WORK: usize = 256;
 
@@ -214,12 +212,12 @@ pub const WORK: usize = 256;
 #[cfg(feature = "rmcp")]
 pub(crate) const MOST_WORK: usize = 4096;
 
-/// How many jobs of one account may wait: four for each place that the default gives one account,
-/// and some. A model does not make so many calls before it reads an answer.
+/// How many jobs of one account may wait: sixteen for each place that the default gives one
+/// account. A model does not make that many calls before it reads an answer.
 pub(crate) const QUEUED_EACH: usize = 1024;
 
-/// How many jobs may wait in all, and as many again that are their accounts' only ones. Each holds
-/// a request, which the server holds anyway, and up to a KiB of the guard's: 64 MiB.
+/// How many jobs may wait in total, and as many again if each is its account's only one. Each holds
+/// a request, which the server holds anyway, and up to a KiB of the guard's memory: 64 MiB.
 pub(crate) const QUEUED: usize = 32 * 1024;
 
 /// How long operations on a device may all take before it counts as hung. A disk that spins up or
@@ -234,21 +232,21 @@ pub(crate) const STUCK: Duration = Duration::from_secs(10);
 /// resolved at once as hang in a slow filesystem.
 pub(crate) const RESOLUTIONS: usize = 64;
 
-/// Resolutions and verifications that nobody waits for any more end within milliseconds, unless
-/// their filesystem hangs. So many of these keep no place, only a thread.
+/// How many resolutions and verifications that nobody waits for any longer keep only a thread, and
+/// no place. They end within milliseconds unless their filesystem hangs.
 pub(crate) const ABANDONED: usize = 256;
 
-/// How long a thread without a job stays: as long as tokio's.
+/// How long a thread without a job is kept: as long as tokio keeps its own.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
 
-/// How often a thread looks whether places hang, while all are taken: some times in the two
-/// seconds after which they count as hung.
+/// How often a thread checks for hung operations while all places are taken: four times within
+/// [`PATIENCE`].
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 // Walks, removals and writes.
 
-/// The deepest directory that a walk enters, and a recursive removal: a chain of 128 is no
-/// workspace.
+/// The deepest directory that a walk or a recursive removal enters. No workspace is 128 directories
+/// deep.
 pub const WALK_DEPTH: usize = 128;
 
 /// The most entries that a walk yields unless the options say otherwise: more than a model can
@@ -257,31 +255,31 @@ pub const WALK_ENTRIES: usize = 100_000;
 
 /// The most bytes of listed entries that a walk holds; a directory with more is listed in part, as
 /// with [`WALK_ENTRIES`]. That many entries with names of 255 bytes take 39 MiB, so on Linux only
-/// a walk with other [`WalkOptions`](crate::WalkOptions) comes to this bound.
+/// a walk with other [`WalkOptions`](crate::WalkOptions) reaches this bound.
 pub const WALK_BYTES: usize = 48 << 20;
 
 /// What an allocator adds to a small allocation: 8 bytes and up to 15 of alignment (glibc's
 /// malloc), so about 16.
 pub(crate) const ALLOCATION: usize = 16;
 
-/// The most entries one call removes: a minute or two of system calls, and more than ten times
-/// what any workspace has. It bounds what a process that adds entries meanwhile can make a call
-/// cost; another call goes on.
+/// The most entries that one call removes: a minute or two of system calls, and more than ten times
+/// what any workspace has. It bounds the call if another process keeps adding entries; another call
+/// continues the removal.
 pub(crate) const REMOVED_ENTRIES: usize = 10_000_000;
 
-/// About the most names that a removal holds, with 255 bytes each some 6 MB. A batch is half of
-/// what is left of them, so that directories in directories find room for theirs.
+/// About the most names that a removal holds: some 6 MB with 255 bytes each. A batch takes half of
+/// what is left, so that nested directories have room for their batches.
 pub(crate) const REMOVED_NAMES: usize = 20_000;
 
-/// The fewest names in a batch, where the parents of a directory hold nearly all: one call of
-/// getdents64(2) returns more.
+/// The fewest names in a batch, used when the parents of a directory hold nearly all names. One
+/// call of getdents64(2) returns more.
 pub(crate) const LEAST_BATCH: usize = 16;
 
 /// Bytes reserved for a file's content before any of it is read.
 pub(crate) const READ_AHEAD: u64 = 1 << 20;
 
-/// How many temporary names are tried. One of 2^64 names is free at the first try, unless
-/// something is very wrong.
+/// How many temporary names are tried. A random name of 2^64 is practically always free at the
+/// first try.
 pub(crate) const NAMES_TRIED: usize = 8;
 
 /// The most bytes of an extended attribute (`XATTR_SIZE_MAX` of linux/limits.h).

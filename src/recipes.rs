@@ -1,4 +1,5 @@
-//! Recipes: what a server author writes, for each kind of server. This module has no code.
+//! Recipes: the code that a server author writes, for each kind of server. This module contains
+//! only documentation.
 //!
 //! - [Directories from a configuration, no client](#directories-from-a-configuration-no-client)
 //! - [A server of the official SDK on stdio](#a-server-of-the-official-sdk-on-stdio)
@@ -13,9 +14,10 @@
 //!
 //! # Directories from a configuration, no client
 //!
-//! Any program can ask the guard; it needs neither MCP nor a runtime. What may be served is a line of the configuration, and a request is
-//! any text. Keep the [`Boundary`](crate::Boundary) and take a snapshot for each request: it costs a clone, and at most twice a second a look whether
-//! the directories are still those that their names say.
+//! Any program can use the crate; it needs neither MCP nor a runtime. The allowed directories come
+//! from the configuration, and a request is any text. Keep the [`Boundary`](crate::Boundary) and
+//! take a snapshot for each request: that is a clone, and at most twice a second a verification
+//! that the directories are still the ones that their paths name.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ErrorKind};
@@ -25,7 +27,7 @@
 //! #     std::fs::create_dir_all(work.path().join(path).parent().unwrap()).unwrap();
 //! #     std::fs::write(work.path().join(path), text).unwrap();
 //! # }
-//! # let (site, manuals, later) = (work.path().join("site"), work.path().join("manuals"), work.path().join("later"));
+//! # let [site, manuals, later] = ["site", "manuals", "later"].map(|name| work.path().join(name));
 //! // Once. `site`, `manuals` and `later` come from your configuration.
 //! let boundary = Boundary::builder()
 //!     .directory(&site, Access::ReadWrite) // relative requests start at the first one
@@ -46,9 +48,10 @@
 //!
 //! # A server of the official SDK on stdio
 //!
-//! Feature `rmcp`. Wrap the transport, once, and ask the guard in each tool; `examples/minimal_server.rs` is such a server, whole. Say
-//! `one_client`, as behind a pipe there is but one: then what it tells in a stateless request counts for
-//! its next ones for five seconds.
+//! Feature `rmcp`. Wrap the transport once, and call the guard in each tool.
+//! `examples/minimal_server.rs` is a complete server. Call `one_client`, because a pipe has only
+//! one client: a list that comes with a stateless request is then used for the next ones too, for
+//! five seconds.
 //!
 #![cfg_attr(feature = "__rmcp-tests", doc = "```no_run")]
 #![cfg_attr(not(feature = "__rmcp-tests"), doc = "```text")]
@@ -81,7 +84,8 @@
 //!     ) -> Result<CallToolResponse, ErrorData> {
 //!         let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| {
 //!             if args.text.is_empty() {
-//!                 return Err(HandlerError::new("there is nothing to write")); // your own words, for the model
+//!                 // Your own words, for the model.
+//!                 return Err(HandlerError::new("there is nothing to write"));
 //!             }
 //!             roots.write(&args.path, &args.text)?; // a refusal is a tool's result with `isError`
 //!             Ok(format!("wrote {} bytes", args.text.len()))
@@ -100,13 +104,14 @@
 //! }
 //! ```
 //!
-//! Do not open files in the handler besides: what is not asked of `roots` is not guarded.
+//! Open files in the handler only through `roots`: other access is not guarded.
 //!
 //! # The same over HTTP, for many clients
 //!
-//! Feature `rmcp-http`. Wrap the session manager: each client then has a session of its own, and none sees another's roots. Who a client is
-//! only your own code knows: the layer that authenticates puts a `ClientKey` into the request, and a session serves no
-//! request that bears another. Never make a key of what a client says of itself, such as a header that nobody verified.
+//! Feature `rmcp-http`. Wrap the session manager: each client then has a session of its own, and no
+//! client sees another's roots. Only your own code knows who a client is: the layer that
+//! authenticates puts a `ClientKey` into the request, and a session refuses a request with another
+//! key. Never derive a key from what a client says about itself, such as an unverified header.
 //!
 #![cfg_attr(feature = "__rmcp-tests", doc = "```no_run")]
 #![cfg_attr(not(feature = "__rmcp-tests"), doc = "```text")]
@@ -115,7 +120,9 @@
 //! use mcp_roots_guard::rmcp::ClientKey;
 //! use mcp_roots_guard::{Access, Boundary, Guard, WithoutClientRoots};
 //! use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-//! use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+//! use rmcp::transport::streamable_http_server::{
+//!     StreamableHttpServerConfig, StreamableHttpService,
+//! };
 //!
 //! #[derive(Clone)]
 //! struct Server {
@@ -125,30 +132,33 @@
 //!
 //! // As before: `#[tool_router(server_handler)] impl Server`.
 //!
-//! /// In the layer that authenticates: `principal` is whom it verified.
+//! /// In the layer that authenticates. `principal` is the verified identity.
 //! fn keyed<B>(mut request: http::Request<B>, principal: &str) -> http::Request<B> {
-//!     // Where a user runs several programs, name the program, too: equal keys share roots.
+//!     // If a user runs several programs, add the program's name: equal keys share roots.
 //!     request.extensions_mut().insert(ClientKey::principal(principal));
 //!     request
 //! }
 //!
 //! # fn service() -> mcp_roots_guard::Result<()> {
 //! let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-//! // For clients that declare no roots: nothing, where each has to name its project. The default is all allowed directories.
+//! // Clients without roots get nothing here, because each has to name its project. The default is
+//! // all allowed directories.
 //! let guard = Guard::builder(boundary).without_client_roots(WithoutClientRoots::Deny).build()?;
 //! let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
 //! let server = Server { guard };
 //! // For a router of your web framework.
-//! let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, StreamableHttpServerConfig::default());
+//! let config = StreamableHttpServerConfig::default();
+//! let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
 //! # let _: StreamableHttpService<Server, _> = service;
 //! # let _ = keyed(http::Request::new(()), "alice");
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! It is a service of tower's kind: with axum it is `Router::new().route_service("/mcp", service)`, and `keyed` is called in a
-//! `middleware::from_fn` of the layer that authenticates. `examples/filesystem-server` is such a server, whole. For browsers set
-//! `with_allowed_origins`, and listen on loopback unless somebody authenticates. The dependencies:
+//! The service is a tower `Service`. With axum, use `Router::new().route_service("/mcp", service)`,
+//! and call `keyed` in a `middleware::from_fn` of the layer that authenticates.
+//! `examples/filesystem-server` is a complete server. For browsers, set `with_allowed_origins`.
+//! Without authentication, listen only on loopback. The dependencies:
 //!
 //! ```toml
 //! [dependencies]
@@ -160,16 +170,18 @@
 //! tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 //! ```
 //!
-//! Users who may not share directories need a guard each: allowed directories are what *any* client of a guard may come to.
+//! Users who must not share directories need a guard each: *any* client of a guard can access its
+//! allowed directories.
 //!
 //! # Stateless requests (2026-07-28)
 //!
-//! A server of the SDK writes nothing more: `guard.tool` sees from the request which era it is of. A client that declared roots gets a
-//! question as the result, and sends its request again with the answer; a list of resources, a completion and a subscription can not be
-//! asked in, and count on what the client told lately under its key.
+//! A server of the SDK needs no more code: `guard.tool` detects the era of each request. A client
+//! that declared roots gets a result that asks for them, and sends its request again with the list.
+//! A client cannot be asked in a list of resources, a completion or a subscription; these use the
+//! list that it recently sent under its key.
 //!
-//! Without the SDK, a root list that came with a request decides that request alone, and nothing that a client sends says that an
-//! answer is good: it is resolved within the allowed directories, as any list.
+//! Without the SDK, a root list that came with a request decides only that request. Nothing that a
+//! client sends is trusted: the list is resolved within the allowed directories, like any list.
 //!
 //! ```
 //! use mcp_roots_guard::{
@@ -178,36 +190,42 @@
 //! };
 //! use serde_json::{Value, json};
 //!
-//! /// What a `tools/call` of 2026-07-28 comes to, before the tool does its work.
-//! enum Asked {
+//! /// The roots for a `tools/call` of 2026-07-28, or the result that asks for them.
+//! enum RootsOrInput {
 //!     Roots(Roots),
-//!     /// The result to send: the client answers it by the same call again.
-//!     Question(Value),
+//!     /// The result to send. The client repeats the call with its list.
+//!     InputRequired(Value),
 //! }
+//! use RootsOrInput::{InputRequired, Roots as InForce};
 //!
-//! async fn roots(guard: &Guard, params: &Value) -> Result<Asked, Box<dyn std::error::Error>> {
+//! async fn roots(
+//!     guard: &Guard,
+//!     params: &Value,
+//! ) -> Result<RootsOrInput, Box<dyn std::error::Error>> {
 //!     let declared = &params["_meta"][ClientCapabilities::META_KEY];
-//!     // Malformed is an error, and not "no roots": that would open more.
+//!     // Malformed capabilities are an error. Reading them as "no roots" could grant more.
 //!     let declared: ClientCapabilities = serde_json::from_value(declared.clone())?;
-//!     let session = guard.session(declared)?; // for this request alone
+//!     let session = guard.session(declared)?; // for this request only
 //!     if declared == ClientCapabilities::without_roots() {
-//!         // Nobody is asked: the allowed directories, or a refusal by `WithoutClientRoots::Deny`.
-//!         let unasked = |_: Option<String>| async { RootsResponse::Unsupported };
-//!         return Ok(Asked::Roots(session.roots(unasked).await?));
+//!         // The source is not called: the result is the allowed directories, or a refusal with
+//!         // `WithoutClientRoots::Deny`.
+//!         let source = |_: Option<String>| async { RootsResponse::Unsupported };
+//!         return Ok(InForce(session.roots(source).await?));
 //!     }
 //!     match params["inputResponses"].get("roots") {
-//!         Some(answer) => {
-//!             let list: ListRootsResult = serde_json::from_value(answer.clone())?;
-//!             Ok(Asked::Roots(session.roots_from_list(list).await?))
+//!         Some(response) => {
+//!             let list: ListRootsResult = serde_json::from_value(response.clone())?;
+//!             Ok(InForce(session.roots_from_list(list).await?))
 //!         }
-//!         None => Ok(Asked::Question(json!({
+//!         None => Ok(InputRequired(json!({
 //!             "resultType": "input_required",
 //!             "inputRequests": { "roots": { "method": ListRootsResult::METHOD } },
 //!         }))),
 //!     }
 //! }
-//! /// What a tool's call is answered where there are none: a result for the model, or the error
-//! /// that the protocol wants where roots are demanded, with its HTTP status.
+//!
+//! /// The answer to a tool's call that was refused: a result for the model, or, if the server
+//! /// requires roots, the protocol's error with its HTTP status.
 //! fn refused(error: &Error, revision: Revision) -> Result<Value, (ErrorBody, Option<u16>)> {
 //!     if revision.is_stateless() && error.kind() == ErrorKind::RootsUnsupported {
 //!         let body = error.to_error_body(revision, None);
@@ -218,17 +236,21 @@
 //! }
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(work.path().join("a")).unwrap();
-//! # let uri = if cfg!(windows) { "file:///" } else { "file://" }.to_owned() + &work.path().join("a").to_str().unwrap().replace('\\', "/");
-//! # let guard = Guard::new(Boundary::builder().directory(work.path(), Access::ReadWrite).build()?);
+//! # let path = work.path().join("a").to_str().unwrap().replace('\\', "/");
+//! # let uri = if cfg!(windows) { "file:///" } else { "file://" }.to_owned() + &path;
+//! # let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+//! # let guard = Guard::new(boundary);
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! # let mut params = json!({"_meta": {(ClientCapabilities::META_KEY): {"roots": {}}}});
-//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! # assert!(matches!(roots(&guard, &params).await?, Asked::Question(_)));
-//! # params["inputResponses"] = json!({"roots": {"roots": [{"uri": uri}, {"uri": "file:///etc"}]}});
-//! # let Asked::Roots(told) = roots(&guard, &params).await? else { panic!("it was answered") };
-//! # assert_eq!((told.roots().count(), told.rejected().len()), (1, 1));
+//! # runtime.block_on(async {
+//! # assert!(matches!(roots(&guard, &params).await?, InputRequired(_)));
+//! # let list = json!({"roots": [{"uri": uri}, {"uri": "file:///etc"}]});
+//! # params["inputResponses"] = json!({"roots": list});
+//! # let InForce(listed) = roots(&guard, &params).await? else { panic!("the list was sent") };
+//! # assert_eq!((listed.roots().count(), listed.rejected().len()), (1, 1));
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): {}});
-//! # let Asked::Roots(told) = roots(&guard, &params).await? else { panic!("it has no roots") };
-//! # assert_eq!(told.roots().count(), 1);
+//! # let InForce(allowed) = roots(&guard, &params).await? else { panic!("it has no roots") };
+//! # assert_eq!(allowed.roots().count(), 1);
 //! # params["_meta"] = json!({(ClientCapabilities::META_KEY): 5});
 //! # assert!(roots(&guard, &params).await.is_err());
 //! # let only = Guard::new(Boundary::builder().client_roots_only().build()?);
@@ -237,7 +259,7 @@
 //! # let (body, status) = refused(&none, Revision::V2026_07_28).unwrap_err();
 //! # assert_eq!((body.code, status), (-32021, Some(400)));
 //! # assert!(refused(&none, Revision::V2025_11_25).is_ok());
-//! # let outside = told.read("../a.txt", 9).unwrap_err();
+//! # let outside = allowed.read("../a.txt", 9).unwrap_err();
 //! # assert!(refused(&outside, Revision::V2026_07_28).is_ok());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
@@ -246,8 +268,9 @@
 //!
 //! # A server that only reads
 //!
-//! Say so in the boundary, not in the tools: [`Access::ReadOnly`](crate::Access::ReadOnly) holds for every operation, whatever a tool tries. A client's
-//! roots have the access of the allowed directory that they lie in.
+//! Configure it in the boundary, not in the tools: [`Access::ReadOnly`](crate::Access::ReadOnly)
+//! applies to every operation of every tool. A client's roots have the access of the allowed
+//! directory that contains them.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ErrorKind, Policy, Replace, Rule};
@@ -256,7 +279,8 @@
 //! # std::fs::write(work.path().join("a.txt"), "a").unwrap();
 //! let boundary = Boundary::builder()
 //!     .directory(work.path(), Access::ReadOnly)
-//!     .policy(Policy::default().hard_links(Rule::Refuse)) // nor a file outside by a second name
+//!     // Refuses files with a second name, which may be files outside.
+//!     .policy(Policy::default().hard_links(Rule::Refuse))
 //!     .build()?;
 //! let roots = boundary.allowed_roots();
 //! assert_eq!(roots.read("a.txt", 1 << 20)?, b"a");
@@ -271,27 +295,34 @@
 //!
 //! # Watching and subscriptions
 //!
-//! What outlives its request must not outlive its root. Keep the [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath),
-//! not the snapshot; before each notice ask [`still_allows`](crate::Session::still_allows), and be woken by
-//! [`changes`](crate::Session::changes). With rmcp the session of a request is [`Guard::session_of`](crate::Guard#method.session_of).
-//! `examples/filesystem-server` has subscriptions, whole.
+//! A subscription outlives its request but must not outlive its root. Keep the
+//! [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath), not the snapshot. Call
+//! [`still_allows`](crate::Session::still_allows) before each notification, and wait on
+//! [`changes`](crate::Session::changes) to learn of changes. With rmcp,
+//! [`Guard::session_of`](crate::Guard#method.session_of) returns the session of a request.
+//! `examples/filesystem-server` has complete subscriptions.
 //!
 //! ```
 //! use mcp_roots_guard::{CheckedPath, ErrorKind, Session};
 //!
-//! /// Tells the client each time that the file changes, until its root is withdrawn or the client is gone.
-//! async fn subscription(session: Session, checked: CheckedPath, mut changed: tokio::sync::mpsc::Receiver<()>) -> ErrorKind {
+//! /// Notifies the client each time that the file changes, until its root is withdrawn or the
+//! /// client is gone.
+//! async fn subscription(
+//!     session: Session,
+//!     checked: CheckedPath,
+//!     mut changed: tokio::sync::mpsc::Receiver<()>,
+//! ) -> ErrorKind {
 //!     let mut changes = session.changes();
 //!     loop {
 //!         tokio::select! {
-//!             // The watcher saw something.
+//!             // The watcher reported a change.
 //!             Some(()) = changed.recv() => match session.still_allows(&checked) {
 //!                 Ok(()) => { /* notifications/resources/updated, with checked.uri() */ }
-//!                 // Not known right now, as the client has not told its list anew: say nothing, and stay.
+//!                 // The client has not sent its new list yet: send nothing, and keep waiting.
 //!                 Err(error) if error.kind() == ErrorKind::RootsStale => {}
 //!                 Err(error) => return error.kind(),
 //!             },
-//!             // The list changed, or the session was closed: do not wait for the file to find out.
+//!             // The list changed, or the session was closed.
 //!             gone = changes.changed() => if let Err(error) = gone { return error.kind() },
 //!             else => return ErrorKind::Cancelled,
 //!         }
@@ -300,8 +331,10 @@
 //! # use mcp_roots_guard::{Access, Boundary, Guard, Intent};
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::write(work.path().join("a.txt"), "a").unwrap();
-//! # let guard = Guard::new(Boundary::builder().directory(work.path(), Access::ReadWrite).build()?);
-//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! # let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+//! # let guard = Guard::new(boundary);
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! # runtime.block_on(async {
 //! # let session = guard.session(mcp_roots_guard::ClientCapabilities::without_roots())?;
 //! # let checked = guard.boundary().allowed_roots().check("a.txt", Intent::Existing)?;
 //! # let (sender, changed) = tokio::sync::mpsc::channel(1);
@@ -315,22 +348,26 @@
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!
-//! A walk or a search within one request asks `roots.ensure_active()?` between its steps (feature `rmcp`): it ends when the client cancels, or
-//! withdraws its roots.
+//! A walk or a search within one request calls `roots.ensure_active()?` between its steps (feature
+//! `rmcp`), so that it ends when the client cancels the request or changes its roots.
 //!
 //! # Confine the process
 //!
-//! Feature `landlock`, on Linux: the kernel then stops a tool that forgets the guard. It has to come before any thread, and so before the
-//! runtime: a plain `fn main` builds the guard, confines, and builds the runtime itself, in place of `#[tokio::main]`. The documentation of
-//! `Confinement` has that `main`, and that of `Guard::confine_process` what is left open; log the report that it returns.
+//! Feature `landlock`, on Linux: the kernel then stops a tool that bypasses the guard. Confine the
+//! process before any thread starts, and so before the runtime: instead of `#[tokio::main]`, a
+//! plain `fn main` builds the guard, confines the process, and builds the runtime. The
+//! documentation of `Confinement` has this `main`, and `Guard::confine_process` lists what remains
+//! possible. Log the report that it returns.
 //!
 //! # What to log
 //!
-//! A refusal's text is for whoever asked, and tells nothing. Why it was refused is for your log alone: never put
-//! [`operator_detail`](crate::Error::operator_detail), [`Roots::rejected`](crate::Roots::rejected) or a [`Root`](crate::Root) into an answer.
-//! With the feature `tracing` and a subscriber, each is an event of the target `mcp_roots_guard` already, and bears the session's number:
-//! `info` for refusals, `warn` for lists that could not be obtained and entries that grant nothing. Log to standard error: on stdio, standard
-//! output is the protocol's.
+//! The text of a refusal is for whoever sent the request, and reveals nothing. The details are for
+//! your log only: never put [`operator_detail`](crate::Error::operator_detail),
+//! [`Roots::rejected`](crate::Roots::rejected) or a [`Root`](crate::Root) into an answer. With the
+//! feature `tracing` and a subscriber, each is already an event of the target `mcp_roots_guard`,
+//! with the session's number: `info` for refusals, `warn` for lists that could not be obtained and
+//! entries that grant nothing. Log to standard error, because standard output carries the protocol
+//! on stdio.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ListRootsResult};
@@ -339,7 +376,9 @@
 //! let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
 //! let roots = boundary.resolve(&ListRootsResult::from_uris(["file:///elsewhere", "/no/uri"]))?;
 //! for rejected in roots.rejected() {
-//!     eprintln!("entry {} grants nothing: {:?}: {}", rejected.index(), rejected.entry(), rejected.error()); // escaped: it is the client's
+//!     // `{:?}` escapes the entry, which is the client's text.
+//!     let (index, entry, error) = (rejected.index(), rejected.entry(), rejected.error());
+//!     eprintln!("entry {index} grants nothing: {entry:?}: {error}");
 //! }
 //! # assert_eq!(roots.rejected().len(), 2);
 //! if let Err(error) = roots.read("notes.txt", 1 << 20) {
@@ -350,9 +389,9 @@
 //!
 //! # Give a file to another library
 //!
-//! Give it the open file, never the path: a path can be something else by the time that it is opened. What is opened here was verified.
-//! [`to_unguarded_path`](crate::CheckedPath::to_unguarded_path) is for what can take nothing but a name (another program), and whoever uses
-//! it bears the race.
+//! Pass the open file, which was verified, and never the path: the path can lead to another file by
+//! the time the library opens it. [`to_unguarded_path`](crate::CheckedPath::to_unguarded_path) is
+//! for code that accepts only a path (another program), and its use is open to that race.
 //!
 //! ```
 //! use std::io::{BufRead as _, BufReader};
@@ -364,7 +403,7 @@
 //! let roots = Roots::from_dirs([work.path()])?;
 //! // An open file reads, writes and seeks.
 //! assert_eq!(BufReader::new(roots.open("table.csv")?).lines().count(), 2);
-//! // For what takes a file of std's:
+//! // For code that takes a file of `std`.
 //! let log = roots.open_with("log.txt", OpenOptions::new().append(true).create(true))?;
 //! let log: std::fs::File = log.into_std();
 //! # drop(log);
@@ -373,13 +412,15 @@
 //!
 //! # Try to break your own server
 //!
-//! A tool that forgets the guard looks like all others until somebody asks for the wrong file. Plant these in a directory that your server may
-//! serve, call each tool with each, and see that no answer has a byte of the file beside it, that none hangs, and that the refusals of a
-//! file that is there and one that is not are the same.
+//! A tool that bypasses the guard looks like any other until a client requests the wrong file.
+//! Plant these in a directory that your server serves, and call each tool with each of them. No
+//! answer may contain a byte of `secret.txt`, no call may hang, and the refusals must be the same
+//! whether the file outside exists or not.
 //!
 //! ```sh
 //! mkdir -p work/root && cd work && echo secret >secret.txt
-//! ln -s ../secret.txt root/link && ln -s .. root/up && ln -s ../new.txt root/dangling && mkfifo root/fifo
-//! # link, up/secret.txt, up/missing.txt, ../secret.txt, dangling (to write), fifo, /etc/passwd, root/../secret.txt,
-//! # file:///etc/passwd, file:///%2e%2e/etc/passwd, /proc/self/root/etc/passwd
+//! ln -s ../secret.txt root/link && ln -s .. root/up && ln -s ../new.txt root/dangling
+//! mkfifo root/fifo
+//! # link, up/secret.txt, up/missing.txt, ../secret.txt, dangling (to write), fifo, /etc/passwd,
+//! # root/../secret.txt, file:///etc/passwd, file:///%2e%2e/etc/passwd, /proc/self/root/etc/passwd
 //! ```

@@ -77,8 +77,8 @@ errors! {
         /// directory: `\x`, `C:x`.
         DriveRelative = "drive_relative",
             "the path depends on the current drive or its directory; write it in full";
-        /// On Windows, a path that names a device, or a volume by something else than a drive
-        /// letter: `\\.\`, `\\?\` with anything but a drive or a share, a volume's GUID.
+        /// On Windows, a path that names a device, or a volume in another way than by its drive
+        /// letter: `\\.\`, a volume's GUID, `\\?\` with anything other than a drive or a share.
         DevicePath = "device_path",
             "the path names a device or a volume; write it with a drive letter";
         /// On Windows, a name that a device has in every directory: `NUL`, `COM1`, `CON.txt`.
@@ -102,7 +102,7 @@ errors! {
 
     /// The text is not a `file:` URI, or its form is one that is refused.
     InvalidUri: InvalidText {
-        /// A URI with another scheme than `file:`.
+        /// A URI with a scheme other than `file:`.
         ForeignScheme = "foreign_scheme", "only file: URIs and paths are served";
         /// A `file:` URI that names another host (RFC 8089), or has four slashes.
         ForeignHost = "foreign_host",
@@ -132,7 +132,7 @@ errors! {
             "the path is longer than 4095 bytes, or a name in it is longer than 255 bytes";
     }
 
-    /// What the request really names is in no root. The same whether it exists or not.
+    /// What the request really names is in no root. The error is the same whether it exists or not.
     OutsideRoots: NotServed {
         OutsideRoots = "outside_roots", "not inside the allowed directories";
     }
@@ -159,8 +159,8 @@ errors! {
 
     /// Resolving the path, or an entry of a root list, takes too many steps.
     TooCostly: NotServed {
-        /// Resolving the path takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups; or an
-        /// entry of a root list comes after others that took too many, or would be one more
+        /// Resolving the path takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups; or the
+        /// entries of a root list before this one took too many, or the entry would be one more
         /// directory than is remembered for a client.
         TooCostly = "too_costly", "the path takes too many look-ups to resolve";
         /// More than [`LINK_HOPS`](crate::limits::LINK_HOPS) symlinks to follow.
@@ -233,8 +233,8 @@ errors! {
 
     /// The server's own code called the operation in a way that cannot work.
     InvalidInput: Failure {
-        /// An entry is removed or renamed by a proof that was made for another
-        /// [`Intent`](crate::Intent) than `NoFollow`, so that symlinks were followed.
+        /// The entry to remove or rename was checked with another [`Intent`](crate::Intent) than
+        /// `NoFollow`, so that symlinks were followed.
         WrongIntent = "wrong_intent", "was checked for another intent";
         /// Options that request nothing, that exclude each other, or that would have no effect.
         InvalidOptions = "invalid_options", "the open options are incompatible";
@@ -304,11 +304,11 @@ errors! {
 
     /// The server does not take the request now. Nothing was done: try again later.
     Busy: Failure {
-        /// The request would wait for operations that hang: another one of this client does not
-        /// finish on the same device, or all that may run do not; or the system gives no thread.
-        /// Nothing was done.
+        /// The request would wait for operations that hang: another operation of this client on the
+        /// same device, or all operations that may run at once. Or the system cannot create a
+        /// thread.
         Busy = "busy", "the server is too busy for this now; try again later";
-        /// Too many requests of the client wait already. Nothing was done.
+        /// Too many requests of the client are waiting.
         QueueFull = "queue_full",
             "too many requests of this client are waiting; try again when some are answered";
         /// More than [`SESSIONS`](crate::limits::SESSIONS) sessions at once.
@@ -328,12 +328,11 @@ errors! {
 
     /// The process cannot be confined. Nothing is restricted.
     ConfinementUnavailable: Failure {
-        /// The process cannot be confined here: the system is not Linux, or its kernel has no
-        /// Landlock. Nothing is restricted.
+        /// The system is not Linux, or its kernel has no Landlock.
         ConfinementUnavailable = "confinement_unavailable",
             "process confinement is not available here";
         /// The process has other threads, which this kernel cannot confine, or the number of
-        /// threads is unknown. Nothing is restricted.
+        /// threads is unknown.
         ThreadsRunning = "threads_running",
             "the process may have other threads; confine it before any thread or runtime is \
              started";

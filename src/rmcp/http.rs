@@ -1,7 +1,8 @@
 //! The sessions of streamable HTTP.
 //!
-//! Goes in: rmcp's session manager. Comes out: the same, with each session's transport wrapped. What is true after: what is true of
-//! [`GuardedTransport`], for each session by itself; only messages that rmcp accepted pass through, and a session ends with rmcp's.
+//! [`GuardedSessions`] wraps rmcp's session manager, so that each session's transport is a
+//! [`GuardedTransport`] of its own. The transport sees only messages that rmcp accepted, and a
+//! session of the guard ends when rmcp's session ends.
 
 use std::sync::Arc;
 
@@ -24,19 +25,23 @@ pub struct GuardedSessions<M> {
 }
 
 impl Guard {
-    /// Wraps a session manager, such as rmcp's `LocalSessionManager`, for its `StreamableHttpService`: each session of the protocol
-    /// has one of the guard.
+    /// Wraps a session manager, such as rmcp's `LocalSessionManager`, for its
+    /// `StreamableHttpService`. Each session of the protocol gets a session of the guard.
     ///
-    /// A `list_changed` counts for every request that the client sends after its POST was answered, but for one with headers of the
-    /// stateless era, which rmcp accepts and ignores. Two POSTs in flight at once have no order. Requests of the stateless era do not pass
-    /// here, and need nothing of it. With rmcp's `legacy_session_mode` off no request does, and those of the session era are refused
-    /// ([`NoSession`](crate::ErrorKind::NoSession)), unless client roots are ignored.
+    /// A `list_changed` applies to every request that the client sends after its POST was
+    /// answered. The exception is a `list_changed` with headers of the stateless era, which rmcp
+    /// accepts and ignores. Two POSTs in flight at once have no order. Requests of the stateless
+    /// era do not pass through the session manager and do not need it. With rmcp's
+    /// `legacy_session_mode` off, no request passes through it, and requests of the session era
+    /// are refused ([`NoSession`](crate::ErrorKind::NoSession)) unless client roots are ignored.
     ///
-    /// Whoever knows a session's `mcp-session-id` can speak for it. Where clients are authenticated, give each HTTP request its
-    /// principal as a [`ClientKey`](super::ClientKey): requests then count for sessions of the same principal only. What is no
-    /// request is not looked at (an answer to `roots/list` bears no key, and a change is heard from whoever tells it): let the layer that
-    /// authenticates check the identifier for those, too. Rmcp's own record of a session's client is of its last `initialize`. A session
-    /// that rmcp restores from a store is of the key that the restoring request bears, and its client is asked again.
+    /// Anyone who knows a session's `mcp-session-id` can speak for the session. Where clients are
+    /// authenticated, give each HTTP request its principal as a [`ClientKey`](super::ClientKey):
+    /// a session then serves only requests of the same principal. Other messages are not checked:
+    /// an answer to `roots/list` has no key, and a change is accepted from any sender. The layer
+    /// that authenticates should check the identifier for those too. What rmcp itself records of a
+    /// session's client comes from its last `initialize`. A session that rmcp restores from a
+    /// store gets the key of the request that restores it, and its client is asked again.
     pub fn wrap_sessions<M: SessionManager>(&self, manager: M) -> GuardedSessions<M> {
         GuardedSessions { inner: manager, guard: self.clone() }
     }
@@ -108,7 +113,7 @@ impl<M: SessionManager> SessionManager for GuardedSessions<M> {
                 RestoreOutcome::Restored(GuardedTransport::new(transport, self.guard.clone()))
             }
             RestoreOutcome::AlreadyPresent => RestoreOutcome::AlreadyPresent,
-            // Whatever comes to be added is not known to hold a transport.
+            // An outcome added later may contain a transport that is not wrapped.
             _ => RestoreOutcome::NotSupported,
         })
     }

@@ -1,8 +1,8 @@
-//! The guard's question, and its answer, among those of the tool itself.
+//! The guard's request for roots beside a handler's own requests for input (stateless era).
 //!
-//! Goes in: what a client sent along with a retried request, all of which it may have made up. Comes out: the root list in it, the
-//! rest for the tool, and questions in which the guard's is one among the tool's. What is true after: the guard's answer is read under its
-//! own key only, and the tool never sees it.
+//! [`ClientInput`] is what a client sent with a retried request. All of it is untrusted. It is
+//! split into the root list, which is read only under [`ROOTS_KEY`] and never shown to the
+//! handler, and the responses to the handler's own requests.
 
 use ::rmcp::handler::server::tool::{InputResponses as ExtractedResponses, RequestState};
 use ::rmcp::model::{
@@ -11,56 +11,59 @@ use ::rmcp::model::{
 };
 use serde_json::Value;
 
-/// The key of the guard's question in a result's `inputRequests`, and of its answer in the retry's `inputResponses`. A handler's own
-/// questions must have others.
+/// The key of the guard's request for roots in a result's `inputRequests`, and of the response in
+/// the retry's `inputResponses`. A handler must use other keys for its own requests.
 pub const ROOTS_KEY: &str = "mcp-roots-guard/roots";
 
-/// What a client sent along with a retried request: answers to what it was asked, and the state that the server gave it.
+/// What a client sent with a retried request: its input responses, and the state that the server
+/// gave it.
 ///
-/// Made of a request's parameters, or of what a tool of rmcp's macros extracts: `InputResponses`, and with `RequestState` if it keeps one,
-/// which goes back to the client with the guard's question.
+/// It is converted from a request's parameters, or from what a tool of rmcp's macros extracts:
+/// `InputResponses`, or `(InputResponses, RequestState)` for a tool that keeps a state. The state
+/// is sent back to the client with the guard's request for roots.
 #[derive(Clone, Debug, Default)]
 pub struct ClientInput {
     roots: Option<Value>,
-    others: InputResponses,
+    responses: InputResponses,
     state: Option<String>,
 }
 
 impl ClientInput {
     fn new(responses: Option<InputResponses>, state: Option<String>) -> Self {
-        let mut others = responses.unwrap_or_default();
-        Self { roots: others.remove(ROOTS_KEY), others, state }
+        let mut responses = responses.unwrap_or_default();
+        Self { roots: responses.remove(ROOTS_KEY), responses, state }
     }
 
-    /// The root list in it, unread.
+    /// The root list, not yet parsed.
     pub(super) fn take_roots(&mut self) -> Option<Value> {
         self.roots.take()
     }
 
-    /// The answers to what the handler itself asked.
+    /// The responses to the handler's own requests.
     pub(super) fn into_responses(self) -> InputResponses {
-        self.others
+        self.responses
     }
 
-    /// The guard's question alone. What the handler had the client keep goes back to it, so that the retry is the same request.
-    pub(super) fn question(self) -> InputRequiredResult {
+    /// A result that requests only roots. It returns the handler's state to the client, so that
+    /// the retry contains it again.
+    pub(super) fn into_roots_request(self) -> InputRequiredResult {
         InputRequiredResult::new(
-            Some(InputRequests::from([(ROOTS_KEY.to_owned(), question())])),
+            Some(InputRequests::from([(ROOTS_KEY.to_owned(), roots_request())])),
             self.state,
         )
     }
 }
 
-/// Adds the guard's question to a handler's own.
-pub(super) fn add_question(own: &mut InputRequiredResult) {
-    own.input_requests.get_or_insert_default().insert(ROOTS_KEY.to_owned(), question());
+/// Adds the request for roots to a handler's own requests.
+pub(super) fn add_roots_request(result: &mut InputRequiredResult) {
+    result.input_requests.get_or_insert_default().insert(ROOTS_KEY.to_owned(), roots_request());
 }
 
 #[expect(
     deprecated,
-    reason = "roots are deprecated since 2026-07-28, and what this crate is about"
+    reason = "roots are deprecated since 2026-07-28, and are what this crate is about"
 )]
-fn question() -> InputRequest {
+fn roots_request() -> InputRequest {
     InputRequest::ListRoots(::rmcp::model::ListRootsRequest::default())
 }
 
@@ -76,7 +79,7 @@ impl From<(ExtractedResponses, RequestState)> for ClientInput {
     }
 }
 
-macro_rules! of_parameters {
+macro_rules! impl_from_params {
     ($($params:ty)*) => { $(
         impl From<&$params> for ClientInput {
             fn from(params: &$params) -> Self {
@@ -86,4 +89,4 @@ macro_rules! of_parameters {
     )* };
 }
 
-of_parameters! { CallToolRequestParams GetPromptRequestParams ReadResourceRequestParams }
+impl_from_params! { CallToolRequestParams GetPromptRequestParams ReadResourceRequestParams }

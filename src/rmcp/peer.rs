@@ -1,7 +1,8 @@
-//! Asking a client of the session era.
+//! Asks a client of the session era for its roots.
 //!
-//! Goes in: the peer of the request that needs the roots. Comes out: a [`RootsResponse`]. What is true after: the question belongs to that
-//! request, and one that is not waited for any more is cancelled, so that nothing of it stays behind.
+//! [`PeerSource`] is the [`RootsSource`] of a request: it sends `roots/list` within that request.
+//! If nobody waits for the answer any longer, the `roots/list` is cancelled, and rmcp keeps nothing
+//! of it.
 
 use ::rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientResult, CustomRequest, RequestId,
@@ -13,37 +14,38 @@ use serde_json::json;
 use crate::session::{RootsResponse, RootsSource};
 use crate::wire::{ListRootsResult, RootEntry};
 
-/// Asks the client at the other end, in the request in flight.
+/// Asks the client that sent the request in flight.
 pub(super) struct PeerSource(pub(super) Peer<RoleServer>);
 
-/// A question that is being asked.
-struct Asked {
+/// Cancels a `roots/list` when it is dropped before the answer came.
+struct CancelOnDrop {
     peer: Peer<RoleServer>,
+    /// None once answered.
     id: Option<RequestId>,
 }
 
 impl RootsSource for PeerSource {
     async fn ask(&mut self, cursor: Option<String>) -> RootsResponse {
         let peer = &self.0;
-        // Rmcp's own way has no time limit; the session's ends this one.
-        let sent =
-            peer.send_request_with_option(question(cursor), PeerRequestOptions::no_options()).await;
+        let request = list_roots_request(cursor);
+        // No time limit here: the session has one for all pages.
+        let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
         let handle = match sent {
             Ok(handle) => handle,
             Err(error) => return RootsResponse::Failed(error.to_string()),
         };
-        let mut asked = Asked { peer: peer.clone(), id: Some(handle.id.clone()) };
+        let mut pending = CancelOnDrop { peer: peer.clone(), id: Some(handle.id.clone()) };
         let answered = handle.await_response().await;
-        asked.id = None;
+        pending.id = None;
         match answered {
-            Ok(result) => answer(result),
-            // Whatever the error: a client that declared roots and has none to tell must not gain by that.
+            Ok(result) => to_response(result),
+            // Also "method not found": a client that declared roots must not get more by an error.
             Err(error) => RootsResponse::Failed(error.to_string()),
         }
     }
 }
 
-impl Drop for Asked {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current())
         else {
@@ -52,16 +54,16 @@ impl Drop for Asked {
         let param =
             CancelledNotificationParam::new(Some(id), Some("not waited for any more".into()));
         let (peer, cancelled) = (self.peer.clone(), CancelledNotification::new(param));
-        // Rmcp keeps what it sent until it is answered, or cancelled.
+        // rmcp remembers a request until it is answered or cancelled.
         runtime.spawn(async move { peer.send_notification(cancelled.into()).await });
     }
 }
 
 #[expect(
     deprecated,
-    reason = "roots are deprecated since 2026-07-28, and what this crate is about"
+    reason = "roots are deprecated since 2026-07-28, and are what this crate is about"
 )]
-fn question(cursor: Option<String>) -> ServerRequest {
+fn list_roots_request(cursor: Option<String>) -> ServerRequest {
     match cursor {
         None => ServerRequest::ListRootsRequest(::rmcp::model::ListRootsRequest::default()),
         Some(cursor) => ServerRequest::CustomRequest(CustomRequest::new(
@@ -72,7 +74,7 @@ fn question(cursor: Option<String>) -> ServerRequest {
 }
 
 #[expect(deprecated, reason = "as above")]
-fn answer(result: ClientResult) -> RootsResponse {
+fn to_response(result: ClientResult) -> RootsResponse {
     match result {
         ClientResult::ListRootsResult(list) => {
             let entry = |root: ::rmcp::model::Root| {
@@ -83,9 +85,9 @@ fn answer(result: ClientResult) -> RootsResponse {
             let roots = list.roots.into_iter().map(entry).collect();
             RootsResponse::List(ListRootsResult { roots, ..ListRootsResult::default() })
         }
-        // What is not quite a root list: an entry in it may be malformed, and the others good.
+        // A list that rmcp could not parse: one entry may be malformed, and the others good.
         ClientResult::CustomResult(result) => RootsResponse::from_result(result.0),
-        // Rmcp took it for something else.
+        // rmcp parsed it as the result of another method.
         _ => RootsResponse::Failed("the result is no root list".into()),
     }
 }

@@ -1,8 +1,10 @@
 //! The roots in force for a request, in either era.
 //!
-//! Goes in: the context that rmcp gives a handler, and what the client sent along. Comes out: [`RequestRoots`], or the question that the
-//! request's result must be. What is true after: in the stateless era, roots count only if the request itself declares them, and each
-//! answer is judged anew; in the session era, only the session that the transport or the session manager put into the request counts.
+//! [`Guard::roots_for`] takes the context that rmcp gives a handler and what the client sent with
+//! the request, and returns [`RequestRoots`], or the result that asks the client for its roots. In
+//! the session era, a request belongs to the session that the wrapped transport put into its
+//! extensions, and to no other. In the stateless era, a list is used only if the request itself
+//! declares roots, and each list is resolved within the allowed directories.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,9 +12,9 @@ use std::sync::Arc;
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::input::{ClientInput, add_question};
+use super::input::{ClientInput, add_roots_request};
 use super::peer::PeerSource;
 use super::transport::{Connection, Received};
 use crate::error::{Code, Error, Result};
@@ -23,56 +25,60 @@ use crate::session::runtime::Instant;
 use crate::session::{ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 use crate::workers::Account;
-use tokio_util::sync::DropGuard;
 
-/// The roots in force for one request: [`Roots`], and what is known of the request besides.
+/// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
-/// They serve for the request alone. When the work that they were given to returns, or when they
-/// are dropped, they end, and so does every clone of the [`Roots`]: each operation is then refused
-/// ([`RootsStale`](crate::ErrorKind::RootsStale)). They end as soon as rmcp has sent the answer, or
-/// has seen that the client cancelled the request, also while work on them goes on. What was opened
-/// before stays open, and a [`Walk`](crate::Walk) or [`ReadDir`](crate::ReadDir) that was begun
-/// goes on: drop it with the request. A client that uses one id for two requests at a time can keep
-/// the roots of the first until that one is dropped.
+/// They are valid for that request only. They end when the work that received them returns, when
+/// they are dropped, or as soon as rmcp has sent the answer or has seen that the client cancelled
+/// the request, even while work still uses them. From then on, every operation on them and on any
+/// clone of the [`Roots`] is refused ([`RootsStale`](crate::ErrorKind::RootsStale)). Files that
+/// were opened before stay open, and a [`Walk`](crate::Walk) or [`ReadDir`](crate::ReadDir) that
+/// has begun continues: drop it with the request. A client that uses one id for two requests at a
+/// time can keep the roots of the first valid until the first is dropped.
 ///
-/// What outlives its request, as a subscription or a task does, keeps a [`Session`]
-/// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and asks
+/// Code that outlives its request, such as a subscription or a task, keeps a [`Session`]
+/// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and calls
 /// [`Session::still_allows`].
 #[derive(Debug)]
 pub struct RequestRoots {
     roots: Roots,
     /// Cancelled when the roots end. A child of the request's own token.
     lease: CancellationToken,
-    /// The session and its epoch, where a change can be told.
+    /// The session, and its epoch if the client has roots. None in the stateless era.
     session: Option<(Session, Option<u64>)>,
     cancelled: CancellationToken,
     responses: InputResponses,
-    /// Whether the client told them in this request, and has to in the next.
-    told: bool,
+    /// Whether each request of the client has to contain its list: it declared roots, in the
+    /// stateless era.
+    must_list_again: bool,
     /// Who is charged for the request's work.
     account: Account,
-    /// Whose earlier request told them, in the stateless era.
-    remembered: Option<(Guard, ClientKey)>,
+    /// The key whose cached list was used, in the stateless era.
+    from_cache: Option<(Guard, ClientKey)>,
 }
 
-/// What a request that needs roots comes to.
+/// The roots for a request, or what is needed to obtain them.
 #[derive(Debug)]
 pub enum RootsForRequest {
-    /// They are in force.
+    /// The roots in force.
     Roots(RequestRoots),
-    /// The client has to be asked: the request's result. Stateless era only.
+    /// The client has to be asked for its roots. Return this as the request's result. Stateless
+    /// era only.
     InputRequired(InputRequiredResult),
 }
 
 impl RequestRoots {
-    /// Whether what takes long may go on: ask before each step.
+    /// Checks whether the request is still active. Call it before each step of long work.
     ///
     /// # Errors
     ///
-    /// [`Cancelled`](crate::ErrorKind::Cancelled) if the client cancelled the request, or is gone,
-    /// or was answered; [`RootsStale`](crate::ErrorKind::RootsStale) if it said that its roots
-    /// changed since the request took them; [`SessionClosed`](crate::ErrorKind::SessionClosed). In
-    /// the stateless era nobody tells of changes: there only the first.
+    /// - [`Cancelled`](crate::ErrorKind::Cancelled) if the client cancelled the request, has
+    ///   disconnected, or was answered.
+    /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the client announced a change of its roots
+    ///   since the request obtained them.
+    /// - [`SessionClosed`](crate::ErrorKind::SessionClosed).
+    ///
+    /// In the stateless era changes are not announced, so only the first occurs.
     pub fn ensure_active(&self) -> Result<()> {
         match &self.session {
             _ if self.cancelled.is_cancelled() => Err(Code::Cancelled.into()),
@@ -81,11 +87,11 @@ impl RequestRoots {
         }
     }
 
-    /// Whether work may begin that has waited for a place: as [`ensure_active`](Self::ensure_active), and roots
-    /// that the client told in an earlier request are still those that it told last, in time.
-    pub(super) fn begin(&self) -> Result<()> {
+    /// Checks whether work that waited for a place may start:
+    /// [`ensure_active`](Self::ensure_active), and roots from the cache are still the cached ones.
+    pub(super) fn ensure_may_start(&self) -> Result<()> {
         self.ensure_active()?;
-        match &self.remembered {
+        match &self.from_cache {
             Some((guard, key))
                 if !guard.last_of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) =>
             {
@@ -103,34 +109,35 @@ impl RequestRoots {
         &self.account
     }
 
-    /// What the client answered to what the handler itself asked, by the handler's keys. As everything in a request, it may be made up.
+    /// The client's responses to the handler's own requests for input, under the handler's keys.
+    /// Like everything in a request, they are untrusted.
     #[must_use]
     pub fn responses(&self) -> &InputResponses {
         &self.responses
     }
 
-    /// The client's session; none in the stateless era, nor on a transport that is not wrapped.
+    /// The client's session. None in the stateless era, or if the transport is not wrapped.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.session.as_ref().map(|(session, _)| session)
     }
 
-    /// The handler's own question, and the guard's with it if the retry needs roots again. [`Guard::tool`] and the like do this.
+    /// Adds a request for roots to a handler's own request for input, if the retry has to contain
+    /// them again. [`Guard::tool`] and its siblings do this.
     #[must_use]
-    pub fn input_required(&self, mut own: InputRequiredResult) -> InputRequiredResult {
-        if self.told {
-            add_question(&mut own);
+    pub fn input_required(&self, mut result: InputRequiredResult) -> InputRequiredResult {
+        if self.must_list_again {
+            add_roots_request(&mut result);
         }
-        own
+        result
     }
 
-    /// What is left of it when the roots are given away.
     pub(super) fn must_list_again(&self) -> bool {
-        self.told
+        self.must_list_again
     }
 
-    /// Ends when the work does, whatever that did with the roots.
-    pub(super) fn ends_with_work(&self) -> DropGuard {
+    /// Ends the roots when dropped, even if the work moved them elsewhere.
+    pub(super) fn end_on_drop(&self) -> DropGuard {
         self.lease.clone().drop_guard()
     }
 
@@ -154,21 +161,24 @@ impl Deref for RequestRoots {
 }
 
 impl Guard {
-    /// The roots in force for a request, or the question to answer it with. [`tool`](Self::tool), [`resource`](Self::resource)
-    /// and [`prompt`](Self::prompt) do this and more; it is for handlers that do their work otherwise.
+    /// Returns the roots in force for a request, or the result that asks the client for them.
     ///
-    /// In the session era the client is asked within the request, so it must be awaited in the handler's own task; see
-    /// [`Session::roots`] for time limits and what happens at a change.
+    /// It is for handlers that run their work themselves. Others use [`tool`](Self::tool),
+    /// [`resource`](Self::resource) or [`prompt`](Self::prompt), which call it.
+    ///
+    /// In the session era the client is asked within the request, so await it in the handler's own
+    /// task. [`Session::roots`] documents time limits and changes.
     ///
     /// # Errors
     ///
-    /// [`NoSession`](crate::ErrorKind::NoSession) if the request is of the session era, and came
-    /// through a transport that was not [wrapped](Self::wrap) by this guard, or of a client that
-    /// did not begin with `initialize`, or bears another [`ClientKey`] than its session began with;
-    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`) also if a request of the
-    /// stateless era does not say what its client can do;
-    /// [`Cancelled`](crate::ErrorKind::Cancelled); [`Busy`](crate::ErrorKind::Busy)
-    /// (`too_many_sessions`); those of [`Session::roots`] and [`Session::roots_from_list`].
+    /// - [`NoSession`](crate::ErrorKind::NoSession) if a request of the session era came through a
+    ///   transport that this guard did not [wrap](Self::wrap), if its client did not begin with
+    ///   `initialize`, or if its [`ClientKey`] differs from the key that its session began with.
+    /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`) also if the client
+    ///   capabilities in a request of the stateless era are missing or malformed.
+    /// - [`Cancelled`](crate::ErrorKind::Cancelled).
+    /// - [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`).
+    /// - The errors of [`Session::roots`] and [`Session::roots_from_list`].
     pub async fn roots_for(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -176,7 +186,7 @@ impl Guard {
     ) -> Result<RootsForRequest> {
         let input = input.into();
         let lease = ctx.ct.child_token();
-        // Boxed, as every handler's future would be large else.
+        // Boxed to keep every handler's future small.
         let obtained = Box::pin(async {
             if stateless(ctx) {
                 self.roots_stateless(ctx, input, lease).await
@@ -184,7 +194,7 @@ impl Guard {
                 self.roots_in_session(ctx, input, lease).await.map(RootsForRequest::Roots)
             }
         });
-        // Nobody waits for a client on behalf of a request that is not wanted any more: the next one asks.
+        // A cancelled request stops asking the client; a waiting request takes over.
         ctx.ct.run_until_cancelled(obtained).await.ok_or(Code::Cancelled)?
     }
 
@@ -195,19 +205,19 @@ impl Guard {
         lease: CancellationToken,
     ) -> Result<RequestRoots> {
         let session = match self.session_of(&ctx.extensions) {
-            // Where client roots are of no interest, neither is who the client is and what it declared.
+            // If client roots are ignored, the client's identity and capabilities do not matter.
             Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
             session => Some(session.map_err(|error| refused(None, error))?),
         };
-        let asked = session.clone().unwrap_or_else(|| {
+        let client = session.clone().unwrap_or_else(|| {
             self.passing_session(
                 ClientCapabilities::without_roots(),
                 ClientKey::of(&ctx.extensions),
             )
         });
-        let (roots, epoch) = asked.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
+        let (roots, epoch) = client.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
         let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
-        let account = asked.account().clone();
+        let account = client.account().clone();
         let session = session.map(|session| (session, epoch));
         let roots = roots.leased(lease.clone());
         Ok(RequestRoots {
@@ -216,9 +226,9 @@ impl Guard {
             session,
             cancelled,
             responses,
-            told: false,
+            must_list_again: false,
             account,
-            remembered: None,
+            from_cache: None,
         })
     }
 
@@ -232,17 +242,18 @@ impl Guard {
             declared(ctx).map_err(|error| refused(None, error))?,
             ClientKey::of(&ctx.extensions),
         );
-        let told = !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
+        let declares_roots =
+            !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
         let known = ClientKey::of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
-        let mut remembered = None;
-        let roots = match (told, input.take_roots()) {
+        let mut from_cache = None;
+        let roots = match (declares_roots, input.take_roots()) {
             (false, _) => {
                 session
                     .roots(|_: Option<String>| std::future::ready(RootsResponse::Unsupported))
                     .await?
             }
             (true, Some(list)) => {
-                // Whatever becomes of it, what the client told before counts no more.
+                // The previous list no longer counts, even if this one is refused.
                 let began = Instant::now();
                 let cached = |until, roots| {
                     known.map(|(key, received)| {
@@ -252,7 +263,7 @@ impl Guard {
                 if let Some((key, nothing)) = cached(began, Roots::empty()) {
                     self.cache().insert_newer(key, nothing);
                 }
-                let list = list_of(list).map_err(|error| refused(Some(session.id()), error))?;
+                let list = parse_list(list).map_err(|error| refused(Some(session.id()), error))?;
                 let roots = session.roots_from_list(list).await?;
                 let until = began + self.choices().time_to_live_keyed;
                 if let Some((key, list)) = cached(until, roots.clone()) {
@@ -262,13 +273,13 @@ impl Guard {
             }
             (true, None) => {
                 let key = known.map(|(key, _)| key);
-                let roots = self.remembered(key).await;
+                let roots = self.cached_roots(key).await;
                 match roots.map_err(|error| refused(Some(session.id()), error))? {
                     Some(roots) => {
-                        remembered = key.map(|key| (self.clone(), key.clone()));
+                        from_cache = key.map(|key| (self.clone(), key.clone()));
                         roots.of(session.id())
                     }
-                    None => return Ok(RootsForRequest::InputRequired(input.question())),
+                    None => return Ok(RootsForRequest::InputRequired(input.into_roots_request())),
                 }
             }
         };
@@ -281,21 +292,22 @@ impl Guard {
             session: None,
             cancelled,
             responses,
-            told,
+            must_list_again: declares_roots,
             account,
-            remembered,
+            from_cache,
         }))
     }
 
-    /// What a client told in an earlier request, if that counts now and its roots still are what their names say.
-    async fn remembered(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
+    /// The roots of a list that came with an earlier request of the client, if it is not too old
+    /// and they pass verification.
+    async fn cached_roots(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
         let Some(key) = key else { return Ok(None) };
         let Some(roots) = self.last_of(key) else { return Ok(None) };
         self.verify(&roots, key.account(), Instant::now() + self.choices().fetch_limit).await?;
-        // Verifying takes time, in which the client may have sent another list.
-        let still = self.last_of(key).is_some_and(|last| last.is_same_snapshot(&roots));
+        // The client may have sent another list during the verification.
+        let unchanged = self.last_of(key).is_some_and(|last| last.is_same_snapshot(&roots));
         Ok(Some(roots)
-            .filter(|roots| still && !roots.is_outdated() && self.boundary().is_current(roots)))
+            .filter(|roots| unchanged && !roots.is_outdated() && self.boundary().is_current(roots)))
     }
 
     /// The roots of the last list that a client sent in the stateless era, if it is not too old.
@@ -303,13 +315,14 @@ impl Guard {
         self.cache().get(key.account()).map(|cached| cached.roots.clone())
     }
 
-    /// The session that a request belongs to, in the session era: for [`Session::changes`], [`Session::still_allows`].
+    /// The session that a request belongs to, in the session era, for [`Session::changes`] and
+    /// [`Session::still_allows`].
     ///
     /// # Errors
     ///
     /// [`NoSession`](crate::ErrorKind::NoSession), as for [`roots_for`](Self::roots_for);
-    /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if there were too many when the
-    /// client came.
+    /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if there were too many sessions at
+    /// the client's `initialize`.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let no_session = |why: &str| Error::new(Code::NoSession).detail(why);
         let connection = extensions.get::<Connection>().ok_or_else(|| no_session(NOT_WRAPPED))?;
@@ -326,21 +339,24 @@ impl Guard {
     }
 }
 
-/// What an operator has forgotten, mostly.
-const NOT_WRAPPED: &str = "is the transport wrapped by this guard? On stdio, serve Guard::wrap(transport); over \
-                           streamable HTTP, pass the session manager through Guard::wrap_sessions. Or the client \
-                           did not begin with initialize";
+/// The usual causes, for the operator.
+const NOT_WRAPPED: &str = "is the transport wrapped by this guard? On stdio, serve \
+                           Guard::wrap(transport); over streamable HTTP, pass the session manager \
+                           through Guard::wrap_sessions. Or the client did not begin with \
+                           initialize";
 
-/// Whether a request is of the era without sessions. One of an unknown version is what rmcp takes it for.
+/// Whether a request is of the stateless era. For an unknown version, rmcp's classification
+/// decides.
 ///
-/// Of a session, only what the request itself says counts: what rmcp knows of the client is what the last `initialize` asked for.
+/// Within a session only the request's own version counts, because rmcp's record of the client is
+/// the version that the last `initialize` asked for.
 pub(super) fn stateless(ctx: &RequestContext<RoleServer>) -> bool {
     let in_session = ctx.extensions.get::<Connection>().is_some();
     let version = if in_session { ctx.meta.protocol_version() } else { ctx.protocol_version() };
     version.is_some_and(|version| !version.has_initialize())
 }
 
-/// How a refusal must look in the answer to a request.
+/// The revision whose error form the answer to a request must have.
 pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
     let stateless = stateless(ctx);
     let known = ctx.protocol_version().and_then(|version| Revision::parse(version.as_str()));
@@ -348,23 +364,23 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
     known.unwrap_or(if stateless { Revision::V2026_07_28 } else { Revision::V2025_11_25 })
 }
 
-/// What a request of the stateless era says of its client.
+/// The client capabilities in a request of the stateless era.
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
     serde_json::from_value(declared)
         .map_err(|error| failed(&format!("client capabilities: {error}")))
 }
 
-/// The root list that a request answers with.
-fn list_of(answer: Value) -> Result<ListRootsResult> {
-    match RootsResponse::from_result(answer) {
+/// Parses the root list in a retried request.
+fn parse_list(result: Value) -> Result<ListRootsResult> {
+    match RootsResponse::from_result(result) {
         RootsResponse::List(list) => Ok(list),
         RootsResponse::Failed(why) => Err(failed(&why)),
         RootsResponse::Unsupported => Err(Code::RootsUnsupported.into()),
     }
 }
 
-/// Tells the operator of a refusal that no session tells.
+/// Logs a refusal that no session logs.
 pub(super) fn refused(session: Option<SessionId>, error: Error) -> Error {
     events::refused(session, &error);
     error

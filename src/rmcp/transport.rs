@@ -1,8 +1,10 @@
-//! A transport that tells the guard what passes.
+//! A transport that reports sessions and changes of roots to the guard.
 //!
-//! Goes in: rmcp's transport of one client. Comes out: the same, and each request bears its session. What is true after: a session has
-//! begun before the `initialize` that begins it is handled; a change counts before the notification is, and so before every message
-//! behind it. A handler can not do that: rmcp starts handlers of messages in tasks of their own, which run in any order.
+//! [`GuardedTransport`] wraps rmcp's transport of one client and puts the client's session into the
+//! extensions of each request. A session exists before rmcp handles its `initialize`, and a
+//! `list_changed` takes effect before rmcp handles it, and so before every later message. A
+//! handler could not do this, because rmcp runs the handlers of messages in tasks of their own, in
+//! any order.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,32 +27,36 @@ use crate::wire::{ClientCapabilities, RootsCapability, RootsListChanged};
 pub struct GuardedTransport<T> {
     inner: T,
     guard: Guard,
-    /// The session of the client, once it said `initialize`.
+    /// The client's session, from its `initialize` on.
     connection: Option<Connection>,
-    /// The key that each request gets here.
+    /// The key that this transport adds to each request ([`GuardedTransport::one_client`]).
     key: Option<ClientKey>,
 }
 
-/// What a request bears: the order in which requests of this process were received, as handlers start in any.
+/// An extension of each request: its number in the order in which this process received requests.
+/// Handlers start in any order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received(u64);
 
-/// What a request of the session era bears. Only this crate can name it, so nobody else can put one there.
+/// An extension of each request of the session era. The type is private, so no other code can add
+/// or replace one.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) session: Result<Session, Code>,
-    /// The key that `initialize` bore.
+    /// The key of the `initialize` request.
     pub(super) key: Option<ClientKey>,
 }
 
 impl Guard {
-    /// Wraps a transport of one client, such as `rmcp::transport::stdio()`: `server.serve(guard.wrap(stdio()))`. For streamable HTTP
-    /// there is `Guard::wrap_sessions`.
+    /// Wraps a transport of one client, such as `rmcp::transport::stdio()`:
+    /// `server.serve(guard.wrap(stdio()))`. For streamable HTTP, use `Guard::wrap_sessions`.
     ///
-    /// A `list_changed` that it receives counts for every request it receives after that. The session is closed with the transport, which
-    /// rmcp closes when the calls in flight have ended, or some seconds later.
+    /// A `list_changed` applies to every request that the transport receives after it. The session
+    /// is closed with the transport, which rmcp closes when the calls in flight have ended, or some
+    /// seconds later.
     ///
-    /// One guard for a transport: tools of another find no session.
+    /// Use one guard, or its clones, for a transport and its tools: a tool with another guard finds
+    /// no session.
     pub fn wrap<T, E, A>(
         &self,
         transport: T,
@@ -69,7 +75,7 @@ impl Received {
         Self(RECEIVED.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// When a request was received; for one that passed no wrapped transport, now.
+    /// The number of a request. A request that passed no wrapped transport gets the next number.
     pub(super) fn of(extensions: &Extensions) -> u64 {
         extensions.get().copied().unwrap_or_else(Self::now).0
     }
@@ -80,15 +86,17 @@ impl<T> GuardedTransport<T> {
         Self { inner, guard, connection: None, key: None }
     }
 
-    /// Says that at the other end is one client and always the same, as on stdio: in the stateless era, a list that it told counts
-    /// for its other requests too, for [a short time](crate::GuardBuilder::time_to_live_keyed). Not for a proxy of several clients.
+    /// Declares that all requests on this transport come from one client, as on stdio. In the
+    /// stateless era, a list that came with one request is then used for the others too, for [a
+    /// short time](crate::GuardBuilder::time_to_live_keyed). Do not use it for a proxy of several
+    /// clients.
     #[must_use]
     pub fn one_client(self) -> Self {
         Self { key: Some(ClientKey::connection()), ..self }
     }
 
-    /// Marks what a message says of the client's roots.
-    fn mark(&mut self, message: &mut ClientJsonRpcMessage) {
+    /// Adds the extensions to a request, and applies `initialize` and `list_changed`.
+    fn observe(&mut self, message: &mut ClientJsonRpcMessage) {
         match message {
             JsonRpcMessage::Request(message) => {
                 let request = &mut message.request;
@@ -97,12 +105,13 @@ impl<T> GuardedTransport<T> {
                     request.extensions_mut().insert(key.clone());
                 }
                 match request {
-                    ClientRequest::InitializeRequest(initialize) => self.begin(initialize),
-                    // No request is of that name. But a change that is not heard would leave the old list in force.
+                    ClientRequest::InitializeRequest(initialize) => self.begin_session(initialize),
+                    // A notification sent with an id. Ignoring it would leave the old list in
+                    // force.
                     ClientRequest::CustomRequest(request)
                         if request.method == RootsListChanged::METHOD =>
                     {
-                        self.change();
+                        self.list_changed();
                     }
                     _ => {}
                 }
@@ -112,38 +121,38 @@ impl<T> GuardedTransport<T> {
             }
             JsonRpcMessage::Notification(message) => {
                 if let ClientNotification::RootsListChangedNotification(_) = message.notification {
-                    self.change();
+                    self.list_changed();
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
     }
 
-    /// Begins the client's session, and ends one that it began before.
-    fn begin(&mut self, initialize: &InitializeRequest) {
+    /// Begins the client's session, and closes its previous one.
+    fn begin_session(&mut self, initialize: &InitializeRequest) {
         let roots = initialize.params.capabilities.roots.as_ref();
         let declared = roots.map_or(ClientCapabilities::without_roots(), |roots| {
             let list_changed = roots.list_changed == Some(true);
             ClientCapabilities::with_roots(RootsCapability { list_changed })
         });
         let key = ClientKey::of(&initialize.extensions).cloned();
-        // Whoever knows another's session can not make it theirs.
+        // Knowing another client's session identifier must not be enough to take the session over.
         if self.connection.as_ref().is_some_and(|connection| connection.key != key) {
             return;
         }
-        self.end();
+        self.close_session();
         let session =
             self.guard.session_of_key(declared, key.as_ref()).map_err(|error| error.reason());
         self.connection = Some(Connection { session, key });
     }
 
-    fn change(&self) {
+    fn list_changed(&self) {
         if let Some(Connection { session: Ok(session), .. }) = &self.connection {
             session.list_changed();
         }
     }
 
-    fn end(&mut self) {
+    fn close_session(&mut self) {
         if let Some(Connection { session: Ok(session), .. }) = self.connection.take() {
             session.close();
         }
@@ -166,14 +175,14 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         let mut message = self.inner.receive().await?;
-        // No await from here on: whoever polls this may drop it, and the message would be lost.
-        self.mark(&mut message);
+        // No await after this: if the future were dropped there, the message would be lost.
+        self.observe(&mut message);
         Some(message)
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        // Requests in flight hold the session, which would stay open with the last of them.
-        self.end();
+        // Requests in flight hold the session and would keep it open.
+        self.close_session();
         if let Some(key) = &self.key {
             self.guard.cache().forget(key.account());
         }
@@ -181,7 +190,6 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
     }
 }
 
-/// Its session.
 impl<T> fmt::Debug for GuardedTransport<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GuardedTransport")

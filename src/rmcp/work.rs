@@ -1,7 +1,9 @@
-//! A handler's work, and its answer.
+//! Runs a handler's work with the roots in force, and turns its result into rmcp's response.
 //!
-//! Goes in: a closure that does I/O beneath the roots in force. Comes out: what rmcp sends. What is true after: the closure ran where waiting is
-//! allowed, and only with roots; its refusals are answered as the protocol wants them, and its panic is an error of that request.
+//! [`Guard::tool`], [`Guard::resource`], [`Guard::prompt`] and [`Guard::request`] take a closure
+//! that does I/O beneath the roots. It runs on a thread of the guard, and only if there are roots.
+//! Its refusals become the errors that the protocol requires, and a panic is an error of that
+//! request alone. [`HandlerError`] decides what the model and the operator see of a failure.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +16,7 @@ use ::rmcp::model::{
 };
 use ::rmcp::service::{RequestContext, RoleServer};
 
-use super::input::{ClientInput, add_question};
+use super::input::{ClientInput, add_roots_request};
 use super::request::{RequestRoots, RootsForRequest, refused, revision, stateless};
 use crate::error::{Code, Error};
 use crate::events;
@@ -24,52 +26,60 @@ use crate::workers::For;
 
 /// Why a handler's work failed. Its `Debug` shows no more than its text.
 ///
-/// | from | the model sees | the operator sees |
+/// | made from | the model sees | the operator sees the event |
 /// | --- | --- | --- |
-/// | a refusal of the guard ([`Error`]), by `?` | its text | the event `refused`, with [`operator_detail`](Error::operator_detail) |
-/// | what the system said ([`std::io::Error`]), by `?` | the system's text for its number | |
-/// | [`new`](Self::new): the handler's own words | those | |
-/// | [`other`](Self::other): any other error | that the server failed, and nothing of the error | the event `handler failed`, with the error and its causes |
-/// | an error of the protocol (rmcp's `ErrorData`), by `?` | it is no tool's result; the client gets the JSON-RPC error | |
+/// | a refusal ([`Error`]), with `?` | its text | `refused` |
+/// | a system error ([`std::io::Error`]), with `?` | the system's message for its number | |
+/// | a text ([`new`](Self::new)) | the text | |
+/// | any other error ([`other`](Self::other)) | that the server failed | `handler failed` |
+/// | a protocol error (rmcp's `ErrorData`), with `?` | nothing; the client gets it | |
 ///
-/// The events need the feature `tracing`. Where the work is no tool's, the client gets the same
-/// text as a JSON-RPC error. The error that `other` took is the
+/// The events need the feature `tracing`. `refused` contains the
+/// [`operator_detail`](Error::operator_detail), and `handler failed` the error with its causes. A
+/// protocol error is sent as a JSON-RPC error. If the work was not a tool's, the client gets the
+/// other texts as a JSON-RPC error too. The error given to `other` is the
 /// [`source`](std::error::Error::source).
-pub struct HandlerError(Why);
+pub struct HandlerError(Reason);
 
 #[derive(Debug)]
-enum Why {
+enum Reason {
     Refused(Error),
-    Said(String),
+    Text(String),
     Protocol(ErrorData),
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Guard {
-    /// Does a tool's work with the roots in force, and gives what `call_tool` returns.
+    /// Runs a tool's work with the roots in force, and returns what `call_tool` returns.
     ///
-    /// `input` is what the client sent along: the call's parameters, or what a tool of rmcp's
-    /// macros extracts: `InputResponses`, and `(InputResponses, RequestState)` for a tool that
-    /// keeps a state. `work` runs on a thread of the guard's, and waits for one of
-    /// [`WORK`](crate::limits::WORK) places before, of which a client's work has at most a quarter.
-    /// Clients that wait are served in turns; one with 1,024 calls waiting is refused more
-    /// ([`Busy`](crate::ErrorKind::Busy): `queue_full`). If the client's roots change while it
-    /// waits, it is refused ([`RootsStale`](crate::ErrorKind::RootsStale)) and does not begin. An
-    /// operation on a device that keeps half of the places and has finished nothing for two seconds
-    /// is refused ([`Busy`](crate::ErrorKind::Busy): `busy`).
+    /// `input` is what the client sent with the call: the call's parameters, or what a tool of
+    /// rmcp's macros extracts, which is `InputResponses`, or `(InputResponses, RequestState)` for a
+    /// tool that keeps a state.
     ///
-    /// `work` It may return whatever rmcp takes for a tool's result: text, `Json`, a
-    /// `CallToolResult`, or a question of its own (`InputRequiredResult`), which then holds the guard's too, so that the retry needs no
-    /// further round.
+    /// `work` runs on a thread of the guard. It first waits for one of
+    /// [`WORK`](crate::limits::WORK) places, of which one client's work takes at most a quarter.
+    /// Waiting clients are served in turns. A client with 1,024 waiting calls is refused more
+    /// ([`Busy`](crate::ErrorKind::Busy): `queue_full`). If the client's roots change while `work`
+    /// waits, it does not start, and the call is refused
+    /// ([`RootsStale`](crate::ErrorKind::RootsStale)). An operation on a device whose operations
+    /// take half of the places and of which none has finished for two seconds is refused
+    /// ([`Busy`](crate::ErrorKind::Busy): `busy`).
     ///
-    /// A refusal is a tool's result with `isError`, its text for the model. If the client of the stateless era has to be asked for its
-    /// roots, the result is that question, and `work` does not run.
+    /// `work` returns anything that rmcp accepts as a tool's result: text, `Json`, a
+    /// `CallToolResult`, or a request for input of its own (`InputRequiredResult`). The guard adds
+    /// its request for roots to the latter, so that the retry needs no further round trip.
     ///
-    /// Await it in the handler's own task: in another, a question to the client belongs to no request. When the request is cancelled it
-    /// ends at once, and `work` goes on until it looks: at [`RequestRoots::ensure_active`], between the steps of what takes long.
+    /// A refusal is a tool's result with `isError` and its text for the model. If a client of the
+    /// stateless era has to be asked for its roots, the result asks for them, and `work` does not
+    /// run.
+    ///
+    /// Await it in the handler's own task: in another task, a request to the client would belong to
+    /// no request. When the request is cancelled, it returns at once, and `work` continues until
+    /// its next call of [`RequestRoots::ensure_active`], which long work makes between its steps.
     ///
     /// ```
     /// # use mcp_roots_guard::Guard;
+    /// # use mcp_roots_guard::rmcp::RequestRoots;
     /// # use rmcp::handler::server::tool::InputResponses;
     /// # use rmcp::model::CallToolResponse;
     /// # use rmcp::service::{RequestContext, RoleServer};
@@ -77,15 +87,16 @@ impl Guard {
     /// # impl Server {
     /// async fn read(&self, path: String, ctx: RequestContext<RoleServer>, answers: InputResponses)
     /// -> Result<CallToolResponse, rmcp::ErrorData> {
-    ///     self.guard.tool(&ctx, answers, move |roots| Ok(roots.read_to_string(&path, 1 << 20)?)).await
+    ///     let work = move |roots: RequestRoots| Ok(roots.read_to_string(&path, 1 << 20)?);
+    ///     self.guard.tool(&ctx, answers, work).await
     /// }
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// What `work` gives as an error of the protocol; -32021 for a client without roots where they are demanded (2026-07-28); -32603 if
-    /// `work` panicked.
+    /// The protocol error that `work` returned; -32021 for a client without roots if the server
+    /// requires them (2026-07-28); -32603 if `work` panicked.
     pub async fn tool<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -97,27 +108,30 @@ impl Guard {
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
         let work = move |roots| Ok(work(roots)?.into_call_tool_result()?);
-        let HandlerError(why) = match self.respond(ctx, input.into(), work).await {
+        let HandlerError(reason) = match self.respond(ctx, input.into(), work).await {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
-        let text = match why {
-            Why::Protocol(error) => return Err(error),
-            Why::Refused(error) if stateless(ctx) && error.reason() == Code::RootsUnsupported => {
+        let text = match reason {
+            Reason::Protocol(error) => return Err(error),
+            Reason::Refused(error)
+                if stateless(ctx) && error.reason() == Code::RootsUnsupported =>
+            {
                 return Err(error.to_error_body(revision(ctx), None).into());
             }
-            Why::Refused(error) => error.to_string(),
-            Why::Said(text) => text,
-            Why::Other(_) => FAILED.into(),
+            Reason::Refused(error) => error.to_string(),
+            Reason::Text(text) => text,
+            Reason::Other(_) => FAILED.into(),
         };
         Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
     }
 
-    /// Does the work of `resources/read` with the roots in force, as [`tool`](Self::tool) does a tool's.
+    /// Runs the work of `resources/read` with the roots in force, like [`tool`](Self::tool).
     ///
     /// # Errors
     ///
-    /// Refusals, as [`Error::to_error_body`] has them for a resource; -32603 for what `work` says in its own words, or if it panicked.
+    /// A refusal, as [`Error::to_error_body`] has it for a resource; the protocol error that `work`
+    /// returned; -32603 for any other error of `work`, or if it panicked.
     pub async fn resource<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -129,14 +143,15 @@ impl Guard {
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
         let done = self.respond(ctx, params.into(), move |roots| Ok(work(roots)?.into())).await;
-        done.map_err(|error| error.of_request(revision(ctx), Some(&params.uri)))
+        done.map_err(|error| error.into_error_data(revision(ctx), Some(&params.uri)))
     }
 
-    /// Does the work of `prompts/get` with the roots in force, as [`tool`](Self::tool) does a tool's.
+    /// Runs the work of `prompts/get` with the roots in force, like [`tool`](Self::tool).
     ///
     /// # Errors
     ///
-    /// Refusals, as [`Error::to_error_body`] has them without a resource; else those of [`resource`](Self::resource).
+    /// A refusal, as [`Error::to_error_body`] has it without a resource; otherwise the errors of
+    /// [`resource`](Self::resource).
     pub async fn prompt<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -148,20 +163,21 @@ impl Guard {
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
         let done = self.respond(ctx, params.into(), move |roots| Ok(work(roots)?.into())).await;
-        done.map_err(|error| error.of_request(revision(ctx), None))
+        done.map_err(|error| error.into_error_data(revision(ctx), None))
     }
 
-    /// Does the work of any other request with the roots in force: `resources/list`, `completion/complete`, a subscription. `resource`
-    /// is the URI that the request names, if any.
+    /// Runs the work of any other request with the roots in force: `resources/list`,
+    /// `completion/complete`, a subscription. `resource` is the URI that the request names, if any.
     ///
-    /// In the stateless era such a request can not be asked in: what is in force are the allowed directories for a client that declared
-    /// no roots, and for another what it told within [a short time](crate::GuardBuilder::time_to_live_keyed), if it has a
+    /// In the stateless era the client cannot be asked in such a request. A client that declared no
+    /// roots gets the allowed directories. Another client gets the roots that it sent within [a
+    /// short time](crate::GuardBuilder::time_to_live_keyed) before, if it has a
     /// [`ClientKey`](super::ClientKey).
     ///
     /// # Errors
     ///
-    /// [`RootsStale`](crate::ErrorKind::RootsStale) where the client would have to be asked; else
-    /// those of [`resource`](Self::resource).
+    /// [`RootsStale`](crate::ErrorKind::RootsStale) if the client would have to be asked; otherwise
+    /// the errors of [`resource`](Self::resource).
     pub async fn request<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -179,10 +195,10 @@ impl Guard {
             Ok(RootsForRequest::Roots(roots)) => self.run(roots, work).await,
             Err(error) => Err(error.into()),
         };
-        done.map_err(|error| error.of_request(revision(ctx), resource))
+        done.map_err(|error| error.into_error_data(revision(ctx), resource))
     }
 
-    /// Does the work of a request that can be asked in, or asks.
+    /// Runs the work of a request in which the client can be asked, or asks the client.
     async fn respond<R: Response>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -190,18 +206,19 @@ impl Guard {
         work: impl FnOnce(RequestRoots) -> Result<R, HandlerError> + Send + 'static,
     ) -> Result<R, HandlerError> {
         let roots = match self.roots_for(ctx, input).await? {
-            RootsForRequest::InputRequired(question) => return Ok(question.into()),
+            RootsForRequest::InputRequired(result) => return Ok(result.into()),
             RootsForRequest::Roots(roots) => roots,
         };
         let must_list_again = roots.must_list_again();
         let mut response = self.run(roots, work).await?;
-        if let (Some(own), true) = (response.question(), must_list_again) {
-            add_question(own);
+        if let (Some(result), true) = (response.input_required(), must_list_again) {
+            add_roots_request(result);
         }
         Ok(response)
     }
 
-    /// Runs a handler's work on a thread of the guard's; unless the request is cancelled, to its end.
+    /// Runs a handler's work on a thread of the guard, and waits for it until the request is
+    /// cancelled.
     async fn run<T, W>(&self, roots: RequestRoots, work: W) -> Result<T, HandlerError>
     where
         T: Send + 'static,
@@ -209,12 +226,13 @@ impl Guard {
     {
         let (cancelled, account, session) =
             (roots.cancellation(), roots.account().clone(), roots.session_id());
-        let lease = roots.ends_with_work();
+        let lease = roots.end_on_drop();
         let work = move || {
-            // The work may have kept the roots.
+            // The work may move the roots elsewhere; they end with this guard.
             let _lease = lease;
-            // It may write, and has waited: nobody may want it any more, and the roots may be others.
-            roots.begin().map_err(|error| refused(roots.session_id(), error))?;
+            // While it waited for a place, the request may have been cancelled, or the roots
+            // changed.
+            roots.ensure_may_start().map_err(|error| refused(roots.session_id(), error))?;
             work(roots)
         };
         let done = async {
@@ -224,25 +242,25 @@ impl Guard {
         };
         let done = cancelled.run_until_cancelled(done).await;
         let done = done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()));
-        if let Err(HandlerError(Why::Other(error))) = &done {
-            // The author's error says its text, and may panic.
+        if let Err(HandlerError(Reason::Other(error))) = &done {
+            // `Display` of the author's error may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| events::failed(session, &**error)));
         }
         done
     }
 }
 
-/// A response that may be a question.
+/// A response that may request input from the client.
 trait Response: From<InputRequiredResult> + Send + 'static {
-    fn question(&mut self) -> Option<&mut InputRequiredResult>;
+    fn input_required(&mut self) -> Option<&mut InputRequiredResult>;
 }
 
 macro_rules! responses {
     ($($response:ident)*) => { $(
         impl Response for $response {
-            fn question(&mut self) -> Option<&mut InputRequiredResult> {
+            fn input_required(&mut self) -> Option<&mut InputRequiredResult> {
                 match self {
-                    Self::InputRequired(question) => Some(question),
+                    Self::InputRequired(result) => Some(result),
                     _ => None,
                 }
             }
@@ -253,25 +271,28 @@ macro_rules! responses {
 responses! { CallToolResponse GetPromptResponse ReadResourceResponse }
 
 impl HandlerError {
-    /// A failure in the handler's own words. A model may read it: it must not hold what the client may not know.
+    /// A failure in the handler's own words. The model reads it, so it must not contain anything
+    /// that the client may not know.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(Why::Said(text.into()))
+        Self(Reason::Text(text.into()))
     }
 
-    /// Any other error, whose text may hold what the model must not read: paths, addresses, secrets
-    /// of a service. The model is told that the server failed, and the operator the error.
+    /// Any other error, whose text may contain what the model must not read: paths, addresses,
+    /// secrets of a service. The model sees that the server failed, and the operator sees the
+    /// error.
     ///
-    /// If it is one that converts with `?`, it is that: so a handler can use
-    /// `Box<dyn Error + Send + Sync>` for all that may fail, and convert once. It is not found inside
-    /// an error of another type, such as anyhow's: downcast to [`Error`] before.
+    /// An error that converts with `?` is converted in the same way, so a handler can use `Box<dyn
+    /// Error + Send + Sync>` throughout and convert once. An error wrapped in another type, such as
+    /// anyhow's, is not found: downcast it to [`Error`] first.
     ///
     /// ```
     /// use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
     ///
     /// fn titles(roots: &RequestRoots, path: &str) -> Result<String, HandlerError> {
-    ///     let text = roots.read_to_string(path, 1 << 20)?; // the model is told why not
+    ///     let text = roots.read_to_string(path, 1 << 20)?; // the model sees why it was refused
     ///     let books: Result<Vec<(String, u32)>, _> = serde_json::from_str(&text);
-    ///     let books = books.map_err(HandlerError::other)?; // the model is told that the server failed
+    ///     // The model sees that the server failed.
+    ///     let books = books.map_err(HandlerError::other)?;
     ///     let titles: Vec<_> = books.into_iter().map(|(title, _)| title).collect();
     ///     Ok(titles.join(", "))
     /// }
@@ -279,7 +300,7 @@ impl HandlerError {
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let error = error.into();
         let error = match error.downcast::<Self>() {
-            Ok(own) => return *own,
+            Ok(handler_error) => return *handler_error,
             Err(error) => error,
         };
         let error = match error.downcast::<Error>() {
@@ -287,30 +308,30 @@ impl HandlerError {
             Err(error) => error,
         };
         let error = match error.downcast::<std::io::Error>() {
-            // An error without a number is not the system's: its text can be anything.
-            Ok(said)
-                if said.raw_os_error().is_some()
-                    || said
+            // An error without a number is not the system's, and its text can be anything.
+            Ok(system)
+                if system.raw_os_error().is_some()
+                    || system
                         .get_ref()
                         .is_some_and(<dyn std::error::Error + Send + Sync>::is::<Error>) =>
             {
-                return (*said).into();
+                return (*system).into();
             }
-            Ok(said) => return Self(Why::Other(said)),
+            Ok(system) => return Self(Reason::Other(system)),
             Err(error) => error,
         };
         error
             .downcast::<ErrorData>()
-            .map_or_else(|error| Self(Why::Other(error)), |protocol| (*protocol).into())
+            .map_or_else(|error| Self(Reason::Other(error)), |protocol| (*protocol).into())
     }
 
-    /// The error of a request that is no tool's call.
-    fn of_request(self, revision: Revision, resource: Option<&str>) -> ErrorData {
+    /// The JSON-RPC error for a request other than a tool's call.
+    fn into_error_data(self, revision: Revision, resource: Option<&str>) -> ErrorData {
         match self.0 {
-            Why::Refused(error) => error.to_error_body(revision, resource).into(),
-            Why::Said(text) => ErrorData::internal_error(text, None),
-            Why::Other(_) => ErrorData::internal_error(FAILED, None),
-            Why::Protocol(error) => error,
+            Reason::Refused(error) => error.to_error_body(revision, resource).into(),
+            Reason::Text(text) => ErrorData::internal_error(text, None),
+            Reason::Other(_) => ErrorData::internal_error(FAILED, None),
+            Reason::Protocol(error) => error,
         }
     }
 }
@@ -324,10 +345,10 @@ impl fmt::Debug for HandlerError {
 impl fmt::Display for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Why::Refused(error) => error.fmt(f),
-            Why::Said(text) => f.write_str(text),
-            Why::Protocol(error) => f.write_str(&error.message),
-            Why::Other(_) => f.write_str(FAILED),
+            Reason::Refused(error) => error.fmt(f),
+            Reason::Text(text) => f.write_str(text),
+            Reason::Protocol(error) => f.write_str(&error.message),
+            Reason::Other(_) => f.write_str(FAILED),
         }
     }
 }
@@ -335,36 +356,36 @@ impl fmt::Display for HandlerError {
 impl std::error::Error for HandlerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0 {
-            Why::Refused(error) => error.source(),
-            Why::Other(error) => Some(&**error),
-            Why::Said(_) | Why::Protocol(_) => None,
+            Reason::Refused(error) => error.source(),
+            Reason::Other(error) => Some(&**error),
+            Reason::Text(_) | Reason::Protocol(_) => None,
         }
     }
 }
 
-/// What a model is told of an error that only the operator may read. Another try would come to the
-/// same.
+/// What the model sees of an error that only the operator may read. It does not suggest another
+/// try, which would fail in the same way.
 const FAILED: &str = "the server failed to do this; its operator can see why";
 
 impl From<Error> for HandlerError {
     fn from(error: Error) -> Self {
-        Self(Why::Refused(error))
+        Self(Reason::Refused(error))
     }
 }
 
 impl From<std::io::Error> for HandlerError {
     fn from(error: std::io::Error) -> Self {
-        Self(Why::Refused(Error::unwrapped(error)))
+        Self(Reason::Refused(Error::unwrapped(error)))
     }
 }
 
 impl From<ErrorData> for HandlerError {
     fn from(error: ErrorData) -> Self {
-        Self(Why::Protocol(error))
+        Self(Reason::Protocol(error))
     }
 }
 
-/// For handlers that answer on their own, after [`Guard::roots_for`].
+/// For handlers that call [`Guard::roots_for`] and answer themselves.
 impl From<ErrorBody> for ErrorData {
     fn from(body: ErrorBody) -> Self {
         let code = i32::try_from(body.code).map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);
@@ -379,36 +400,39 @@ mod tests {
 
     use super::*;
 
-    /// What converts with `?` is the same in a box; all else is for the operator.
+    /// An error that converts with `?` converts the same way from a box; only the operator sees any
+    /// other.
     #[test]
     fn any_error_is_told_to_whom_it_is_for() {
         let data = || ErrorData::invalid_params("no such thing", None);
-        let said = || io::Error::from_raw_os_error(28);
+        let system = || io::Error::from_raw_os_error(28);
         let refusal = || Error::from(Code::OutsideRoots);
-        let of_request = |error: HandlerError| error.of_request(Revision::V2025_11_25, None);
+        let sent = |error: HandlerError| error.into_error_data(Revision::V2025_11_25, None);
         for (boxed, plain) in [
             (HandlerError::other(data()), HandlerError::from(data())),
-            (HandlerError::other(said()), said().into()),
+            (HandlerError::other(system()), system().into()),
             (HandlerError::other(refusal()), refusal().into()),
             (HandlerError::other(io::Error::other(refusal())), io::Error::other(refusal()).into()),
             (HandlerError::other(HandlerError::new("words")), HandlerError::new("words")),
         ] {
             assert_eq!(boxed.to_string(), plain.to_string());
-            assert!(!matches!(boxed.0, Why::Other(_)), "{boxed:?}");
-            assert_eq!(of_request(boxed), of_request(plain));
+            assert!(!matches!(boxed.0, Reason::Other(_)), "{boxed:?}");
+            assert_eq!(sent(boxed), sent(plain));
         }
         let refused = HandlerError::from(io::Error::other(refusal()));
-        assert!(matches!(refused.0, Why::Refused(error) if error.reason() == Code::OutsideRoots));
+        assert!(
+            matches!(refused.0, Reason::Refused(error) if error.reason() == Code::OutsideRoots)
+        );
         let secret = "https://user:password@host refused";
         for other in [
             HandlerError::other(secret),
             HandlerError::other(io::Error::other(secret)),
             HandlerError::other(secret.parse::<u8>().unwrap_err()),
         ] {
-            assert!(matches!(other.0, Why::Other(_)), "{other:?}");
+            assert!(matches!(other.0, Reason::Other(_)), "{other:?}");
             let cause = other.source().unwrap().to_string();
             assert!(!other.to_string().contains(&cause), "{other}");
-            let sent = of_request(other);
+            let sent = sent(other);
             assert_eq!(
                 (sent.code, &*sent.message, sent.data),
                 (ErrorCode::INTERNAL_ERROR, FAILED, None)

@@ -14,9 +14,9 @@ use crate::wire::{ErrorBody, Revision};
 impl Error {
     /// The refusal as a tool's result (schema `CallToolResult`), its text for the model to read.
     ///
-    /// From 2026-07-28 it carries the `resultType` that its schema requires. There, the protocol
-    /// wants [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) as an
-    /// [error](Self::to_error_body), of a tool too.
+    /// From 2026-07-28 it contains the `resultType` that the schema requires. In that revision,
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) must be an
+    /// [error](Self::to_error_body), also for a tool.
     ///
     /// ```
     /// # use mcp_roots_guard::{Location, Revision};
@@ -48,13 +48,12 @@ impl Error {
     ///
     /// The message is "Resource not found" in the second row where there is a resource, else the
     /// error's text. `data.kind` is the error's [`code`](Self::code), not its kind, in all of them,
-    /// for logs and programs: `outside_roots` is decided by the request and the roots alone, so it
-    /// tells nothing about what is outside.
+    /// for logs and programs. `outside_roots` is decided by the request and the roots alone, so it
+    /// reveals nothing about what is outside.
     ///
     /// `resource` is the URI of a resource's request (`resources/read`, a subscription), as the
-    /// client sent it. It is given back to the client where nothing is served there, and shortened
-    /// if it is longer than [`URI_BYTES`]. Without one, a path was a parameter (of a prompt, a
-    /// completion), and it is the parameter that is bad.
+    /// client sent it. It is sent back in the second row, shortened to [`URI_BYTES`]. Without it,
+    /// the path was a parameter (of a prompt, a completion), and the parameter is invalid.
     ///
     /// ```
     /// # use mcp_roots_guard::{Revision, Roots};
@@ -72,7 +71,7 @@ impl Error {
     #[must_use]
     pub fn to_error_body(&self, revision: Revision, resource: Option<&str>) -> ErrorBody {
         let kind = self.code();
-        let told = |code| ErrorBody {
+        let body = |code| ErrorBody {
             code,
             message: self.to_string(),
             data: Some(json!({ "kind": kind })),
@@ -83,23 +82,24 @@ impl Error {
                 message: "Resource not found".into(),
                 data: Some(json!({ "kind": kind, "uri": shortened(uri) })),
             },
-            (RpcClass::InvalidText | RpcClass::NotServed, _) => told(INVALID_PARAMS),
+            (RpcClass::InvalidText | RpcClass::NotServed, _) => body(INVALID_PARAMS),
             (RpcClass::NoRoots, _) if revision.is_stateless() => ErrorBody {
                 data: Some(json!({ "kind": kind, "requiredCapabilities": { "roots": {} } })),
-                ..told(MISSING_CAPABILITY)
+                ..body(MISSING_CAPABILITY)
             },
-            (RpcClass::NoRoots | RpcClass::Failure, _) => told(INTERNAL_ERROR),
+            (RpcClass::NoRoots | RpcClass::Failure, _) => body(INTERNAL_ERROR),
         }
     }
 }
 
 impl ErrorBody {
-    /// The HTTP status that the protocol demands for a response with this error; `None` leaves it to the transport.
+    /// The HTTP status that the protocol requires for a response with this error. With `None`, the
+    /// transport chooses it.
     ///
     /// ```
     /// # use mcp_roots_guard::{Boundary, ClientCapabilities, Guard, Revision, RootsResponse};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    /// # runtime.block_on(async {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    /// # runtime.unwrap().block_on(async {
     /// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
     /// let session = guard.session(ClientCapabilities::without_roots())?;
     /// let source = |_: Option<String>| async { RootsResponse::Unsupported };
@@ -130,7 +130,7 @@ const INVALID_PARAMS: i64 = -32602;
 /// JSON-RPC 2.0, 5.1.
 const INTERNAL_ERROR: i64 = -32603;
 
-/// MCP 2024-11-05 to 2025-11-25, resources; gone in 2026-07-28 (SEP-2164).
+/// MCP 2024-11-05 to 2025-11-25, resources. Removed in 2026-07-28 (SEP-2164).
 const RESOURCE_NOT_FOUND: i64 = -32002;
 
 /// MCP 2026-07-28, schema `MissingRequiredClientCapabilityError`.
@@ -144,7 +144,8 @@ mod tests {
 
     const URI: &str = "file:///etc/passwd";
 
-    /// Of each row of the documented table: the codes of a resource in both eras, and the codes without one.
+    /// For each row of the documented table, the codes with a resource in both eras, and the codes
+    /// without one.
     const CODES: &[[[i64; 2]; 2]] = &[
         [[-32602, -32602], [-32602, -32602]],
         [[-32002, -32602], [-32602, -32602]],
@@ -165,11 +166,11 @@ mod tests {
         let names: Vec<_> = rows.concat();
         for (index, name) in names.iter().enumerate() {
             let is_kind = Code::ALL.iter().any(|code| format!("{:?}", code.kind()) == *name);
-            assert!(is_kind, "{name} is no kind");
+            assert!(is_kind, "{name} is not a kind");
             assert_eq!(
                 names.iter().position(|other| other == name),
                 Some(index),
-                "{name} is there twice"
+                "{name} occurs twice"
             );
         }
         for &code in Code::ALL {
@@ -177,10 +178,10 @@ mod tests {
             let row = rows.iter().position(|row| row.contains(&kind.as_str()));
             let row = row.unwrap_or(CODES.len() - 1);
             for &revision in Revision::ALL {
-                let told = [Some(URI), None]
+                let sent = [Some(URI), None]
                     .map(|uri| Error::from(code).to_error_body(revision, uri).code);
                 assert_eq!(
-                    told,
+                    sent,
                     CODES[row].map(|codes| codes[usize::from(revision.is_stateless())]),
                     "{code}, {revision}"
                 );
@@ -192,13 +193,28 @@ mod tests {
     fn wording() {
         use Code as K;
         let (old, new) = (Revision::V2025_11_25, Revision::V2026_07_28);
-        let not_found = r#""message":"Resource not found","data":{"kind":"not_found","uri":"file:///etc/passwd"}"#;
-        let outside = r#""message":"Resource not found","data":{"kind":"outside_roots","uri":"file:///etc/passwd"}"#;
+        let not_found = concat!(
+            r#""message":"Resource not found","#,
+            r#""data":{"kind":"not_found","uri":"file:///etc/passwd"}"#
+        );
+        let outside = concat!(
+            r#""message":"Resource not found","#,
+            r#""data":{"kind":"outside_roots","uri":"file:///etc/passwd"}"#
+        );
         let parameter =
             r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
-        let query = r#""message":"read \"a\\n\": the URI has a query; write ? as %3F","data":{"kind":"query"}"#;
-        let offers = r#""message":"read \"a\\n\": the client offers no roots, and this server requires them","data":{"kind":"roots_unsupported""#;
-        let late = r#""message":"read \"a\\n\": the client's roots could not be obtained in time","data":{"kind":"roots_timed_out"}"#;
+        let query = concat!(
+            r#""message":"read \"a\\n\": the URI has a query; write ? as %3F","#,
+            r#""data":{"kind":"query"}"#
+        );
+        let unsupported = concat!(
+            r#""message":"read \"a\\n\": the client offers no roots, "#,
+            r#"and this server requires them","data":{"kind":"roots_unsupported""#
+        );
+        let late = concat!(
+            r#""message":"read \"a\\n\": the client's roots could not be obtained in time","#,
+            r#""data":{"kind":"roots_timed_out"}"#
+        );
         for (kind, revision, resource, code, expected) in [
             (K::NotFound, old, Some(URI), -32002, not_found),
             (K::NotFound, new, Some(URI), -32602, not_found),
@@ -207,13 +223,13 @@ mod tests {
             (K::NotFound, old, None, -32602, parameter),
             (K::Query, old, Some(URI), -32602, query),
             (K::Query, new, None, -32602, query),
-            (K::RootsUnsupported, old, Some(URI), -32603, &format!("{offers}}}")),
+            (K::RootsUnsupported, old, Some(URI), -32603, &format!("{unsupported}}}")),
             (
                 K::RootsUnsupported,
                 new,
                 None,
                 -32021,
-                &format!(r#"{offers},"requiredCapabilities":{{"roots":{{}}}}}}"#),
+                &format!(r#"{unsupported},"requiredCapabilities":{{"roots":{{}}}}}}"#),
             ),
             (K::RootsTimedOut, new, Some(URI), -32603, late),
         ] {
@@ -247,10 +263,10 @@ mod tests {
         for &code in Code::ALL {
             for &revision in Revision::ALL {
                 let error = Error::from(code).detail("SECRET").at("open", OsStr::new("a"));
-                let told = [None, Some(URI)]
+                let bodies = [None, Some(URI)]
                     .map(|resource| format!("{:?}", error.to_error_body(revision, resource)));
                 assert!(
-                    !format!("{told:?}{}", error.to_tool_result(revision)).contains("SECRET"),
+                    !format!("{bodies:?}{}", error.to_tool_result(revision)).contains("SECRET"),
                     "{code}"
                 );
             }
