@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::entries::Entry;
 #[cfg(not(windows))]
 use super::volumes;
-use super::{Boundary, Shared, lock};
+use super::{Boundary, Inner, lock};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result};
 use crate::limits::ROOT_LIST_ENTRIES;
@@ -110,25 +110,26 @@ impl BoundaryBuilder {
             }
         }
         let boundary = Boundary {
-            shared: Arc::new(Shared {
+            inner: Arc::new(Inner {
                 directories: self.directories,
                 bare_paths: self.bare_paths,
                 policy: self.policy,
                 #[cfg(not(windows))]
-                top: volumes::of_system()?,
-                operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
+                filesystem_root: volumes::filesystem_root()?,
+                allowed: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
                 generation: AtomicU64::new(0),
                 granted: Mutex::default(),
                 snapshots: WeakTable::default(),
             }),
         };
-        let mut operator = boundary.resolve_allowed();
-        if let Some(bad) = operator.rejected.iter().position(|rejected| boundary.demands(rejected))
+        let mut allowed = boundary.resolve_allowed();
+        if let Some(bad) =
+            allowed.rejected.iter().position(|rejected| boundary.is_required(rejected))
         {
-            return Err(operator.rejected.swap_remove(bad).error);
+            return Err(allowed.rejected.swap_remove(bad).error);
         }
-        boundary.no_conflict_to_come(&operator)?;
-        *lock(&boundary.shared.operator) = operator.into_roots(boundary.shared.policy);
+        boundary.check_missing_directories(&allowed)?;
+        *lock(&boundary.inner.allowed) = allowed.into_roots(boundary.inner.policy);
         Ok(boundary)
     }
 }

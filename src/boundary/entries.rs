@@ -20,7 +20,7 @@ use crate::limits::{
 use crate::path::Location;
 use crate::path::names::{components, ends_as_directory, is_absolute};
 use crate::roots::{
-    Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, directory, resolve,
+    Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, held_directory, resolve,
 };
 use crate::workers::Account;
 
@@ -53,13 +53,13 @@ impl<'a> EntryResolver<'a> {
     ///
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
     /// the list is spent, or nobody waits any more.
-    pub(crate) fn find(
+    pub(crate) fn resolve(
         &mut self,
         entry: &Entry,
         budget: &mut Budget<'_>,
     ) -> Result<Vec<Candidate>> {
         let before = budget.spent();
-        let found = self.find_within(entry, budget);
+        let found = self.resolve_entry(entry, budget);
         self.lookups += budget.spent() - before;
         let found = found?;
         self.lookups += ROOT_LOOKUPS * found.len();
@@ -68,7 +68,7 @@ impl<'a> EntryResolver<'a> {
         Ok(found)
     }
 
-    fn find_within(&self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Vec<Candidate>> {
+    fn resolve_entry(&self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Vec<Candidate>> {
         let enclosing = self.enclosing;
         let location = match &entry.location {
             Ok(location) => location.as_os_str(),
@@ -89,21 +89,21 @@ impl<'a> EntryResolver<'a> {
             root.access = entry.access.unwrap_or(root.access);
             root.name.clone_from(&entry.name);
             if spent - before <= ALIAS_LOOKUPS {
-                let given = given(Path::new(location), &root.canonical)
-                    .filter(|given| !root.given.contains(given));
-                root.given.extend(given);
+                let alias = alias_of(Path::new(location), &root.canonical)
+                    .filter(|alias| !root.aliases.contains(alias));
+                root.aliases.extend(alias);
             }
             root
         };
-        if let Some(found) = self.find_plain(location, budget)? {
+        if let Some(found) = self.open_without_symlinks(location, budget)? {
             return Ok(vec![Candidate {
                 root: as_listed(found, budget.spent()),
                 trail: Trail::new(),
             }]);
         }
-        let mut questions = Lookups::new(enclosing, budget);
-        let place = resolve(&mut questions, enclosing.index(), None, location, Intent::Existing);
-        let trail = questions.into_trail();
+        let mut lookups = Lookups::new(enclosing, budget);
+        let place = resolve(&mut lookups, enclosing.index(), None, location, Intent::Existing);
+        let trail = lookups.into_trail();
         match place? {
             Place::Inside { root, path, .. } => {
                 let root = as_listed(self.open(enclosing.root(root)?, &path)?, budget.spent());
@@ -117,7 +117,7 @@ impl<'a> EntryResolver<'a> {
                     let outer = enclosing.root(number)?;
                     let mut root = self.open(outer, Path::new(""))?;
                     root.name.clone_from(name);
-                    root.given.clone_from(&outer.given);
+                    root.aliases.clone_from(&outer.aliases);
                     Ok(Candidate { root, trail: trail.clone() })
                 };
                 roots.into_iter().map(copy).collect()
@@ -127,7 +127,11 @@ impl<'a> EntryResolver<'a> {
 
     /// What an entry of plain names leads to, if there is no symlink on the way: one question, however
     /// deep it is. `None` where it has to be walked.
-    fn find_plain(&self, location: &OsStr, budget: &mut Budget<'_>) -> Result<Option<Root>> {
+    fn open_without_symlinks(
+        &self,
+        location: &OsStr,
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<Root>> {
         let Some((number, rest)) = self.enclosing.index().begin(location) else { return Ok(None) };
         let outer = self.enclosing.root(number)?;
         if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
@@ -170,29 +174,29 @@ impl<'a> EntryResolver<'a> {
             outer.canonical.join(path)
         };
         let metadata = handle.metadata()?;
-        let (identity, born) = (metadata.identity(), metadata.birth());
+        let (identity, birth) = (metadata.identity(), metadata.birth());
         let enclosing = self.enclosing.clone();
         let held = match Opened::hold(
             handle,
-            directory(&canonical, leaf.is_some()),
+            held_directory(&canonical, leaf.is_some()),
             identity,
             self.account,
         ) {
             Some(opened) => Held::Open(opened, enclosing),
             None => Held::OnUse(enclosing),
         };
-        let gone = AtomicBool::new(false);
-        let given = aliases(&canonical);
+        let is_gone = AtomicBool::new(false);
+        let aliases = system_aliases(&canonical);
         Ok(Root {
             canonical,
-            given,
+            aliases,
             name: None,
             access: outer.access,
             leaf,
             held,
             identity,
-            born,
-            gone,
+            birth,
+            is_gone,
             outdated: Arc::default(),
             aliases_verified: Throttle::new(),
         })
@@ -201,7 +205,7 @@ impl<'a> EntryResolver<'a> {
 
 /// The alias as it was given, cleaned of `//`, `.` and a trailing slash, where it is another than the canonical path. With a `..`
 /// it names no fixed place, and gives none.
-fn given(path: &Path, canonical: &Path) -> Option<PathBuf> {
+fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     if path.components().any(|component| component == Component::ParentDir) {
         return None;
     }
@@ -210,7 +214,7 @@ fn given(path: &Path, canonical: &Path) -> Option<PathBuf> {
 
 /// The paths that macOS itself has for a place besides, by links that are read once.
 #[cfg(target_vendor = "apple")]
-fn aliases(canonical: &Path) -> Vec<PathBuf> {
+fn system_aliases(canonical: &Path) -> Vec<PathBuf> {
     use crate::path::names::apple;
     static LINKS: std::sync::LazyLock<Vec<(PathBuf, PathBuf)>> = std::sync::LazyLock::new(|| {
         let read =
@@ -221,7 +225,7 @@ fn aliases(canonical: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(not(target_vendor = "apple"))]
-fn aliases(_: &Path) -> Vec<PathBuf> {
+fn system_aliases(_: &Path) -> Vec<PathBuf> {
     Vec::new()
 }
 
@@ -234,18 +238,18 @@ mod tests {
     /// A filesystem may give a new directory the inode number of one that was removed. While one is held
     /// open, that cannot happen to it.
     #[test]
-    fn a_number_that_is_used_again_is_another_directory_unless_it_is_held() {
+    fn a_reused_inode_is_another_directory_unless_one_is_held() {
         let directory = tempfile::tempdir().unwrap();
         let enclosing = Roots::from_dirs([directory.path()]).unwrap();
         let effort = Effort::default();
-        let root = |born: Option<u64>, is_held: bool| {
+        let root = |birth: Option<u64>, is_held: bool| {
             let location = Location::from_path(directory.path());
             let entry = Entry { text: String::new(), location, name: None, access: None };
             let mut found = EntryResolver::new(&enclosing, &Account::Operator, &effort)
-                .find(&entry, &mut effort.entry())
+                .resolve(&entry, &mut effort.entry())
                 .unwrap();
             let mut root = found.remove(0).root;
-            root.born = born.map(|second| SystemTime::UNIX_EPOCH + Duration::from_secs(second));
+            root.birth = birth.map(|second| SystemTime::UNIX_EPOCH + Duration::from_secs(second));
             if !is_held {
                 root.held = Held::OnUse(enclosing.clone());
             }
@@ -264,8 +268,8 @@ mod tests {
                 one.is_same_object(&two),
                 same,
                 "{:?} {one_held} {:?} {two_held}",
-                one.born,
-                two.born
+                one.birth,
+                two.birth
             );
         }
         // One that is opened on use is not the one of its name if that was created at another time. On

@@ -43,11 +43,11 @@ struct Places {
 
 impl Places {
     /// Whether a directory on the trail is one of these.
-    fn are_on(&self, trail: &Trail) -> bool {
-        trail.iter().any(|directory| self.have(directory))
+    fn contains_any(&self, trail: &Trail) -> bool {
+        trail.iter().any(|directory| self.contains(directory))
     }
 
-    fn have(&self, directory: &TrailEntry) -> bool {
+    fn contains(&self, directory: &TrailEntry) -> bool {
         self.paths.contains(&directory.path)
             || directory.identity.is_some_and(|identity| self.identities.contains(&identity))
     }
@@ -55,8 +55,11 @@ impl Places {
     /// The path of a root, if neither it nor the path of a directory around it is one of these. The
     /// allowed directories do not count as being around it: a trail leaves them out.
     fn new_path(&self, enclosing: &Roots, root: &Root) -> Option<PathHash> {
-        let operators =
-            if enclosing.is_top() { Vec::new() } else { enclosing.index().depths(root.path()) };
+        let operators = if enclosing.is_filesystem_root() {
+            Vec::new()
+        } else {
+            enclosing.index().depths(root.path())
+        };
         let mut paths = path_hashes(root.path()).enumerate().peekable();
         while let Some((depth, path)) = paths.next() {
             let is_own = paths.peek().is_none();
@@ -83,7 +86,9 @@ impl Places {
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 impl GrantMemory {
     /// As if these directories had been granted, and no others.
-    pub(crate) fn only(directories: impl IntoIterator<Item = (PathBuf, Identity)>) -> Self {
+    pub(crate) fn from_directories(
+        directories: impl IntoIterator<Item = (PathBuf, Identity)>,
+    ) -> Self {
         let mut places = Places::default();
         for (path, identity) in directories {
             places.insert(Some(PathHash::of(&path)), identity);
@@ -91,8 +96,8 @@ impl GrantMemory {
         Self { places, ..Self::default() }
     }
 
-    pub(crate) fn are_on(&self, trail: &Trail) -> bool {
-        self.places.are_on(trail)
+    pub(crate) fn contains_any(&self, trail: &Trail) -> bool {
+        self.places.contains_any(trail)
     }
 }
 
@@ -105,41 +110,44 @@ impl GrantMemory {
     /// directory on its trail was ever granted, or would be by the list itself, whatever the order;
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if it would have to be remembered
     /// and the account is full.
-    pub(crate) fn judge(
+    pub(crate) fn admit(
         &mut self,
         enclosing: &Roots,
         account: &Account,
         candidates: &[&Candidate],
     ) -> Vec<Result<()>> {
         let mut linked = Places::default();
-        let mut judged: Vec<Result<()>> = Vec::with_capacity(candidates.len());
+        let mut decisions: Vec<Result<()>> = Vec::with_capacity(candidates.len());
         for candidate in candidates {
             if candidate.trail.is_empty() {
-                judged.push(self.remember(enclosing, account, &candidate.root));
+                decisions.push(self.remember(enclosing, account, &candidate.root));
             } else {
                 if !candidate.root.is_file() {
                     linked
                         .insert(Some(PathHash::of(candidate.root.path())), candidate.root.identity);
                 }
-                judged.push(Ok(()));
+                decisions.push(Ok(()));
             }
         }
         let is_full = *account != Account::Operator && self.places.len() >= GRANTED;
-        for (candidate, judged) in
-            candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty())
+        for (candidate, decision) in
+            candidates.iter().zip(&mut decisions).filter(|(one, _)| !one.trail.is_empty())
         {
-            if is_full || self.places.are_on(&candidate.trail) || linked.are_on(&candidate.trail) {
-                *judged = Err(Code::ThroughLink.into());
+            if is_full
+                || self.places.contains_any(&candidate.trail)
+                || linked.contains_any(&candidate.trail)
+            {
+                *decision = Err(Code::ThroughLink.into());
             }
         }
-        for (candidate, judged) in
-            candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty())
+        for (candidate, decision) in
+            candidates.iter().zip(&mut decisions).filter(|(one, _)| !one.trail.is_empty())
         {
-            if judged.is_ok() {
-                *judged = self.remember(enclosing, account, &candidate.root);
+            if decision.is_ok() {
+                *decision = self.remember(enclosing, account, &candidate.root);
             }
         }
-        judged
+        decisions
     }
 
     fn remember(&mut self, enclosing: &Roots, account: &Account, root: &Root) -> Result<()> {
@@ -209,18 +217,18 @@ mod tests {
         let entry = Entry { text: String::new(), location, name: None, access: None };
         let effort = Effort::default();
         let found = EntryResolver::new(enclosing, &Account::Anonymous, &effort)
-            .find(&entry, &mut effort.entry());
+            .resolve(&entry, &mut effort.entry());
         found.unwrap().remove(0)
     }
 
-    fn judge(
+    fn admit(
         granted: &mut GrantMemory,
         enclosing: &Roots,
         account: &Account,
         candidates: &[Candidate],
     ) -> Vec<Option<Code>> {
-        let judged = granted.judge(enclosing, account, &candidates.iter().collect::<Vec<_>>());
-        judged.into_iter().map(|judged| judged.err().map(|error| error.reason())).collect()
+        let decisions = granted.admit(enclosing, account, &candidates.iter().collect::<Vec<_>>());
+        decisions.into_iter().map(|decision| decision.err().map(|error| error.reason())).collect()
     }
 
     fn filled(with: usize) -> GrantMemory {
@@ -235,7 +243,7 @@ mod tests {
         let mut granted = GrantMemory::default();
         for _ in 0..2 {
             assert_eq!(
-                judge(&mut granted, &enclosing, &Account::Anonymous, &candidates),
+                admit(&mut granted, &enclosing, &Account::Anonymous, &candidates),
                 [None; 3]
             );
             let Places { paths, identities } = &granted.places;
@@ -247,21 +255,21 @@ mod tests {
         // The operator's own directory is around them all, and does not count.
         let own = find(&enclosing, enclosing.roots().next().unwrap().path());
         let mut granted = GrantMemory::default();
-        judge(&mut granted, &enclosing, &Account::Operator, &[own]);
-        judge(&mut granted, &enclosing, &Account::Anonymous, &candidates);
+        admit(&mut granted, &enclosing, &Account::Operator, &[own]);
+        admit(&mut granted, &enclosing, &Account::Anonymous, &candidates);
         assert_eq!(granted.places.paths.len(), 3);
     }
 
     #[test]
-    fn when_the_whole_memory_is_full_clients_get_no_root_through_a_symlink() {
+    fn a_full_memory_rejects_client_roots_through_symlinks() {
         let (_keep, enclosing, candidates) = candidates(&["c"]);
         let mut granted = filled(GRANTED - 2);
-        assert_eq!(judge(&mut granted, &enclosing, &Account::Anonymous, &candidates), [None; 3]);
+        assert_eq!(admit(&mut granted, &enclosing, &Account::Anonymous, &candidates), [None; 3]);
         let mut granted = filled(GRANTED);
         let linked = [None, None, Some(Code::ThroughLink)];
-        assert_eq!(judge(&mut granted, &enclosing, &Account::Anonymous, &candidates), linked);
+        assert_eq!(admit(&mut granted, &enclosing, &Account::Anonymous, &candidates), linked);
         assert_eq!(granted.places.len(), GRANTED);
-        assert_eq!(judge(&mut granted, &enclosing, &Account::Operator, &candidates), [None; 3]);
+        assert_eq!(admit(&mut granted, &enclosing, &Account::Operator, &candidates), [None; 3]);
         assert_eq!(granted.places.len(), GRANTED + 2);
     }
 }

@@ -19,7 +19,7 @@ mod grants;
 mod entries;
 mod volumes;
 mod builder;
-mod granting;
+mod pending;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use self::builder::BoundaryBuilder;
 use self::builder::Directory;
-use self::granting::{Granting, conflicts};
+use self::pending::{PendingRoots, conflicts};
 use crate::boundary::entries::{Entry, EntryResolver};
 use crate::boundary::grants::{Candidate, GrantMemory};
 use crate::dir::{Access, Budget, Effort, Policy};
@@ -57,19 +57,19 @@ use {crate::dir::Identity, crate::roots::Trail, std::path::Path};
 /// ```
 #[derive(Clone)]
 pub struct Boundary {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
+struct Inner {
     directories: Vec<Directory>,
     bare_paths: bool,
     policy: Policy,
     /// `/`, which everything is resolved beneath that no allowed directory is around. On Windows each list has its `volumes`.
     #[cfg(not(windows))]
-    top: Roots,
+    filesystem_root: Roots,
     /// The allowed directories as they were last resolved. Always from their configured
     /// paths, never from the last result.
-    operator: Mutex<Roots>,
+    allowed: Mutex<Roots>,
     /// Incremented when the allowed directories change.
     generation: AtomicU64,
     granted: Mutex<GrantMemory>,
@@ -82,7 +82,7 @@ struct Shared {
 impl fmt::Debug for Boundary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Boundary")
-            .field("directories", &self.shared.directories)
+            .field("directories", &self.inner.directories)
             .finish_non_exhaustive()
     }
 }
@@ -95,11 +95,11 @@ impl Boundary {
 
     /// Whether any allowed directory was configured.
     pub(crate) fn has_allowed_directories(&self) -> bool {
-        !self.shared.directories.is_empty()
+        !self.inner.directories.is_empty()
     }
 
     /// Whether an allowed directory that grants nothing has to be there.
-    pub(crate) fn demands(&self, rejected: &RejectedRoot) -> bool {
+    pub(crate) fn is_required(&self, rejected: &RejectedRoot) -> bool {
         match rejected.error.reason() {
             Code::Duplicate => false,
             Code::NotFound => !self.directory(rejected).is_some_and(|directory| directory.optional),
@@ -108,7 +108,7 @@ impl Boundary {
     }
 
     fn directory(&self, rejected: &RejectedRoot) -> Option<&Directory> {
-        self.shared.directories.get(rejected.index)
+        self.inner.directories.get(rejected.index)
     }
 
     /// The allowed directories alone, as roots in force.
@@ -133,12 +133,12 @@ impl Boundary {
 
     /// The operator's roots as they were last resolved, without any I/O.
     pub(crate) fn last_allowed_roots(&self) -> Roots {
-        lock(&self.shared.operator).clone()
+        lock(&self.inner.allowed).clone()
     }
 
     /// Whether the operator's roots are still those that a kept list was resolved beneath.
     pub(crate) fn is_current(&self, roots: &Roots) -> bool {
-        roots.generation() == self.shared.generation.load(Ordering::Acquire)
+        roots.generation() == self.inner.generation.load(Ordering::Acquire)
     }
 
     pub(crate) fn verify_allowed_roots(&self, mut turn: Verification) -> Roots {
@@ -149,16 +149,16 @@ impl Boundary {
         if gone == 0 && !missing {
             return current.clone();
         }
-        let fresh = self.resolve_allowed().into_roots(self.shared.policy);
-        if fresh.says_the_same(current) {
+        let fresh = self.resolve_allowed().into_roots(self.inner.policy);
+        if fresh.is_equivalent(current) {
             return current.clone();
         }
-        let mut operator = lock(&self.shared.operator);
-        let fresh = fresh.of_generation(operator.generation() + 1);
-        let last = std::mem::replace(&mut *operator, fresh.clone());
+        let mut allowed = lock(&self.inner.allowed);
+        let fresh = fresh.with_generation(allowed.generation() + 1);
+        let last = std::mem::replace(&mut *allowed, fresh.clone());
         // After they are there: who resolves beneath them sooner resolves once more.
-        self.shared.generation.store(fresh.generation(), Ordering::Release);
-        drop(operator);
+        self.inner.generation.store(fresh.generation(), Ordering::Release);
+        drop(allowed);
         // The last ones may be closed by this, after the lock.
         drop(last);
         fresh
@@ -185,7 +185,7 @@ impl Boundary {
         account: &Account,
         effort: &Effort,
     ) -> Result<Roots> {
-        let roots = self.resolve_within(list, account, effort)?.listed_as(list);
+        let roots = self.resolve_within(list, account, effort)?.with_list(list);
         if effort.is_spent() {
             return Err(Error::new(Code::RootsTimedOut).detail("resolving the list took too long"));
         }
@@ -196,14 +196,14 @@ impl Boundary {
     fn share(&self, roots: Roots) -> Roots {
         let key = roots.list_hash();
         // Whichever is dropped here may close directories, and so not under the table's lock.
-        match self.shared.snapshots.get(&key).map(Roots::from_snapshot) {
+        match self.inner.snapshots.get(&key).map(Roots::from_snapshot) {
             Some(older)
-                if older.generation() == roots.generation() && older.says_the_same(&roots) =>
+                if older.generation() == roots.generation() && older.is_equivalent(&roots) =>
             {
                 older
             }
             _ => {
-                self.shared.snapshots.insert(key, roots.snapshot());
+                self.inner.snapshots.insert(key, roots.snapshot());
                 roots
             }
         }
@@ -216,7 +216,7 @@ impl Boundary {
         effort: &Effort,
     ) -> Result<Roots> {
         list.is_bounded()?;
-        let parse = if self.shared.bare_paths { Location::parse } else { Location::from_uri };
+        let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
         let entries = list.roots.iter().map(|root| Entry {
             text: root.uri.clone(),
             location: if root.is_malformed() {
@@ -231,57 +231,62 @@ impl Boundary {
         let enclosing = if self.has_allowed_directories() {
             self.last_allowed_roots()
         } else {
-            self.top(&entries, account)
+            self.filesystem_roots(&entries, account)
         };
-        let granting = self.grant(&enclosing, account, entries, effort);
-        Ok(granting
-            .into_roots(self.shared.policy)
-            .of_generation(enclosing.generation())
-            .of_client())
+        let pending = self.grant(&enclosing, account, entries, effort);
+        Ok(pending
+            .into_roots(self.inner.policy)
+            .with_generation(enclosing.generation())
+            .from_client_list())
     }
 
-    fn resolve_allowed(&self) -> Granting {
-        let entries: Vec<_> = self.shared.directories.iter().map(Directory::entry).collect();
-        let top = self.top(&entries, &Account::Operator);
-        self.grant(&top, &Account::Operator, entries, &Effort::default())
+    fn resolve_allowed(&self) -> PendingRoots {
+        let entries: Vec<_> = self.inner.directories.iter().map(Directory::entry).collect();
+        let filesystem = self.filesystem_roots(&entries, &Account::Operator);
+        self.grant(&filesystem, &Account::Operator, entries, &Effort::default())
     }
 
     /// What the entries of a list are resolved beneath where no allowed directory is around.
     #[cfg(not(windows))]
-    fn top(&self, _: &[Entry], _: &Account) -> Roots {
-        self.shared.top.clone()
+    fn filesystem_roots(&self, _: &[Entry], _: &Account) -> Roots {
+        self.inner.filesystem_root.clone()
     }
 
     #[cfg(windows)]
     #[expect(clippy::unused_self, reason = "elsewhere it is kept")]
-    fn top(&self, entries: &[Entry], account: &Account) -> Roots {
-        volumes::of_volumes(entries, account, volumes::root)
+    fn filesystem_roots(&self, entries: &[Entry], account: &Account) -> Roots {
+        volumes::named_volumes(entries, account, volumes::open_root)
     }
 
     /// An optional directory that is missing now must not come to lie in one of other access, or around one, when it is made.
-    fn no_conflict_to_come(&self, operator: &Granting) -> Result<()> {
-        let there = operator.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access));
+    fn check_missing_directories(&self, allowed: &PendingRoots) -> Result<()> {
+        let there = allowed.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access));
         let mut planned: Vec<_> = there.collect();
         for rejected in
-            operator.rejected.iter().filter(|rejected| rejected.error.reason() == Code::NotFound)
+            allowed.rejected.iter().filter(|rejected| rejected.error.reason() == Code::NotFound)
         {
-            let Some(directory) = self.shared.directories.get(rejected.index) else { continue };
+            let Some(directory) = self.inner.directories.get(rejected.index) else { continue };
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
-            let top = &self.top(&[entry], &Account::Operator);
+            let filesystem = &self.filesystem_roots(&[entry], &Account::Operator);
             // Its volume is not there, either.
-            if top.index().begin(location.as_os_str()).is_none() {
+            if filesystem.index().begin(location.as_os_str()).is_none() {
                 planned.push((location.as_path().to_owned(), directory.access));
                 continue;
             }
             let mut budget = Budget::new();
-            let mut questions = Lookups::new(top, &mut budget);
-            let place =
-                resolve(&mut questions, top.index(), None, location.as_os_str(), Intent::NewTree);
+            let mut lookups = Lookups::new(filesystem, &mut budget);
+            let place = resolve(
+                &mut lookups,
+                filesystem.index(),
+                None,
+                location.as_os_str(),
+                Intent::NewTree,
+            );
             // What can not be told now could be anything later.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
                 Place::Inside { root, path, .. } => {
-                    planned.push((top.root(root)?.path().join(path), directory.access))
+                    planned.push((filesystem.root(root)?.path().join(path), directory.access))
                 }
                 Place::Above(_) => {}
             }
@@ -299,23 +304,23 @@ impl Boundary {
         account: &Account,
         entries: Vec<Entry>,
         effort: &Effort,
-    ) -> Granting {
-        let mut granting = Granting::default();
+    ) -> PendingRoots {
+        let mut pending = PendingRoots::default();
         let mut found = Vec::new();
         let mut seen = HashSet::new();
-        let mut search = EntryResolver::new(enclosing, account, effort);
+        let mut resolver = EntryResolver::new(enclosing, account, effort);
         for (index, entry) in entries.into_iter().enumerate() {
             // The same text once more; of the operator's, the access may differ.
             let location = entry.location.as_ref().ok().filter(|_| *account != Account::Operator);
             if location.is_some_and(|location| !seen.insert(location.clone())) {
-                granting.skip(index, &entry.text, Code::Duplicate.into());
+                pending.reject(index, &entry.text, Code::Duplicate.into());
                 continue;
             }
             let mut budget = effort.entry();
-            match retry_changed(|| search.find(&entry, &mut budget)) {
+            match retry_changed(|| resolver.resolve(&entry, &mut budget)) {
                 // An ancestor of no allowed directory.
                 Ok(candidates) if candidates.is_empty() => {
-                    granting.skip(index, &entry.text, Code::OutsideRoots.into());
+                    pending.reject(index, &entry.text, Code::OutsideRoots.into());
                 }
                 Ok(candidates) => {
                     found.extend(
@@ -324,20 +329,20 @@ impl Boundary {
                             .map(|candidate| (index, entry.text.clone(), candidate)),
                     );
                 }
-                Err(error) => granting.skip(index, &entry.text, error),
+                Err(error) => pending.reject(index, &entry.text, error),
             }
         }
         let candidates: Vec<&Candidate> = found.iter().map(|(.., candidate)| candidate).collect();
-        let judged = lock(&self.shared.granted).judge(enclosing, account, &candidates);
-        for ((index, entry, candidate), judged) in found.into_iter().zip(judged) {
-            match judged {
-                Ok(()) => granting.add(index, entry, candidate.root),
-                Err(error) => granting.skip(index, &entry, error),
+        let decisions = lock(&self.inner.granted).admit(enclosing, account, &candidates);
+        for ((index, entry, candidate), decision) in found.into_iter().zip(decisions) {
+            match decision {
+                Ok(()) => pending.add(index, entry, candidate.root),
+                Err(error) => pending.reject(index, &entry, error),
             }
         }
-        granting.drop_conflicts();
-        granting.rejected.sort_by_key(RejectedRoot::index);
-        granting
+        pending.drop_conflicts();
+        pending.rejected.sort_by_key(RejectedRoot::index);
+        pending
     }
 }
 
@@ -350,21 +355,27 @@ impl Boundary {
     }
 
     /// Where an absolute path of the operator leads, and by which links.
-    pub(crate) fn place_of(&self, path: &Path) -> Result<(PathBuf, Trail)> {
-        let top = &self.shared.top;
+    pub(crate) fn locate_allowed(&self, path: &Path) -> Result<(PathBuf, Trail)> {
+        let filesystem = &self.inner.filesystem_root;
         let mut budget = Budget::new();
-        let mut questions = Lookups::new(top, &mut budget);
+        let mut lookups = Lookups::new(filesystem, &mut budget);
         let location = Location::from_path(path)?;
-        match resolve(&mut questions, top.index(), None, location.as_os_str(), Intent::Existing)? {
+        match resolve(
+            &mut lookups,
+            filesystem.index(),
+            None,
+            location.as_os_str(),
+            Intent::Existing,
+        )? {
             Place::Inside { root, path, .. } => {
-                Ok((top.root(root)?.path().join(path), questions.into_trail()))
+                Ok((filesystem.root(root)?.path().join(path), lookups.into_trail()))
             }
             Place::Above(_) => Err(Code::NotFound.into()),
         }
     }
 
     /// Whether a link on the trail lies in a root, or in one of these directories: then a tool could have made it.
-    pub(crate) fn leads_by_planted_link(
+    pub(crate) fn runs_through_planted_link(
         roots: &Roots,
         others: &[(PathBuf, Identity)],
         trail: &Trail,
@@ -373,7 +384,7 @@ impl Boundary {
             .roots()
             .filter(|root| !root.is_file())
             .map(|root| (root.path().to_owned(), root.identity));
-        GrantMemory::only(roots.chain(others.iter().cloned())).are_on(trail)
+        GrantMemory::from_directories(roots.chain(others.iter().cloned())).contains_any(trail)
     }
 }
 
@@ -455,7 +466,7 @@ mod tests {
     type Change = fn(&Path);
 
     #[test]
-    fn what_says_the_same_is_one_and_nothing_else() {
+    fn only_equivalent_snapshots_are_shared() {
         const NAMES: &[(&str, Option<&str>)] =
             &[("a", Some("one")), ("l", None), ("f", None), ("none", None)];
         let changes: [(&str, bool, Change); 6] = [
@@ -524,7 +535,7 @@ mod tests {
 
     /// One entry through symlinks whose texts cost the whole budget.
     #[test]
-    fn a_resolution_that_nobody_waits_for_ends_in_the_middle_of_an_entry() {
+    fn a_cancelled_resolution_stops_within_an_entry() {
         let directory = tempfile::tempdir().unwrap();
         let top = directory.path().canonicalize().unwrap();
         fs::create_dir(top.join("x")).unwrap();

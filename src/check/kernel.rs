@@ -39,7 +39,7 @@ impl Roots {
             Intent::New | Intent::NewTree | Intent::NoFollow => split_last(rest)?,
         };
         let (walked, mounts) = (self.follow(number, path, Follow::NoLink)?, self.policy().mounts);
-        match (walked, plain(path), last) {
+        match (walked, lexical_path(path), last) {
             (Ok(_), Ok(names), None) => Some(Ok((number, names, Found::Exists))),
             (Ok(directory), Ok(mut names), Some(last)) => {
                 let found = match Handle::from(directory).look_in(last, mounts).ok()? {
@@ -58,7 +58,7 @@ impl Roots {
                 let rest = OsStr::from_bytes(rest.as_bytes().get(from..)?);
                 Some(resolve_in(self, Some(number), rest, intent, budget))
             }
-            (Err(error), _, None) => refusal(error).map(Err),
+            (Err(error), _, None) => same_refusal(error).map(Err),
             _ => None,
         }
     }
@@ -67,12 +67,12 @@ impl Roots {
     pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<File>> {
         let (number, rest) = self.start(request)?;
         // The kernel follows a proc file system's plain symlinks; the resolver refuses all of its.
-        if self.root(number).ok()?.meets_proc() {
+        if self.root(number).ok()?.overlaps_proc() {
             return None;
         }
         match self.follow(number, rest, Follow::Read)? {
             Ok(file) => Some(Ok(file)),
-            Err(error) => refusal(error).map(Err),
+            Err(error) => same_refusal(error).map(Err),
         }
     }
 
@@ -90,7 +90,7 @@ impl Roots {
 
 /// The resolver's refusal, if the kernel's says which. EACCES does not: the resolver passes `..` in
 /// a directory that may not be searched.
-fn refusal(error: io::Error) -> Option<Error> {
+fn same_refusal(error: io::Error) -> Option<Error> {
     let is_the_same =
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     is_the_same.then(|| error.into())
@@ -105,7 +105,7 @@ fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
 }
 
 /// The names that a path comes to if no symlink is on the way; or where the `..` that leaves begins.
-fn plain(path: &OsStr) -> std::result::Result<PathBuf, usize> {
+fn lexical_path(path: &OsStr) -> std::result::Result<PathBuf, usize> {
     let mut names = Vec::with_capacity(path.len());
     for (name, after) in components(path) {
         match name.as_bytes() {

@@ -98,7 +98,7 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("check", &request, |budget| self.decide(&request, intent, budget))
+        self.run_request("check", &request, |budget| self.decide(&request, intent, budget))
     }
 
     /// Whether a proof that another snapshot gave would be given by this one, as far as names tell. To ask before each step of
@@ -113,7 +113,7 @@ impl Roots {
     /// what its name said.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         #[cfg(feature = "rmcp")]
-        self.serve()?;
+        self.ensure_active()?;
         let proved = &checked.root;
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
         let enclosing = self.index().enclosing_roots(proved.path());
@@ -127,7 +127,7 @@ impl Roots {
                 let inner = self.index().enclosing_roots(&checked.canonical());
                 inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
             });
-        let Some(root) = root else { return Err(self.explained(Code::OutsideRoots.into())) };
+        let Some(root) = root else { return Err(self.explain_empty(Code::OutsideRoots.into())) };
         let is_the_root = is_same(root.path(), proved.path());
         let stands =
             root.is_available() && (!is_the_root || root.is_same_object(proved)) && proved.verify();
@@ -145,12 +145,12 @@ impl Roots {
         Error: From<L::Error>,
     {
         #[cfg(feature = "rmcp")]
-        self.serve().map_err(|error| self.refused(error))?;
-        request.try_into().map_err(|error| self.refused(error.into()))
+        self.ensure_active().map_err(|error| self.log_refusal(error))?;
+        request.try_into().map_err(|error| self.log_refusal(error.into()))
     }
 
-    pub(crate) fn refused(&self, error: Error) -> Error {
-        let error = self.explained(error);
+    pub(crate) fn log_refusal(&self, error: Error) -> Error {
+        let error = self.explain_empty(error);
         events::refused(self.session(), &error);
         error
     }
@@ -197,27 +197,27 @@ impl Roots {
             return Some((self.base()?, request));
         }
         // Mostly there is one root, and requests have its canonical path.
-        let only = self.only_root().filter(|only| only.given.is_empty());
+        let only = self.only_root().filter(|only| only.aliases.is_empty());
         let below = only.and_then(|only| below(request, only.path()));
         below.map(|below| (0, below)).or_else(|| self.index().begin(request))
     }
 
     /// Runs the work of one request, as [`verified`](Self::verified). A failure names the operation and
     /// the request, and is reported to the operator.
-    pub(crate) fn answer<T>(
+    pub(crate) fn run_request<T>(
         &self,
         operation: &'static str,
         request: &Location,
         work: impl FnMut(&mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.verified(request, work)
-            .map_err(|error| self.refused(error.at(operation, request.sent())))
+        self.run_verified(request, work)
+            .map_err(|error| self.log_refusal(error.at(operation, request.sent())))
     }
 
     /// Runs the work of one request, again while the path changes under it. A failure has the names
     /// verified of the root where the request started and of the one it came to: a root that is no
     /// longer what it was is the reason that counts.
-    pub(crate) fn verified<T>(
+    pub(crate) fn run_verified<T>(
         &self,
         request: &Location,
         mut work: impl FnMut(&mut Budget<'_>) -> Result<T>,
@@ -333,7 +333,7 @@ impl CheckedPath {
     ) -> Result<T> {
         let device = || Some(self.root.identity.device);
         counted(device, || retry_changed(|| self.operate(&work)))
-            .map_err(|error| self.roots.refused(error.at(operation, self.request.sent())))
+            .map_err(|error| self.roots.log_refusal(error.at(operation, self.request.sent())))
     }
 
     /// Runs an operation on the place itself; a failure has its root's names verified.
@@ -351,7 +351,7 @@ impl CheckedPath {
         Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)))
     }
 
-    pub(crate) fn may_write(&self) -> Result<()> {
+    pub(crate) fn ensure_writable(&self) -> Result<()> {
         match self.root.access() {
             Access::ReadWrite => Ok(()),
             Access::ReadOnly => Err(Code::ReadOnly.into()),
@@ -360,7 +360,7 @@ impl CheckedPath {
 
     /// Refuses what would take a root, or a directory around one, away or out of its place: a root of this snapshot, or one of the
     /// operator's.
-    pub(crate) fn is_no_root(&self) -> Result<()> {
+    pub(crate) fn ensure_not_root(&self) -> Result<()> {
         let canonical = self.canonical();
         let enclosing =
             self.root.enclosing().is_some_and(|enclosing| enclosing.index().holds(&canonical));
@@ -373,27 +373,33 @@ impl CheckedPath {
     /// Refuses the same for another name of such a directory or file: in a bind mount of it, or in another
     /// case where the filesystem folds that. To be asked of a name in its open directory, right before it
     /// is removed, renamed or replaced.
-    pub(crate) fn is_no_alias_of_root(&self, directory: &Handle, name: &OsStr) -> Result<()> {
+    pub(crate) fn ensure_not_root_alias(&self, directory: &Handle, name: &OsStr) -> Result<()> {
         match directory.look_in(name, Rule::Allow)? {
             Look::Other(metadata) if metadata.is_dir() => {
                 let mut seen = HashSet::new();
-                for root in self.roots_and_around() {
+                for root in self.roots_and_enclosing() {
                     if root.is_at_or_below(metadata.identity(), &mut seen)? {
                         return Err(Code::RootItself.into());
                     }
                 }
                 Ok(())
             }
-            Look::Other(_) => self.is_no_alias_of_file_root(directory, name),
+            Look::Other(_) => self.ensure_not_file_root_alias(directory, name),
             _ => Ok(()),
         }
     }
 
     /// As [`is_no_alias_of_root`](Self::is_no_alias_of_root), for what is no directory, or is not touched
     /// if it is one.
-    pub(crate) fn is_no_alias_of_file_root(&self, directory: &Handle, name: &OsStr) -> Result<()> {
-        let mut files =
-            self.roots_and_around().filter_map(|root| Some((root, root.leaf.as_ref()?))).peekable();
+    pub(crate) fn ensure_not_file_root_alias(
+        &self,
+        directory: &Handle,
+        name: &OsStr,
+    ) -> Result<()> {
+        let mut files = self
+            .roots_and_enclosing()
+            .filter_map(|root| Some((root, root.leaf.as_ref()?)))
+            .peekable();
         if files.peek().is_none() {
             return Ok(());
         }
@@ -407,14 +413,14 @@ impl CheckedPath {
         Ok(())
     }
 
-    fn roots_and_around(&self) -> impl Iterator<Item = &Root> {
+    fn roots_and_enclosing(&self) -> impl Iterator<Item = &Root> {
         self.roots.roots().chain(self.root.enclosing().into_iter().flat_map(Roots::roots))
     }
 
     /// Whether the entry may be removed, renamed or replaced: it was checked as an entry, by its own name, and holds no root.
-    pub(crate) fn may_take_away(&self) -> Result<()> {
-        self.may_write()?;
-        self.is_no_root()?;
+    pub(crate) fn ensure_removable(&self) -> Result<()> {
+        self.ensure_writable()?;
+        self.ensure_not_root()?;
         if self.intent != Intent::NoFollow {
             return Err(Code::WrongIntent.into());
         }

@@ -20,7 +20,9 @@ use crate::events::{self, SessionId};
 use crate::roots::Roots;
 use crate::session::cache::Cached;
 use crate::session::runtime::Instant;
-use crate::session::{ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
+use crate::session::{
+    ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, fetch_failed,
+};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 use crate::workers::Account;
 use tokio_util::sync::DropGuard;
@@ -76,7 +78,7 @@ impl RequestRoots {
     pub fn ensure_active(&self) -> Result<()> {
         match &self.session {
             _ if self.cancelled.is_cancelled() => Err(Code::Cancelled.into()),
-            Some((session, epoch)) => session.is_still(*epoch),
+            Some((session, epoch)) => session.ensure_current(*epoch),
             None => Ok(()),
         }
     }
@@ -200,7 +202,7 @@ impl Guard {
             session => Some(session.map_err(|error| refused(None, error))?),
         };
         let asked = session.clone().unwrap_or_else(|| {
-            self.passing_session(
+            self.session_for_request(
                 ClientCapabilities::without_roots(),
                 ClientKey::of(&ctx.extensions),
             )
@@ -209,7 +211,7 @@ impl Guard {
         let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
         let account = asked.account().clone();
         let session = session.map(|session| (session, epoch));
-        let roots = roots.leased(lease.clone());
+        let roots = roots.with_lease(lease.clone());
         Ok(RequestRoots {
             roots,
             lease,
@@ -228,7 +230,7 @@ impl Guard {
         mut input: ClientInput,
         lease: CancellationToken,
     ) -> Result<RootsForRequest> {
-        let session = self.passing_session(
+        let session = self.session_for_request(
             declared(ctx).map_err(|error| refused(None, error))?,
             ClientKey::of(&ctx.extensions),
         );
@@ -266,7 +268,7 @@ impl Guard {
                 match roots.map_err(|error| refused(Some(session.id()), error))? {
                     Some(roots) => {
                         remembered = key.map(|key| (self.clone(), key.clone()));
-                        roots.of(session.id())
+                        roots.for_session(session.id())
                     }
                     None => return Ok(RootsForRequest::InputRequired(input.question())),
                 }
@@ -274,7 +276,7 @@ impl Guard {
         };
         let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
         let account = session.account().clone();
-        let roots = roots.leased(lease.clone());
+        let roots = roots.with_lease(lease.clone());
         Ok(RootsForRequest::Roots(RequestRoots {
             roots,
             lease,
@@ -352,14 +354,14 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
     serde_json::from_value(declared)
-        .map_err(|error| failed(&format!("client capabilities: {error}")))
+        .map_err(|error| fetch_failed(&format!("client capabilities: {error}")))
 }
 
 /// The root list that a request answers with.
 fn list_of(answer: Value) -> Result<ListRootsResult> {
     match RootsResponse::from_result(answer) {
         RootsResponse::List(list) => Ok(list),
-        RootsResponse::Failed(why) => Err(failed(&why)),
+        RootsResponse::Failed(why) => Err(fetch_failed(&why)),
         RootsResponse::Unsupported => Err(Code::RootsUnsupported.into()),
     }
 }

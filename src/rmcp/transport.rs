@@ -133,7 +133,7 @@ impl<T> GuardedTransport<T> {
         }
         self.end();
         let session =
-            self.guard.session_of_key(declared, key.as_ref()).map_err(|error| error.reason());
+            self.guard.session_with_key(declared, key.as_ref()).map_err(|error| error.reason());
         self.connection = Some(Connection { session, key });
     }
 

@@ -105,7 +105,7 @@ mod tests {
 
     /// Other tests of this process take some at the same time.
     #[test]
-    fn one_client_leaves_some_for_the_next() {
+    fn one_client_leaves_permits_for_the_next() {
         let take = |number| {
             let account = Account::Session(SessionId(NonZeroU64::new(u64::MAX - number).unwrap()));
             std::iter::from_fn(|| Permit::take(&account)).collect::<Vec<_>>()

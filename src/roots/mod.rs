@@ -20,7 +20,7 @@ pub(crate) use self::lookup::{Lookups, resolve_in, retry_changed};
 pub use self::resolve::Intent;
 pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve};
 pub use self::root::Root;
-pub(crate) use self::root::{Held, directory, display_path, file_uri};
+pub(crate) use self::root::{Held, display_path, file_uri, held_directory};
 pub(crate) use self::sharing::WeakTable;
 pub use self::snapshot::{RejectedRoot, Roots};
 pub(crate) use self::snapshot::{Snapshot, Verification};

@@ -17,7 +17,7 @@ use crate::roots::{Intent, Lookups, Opened, Place, Roots, Throttle, resolve};
 /// One entry of a root list, resolved: a directory, or a single file.
 pub struct Root {
     pub(crate) canonical: PathBuf,
-    pub(crate) given: Vec<PathBuf>,
+    pub(crate) aliases: Vec<PathBuf>,
     pub(crate) name: Option<String>,
     pub(crate) access: Access,
     /// A file root is its parent's handle and this name.
@@ -25,8 +25,8 @@ pub struct Root {
     pub(crate) held: Held,
     /// Of the directory that is held, as of when it was resolved; and when that was created.
     pub(crate) identity: Identity,
-    pub(crate) born: Option<SystemTime>,
-    pub(crate) gone: AtomicBool,
+    pub(crate) birth: Option<SystemTime>,
+    pub(crate) is_gone: AtomicBool,
     /// Its snapshot's.
     pub(crate) outdated: Arc<AtomicBool>,
     pub(crate) aliases_verified: Throttle,
@@ -35,7 +35,7 @@ pub struct Root {
 /// How a root's directory is reached.
 pub(crate) enum Held {
     /// The filesystem root.
-    Top(Arc<Handle>),
+    FilesystemRoot(Arc<Handle>),
     /// Held open, for all roots that are this directory.
     Open(Arc<Opened>, Roots),
     /// Opened when it is used, and then verified to be the one that was resolved.
@@ -51,7 +51,7 @@ impl Root {
 
     /// The paths by which requests may name it: canonical, and as given where that differs and has no `..`.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        std::iter::once(self.canonical.as_path()).chain(self.given.iter().map(PathBuf::as_path))
+        std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
 
     /// The canonical path as text for people and models to read, as a list of the allowed directories
@@ -88,29 +88,29 @@ impl Root {
     /// Whether its names still led to it when that was last verified.
     #[must_use]
     pub fn is_available(&self) -> bool {
-        !self.gone.load(Ordering::Relaxed)
+        !self.is_gone.load(Ordering::Relaxed)
     }
 
     /// Whether it holds `/proc`, or lies in it.
     #[cfg(target_os = "linux")]
-    pub(crate) fn meets_proc(&self) -> bool {
+    pub(crate) fn overlaps_proc(&self) -> bool {
         match self.canonical.as_os_str().as_encoded_bytes() {
             b"/" | b"/proc" => true,
             path => path.starts_with(b"/proc/"),
         }
     }
 
-    pub(crate) fn is_top(&self) -> bool {
-        matches!(self.held, Held::Top(_))
+    pub(crate) fn is_filesystem_root(&self) -> bool {
+        matches!(self.held, Held::FilesystemRoot(_))
     }
 
     /// The directory: the root's own, or a file root's parent.
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         match &self.held {
             _ if !self.is_available() => Err(Code::RootUnavailable.into()),
-            Held::Top(handle) => Ok(handle.clone()),
+            Held::FilesystemRoot(handle) => Ok(handle.clone()),
             Held::Open(opened, _) => Ok(opened.handle().clone()),
-            Held::OnUse(_) => Ok(Arc::new(self.notice(self.reach())?)),
+            Held::OnUse(_) => Ok(Arc::new(self.record_if_gone(self.open_by_path())?)),
         }
     }
 
@@ -138,7 +138,7 @@ impl Root {
 
     fn verify_names(&self, with_aliases: bool) -> bool {
         if self.is_available() {
-            let _ = self.notice(self.still_named(with_aliases));
+            let _ = self.record_if_gone(self.check_names(with_aliases));
         }
         if with_aliases {
             self.aliases_verified.done();
@@ -150,13 +150,13 @@ impl Root {
     /// are held open, so the time of birth is compared as well where one is not.
     pub(crate) fn is_same_object(&self, other: &Self) -> bool {
         let both_held = self.is_held() && other.is_held();
-        self.identity == other.identity && (both_held || is_same_birth(self.born, other.born))
+        self.identity == other.identity && (both_held || is_same_birth(self.birth, other.birth))
     }
 
     /// Which object it is, to compare and hash: two roots of the same are the same directory or file.
     /// A root that is not held open also has its time of birth, as its numbers can be reused.
     pub(crate) fn object(&self) -> (Identity, Option<SystemTime>, Option<&OsStr>) {
-        (self.identity, self.born.filter(|_| !self.is_held()), self.leaf.as_deref())
+        (self.identity, self.birth.filter(|_| !self.is_held()), self.leaf.as_deref())
     }
 
     fn is_held(&self) -> bool {
@@ -168,49 +168,44 @@ impl Root {
     /// A held directory is asked again, as its numbers can change (overlayfs, FUSE) and cannot be reused
     /// by another. One that is opened on use must also have the same time of birth, which overlayfs
     /// changes at the first write.
-    fn is(&self, named: &Handle) -> Result<bool> {
+    fn is_same_directory(&self, named: &Handle) -> Result<bool> {
         let held = match &self.held {
-            Held::Top(handle) => handle,
+            Held::FilesystemRoot(handle) => handle,
             Held::Open(opened, _) => opened.handle(),
             Held::OnUse(_) => {
                 let named = named.metadata()?;
                 return Ok(
-                    self.identity == named.identity() && is_same_birth(self.born, named.birth())
+                    self.identity == named.identity() && is_same_birth(self.birth, named.birth())
                 );
             }
         };
         Ok(held.identity()? == named.identity()?)
     }
 
-    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+    pub(super) fn is_equivalent(&self, other: &Self) -> bool {
         self.is_same_object(other)
-            && (&self.canonical, &self.given, &self.name, &self.leaf, self.access)
-                == (&other.canonical, &other.given, &other.name, &other.leaf, other.access)
+            && (&self.canonical, &self.aliases, &self.name, &self.leaf, self.access)
+                == (&other.canonical, &other.aliases, &other.name, &other.leaf, other.access)
     }
 
-    fn notice<T>(&self, asked: Result<T>) -> Result<T> {
-        if asked.as_ref().is_err_and(|error| error.reason() == Code::RootUnavailable) {
-            self.gone.store(true, Ordering::Relaxed);
+    fn record_if_gone<T>(&self, result: Result<T>) -> Result<T> {
+        if result.as_ref().is_err_and(|error| error.reason() == Code::RootUnavailable) {
+            self.is_gone.store(true, Ordering::Relaxed);
             self.outdated.store(true, Ordering::Relaxed);
         }
-        asked
+        result
     }
 
-    fn still_named(&self, with_aliases: bool) -> Result<()> {
+    fn check_names(&self, with_aliases: bool) -> Result<()> {
         let Some(enclosing) = self.enclosing() else { return Ok(()) };
-        self.reach()?;
-        for given in self.given.iter().filter(|_| with_aliases) {
+        self.open_by_path()?;
+        for alias in self.aliases.iter().filter(|_| with_aliases) {
             // It was resolved within a part of this when the list was.
             let mut budget = Budget::new();
-            let mut questions = RequestLookups(Lookups::new(enclosing, &mut budget));
-            let place = resolve(
-                &mut questions,
-                enclosing.index(),
-                None,
-                given.as_os_str(),
-                Intent::Existing,
-            );
-            let here = match place.map_err(no_longer)? {
+            let mut lookups = RequestLookups(Lookups::new(enclosing, &mut budget));
+            let place =
+                resolve(&mut lookups, enclosing.index(), None, alias.as_os_str(), Intent::Existing);
+            let here = match place.map_err(as_unavailable)? {
                 Place::Inside { root, path, .. } => {
                     is_same(&enclosing.root(root)?.canonical.join(path), &self.canonical)
                 }
@@ -226,18 +221,18 @@ impl Root {
     /// The roots that this one was resolved beneath; `/` has none.
     pub(crate) fn enclosing(&self) -> Option<&Roots> {
         match &self.held {
-            Held::Top(_) => None,
+            Held::FilesystemRoot(_) => None,
             Held::Open(_, enclosing) | Held::OnUse(enclosing) => Some(enclosing),
         }
     }
 
     /// The canonical path of the directory that is held: its own, or a file root's parent.
     fn directory(&self) -> &Path {
-        directory(&self.canonical, self.is_file())
+        held_directory(&self.canonical, self.is_file())
     }
 
     /// The root around it that its directory is reached from, and the path from there.
-    fn outer(&self) -> Option<(&Self, &Path)> {
+    fn enclosing_root(&self) -> Option<(&Self, &Path)> {
         let places = self.enclosing()?.roots().filter_map(|outer| {
             let holds = !outer.is_file() || outer.canonical == self.canonical;
             let path = self.directory().strip_prefix(outer.directory()).ok()?;
@@ -257,7 +252,7 @@ impl Root {
         if !self.is_file() && self.identity == directory {
             return Ok(true);
         }
-        let Some((outer, path)) = self.outer() else { return Ok(false) };
+        let Some((outer, path)) = self.enclosing_root() else { return Ok(false) };
         let handle = outer.handle()?;
         let between = if self.is_file() { path } else { path.parent().unwrap_or(path) };
         let new = self
@@ -274,13 +269,14 @@ impl Root {
     }
 
     /// Opens the directory by its canonical path, through no link, and compares its identity.
-    fn reach(&self) -> Result<Handle> {
+    fn open_by_path(&self) -> Result<Handle> {
         let enclosing = self.enclosing().ok_or(Code::RootUnavailable)?;
-        let Some((outer, path)) = self.outer().filter(|(outer, _)| outer.verify()) else {
+        let Some((outer, path)) = self.enclosing_root().filter(|(outer, _)| outer.verify()) else {
             return Err(Code::RootUnavailable.into());
         };
-        let handle = outer.handle()?.dir(path, enclosing.policy().mounts).map_err(no_longer)?;
-        if !self.is(&handle)? {
+        let handle =
+            outer.handle()?.dir(path, enclosing.policy().mounts).map_err(as_unavailable)?;
+        if !self.is_same_directory(&handle)? {
             return Err(Code::RootUnavailable.into());
         }
         Ok(handle)
@@ -298,7 +294,7 @@ impl fmt::Debug for Root {
 }
 
 /// The canonical path of the directory that is held for a root.
-pub(crate) fn directory(canonical: &Path, is_file: bool) -> &Path {
+pub(crate) fn held_directory(canonical: &Path, is_file: bool) -> &Path {
     canonical.parent().filter(|_| is_file).unwrap_or(canonical)
 }
 
@@ -308,7 +304,7 @@ fn is_same_birth(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
 }
 
 /// What asking a root's name again can meet when it leads elsewhere or nowhere.
-fn no_longer(error: Error) -> Error {
+fn as_unavailable(error: Error) -> Error {
     match error.reason() {
         Code::NotFound
         | Code::NotADirectory

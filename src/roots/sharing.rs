@@ -27,7 +27,7 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
     pub(crate) fn insert(&self, key: K, value: &Arc<V>) {
         self.with(|entries| {
             entries.values.insert(key, Arc::downgrade(value));
-            if entries.values.len() > 2 * entries.alive + TOO_FEW_TO_TIDY {
+            if entries.values.len() > 2 * entries.alive + CLEANUP_SLACK {
                 entries.values.retain(|_, value| value.strong_count() > 0);
                 entries.alive = entries.values.len();
             }
@@ -40,4 +40,4 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
     }
 }
 
-const TOO_FEW_TO_TIDY: usize = 64;
+const CLEANUP_SLACK: usize = 64;

@@ -33,7 +33,7 @@ pub struct Roots {
 
 pub(crate) struct Snapshot {
     roots: Vec<Arc<Root>>,
-    aliases: PathIndex,
+    index: PathIndex,
     policy: Policy,
     rejected: Vec<RejectedRoot>,
     /// Whether a client listed these.
@@ -92,10 +92,10 @@ impl fmt::Debug for Roots {
 }
 
 impl RejectedRoot {
-    fn says_the_same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         self.index == other.index
             && self.entry == other.entry
-            && self.error.says_the_same(&other.error)
+            && self.error.is_equivalent(&other.error)
     }
 
     /// The entry's number in its list, from 0.
@@ -145,7 +145,9 @@ impl Roots {
         let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
         match base {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
-            None => Err(self.explained(Code::OutsideRoots.into()).at("set base", path.as_os_str())),
+            None => {
+                Err(self.explain_empty(Code::OutsideRoots.into()).at("set base", path.as_os_str()))
+            }
         }
     }
 
@@ -163,7 +165,7 @@ impl Roots {
     }
 
     /// Whether it is somebody's turn to verify.
-    pub(crate) fn is_due(&self) -> bool {
+    pub(crate) fn is_verification_due(&self) -> bool {
         self.snapshot.verified.is_due()
     }
 
@@ -193,7 +195,7 @@ impl Roots {
     }
 
     /// Before it is shared.
-    pub(crate) fn of_generation(mut self, generation: u64) -> Self {
+    pub(crate) fn with_generation(mut self, generation: u64) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.generation = generation;
         }
@@ -201,7 +203,7 @@ impl Roots {
     }
 
     /// Before it is shared.
-    pub(crate) fn of_client(mut self) -> Self {
+    pub(crate) fn from_client_list(mut self) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.is_listed = true;
         }
@@ -209,7 +211,7 @@ impl Roots {
     }
 
     /// Says why nothing is inside, where there is no root: the same for every request.
-    pub(crate) fn explained(&self, error: Error) -> Error {
+    pub(crate) fn explain_empty(&self, error: Error) -> Error {
         if !self.is_empty() || error.reason() != Code::OutsideRoots {
             return error;
         }
@@ -222,7 +224,7 @@ impl Roots {
     }
 
     /// Before it is shared.
-    pub(crate) fn listed_as(mut self, list: &Arc<ListRootsResult>) -> Self {
+    pub(crate) fn with_list(mut self, list: &Arc<ListRootsResult>) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.list = Some(list.clone());
         }
@@ -234,19 +236,19 @@ impl Roots {
     }
 
     /// The same roots for a session.
-    pub(crate) fn of(self, session: SessionId) -> Self {
+    pub(crate) fn for_session(self, session: SessionId) -> Self {
         Self { session: Some(session), ..self }
     }
 
     /// The same roots, and all clones of them, for as long as a request takes.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn leased(self, lease: CancellationToken) -> Self {
+    pub(crate) fn with_lease(self, lease: CancellationToken) -> Self {
         Self { lease: Some(lease), ..self }
     }
 
     /// Refuses what comes after the request that these roots are for.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn serve(&self) -> Result<()> {
+    pub(crate) fn ensure_active(&self) -> Result<()> {
         if self.lease.as_ref().is_some_and(CancellationToken::is_cancelled) {
             let text = "the request that these roots were for is over, or its RequestRoots was dropped: take \
                         roots for each request, and keep RequestRoots while clones are used";
@@ -279,14 +281,14 @@ impl Roots {
     }
 
     /// Whether both were resolved from the same list to the same places, in every word that can be asked of them; and none is gone.
-    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
         one.list == two.list
             && one.policy == two.policy
             && one.roots.len() == two.roots.len()
-            && one.roots.iter().zip(&two.roots).all(|(one, two)| one.says_the_same(two))
+            && one.roots.iter().zip(&two.roots).all(|(one, two)| one.is_equivalent(two))
             && one.rejected.len() == two.rejected.len()
-            && one.rejected.iter().zip(&two.rejected).all(|(one, two)| one.says_the_same(two))
+            && one.rejected.iter().zip(&two.rejected).all(|(one, two)| one.is_equivalent(two))
             && !self.is_outdated()
             && !other.is_outdated()
     }
@@ -300,23 +302,23 @@ impl Roots {
         policy: Policy,
         mut rejected: Vec<RejectedRoot>,
     ) -> Self {
-        let mut aliases = PathIndex::default();
+        let mut index = PathIndex::default();
         let outdated = Arc::new(AtomicBool::new(false));
         for root in &mut roots {
             root.outdated = outdated.clone();
             // Built in steps, and from here on kept for as long as a session lasts.
             root.canonical.shrink_to_fit();
-            root.given.shrink_to_fit();
-            root.given.iter_mut().for_each(PathBuf::shrink_to_fit);
-            aliases.add(
+            root.aliases.shrink_to_fit();
+            root.aliases.iter_mut().for_each(PathBuf::shrink_to_fit);
+            index.add(
                 &root.canonical,
                 if root.is_file() { RootKind::File } else { RootKind::Directory },
             );
         }
         for (number, root) in roots.iter().enumerate() {
-            root.given.iter().for_each(|given| aliases.add_alias(given, number));
+            root.aliases.iter().for_each(|alias| index.add_alias(alias, number));
         }
-        aliases.shrink();
+        index.shrink();
         let mut roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
         roots.shrink_to_fit();
         rejected.shrink_to_fit();
@@ -324,7 +326,7 @@ impl Roots {
         let (is_listed, list, generation) = (false, None, 0);
         let snapshot = Snapshot {
             roots,
-            aliases,
+            index,
             policy,
             rejected,
             is_listed,
@@ -352,8 +354,8 @@ impl Roots {
     }
 
     /// Whether these are the filesystem's own root, or on Windows its volumes.
-    pub(crate) fn is_top(&self) -> bool {
-        self.roots().all(Root::is_top)
+    pub(crate) fn is_filesystem_root(&self) -> bool {
+        self.roots().all(Root::is_filesystem_root)
     }
 
     pub(crate) fn only_root(&self) -> Option<&Root> {
@@ -368,7 +370,7 @@ impl Roots {
     }
 
     pub(crate) fn index(&self) -> &PathIndex {
-        &self.snapshot.aliases
+        &self.snapshot.index
     }
 
     pub(crate) fn policy(&self) -> Policy {

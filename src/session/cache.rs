@@ -19,7 +19,7 @@ use moka::sync::Cache;
 use crate::dir::Handle;
 use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES};
 use crate::roots::{Held, Opened, RejectedRoot, Root, Roots, Snapshot};
-use crate::session::runtime::{Instant, step};
+use crate::session::runtime::{Instant, schedule_point};
 use crate::wire::{ListRootsResult, RootEntry};
 use crate::workers::Account;
 
@@ -75,7 +75,7 @@ impl SnapshotCache {
 
     /// Marks a client's snapshot as used. False if there is none.
     pub(crate) fn touch(&self, key: &Account) -> bool {
-        step();
+        schedule_point();
         self.0.get(key).is_some()
     }
 
@@ -85,7 +85,7 @@ impl SnapshotCache {
     }
 
     pub(crate) fn insert(&self, key: Account, cached: Arc<Cached>) {
-        step();
+        schedule_point();
         self.0.insert(key, cached);
     }
 
@@ -109,14 +109,14 @@ impl SnapshotCache {
 
     /// Forgets a client's snapshot, and closes what only that held.
     pub(crate) fn forget(&self, key: &Account) {
-        step();
+        schedule_point();
         self.0.invalidate(key);
         self.0.run_pending_tasks();
     }
 
     pub(crate) fn forget_all(&self) {
         for (key, cached) in &self.0 {
-            step();
+            schedule_point();
             cached.forgotten.store(true, Ordering::Relaxed);
             self.0.invalidate(&*key);
         }
@@ -143,7 +143,7 @@ fn weight(key: &Account, roots: &Roots) -> u32 {
         Account::Principal(name) => name.len(),
         _ => 0,
     };
-    let bytes = CACHE_ENTRY_BYTES + shared::<Cached>() + name + heap(roots);
+    let bytes = CACHE_ENTRY_BYTES + arc_size::<Cached>() + name + heap(roots);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
@@ -154,37 +154,37 @@ fn heap(roots: &Roots) -> usize {
     let text =
         |entry: &RootEntry| entry.uri.capacity() + entry.name.as_ref().map_or(0, String::capacity);
     let entry = |entry: &RootEntry| size_of::<RootEntry>() + text(entry);
-    let list = |list: &ListRootsResult| {
+    let list_heap = |list: &ListRootsResult| {
         let room = list.roots.capacity().saturating_sub(list.roots.len());
-        shared::<ListRootsResult>()
+        arc_size::<ListRootsResult>()
             + room * size_of::<RootEntry>()
             + list.roots.iter().map(entry).sum::<usize>()
     };
-    shared::<Snapshot>()
+    arc_size::<Snapshot>()
         + roots.roots().map(root_heap).sum::<usize>()
         + roots.index().heap()
         + roots.rejected().iter().map(rejected).sum::<usize>()
-        + roots.list().map_or(0, |shared| list(shared))
+        + roots.list().map_or(0, |list| list_heap(list))
 }
 
 fn root_heap(root: &Root) -> usize {
-    let given = |path: &PathBuf| size_of::<PathBuf>() + path.capacity();
+    let alias = |path: &PathBuf| size_of::<PathBuf>() + path.capacity();
     let held = match &root.held {
-        Held::Open(..) => shared::<Opened>() + shared::<Handle>(),
-        Held::Top(_) | Held::OnUse(_) => 0,
+        Held::Open(..) => arc_size::<Opened>() + arc_size::<Handle>(),
+        Held::FilesystemRoot(_) | Held::OnUse(_) => 0,
     };
     // A snapshot has a list of pointers to its roots.
     size_of::<Arc<Root>>()
-        + shared::<Root>()
+        + arc_size::<Root>()
         + root.canonical.capacity()
-        + root.given.iter().map(given).sum::<usize>()
+        + root.aliases.iter().map(alias).sum::<usize>()
         + root.name.as_ref().map_or(0, String::capacity)
         + root.leaf.as_ref().map_or(0, OsString::capacity)
         + held
 }
 
 /// What an `Arc` allocates: the value, and two counters.
-const fn shared<T>() -> usize {
+const fn arc_size<T>() -> usize {
     2 * size_of::<usize>() + size_of::<T>()
 }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_that_was_received_last_counts_and_for_its_time() {
+    fn a_later_request_replaces_an_earlier_one_until_it_expires() {
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [one, other] =
             directories.each_ref().map(|directory| Roots::from_dirs([directory.path()]).unwrap());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_a_bound() {
+    fn total_weight_is_bounded() {
         let list = ListRootsResult::from_uris(
             (0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}")),
         );

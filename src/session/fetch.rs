@@ -16,7 +16,9 @@ use crate::events::{self, SessionId};
 use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
 use crate::roots::Roots;
 use crate::session::cache::Cached;
-use crate::session::runtime::{Instant, Mutex, Notify, off_workers, std_instant, unless, until};
+use crate::session::runtime::{
+    Instant, Mutex, Notify, run_on_workers, run_until_stopped, std_instant, timeout_at,
+};
 use crate::session::state::{End, Fetch, Join, State};
 use crate::session::{
     ClientRoots, FetchedList, Guard, RootsSource, WithoutClientRoots, fetch_list,
@@ -61,12 +63,13 @@ impl Client {
     /// their list.
     pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
         let now = Instant::now();
-        if let Some(without) = self.without_asking() {
+        if let Some(without) = self.fallback_policy() {
             return Ok((self.roots_without(without, now).await?, None));
         }
         // The common case. The rest is boxed, because every call would reserve room for it.
-        let cached =
-            self.cached(now).filter(|cached| !cached.roots.is_due() && !cached.roots.is_outdated());
+        let cached = self
+            .cached(now)
+            .filter(|cached| !cached.roots.is_verification_due() && !cached.roots.is_outdated());
         let cached = match cached {
             Some(cached) => cached,
             None => Box::pin(self.obtain(source, now)).await?,
@@ -77,7 +80,7 @@ impl Client {
     /// The roots of a list that came with a call that begins now.
     pub(crate) async fn roots_of_list(&self, list: ListRootsResult) -> Result<Roots> {
         let now = Instant::now();
-        if let Some(without) = self.without_asking() {
+        if let Some(without) = self.fallback_policy() {
             return self.roots_without(without, now).await;
         }
         if self.lock().is_closed() {
@@ -90,7 +93,7 @@ impl Client {
 
     /// What is in force without asking the client: where client roots are ignored, or the client
     /// declared none.
-    pub(crate) fn without_asking(&self) -> Option<WithoutClientRoots> {
+    pub(crate) fn fallback_policy(&self) -> Option<WithoutClientRoots> {
         let choices = self.guard.choices();
         match (choices.client_roots, self.declared.roots()) {
             (ClientRoots::Ignore, _) => Some(WithoutClientRoots::AllowedDirectories),
@@ -113,12 +116,12 @@ impl Client {
 
     /// The cached snapshot, if it counts at this time.
     pub(crate) fn cached(&self, now: Instant) -> Option<Arc<Cached>> {
-        let seen = self.look(now)?;
+        let seen = self.cached_in_epoch(now)?;
         seen.is_current(now).then_some(seen)
     }
 
     /// The cached snapshot of this epoch, which can be too old.
-    fn look(&self, now: Instant) -> Option<Arc<Cached>> {
+    fn cached_in_epoch(&self, now: Instant) -> Option<Arc<Cached>> {
         let (cached, touch) = self.lock().cached(now)?;
         if touch && !self.guard.cache().touch(&self.key()) {
             self.lock().evicted(&cached);
@@ -133,7 +136,7 @@ impl Client {
         let first = self.lock().fetches() + 1;
         let mut changes = 0;
         loop {
-            let seen = self.look(Instant::now());
+            let seen = self.cached_in_epoch(Instant::now());
             let mut cached = seen.as_ref().filter(|seen| seen.is_current(Instant::now()));
             if let Some(current) = cached {
                 let stands = self.verify(current, deadline).await?;
@@ -146,7 +149,7 @@ impl Client {
             }
             let now = Instant::now();
             if now >= deadline {
-                return Err(late());
+                return Err(timed_out());
             }
             let (join, replaced) =
                 self.lock().join(seen.as_ref(), cached.is_some(), now, deadline)?;
@@ -154,7 +157,7 @@ impl Client {
                 replaced.end(End::Nothing);
             }
             let end = match (join, cached) {
-                (Join::LookAgain, _) | (Join::Serve, None) => End::Nothing,
+                (Join::Retry, _) | (Join::Serve, None) => End::Nothing,
                 (Join::Serve, Some(cached)) => return Ok(cached.clone()),
                 (Join::Wait(_), Some(cached)) if !cached.roots.is_outdated() => {
                     return Ok(cached.clone());
@@ -187,14 +190,14 @@ impl Client {
         if !self.guard.verify(roots, &self.account, deadline).await? {
             return Ok(!roots.is_outdated());
         }
-        let lacks = roots.rejected().iter().any(|rejected| may_pass(rejected.error().reason()));
+        let lacks = roots.rejected().iter().any(|rejected| is_transient(rejected.error().reason()));
         Ok(!roots.is_outdated() && !lacks && self.guard.boundary().is_current(roots))
     }
 
     /// Waits for a fetch. Its end counts for a call only in the epoch in which the call sees it, and an
     /// answer that is too old by then only if it was requested after the call began.
     async fn wait(&self, fetch: &Fetch, first: u64, deadline: Instant) -> Result<End> {
-        let end = fetch.wait(deadline).await?.ok_or_else(late)?;
+        let end = fetch.wait(deadline).await?.ok_or_else(timed_out)?;
         let epoch = self.lock().epoch();
         Ok(match end {
             End::Cached(cached) if cached.epoch != epoch => End::Nothing,
@@ -211,11 +214,11 @@ impl Client {
         // Not by the resolution itself: an allowed directory may hang that the list does not name.
         self.guard.allowed_roots(deadline).await?;
         let (boundary, account) = (self.guard.boundary().clone(), self.account.clone());
-        let given_up = GiveUp::default();
-        let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
+        let cancelled = CancelOnDrop::default();
+        let effort = Effort::new(Some(std_instant(deadline)), cancelled.0.clone());
         let resolve = move || boundary.resolve_to_cache(&list, &account, &effort);
-        let work = off_workers(self.guard.workers(), &self.account, resolve);
-        until(deadline, work).await?.ok_or_else(late)?
+        let work = run_on_workers(self.guard.workers(), &self.account, resolve);
+        timeout_at(deadline, work).await?.ok_or_else(timed_out)?
     }
 
     /// Withdraws every list that was requested so far. False if the session is closed.
@@ -231,7 +234,7 @@ impl Client {
         // A client of one request was not counted, and nothing of it is cached.
         if self.lifetime == Lifetime::Session {
             self.guard.cache().forget(&self.key());
-            self.guard.leave();
+            self.guard.unregister_session();
         }
         if let Some(fetch) = fetch {
             fetch.end(End::Nothing);
@@ -307,10 +310,10 @@ impl Leader<'_> {
         let began = Instant::now();
         let answer = async {
             let FetchedList { list, pages } =
-                until(deadline, fetch_list(source)).await?.ok_or_else(late)??;
+                timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
             Ok((self.client.resolve(Arc::new(list), deadline).await?, pages))
         };
-        match unless(self.fetch.ended(), answer).await {
+        match run_until_stopped(self.fetch.ended(), answer).await {
             None => Ok(self.fetch.ended().await),
             Some(Ok((roots, pages))) => {
                 self.client.log_fetched(&roots, pages);
@@ -326,7 +329,7 @@ impl Leader<'_> {
     async fn renew(self, stale: &Cached, deadline: Instant) -> End {
         let client = self.client;
         let Some(list) = stale.roots.list().cloned() else { return End::Nothing };
-        match unless(self.fetch.ended(), client.resolve(list, deadline)).await {
+        match run_until_stopped(self.fetch.ended(), client.resolve(list, deadline)).await {
             None => self.fetch.ended().await,
             Some(Ok(roots)) => {
                 events::resolved_again(client.id, roots.roots().len());
@@ -348,10 +351,10 @@ impl Leader<'_> {
 
     fn succeed(self, roots: Roots, until: Instant) -> End {
         let client = self.client;
-        let is_kept = !client.time_to_live().is_zero();
+        let is_cached = !client.time_to_live().is_zero();
         let cached = Arc::new(Cached::new(self.fetch.epoch, until, roots));
-        let end = client.lock().succeed(&self.fetch, &cached, is_kept, Instant::now());
-        if is_kept && matches!(end, End::Cached(_)) {
+        let end = client.lock().succeed(&self.fetch, &cached, is_cached, Instant::now());
+        if is_cached && matches!(end, End::Cached(_)) {
             client.guard.cache().insert(client.key(), cached);
             if client.lock().is_closed() {
                 client.guard.cache().forget(&client.key());
@@ -367,9 +370,11 @@ impl Leader<'_> {
         let client = self.client;
         events::not_fetched(client.id, &error);
         let now = Instant::now();
-        let had_half = began.elapsed() >= client.guard.choices().fetch_limit / 2;
-        let is_late = error.reason() == Code::RootsTimedOut && now >= self.fetch.until;
-        if error.reason() == Code::NoRuntime || is_late && !had_half && client.lock().hurry() {
+        let had_enough_time = began.elapsed() >= client.guard.choices().fetch_limit / 2;
+        let is_timeout = error.reason() == Code::RootsTimedOut && now >= self.fetch.until;
+        if error.reason() == Code::NoRuntime
+            || is_timeout && !had_enough_time && client.lock().allow_short_attempt()
+        {
             return Err(error);
         }
         let end = client.lock().fail(&self.fetch, &error, now);
@@ -380,16 +385,16 @@ impl Leader<'_> {
 
 /// Dropped when nobody waits for the resolution any more, which then ends.
 #[derive(Default)]
-struct GiveUp(Arc<AtomicBool>);
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for GiveUp {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
 }
 
 /// Whether an entry that was rejected for this reason may be in force later.
-fn may_pass(kind: Code) -> bool {
+fn is_transient(kind: Code) -> bool {
     matches!(
         kind,
         Code::NotFound
@@ -402,6 +407,6 @@ fn may_pass(kind: Code) -> bool {
     )
 }
 
-fn late() -> Error {
+fn timed_out() -> Error {
     Code::RootsTimedOut.into()
 }

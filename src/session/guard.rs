@@ -21,7 +21,7 @@ use crate::limits::{
 use crate::limits::{MOST_WORK, TIME_TO_LIVE_KEYED, WORK};
 use crate::roots::Roots;
 use crate::session::cache::SnapshotCache;
-use crate::session::runtime::{Instant, off_workers, until};
+use crate::session::runtime::{Instant, run_on_workers, timeout_at};
 use crate::workers::{Account, Workers};
 
 /// What client roots are to a server.
@@ -80,10 +80,10 @@ pub enum WithoutClientRoots {
 /// ```
 #[derive(Clone)]
 pub struct Guard {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
+struct Inner {
     boundary: Boundary,
     choices: Choices,
     cache: SnapshotCache,
@@ -115,7 +115,7 @@ pub struct GuardBuilder {
     choices: Choices,
     time_to_idle: Duration,
     /// Why it cannot ignore client roots: what was chosen about their lists.
-    about_lists: Option<&'static str>,
+    list_option_error: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +155,7 @@ impl GuardBuilder {
     /// How long a list counts of a client that announces changes, in case a notification was lost. Default: [`TIME_TO_LIVE`].
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live = time_to_live.min(LONGEST_TIME);
-        self.about_lists.get_or_insert("client roots are ignored: leave time_to_live out");
+        self.list_option_error.get_or_insert("client roots are ignored: leave time_to_live out");
         self
     }
 
@@ -163,7 +163,7 @@ impl GuardBuilder {
     /// another, such a client's withdrawn root is served for so long.
     pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
-        self.about_lists
+        self.list_option_error
             .get_or_insert("client roots are ignored: leave time_to_live_unannounced out");
         self
     }
@@ -174,7 +174,8 @@ impl GuardBuilder {
     #[cfg(feature = "rmcp")]
     pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_keyed = time_to_live.min(LONGEST_TIME);
-        self.about_lists.get_or_insert("client roots are ignored: leave time_to_live_keyed out");
+        self.list_option_error
+            .get_or_insert("client roots are ignored: leave time_to_live_keyed out");
         self
     }
 
@@ -192,7 +193,7 @@ impl GuardBuilder {
     /// How long the snapshot of a session is kept that nobody asks for. Default: [`TIME_TO_IDLE`].
     pub fn time_to_idle(mut self, time_to_idle: Duration) -> Self {
         self.time_to_idle = time_to_idle.min(LONGEST_TIME);
-        self.about_lists.get_or_insert("client roots are ignored: leave time_to_idle out");
+        self.list_option_error.get_or_insert("client roots are ignored: leave time_to_idle out");
         self
     }
 
@@ -206,7 +207,7 @@ impl GuardBuilder {
     /// no effect beside another, or is no number of places.
     pub fn build(self) -> Result<Guard> {
         let invalid = |text| Err(Error::new(Code::InvalidOptions).says(text));
-        match self.about_lists {
+        match self.list_option_error {
             Some(text) if self.choices.client_roots == ClientRoots::Ignore => return invalid(text),
             _ => {}
         }
@@ -214,9 +215,9 @@ impl GuardBuilder {
         if !(1..=MOST_WORK).contains(&self.choices.work_at_once) {
             return invalid("work_at_once takes a number from 1 to 4096");
         }
-        let wanted = self.choices.client_roots == ClientRoots::Ignore
+        let needs_directories = self.choices.client_roots == ClientRoots::Ignore
             || self.choices.without_client_roots == WithoutClientRoots::AllowedDirectories;
-        if wanted && !self.boundary.has_allowed_directories() {
+        if needs_directories && !self.boundary.has_allowed_directories() {
             return Err(Code::NoDirectories.into());
         }
         if self.choices.client_roots == ClientRoots::Ignore
@@ -239,14 +240,14 @@ impl GuardBuilder {
         // Work comes through the adapter.
         #[cfg(not(feature = "rmcp"))]
         let places = 1;
-        let shared = Shared {
+        let inner = Inner {
             boundary,
             choices,
             cache: SnapshotCache::new(time_to_live, time_to_idle),
             sessions: AtomicUsize::new(0),
             workers: Workers::new(places),
         };
-        Guard { shared: Arc::new(shared) }
+        Guard { inner: Arc::new(inner) }
     }
 }
 
@@ -276,42 +277,42 @@ impl Guard {
             #[cfg(feature = "rmcp")]
             work_at_once: WORK,
         };
-        GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE, about_lists: None }
+        GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE, list_option_error: None }
     }
 
     /// What this server may ever serve.
     #[must_use]
     pub fn boundary(&self) -> &Boundary {
-        &self.shared.boundary
+        &self.inner.boundary
     }
 
     /// How many sessions there are.
     #[must_use]
     pub fn sessions(&self) -> usize {
-        self.shared.sessions.load(Ordering::Relaxed)
+        self.inner.sessions.load(Ordering::Relaxed)
     }
 
     /// Forgets the snapshots of all sessions, so that each is asked for again, but for those that are being asked for or resolved now: to
     /// free what they hold.
     pub fn forget_all(&self) {
-        self.shared.cache.forget_all();
+        self.inner.cache.forget_all();
     }
 
     pub(crate) fn choices(&self) -> &Choices {
-        &self.shared.choices
+        &self.inner.choices
     }
 
     pub(crate) fn cache(&self) -> &SnapshotCache {
-        &self.shared.cache
+        &self.inner.cache
     }
 
     #[cfg(feature = "rmcp")]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     pub(crate) fn workers(&self) -> &Workers {
-        &self.shared.workers
+        &self.inner.workers
     }
 
     /// The allowed directories, verified if that is due.
@@ -320,18 +321,18 @@ impl Guard {
     /// directory that hangs must not keep clients from the others. Until it answers, none of them is
     /// verified or resolved again.
     pub(crate) async fn allowed_roots(&self, deadline: Instant) -> Result<Roots> {
-        let (standing, turn) = self.boundary().current_allowed_roots();
-        let Some(turn) = turn else { return Ok(standing) };
+        let (current, turn) = self.boundary().current_allowed_roots();
+        let Some(turn) = turn else { return Ok(current) };
         let boundary = self.boundary().clone();
-        let verify = off_workers(self.workers(), &Account::Operator, move || {
+        let verify = run_on_workers(self.workers(), &Account::Operator, move || {
             Ok(boundary.verify_allowed_roots(turn))
         });
-        match until(deadline.min(Instant::now() + VERIFY_LIMIT), verify).await? {
+        match timeout_at(deadline.min(Instant::now() + VERIFY_LIMIT), verify).await? {
             Some(Err(error)) if !matches!(error.reason(), Code::QueueFull | Code::Busy) => {
                 Err(error)
             }
             Some(Ok(verified)) => Ok(verified),
-            _ => Ok(standing),
+            _ => Ok(current),
         }
     }
 
@@ -345,26 +346,26 @@ impl Guard {
         let Some(mut turn) = roots.begin_verification() else { return Ok(false) };
         // One of the allowed directories may be back, which the snapshot does not show.
         self.allowed_roots(deadline).await?;
-        let verify = off_workers(self.workers(), account, move || Ok(turn.verify()));
-        until(deadline, verify).await?.ok_or(Code::RootsTimedOut)??;
+        let verify = run_on_workers(self.workers(), account, move || Ok(turn.verify()));
+        timeout_at(deadline, verify).await?.ok_or(Code::RootsTimedOut)??;
         Ok(true)
     }
 
     /// Mints the identifier of one more session, which is counted.
-    pub(crate) fn enter(&self) -> Result<SessionId> {
+    pub(crate) fn register_session(&self) -> Result<SessionId> {
         let more = |sessions| (sessions < SESSIONS).then_some(sessions + 1);
-        let entered = self.shared.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let entered = self.inner.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         entered.map_err(|_| Code::TooManySessions)?;
-        Ok(Self::mint())
+        Ok(Self::next_session_id())
     }
 
     /// Mints an identifier.
-    pub(crate) fn mint() -> SessionId {
-        SessionId(NonZeroU64::MIN.saturating_add(MINTED.fetch_add(1, Ordering::Relaxed)))
+    pub(crate) fn next_session_id() -> SessionId {
+        SessionId(NonZeroU64::MIN.saturating_add(SESSION_IDS.fetch_add(1, Ordering::Relaxed)))
     }
 
-    pub(crate) fn leave(&self) {
-        self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn unregister_session(&self) {
+        self.inner.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -381,4 +382,4 @@ impl fmt::Debug for Guard {
 }
 
 /// Sessions of this process so far; none is numbered twice.
-static MINTED: AtomicU64 = AtomicU64::new(0);
+static SESSION_IDS: AtomicU64 = AtomicU64::new(0);

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_name_is_nobodys() {
+    fn an_empty_principal_equals_no_other() {
         assert!(ClientKey::principal("") != ClientKey::principal(""));
         assert!(ClientKey::principal("a") == ClientKey::principal("a"));
     }

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder, WithoutClientRoots};
 #[cfg(feature = "rmcp")]
-pub(crate) use self::source::failed;
+pub(crate) use self::source::fetch_failed;
 pub(crate) use self::source::{FetchedList, fetch_list};
 pub use self::source::{RootsResponse, RootsSource};
 
@@ -74,13 +74,13 @@ use crate::workers::Account;
 /// ```
 #[derive(Clone)]
 pub struct Session {
-    handle: Arc<Handle>,
+    shared: Arc<CloseOnDrop>,
 }
 
 /// What closes the session when it is dropped. Those who wait for changes hold the client, and not this.
-struct Handle(Arc<Client>);
+struct CloseOnDrop(Arc<Client>);
 
-impl Drop for Handle {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         close(&self.0);
     }
@@ -137,31 +137,31 @@ impl Guard {
     ///
     /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`).
     pub fn session(&self, declared: ClientCapabilities) -> Result<Session> {
-        let id = self.enter()?;
+        let id = self.register_session()?;
         Ok(self.begin(id, declared, Account::Session(id), Lifetime::Session))
     }
 
     /// The same for a client that bears a key, which is then charged for what the session uses.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn session_of_key(
+    pub(crate) fn session_with_key(
         &self,
         declared: ClientCapabilities,
         key: Option<&ClientKey>,
     ) -> Result<Session> {
-        let id = self.enter()?;
+        let id = self.register_session()?;
         let account = key.map_or(Account::Session(id), |key| key.account().clone());
         Ok(self.begin(id, declared, account, Lifetime::Session))
     }
 
     /// The same for one request: it is not counted, and its end is nothing to tell.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn passing_session(
+    pub(crate) fn session_for_request(
         &self,
         declared: ClientCapabilities,
         key: Option<&ClientKey>,
     ) -> Session {
         let account = key.map_or(Account::Anonymous, |key| key.account().clone());
-        self.begin(Self::mint(), declared, account, Lifetime::Request)
+        self.begin(Self::next_session_id(), declared, account, Lifetime::Request)
     }
 
     fn begin(
@@ -172,7 +172,7 @@ impl Guard {
         lifetime: Lifetime,
     ) -> Session {
         let client = Client::new(id, self.clone(), declared, account, lifetime);
-        Session { handle: Arc::new(Handle(Arc::new(client))) }
+        Session { shared: Arc::new(CloseOnDrop(Arc::new(client))) }
     }
 }
 
@@ -207,8 +207,8 @@ impl Session {
     ) -> Result<(Roots, Option<u64>)> {
         let client = self.client();
         match client.roots(source).await {
-            Ok((roots, epoch)) => Ok((roots.of(client.id), epoch)),
-            Err(error) => Err(self.refused(error)),
+            Ok((roots, epoch)) => Ok((roots.for_session(client.id), epoch)),
+            Err(error) => Err(self.log_refusal(error)),
         }
     }
 
@@ -220,7 +220,7 @@ impl Session {
 
     /// Whether the session is still in the epoch of a list, and open.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn is_still(&self, epoch: Option<u64>) -> Result<()> {
+    pub(crate) fn ensure_current(&self, epoch: Option<u64>) -> Result<()> {
         let now = self.client().epoch()?;
         match epoch {
             Some(epoch) if epoch != now => Err(Code::RootsStale.into()),
@@ -242,8 +242,8 @@ impl Session {
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
         let client = self.client();
         match client.roots_of_list(list).await {
-            Ok(roots) => Ok(roots.of(client.id)),
-            Err(error) => Err(self.refused(error)),
+            Ok(roots) => Ok(roots.for_session(client.id)),
+            Err(error) => Err(self.log_refusal(error)),
         }
     }
 
@@ -272,14 +272,14 @@ impl Session {
     /// [`Roots::still_allows`]. [`SessionClosed`](crate::ErrorKind::SessionClosed),
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
-        self.standing()?.still_allows(checked)
+        self.current_roots()?.still_allows(checked)
     }
 
     /// The roots in force, as far as they need not be asked for.
-    fn standing(&self) -> Result<Roots> {
+    fn current_roots(&self) -> Result<Roots> {
         let client = self.client();
         let _ = client.epoch()?;
-        match client.without_asking() {
+        match client.fallback_policy() {
             None => Ok(client.cached(Instant::now()).ok_or(Code::RootsStale)?.roots.clone()),
             Some(WithoutClientRoots::Deny) => Err(Code::RootsUnsupported.into()),
             Some(WithoutClientRoots::AllowedDirectories) => {
@@ -291,7 +291,7 @@ impl Session {
     /// Tells from now on when the client's roots change.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        let client = self.handle.0.clone();
+        let client = self.shared.0.clone();
         Changes { seen: client.changes().unwrap_or_default(), client }
     }
 
@@ -341,10 +341,10 @@ impl Session {
     }
 
     fn client(&self) -> &Client {
-        &self.handle.0
+        &self.shared.0
     }
 
-    fn refused(&self, error: Error) -> Error {
+    fn log_refusal(&self, error: Error) -> Error {
         events::refused(Some(self.client().id), &error);
         error
     }
@@ -390,10 +390,10 @@ mod tests {
     use crate::Boundary;
 
     #[test]
-    fn work_ends_with_its_session_whatever_it_took() {
+    fn a_closed_session_is_never_current() {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
-        let still = |epoch| session.is_still(epoch).map_err(|error| error.reason());
+        let still = |epoch| session.ensure_current(epoch).map_err(|error| error.reason());
         let epoch = session.client().epoch().unwrap();
         assert_eq!(
             (still(None), still(Some(epoch)), still(Some(0))),

@@ -29,11 +29,11 @@ mod tokio_time {
     pub(crate) use tokio::time::Instant;
 
     /// Nothing: threads interleave as they like.
-    pub(crate) const fn step() {}
+    pub(crate) const fn schedule_point() {}
 
     /// The output of a future, or `None` if the deadline comes first. A panic of the future is the
     /// caller's.
-    pub(crate) async fn until<T>(
+    pub(crate) async fn timeout_at<T>(
         deadline: Instant,
         work: impl Future<Output = T>,
     ) -> Result<Option<T>> {
@@ -62,7 +62,7 @@ mod tokio_time {
 
     /// Resolves a list or verifies roots on a thread of the guard's, when it is the account's turn.
     /// If this is dropped before, it never begins.
-    pub(crate) async fn off_workers<T: Send + 'static>(
+    pub(crate) async fn run_on_workers<T: Send + 'static>(
         workers: &Workers,
         account: &Account,
         job: impl FnOnce() -> Result<T> + Send + 'static,
@@ -71,7 +71,7 @@ mod tokio_time {
             _ if !is_paused() => workers.run(For::Roots, account.clone(), job).await?,
             // A step of what a client's job does.
             Account::Operator => catch_unwind(AssertUnwindSafe(job)),
-            _ => on_runtime(job).await?,
+            _ => run_on_runtime(job).await?,
         };
         done.unwrap_or_else(|panic| Err(panicked(Code::RootsFailed, &*panic)))
     }
@@ -88,7 +88,7 @@ mod tokio_time {
         Instant::now() == frozen
     }
 
-    async fn on_runtime<T: Send + 'static>(
+    async fn run_on_runtime<T: Send + 'static>(
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
@@ -142,7 +142,7 @@ mod shuttle_time {
     }
 
     /// Another task may run before what follows.
-    pub(crate) fn step() {
+    pub(crate) fn schedule_point() {
         shuttle::thread::sleep(Duration::ZERO);
     }
 
@@ -155,23 +155,26 @@ mod shuttle_time {
         }
 
         pub(crate) fn notified(&self) -> Notified<'_> {
-            step();
+            schedule_point();
             self.0.notified()
         }
 
         pub(crate) fn notify_waiters(&self) {
-            step();
+            schedule_point();
             self.0.notify_waiters();
         }
     }
 
     /// No time passes here: what never ends is a deadlock that shuttle reports.
-    pub(crate) async fn until<T>(_: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
+    pub(crate) async fn timeout_at<T>(
+        _: Instant,
+        work: impl Future<Output = T>,
+    ) -> Result<Option<T>> {
         Ok(Some(work.await))
     }
 
     /// Another task may run before the work and after it.
-    pub(crate) async fn off_workers<T: Send + 'static>(
+    pub(crate) async fn run_on_workers<T: Send + 'static>(
         _: &Workers,
         account: &Account,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -192,7 +195,10 @@ pub(crate) use shuttle_time::*;
 pub(crate) use tokio_time::*;
 
 /// What a future comes to, unless another ends before or with it.
-pub(crate) async fn unless<T>(stop: impl Future, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn run_until_stopped<T>(
+    stop: impl Future,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let (mut stop, mut work) = (pin!(stop), pin!(work));
     std::future::poll_fn(|context| match stop.as_mut().poll(context) {
         Poll::Ready(_) => Poll::Ready(None),

@@ -91,7 +91,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
         let page = match source.ask(cursor.take()).await {
             RootsResponse::List(page) => page,
             RootsResponse::Unsupported => return Err(Code::RootsUnsupported.into()),
-            RootsResponse::Failed(why) => return Err(failed(&why)),
+            RootsResponse::Failed(why) => return Err(fetch_failed(&why)),
         };
         list.roots.extend(page.roots);
         list.is_bounded()?;
@@ -116,7 +116,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
 }
 
 /// That a client told no list, and why, for the operator.
-pub(crate) fn failed(why: &str) -> Error {
+pub(crate) fn fetch_failed(why: &str) -> Error {
     let why = why.chars().take(FAILURE_CHARS).collect::<String>();
     Error::new(Code::RootsFailed).detail(why)
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::error::{Code, Error, Result};
 use crate::limits::{BACK_OFF, BACK_OFF_MOST, FETCH_RETRIES, STALLED, TOUCH_EVERY};
 use crate::session::cache::Cached;
-use crate::session::runtime::{Instant, Notify, until};
+use crate::session::runtime::{Instant, Notify, timeout_at};
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -24,7 +24,7 @@ pub(super) struct State {
     fetches: u64,
     failure: Option<Failure>,
     /// Leaders in a row that had too little time to ask.
-    hurried: u32,
+    short_attempts: u32,
     /// What [`Changes`](crate::Changes) reports, counted.
     changes: u64,
 }
@@ -68,7 +68,7 @@ pub(super) enum Join {
     Lead(Arc<Fetch>),
     Wait(Arc<Fetch>),
     /// Another call cached a snapshot meanwhile.
-    LookAgain,
+    Retry,
     /// Resolving the list again failed a short time ago: what is left of the snapshot is served.
     Serve,
 }
@@ -82,7 +82,7 @@ impl State {
             fetch: None,
             fetches: 0,
             failure: None,
-            hurried: 0,
+            short_attempts: 0,
             changes: 0,
         }
     }
@@ -140,7 +140,7 @@ impl State {
         }
         let is_seen = seen.is_some_and(|seen| Arc::as_ptr(seen) == self.cached.as_ptr());
         if !is_seen && self.cached.strong_count() > 0 {
-            return Ok((Join::LookAgain, None));
+            return Ok((Join::Retry, None));
         }
         // Nobody waits for a request from before a change, or for a leader that is neither polled nor dropped.
         let useful = |fetch: &&Arc<Fetch>| fetch.epoch == self.epoch && now < fetch.until + STALLED;
@@ -173,7 +173,7 @@ impl State {
         &mut self,
         fetch: &Arc<Fetch>,
         cached: &Arc<Cached>,
-        is_kept: bool,
+        is_cached: bool,
         now: Instant,
     ) -> End {
         if !self.is_in_progress(fetch) {
@@ -183,8 +183,8 @@ impl State {
         if fetch.epoch != self.epoch {
             return End::Overtaken;
         }
-        (self.failure, self.hurried) = (None, 0);
-        if is_kept {
+        (self.failure, self.short_attempts) = (None, 0);
+        if is_cached {
             (self.cached, self.touched) = (Arc::downgrade(cached), now);
             self.changes += 1;
         }
@@ -209,7 +209,7 @@ impl State {
             times: earlier.saturating_add(1),
             until: now + back_off,
         };
-        (self.failure, self.hurried) = (Some(failure.clone()), 0);
+        (self.failure, self.short_attempts) = (Some(failure.clone()), 0);
         End::Failed(failure)
     }
 
@@ -223,9 +223,9 @@ impl State {
 
     /// A leader had too little time to ask. False after too many in a row, each of which may have
     /// waited for the one before.
-    pub(super) fn hurry(&mut self) -> bool {
-        self.hurried += 1;
-        self.hurried <= FETCH_RETRIES
+    pub(super) fn allow_short_attempt(&mut self) -> bool {
+        self.short_attempts += 1;
+        self.short_attempts <= FETCH_RETRIES
     }
 
     /// The client's list changed. False if the session is closed.
@@ -271,7 +271,7 @@ impl Fetch {
     /// Waits for its end; `None` if the deadline comes first.
     pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<End>> {
         let stalled = self.until + STALLED;
-        let end = until(deadline.min(stalled), self.ended()).await?;
+        let end = timeout_at(deadline.min(stalled), self.ended()).await?;
         Ok(if end.is_none() && stalled < deadline { Some(End::Nothing) } else { end })
     }
 

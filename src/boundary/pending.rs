@@ -12,7 +12,7 @@ use crate::roots::{RejectedRoot, Root, Roots};
 
 /// What a list grants, on its way to a snapshot.
 #[derive(Default)]
-pub(super) struct Granting {
+pub(super) struct PendingRoots {
     pub(super) roots: Vec<(usize, String, Root)>,
     /// By what paths that are one have in common.
     pub(super) by_path: HashMap<PathBuf, usize>,
@@ -21,8 +21,8 @@ pub(super) struct Granting {
     pub(super) conflicts: HashSet<PathBuf>,
 }
 
-impl Granting {
-    pub(super) fn skip(&mut self, index: usize, entry: &str, error: Error) {
+impl PendingRoots {
+    pub(super) fn reject(&mut self, index: usize, entry: &str, error: Error) {
         let error = error.at("open root", entry.as_ref());
         // A hostile list is as long as its client likes; what is kept of it for the log is not.
         let entry = entry.chars().take(ENTRY_CHARS).collect();
@@ -40,14 +40,14 @@ impl Granting {
         if earlier.access != root.access {
             self.conflicts.insert(earlier.canonical.clone());
         }
-        for given in root.given {
-            if earlier.given.len() < ALIASES && !earlier.given.contains(&given) {
-                earlier.given.push(given);
+        for alias in root.aliases {
+            if earlier.aliases.len() < ALIASES && !earlier.aliases.contains(&alias) {
+                earlier.aliases.push(alias);
             }
         }
         // An entry that stands for many is told once.
         if self.rejected.last().is_none_or(|last| last.index != index) {
-            self.skip(index, &entry, Code::Duplicate.into());
+            self.reject(index, &entry, Code::Duplicate.into());
         }
     }
 
@@ -73,7 +73,7 @@ impl Granting {
         let roots = std::mem::take(&mut self.roots);
         for (index, entry, root) in roots {
             if self.conflicts.contains(&root.canonical) {
-                self.skip(index, &entry, Code::AccessConflict.into());
+                self.reject(index, &entry, Code::AccessConflict.into());
             } else {
                 self.roots.push((index, entry, root));
             }
