@@ -1,8 +1,10 @@
-//! Where the entries of a root list lead.
+//! Resolves the entries of a root list.
 //!
-//! Goes in: one entry after the other, and the roots around them: the operator's, or `/`. Comes out: the places that an entry names,
-//! opened, each with the links on the way; not yet granted. What is true after: nothing outside the roots around was looked at, and a
-//! list took no more work and time than its bounds.
+//! An [`EntryResolver`] takes one entry after the other and resolves it beneath the enclosing
+//! roots: the allowed directories, or the filesystem root. The result is one [`Candidate`] for each
+//! place that the entry names, opened but not yet granted, with the trail of the symlinks on the
+//! way. Nothing outside the enclosing roots is looked up, and a list takes no more work and time
+//! than its bounds.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -29,15 +31,15 @@ pub(crate) struct Entry {
     pub(crate) text: String,
     pub(crate) location: Result<Location>,
     pub(crate) name: Option<String>,
-    /// The operator's word; a client's entry has what the directory around it has.
+    /// Set for the operator's entries. A client's entry has the access of the enclosing directory.
     pub(crate) access: Option<Access>,
 }
 
-/// The search for the places of one list.
+/// Resolves the entries of one list, within its budget.
 pub(crate) struct EntryResolver<'a> {
     enclosing: &'a Roots,
     account: &'a Account,
-    /// Look-ups so far.
+    /// The number of look-ups so far.
     lookups: usize,
     effort: &'a Effort,
 }
@@ -47,12 +49,13 @@ impl<'a> EntryResolver<'a> {
         Self { enclosing, account, lookups: 0, effort }
     }
 
-    /// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
+    /// The places that an entry names beneath the enclosing roots: one place, or the roots that it
+    /// is an ancestor of.
     ///
     /// # Errors
     ///
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
-    /// the list is spent, or nobody waits any more.
+    /// the list is spent, or no call waits for the list any more.
     pub(crate) fn resolve(
         &mut self,
         entry: &Entry,
@@ -77,7 +80,7 @@ impl<'a> EntryResolver<'a> {
         if !is_absolute(location) {
             return Err(Code::NotAbsolute.into());
         }
-        // On Windows its volume may not be there: a disk that is not plugged in.
+        // On Windows its volume may be missing, such as a disk that is not plugged in.
         if *self.account == Account::Operator && enclosing.index().begin(location).is_none() {
             return Err(Code::NotFound.into());
         }
@@ -109,7 +112,7 @@ impl<'a> EntryResolver<'a> {
                 let root = as_listed(self.open(enclosing.root(root)?, &path)?, budget.spent());
                 Ok(vec![Candidate { root, trail }])
             }
-            // A link that a tool made can lead up, too.
+            // A symlink that a tool created can also lead to an ancestor.
             Place::Above(node) => {
                 let roots = enclosing.index().beneath(node);
                 let name = if roots.len() == 1 { &entry.name } else { &None };
@@ -125,8 +128,8 @@ impl<'a> EntryResolver<'a> {
         }
     }
 
-    /// What an entry of plain names leads to, if there is no symlink on the way: one question, however
-    /// deep it is. `None` where it has to be walked.
+    /// Opens the place that an entry names if no symlink is on the way: in one call, however deep
+    /// it is. `None` if the resolver must walk it.
     fn open_without_symlinks(
         &self,
         location: &OsStr,
@@ -149,7 +152,7 @@ impl<'a> EntryResolver<'a> {
         }
     }
 
-    /// Makes a root of the place at `path` in `outer`.
+    /// Creates a root of the place at `path` in `outer`.
     fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
         let (handle, mounts) = (outer.handle()?, self.enclosing.policy().mounts);
         let place = outer.beneath_handle(path);
@@ -164,7 +167,7 @@ impl<'a> EntryResolver<'a> {
                 }
                 (handle.dir(parent, mounts)?, Some(leaf.to_owned()))
             }
-            // A file root that has become a directory.
+            // The file root has become a directory.
             Ok(_) => return Err(Code::RootUnavailable.into()),
             Err(error) => return Err(error),
         };
@@ -203,8 +206,8 @@ impl<'a> EntryResolver<'a> {
     }
 }
 
-/// The alias as it was given, cleaned of `//`, `.` and a trailing slash, where it is another than the canonical path. With a `..`
-/// it names no fixed place, and gives none.
+/// The path as listed, without `//`, `.` and a trailing slash, if it differs from the canonical
+/// path. A path with `..` names no fixed place and gives no alias.
 fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     if path.components().any(|component| component == Component::ParentDir) {
         return None;
@@ -212,7 +215,7 @@ fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     Some(path.clean()).filter(|cleaned| cleaned != canonical)
 }
 
-/// The paths that macOS itself has for a place besides, by links that are read once.
+/// Further paths that macOS has for a place, through system symlinks that are read once.
 #[cfg(target_vendor = "apple")]
 fn system_aliases(canonical: &Path) -> Vec<PathBuf> {
     use crate::path::names::apple;
@@ -235,8 +238,8 @@ mod tests {
 
     use super::*;
 
-    /// A filesystem may give a new directory the inode number of one that was removed. While one is held
-    /// open, that cannot happen to it.
+    /// A filesystem may reuse the inode number of a removed directory, but not while that directory
+    /// is held open.
     #[test]
     fn a_reused_inode_is_another_directory_unless_one_is_held() {
         let directory = tempfile::tempdir().unwrap();
@@ -272,8 +275,8 @@ mod tests {
                 two.birth
             );
         }
-        // One that is opened on use is not the one of its name if that was created at another time. On
-        // Windows the number itself tells.
+        // A root that is opened on use does not match a directory with another birth time. On
+        // Windows the identity alone is enough.
         assert!(root(None, false).verify());
         assert_eq!(root(Some(1), false).verify(), cfg!(windows));
         assert!(root(Some(1), true).verify());

@@ -1,8 +1,8 @@
-//! What a root list is resolved beneath where no allowed directory is around.
+//! The filesystem root, or the volumes on Windows, beneath which a root list is resolved if there
+//! are no allowed directories.
 //!
-//! Goes in: nothing, or on Windows the entries of a list and whose they are. Comes out: [`Roots`] that are the whole of the file system, or those
-//! volumes of it that the entries name. What is true after: no share was gone to but one that the operator names, and none of these
-//! roots is ever in force.
+//! On Windows these are the volumes that the list's entries name. A network share is opened only if
+//! the operator names it. None of these roots is ever in force.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,8 +20,9 @@ use crate::roots::{Held, Root, Roots, Throttle};
 #[cfg(windows)]
 use crate::workers::Account;
 
-/// The volumes that the entries name, as far as they can be opened. A share that only a client names is not: to open it is to
-/// sign in at a host of the client's choice. Nor is what only a link names, which a tool could have made.
+/// The volumes that the entries name and that can be opened. A share that only a client names is
+/// not opened, because that would sign in at a host of the client's choice. A volume that only a
+/// symlink names is not opened either, because a tool could have created the symlink.
 #[cfg(windows)]
 pub(crate) fn named_volumes(
     entries: &[Entry],
@@ -48,7 +49,7 @@ pub(crate) fn named_volumes(
     Roots::new(volumes, Policy::default().mounts(Rule::Allow), Vec::new())
 }
 
-/// The file system's own root. Mounts are no matter on the way to a root.
+/// The filesystem root. Mounts may be crossed on the way to a root.
 #[cfg(not(windows))]
 pub(crate) fn filesystem_root() -> Result<Roots> {
     Ok(Roots::new(
@@ -63,7 +64,7 @@ pub(crate) fn open_root(path: &Path) -> Result<Root> {
         .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
     let metadata = handle.metadata()?;
     let (canonical, aliases) = (path.to_owned(), Vec::new());
-    // A letter can stand for a directory of another volume, or for a share.
+    // A drive letter can be mapped to a directory of another volume, or to a share.
     #[cfg(windows)]
     let (canonical, aliases) = match handle.place() {
         Some(place) if !is_same(&place, path) => (place, vec![path.to_owned()]),

@@ -1,4 +1,4 @@
-//! One root: a directory or a single file, held open, and its names.
+//! A root: a directory or a single file, its names, and how its directory is opened.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -14,84 +14,86 @@ use crate::path::names::is_same;
 use crate::roots::lookup::RequestLookups;
 use crate::roots::{Intent, Lookups, Opened, Place, Roots, Throttle, resolve};
 
-/// One entry of a root list, resolved: a directory, or a single file.
+/// A resolved entry of a root list: a directory or a single file.
 pub struct Root {
     pub(crate) canonical: PathBuf,
     pub(crate) aliases: Vec<PathBuf>,
     pub(crate) name: Option<String>,
     pub(crate) access: Access,
-    /// A file root is its parent's handle and this name.
+    /// The name of a file root in its parent, whose directory is held.
     pub(crate) leaf: Option<OsString>,
     pub(crate) held: Held,
-    /// Of the directory that is held, as of when it was resolved; and when that was created.
+    /// The identity of the held directory when it was resolved.
     pub(crate) identity: Identity,
     pub(crate) birth: Option<SystemTime>,
     pub(crate) is_gone: AtomicBool,
-    /// Its snapshot's.
+    /// The flag of its snapshot.
     pub(crate) outdated: Arc<AtomicBool>,
     pub(crate) aliases_verified: Throttle,
 }
 
-/// How a root's directory is reached.
+/// How a root's directory is accessed.
 pub(crate) enum Held {
     /// The filesystem root.
     FilesystemRoot(Arc<Handle>),
-    /// Held open, for all roots that are this directory.
+    /// Held open, and shared by all roots that are this directory, with the roots that it was
+    /// resolved beneath.
     Open(Arc<Opened>, Roots),
-    /// Opened when it is used, and then verified to be the one that was resolved.
+    /// Opened on each use, and then verified to be the directory that was resolved.
     OnUse(Roots),
 }
 
 impl Root {
-    /// The canonical path, as the names stood when it was resolved.
+    /// The canonical path when the root was resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.canonical
     }
 
-    /// The paths by which requests may name it: canonical, and as given where that differs and has no `..`.
+    /// The paths by which a request may name this root: the canonical path, then its aliases. The
+    /// path as listed is an alias if it differs and contains no `..`.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
 
-    /// The canonical path as text for people and models to read, as a list of the allowed directories
-    /// has it. Not for opening: names that are not UTF-8 have replacement characters in it.
+    /// The canonical path as text for people and models, as a list of the allowed directories shows
+    /// it. Do not open it: names that are not UTF-8 contain replacement characters.
     #[must_use]
     pub fn display_path(&self) -> String {
         display_path(&self.canonical)
     }
 
-    /// The canonical path as a `file:` URI, by which a client may name it in a later request.
+    /// The canonical path as a `file:` URI, which a client may use in a later request.
     #[must_use]
     pub fn uri(&self) -> String {
         file_uri(&self.canonical)
     }
 
-    /// The name that the root list gave it.
+    /// The name in the root list.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// What may be done beneath it.
+    /// The access that is allowed beneath this root.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Whether it is a single file.
+    /// Whether the root is a single file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.leaf.is_some()
     }
 
-    /// Whether its names still led to it when that was last verified.
+    /// Whether its names still led to it at the last verification.
     #[must_use]
     pub fn is_available(&self) -> bool {
         !self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Whether it holds `/proc`, or lies in it.
+    /// Whether the root is in `/proc`, or contains it.
     #[cfg(target_os = "linux")]
     pub(crate) fn overlaps_proc(&self) -> bool {
         match self.canonical.as_os_str().as_encoded_bytes() {
@@ -104,7 +106,7 @@ impl Root {
         matches!(self.held, Held::FilesystemRoot(_))
     }
 
-    /// The directory: the root's own, or a file root's parent.
+    /// The directory of the root, or the parent of a file root.
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         match &self.held {
             _ if !self.is_available() => Err(Code::RootUnavailable.into()),
@@ -114,7 +116,7 @@ impl Root {
         }
     }
 
-    /// Where a path relative to the root lies beneath [`Root::handle`].
+    /// Maps a path relative to the root to a path beneath [`Root::handle`].
     pub(crate) fn beneath_handle(&self, path: &Path) -> PathBuf {
         match &self.leaf {
             Some(leaf) => PathBuf::from(leaf),
@@ -122,16 +124,17 @@ impl Root {
         }
     }
 
-    /// Verifies that the path still leads to the object, and remembers when it does not. If that cannot
-    /// be asked now, for want of descriptors for example, nothing changes.
+    /// Verifies that the path still leads to the object that was resolved, and marks the root as
+    /// unavailable if not. If this cannot be determined now, for example for lack of descriptors,
+    /// nothing changes.
     ///
-    /// The aliases are verified at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY): each is
-    /// resolved again, and a client's can be long.
+    /// The aliases are verified at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY): each
+    /// one is resolved again, and a client's can be long.
     pub(crate) fn verify(&self) -> bool {
         self.verify_names(self.aliases_verified.take())
     }
 
-    /// As [`verify`](Self::verify), with the aliases in any case.
+    /// As [`verify`](Self::verify), and always verifies the aliases.
     pub(crate) fn verify_all(&self) -> bool {
         self.verify_names(true)
     }
@@ -146,15 +149,15 @@ impl Root {
         self.is_available()
     }
 
-    /// Whether both are the same directory object. A number can have been reused unless both directories
-    /// are held open, so the time of birth is compared as well where one is not.
+    /// Whether both are the same directory object. Inode numbers are reused unless both directories
+    /// are held open; if one is not, the birth time must match too.
     pub(crate) fn is_same_object(&self, other: &Self) -> bool {
         let both_held = self.is_held() && other.is_held();
         self.identity == other.identity && (both_held || is_same_birth(self.birth, other.birth))
     }
 
-    /// Which object it is, to compare and hash: two roots of the same are the same directory or file.
-    /// A root that is not held open also has its time of birth, as its numbers can be reused.
+    /// Identifies the object, for comparing and hashing. For a root that is not held open this
+    /// includes the birth time, because inode numbers are reused.
     pub(crate) fn object(&self) -> (Identity, Option<SystemTime>, Option<&OsStr>) {
         (self.identity, self.birth.filter(|_| !self.is_held()), self.leaf.as_deref())
     }
@@ -163,11 +166,11 @@ impl Root {
         !matches!(self.held, Held::OnUse(_))
     }
 
-    /// Whether what its name leads to now is the directory that was resolved.
+    /// Whether the directory that its path leads to now is the one that was resolved.
     ///
-    /// A held directory is asked again, as its numbers can change (overlayfs, FUSE) and cannot be reused
-    /// by another. One that is opened on use must also have the same time of birth, which overlayfs
-    /// changes at the first write.
+    /// The identity of a held directory is read again: it can change (overlayfs, FUSE), but no
+    /// other directory can take it. A directory that is opened on use must also have the same birth
+    /// time, which overlayfs changes at the first write.
     fn is_same_directory(&self, named: &Handle) -> Result<bool> {
         let held = match &self.held {
             Held::FilesystemRoot(handle) => handle,
@@ -200,7 +203,7 @@ impl Root {
         let Some(enclosing) = self.enclosing() else { return Ok(()) };
         self.open_by_path()?;
         for alias in self.aliases.iter().filter(|_| with_aliases) {
-            // It was resolved within a part of this when the list was.
+            // The alias was resolved within a part of this budget when the list was resolved.
             let mut budget = Budget::new();
             let mut lookups = RequestLookups(Lookups::new(enclosing, &mut budget));
             let place =
@@ -218,7 +221,7 @@ impl Root {
         Ok(())
     }
 
-    /// The roots that this one was resolved beneath; `/` has none.
+    /// The roots that this one was resolved beneath; `None` for a filesystem root.
     pub(crate) fn enclosing(&self) -> Option<&Roots> {
         match &self.held {
             Held::FilesystemRoot(_) => None,
@@ -226,24 +229,24 @@ impl Root {
         }
     }
 
-    /// The canonical path of the directory that is held: its own, or a file root's parent.
+    /// The canonical path of the held directory: the root's own, or a file root's parent.
     fn directory(&self) -> &Path {
         held_directory(&self.canonical, self.is_file())
     }
 
-    /// The root around it that its directory is reached from, and the path from there.
+    /// The enclosing root from which the held directory is opened, and the path from there.
     fn enclosing_root(&self) -> Option<(&Self, &Path)> {
         let places = self.enclosing()?.roots().filter_map(|outer| {
             let holds = !outer.is_file() || outer.canonical == self.canonical;
             let path = self.directory().strip_prefix(outer.directory()).ok()?;
             holds.then_some((outer, path))
         });
-        // The innermost: one further out may have a mount in between.
+        // The innermost one: there may be a mount between an outer one and this root.
         places.min_by_key(|(_, path)| path.iter().count())
     }
 
-    /// Whether a directory is this root's, or one between it and the root around it, whatever its name is.
-    /// `seen` has the paths that were compared before.
+    /// Whether a directory is this root's, or lies on the path from the enclosing root to it, under
+    /// any name. `seen` holds the paths that were already compared.
     pub(crate) fn is_at_or_below<'a>(
         &'a self,
         directory: Identity,
@@ -268,7 +271,8 @@ impl Root {
         }))
     }
 
-    /// Opens the directory by its canonical path, through no link, and compares its identity.
+    /// Opens the directory by its canonical path, without following a symlink, and compares its
+    /// identity.
     fn open_by_path(&self) -> Result<Handle> {
         let enclosing = self.enclosing().ok_or(Code::RootUnavailable)?;
         let Some((outer, path)) = self.enclosing_root().filter(|(outer, _)| outer.verify()) else {
@@ -283,7 +287,7 @@ impl Root {
     }
 }
 
-/// Its own path, and not what is around it.
+/// Omits the enclosing roots.
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Root")
@@ -293,17 +297,17 @@ impl fmt::Debug for Root {
     }
 }
 
-/// The canonical path of the directory that is held for a root.
+/// The canonical path of the directory that is held for a root: a file root's parent.
 pub(crate) fn held_directory(canonical: &Path, is_file: bool) -> &Path {
     canonical.parent().filter(|_| is_file).unwrap_or(canonical)
 }
 
-/// Whether two times of birth are not known to differ. Some filesystems have none.
+/// Whether two birth times may be the same. Some filesystems report none.
 fn is_same_birth(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
-/// What asking a root's name again can meet when it leads elsewhere or nowhere.
+/// Maps the errors that a root's name can give once it leads elsewhere or nowhere.
 fn as_unavailable(error: Error) -> Error {
     match error.reason() {
         Code::NotFound
@@ -318,12 +322,12 @@ fn as_unavailable(error: Error) -> Error {
     }
 }
 
-/// The path as it is shown: on Windows without `\\?\`.
+/// The path for display: on Windows without `\\?\`.
 pub(crate) fn display_path(path: &Path) -> String {
     dunce::simplified(path).display().to_string()
 }
 
-/// The path as a `file:` URI, escaped as far as a path needs it; [`Location`](crate::Location) reads the same path from it.
+/// The path as a `file:` URI, which [`Location`](crate::Location) parses to the same path.
 pub(crate) fn file_uri(path: &Path) -> String {
     url::Url::from_file_path(path).map_or_else(|()| String::new(), String::from)
 }

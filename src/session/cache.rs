@@ -1,7 +1,7 @@
-//! The cache of clients' snapshots, and how much memory each takes.
+//! The cache of clients' snapshots, and the memory that each one takes.
 //!
-//! It decides nothing: what it loses, at any time and for any reason, costs a request to the client. It
-//! holds at most [`CACHE_BYTES`] and evicts the least recently used.
+//! It decides nothing: an entry lost for any reason costs one request to the client. It holds at
+//! most [`CACHE_BYTES`] and evicts the least recently used entry first.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,20 +23,20 @@ use crate::session::runtime::{Instant, schedule_point};
 use crate::wire::{ListRootsResult, RootEntry};
 use crate::workers::Account;
 
-/// The snapshots of all clients: of each session under its number, and of each client of the stateless
-/// era under its key.
+/// The snapshots of all clients: a session's under its number, and a client's of the stateless era
+/// under its key.
 pub(crate) struct SnapshotCache(Cache<Account, Arc<Cached>>);
 
-/// A client's snapshot.
+/// A cached snapshot.
 #[derive(Debug)]
 pub(crate) struct Cached {
     /// The session's epoch in which the list was requested. In the stateless era, the number of the
-    /// request that the list came with.
+    /// request that carried the list.
     pub(crate) epoch: u64,
-    /// When the list is too old.
+    /// When the list expires.
     pub(crate) until: Instant,
     pub(crate) roots: Roots,
-    /// Whether [`SnapshotCache::forget_all`] was called since.
+    /// Set by [`SnapshotCache::forget_all`].
     forgotten: AtomicBool,
 }
 
@@ -55,8 +55,8 @@ impl SnapshotCache {
         let cache = Cache::builder()
             .max_capacity(CACHE_BYTES)
             .weigher(|key: &Account, cached: &Arc<Cached>| weight(key, &cached.roots))
-            // The other policy refuses new entries while the cache is full, and their clients would be
-            // asked at each request.
+            // moka's default policy (TinyLFU) rejects new entries while the cache is full, so their
+            // clients would be asked at each request.
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(time_to_live)
             .time_to_idle(time_to_idle);
@@ -89,7 +89,7 @@ impl SnapshotCache {
         self.0.insert(key, cached);
     }
 
-    /// As [`insert`](Self::insert), unless there is one of a later epoch.
+    /// As [`insert`](Self::insert), unless the entry has a later epoch.
     #[cfg(feature = "rmcp")]
     pub(crate) fn insert_newer(&self, key: &Account, cached: Arc<Cached>) {
         self.0.entry_by_ref(key).and_compute_with(|old| match old {
@@ -98,7 +98,7 @@ impl SnapshotCache {
         });
     }
 
-    /// Caches a snapshot in place of one of the same epoch, if that is still there.
+    /// Replaces the entry only if it has the same epoch.
     #[cfg(feature = "rmcp")]
     pub(crate) fn replace(&self, key: &Account, cached: Arc<Cached>) {
         self.0.entry_by_ref(key).and_compute_with(|old| match old {
@@ -107,7 +107,7 @@ impl SnapshotCache {
         });
     }
 
-    /// Forgets a client's snapshot, and closes what only that held.
+    /// Removes a client's snapshot, and closes the directories that only it held.
     pub(crate) fn forget(&self, key: &Account) {
         schedule_point();
         self.0.invalidate(key);
@@ -133,9 +133,9 @@ impl SnapshotCache {
     }
 }
 
-/// Bytes of heap that a snapshot takes if nobody shares it, with its entry in the cache.
+/// Estimated heap size in bytes of a snapshot and its cache entry, assuming no sharing.
 ///
-/// Derived from the sizes and capacities of what it consists of; `tests/footprint.rs` compares the
+/// It is derived from the sizes and capacities of the parts. `tests/footprint.rs` compares the
 /// result with an allocator's count.
 fn weight(key: &Account, roots: &Roots) -> u32 {
     let name = match key {
@@ -173,7 +173,7 @@ fn root_heap(root: &Root) -> usize {
         Held::Open(..) => arc_size::<Opened>() + arc_size::<Handle>(),
         Held::FilesystemRoot(_) | Held::OnUse(_) => 0,
     };
-    // A snapshot has a list of pointers to its roots.
+    // The snapshot stores its roots as a list of `Arc`s.
     size_of::<Arc<Root>>()
         + arc_size::<Root>()
         + root.canonical.capacity()
@@ -183,7 +183,7 @@ fn root_heap(root: &Root) -> usize {
         + held
 }
 
-/// What an `Arc` allocates: the value, and two counters.
+/// The size of an `Arc`'s allocation: the value and two counters.
 const fn arc_size<T>() -> usize {
     2 * size_of::<usize>() + size_of::<T>()
 }
@@ -221,7 +221,7 @@ mod tests {
         assert!(cache.get(&key).is_none());
         finish(5, &one);
         assert!(is(&one) && cache.get(stranger.account()).is_none());
-        // What was received before it is handled late, and no longer counts.
+        // A request received earlier but handled later is ignored.
         begin(4);
         assert!(is(&one));
         finish(4, &other);
@@ -232,7 +232,7 @@ mod tests {
         assert!(cache.get(&key).is_none());
         finish(6, &other);
         assert!(is(&other));
-        // What was forgotten meanwhile is not cached again.
+        // An entry that was removed meanwhile is not cached again.
         begin(7);
         cache.forget(&key);
         finish(7, &one);
