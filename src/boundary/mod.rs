@@ -244,7 +244,7 @@ impl Boundary {
         Ok(pending
             .into_roots(self.inner.policy)
             .with_generation(enclosing.generation())
-            .from_client_list())
+            .listed_by_client())
     }
 
     fn resolve_allowed(&self) -> PendingRoots {
@@ -260,7 +260,7 @@ impl Boundary {
     }
 
     #[cfg(windows)]
-    #[expect(clippy::unused_self, reason = "elsewhere it is kept")]
+    #[expect(clippy::unused_self, reason = "a method on other systems")]
     fn filesystem_roots(&self, entries: &[Entry], account: &Account) -> Roots {
         volumes::named_volumes(entries, account, volumes::open_root)
     }
@@ -294,7 +294,7 @@ impl Boundary {
             // If this cannot be determined now, a conflict is possible later.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
                 Place::Inside { root, path, .. } => {
-                    planned.push((filesystem.root(root)?.path().join(path), directory.access))
+                    planned.push((filesystem.root(root)?.path().join(path), directory.access));
                 }
                 Place::Above(_) => {}
             }
@@ -365,7 +365,7 @@ impl Boundary {
 
     /// The place that an absolute path of the operator names, and the trail of the symlinks on the
     /// way.
-    pub(crate) fn locate_allowed(&self, path: &Path) -> Result<(PathBuf, Trail)> {
+    pub(crate) fn resolve_path(&self, path: &Path) -> Result<(PathBuf, Trail)> {
         let filesystem = &self.inner.filesystem_root;
         let mut budget = Budget::new();
         let mut lookups = Lookups::new(filesystem, &mut budget);
@@ -487,18 +487,22 @@ mod tests {
         const NAMES: &[(&str, Option<&str>)] =
             &[("a", Some("one")), ("l", None), ("f", None), ("none", None)];
         let changes: [(&str, bool, Change); 6] = [
-            ("nothing", true, |_| {}),
-            ("what no entry names", true, |top| fs::write(top.join("a/new"), "").unwrap()),
-            ("a link", false, |top| {
+            ("no change", true, |_| {}),
+            ("a new file that no entry names", true, |top| {
+                fs::write(top.join("a/new"), "").unwrap()
+            }),
+            ("the target of a symlink", false, |top| {
                 fs::remove_file(top.join("l")).unwrap();
                 symlink("b", top.join("l")).unwrap();
             }),
-            ("a file to a directory", false, |top| {
+            ("a file becomes a directory", false, |top| {
                 fs::remove_file(top.join("f")).unwrap();
                 fs::create_dir(top.join("f")).unwrap();
             }),
-            ("nothing to a directory", false, |top| fs::create_dir(top.join("none")).unwrap()),
-            ("nothing to what is refused otherwise", false, |top| {
+            ("a missing directory is created", false, |top| {
+                fs::create_dir(top.join("none")).unwrap()
+            }),
+            ("a missing entry becomes a symlink loop", false, |top| {
                 symlink("none", top.join("none")).unwrap()
             }),
         ];

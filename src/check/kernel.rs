@@ -6,9 +6,9 @@
 //!
 //! | the walk | the decision |
 //! | --- | --- |
-//! | meets no symlink, and ends at something | the place that the text says |
+//! | meets no symlink, and ends at an existing entry | the place that the text names |
 //! | meets no symlink, and finds nothing there | the same refusal |
-//! | meets no symlink, and leaves the root (`EXDEV`) | the text says where; the resolver goes on |
+//! | meets no symlink, and leaves the root (`EXDEV`) | the resolver continues from there |
 //! | follows symlinks that stay inside, for reading | the file, or the same refusal |
 //!
 //! For a name that need not exist, the kernel walks to the parent, and the last name is looked up

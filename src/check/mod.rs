@@ -228,15 +228,15 @@ impl Roots {
         let mut budget = Budget::new();
         let answer = || {
             retry_changed(|| work(&mut budget)).map_err(|error| {
-                let (started_in, came_to) =
+                let (started_in, reached) =
                     (self.start(request).map(|(number, _)| number), error.root());
-                let asked = [started_in, came_to.filter(|root| Some(*root) != started_in)];
-                let mut asked =
-                    asked.into_iter().flatten().filter_map(|number| self.root(number).ok());
+                let involved = [started_in, reached.filter(|root| Some(*root) != started_in)];
+                let mut involved =
+                    involved.into_iter().flatten().filter_map(|number| self.root(number).ok());
                 match error.reason() {
                     // Decided by names alone; no root was accessed.
                     Code::OutsideRoots => error,
-                    _ if asked.all(Root::verify) => error,
+                    _ if involved.all(Root::verify) => error,
                     _ => Code::RootUnavailable.into(),
                 }
             })

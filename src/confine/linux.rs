@@ -117,7 +117,7 @@ struct OpenExtra<'a> {
 
 /// Opens what an extra names, and records the symlinks on its path.
 fn find<'a>(boundary: &Boundary, named: &'a Extra) -> Result<OpenExtra<'a>> {
-    let (path, trail) = boundary.locate_allowed(&std::path::absolute(&named.path)?)?;
+    let (path, trail) = boundary.resolve_path(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
     // A directory on the path has just become a symlink.
     if name_of(&file).as_ref() != Some(&path) {

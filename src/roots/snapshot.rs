@@ -199,7 +199,7 @@ impl Roots {
         self.snapshot.generation
     }
 
-    /// Before it is shared.
+    /// Sets the generation. Call this before the snapshot is shared.
     pub(crate) fn with_generation(mut self, generation: u64) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.generation = generation;
@@ -207,8 +207,8 @@ impl Roots {
         self
     }
 
-    /// Before it is shared.
-    pub(crate) fn from_client_list(mut self) -> Self {
+    /// Marks the snapshot as a client's list. Call this before the snapshot is shared.
+    pub(crate) fn listed_by_client(mut self) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.is_listed = true;
         }
@@ -228,7 +228,7 @@ impl Roots {
         })
     }
 
-    /// Before it is shared.
+    /// Stores the list. Call this before the snapshot is shared.
     pub(crate) fn with_list(mut self, list: &Arc<ListRootsResult>) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.list = Some(list.clone());

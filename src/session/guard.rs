@@ -70,7 +70,7 @@ pub enum WithoutClientRoots {
 /// let guard = Guard::new(Boundary::builder().directory(projects, Access::ReadWrite).build()?);
 /// // For each client, with what it declared in `initialize`.
 /// let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing()))?;
-/// // For each request; the client is asked only when it has to be.
+/// // For each request. The client is asked only when necessary.
 /// # let list = ListRootsResult::from_uris([format!("file://{projects}/site")]);
 /// # let response = mcp_roots_guard::RootsResponse::List(list);
 /// # let ask = |_: Option<String>| std::future::ready(response.clone());

@@ -144,8 +144,8 @@ impl State {
         if !is_seen && self.cached.strong_count() > 0 {
             return Ok((Join::Retry, None));
         }
-        // A request made before a change has no value, nor has one whose leader is neither polled
-        // nor dropped.
+        // Calls do not wait for a request from before a change, or for a leader that is neither
+        // polled nor dropped.
         let useful = |fetch: &&Arc<Fetch>| fetch.epoch == self.epoch && now < fetch.until + STALLED;
         if let Some(fetch) = self.fetch.as_ref().filter(useful) {
             return Ok((Join::Wait(fetch.clone()), None));
