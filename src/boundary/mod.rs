@@ -56,7 +56,13 @@ use {crate::dir::Identity, crate::roots::Trail, std::path::Path};
 /// ```no_run
 /// use mcp_roots_guard::{Access, Boundary, ListRootsResult};
 ///
-/// What a client lists can narrow it, and never widen it.
+/// let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
+/// // A client's list narrows the allowed directories, and never widens them.
+/// let list = ListRootsResult::from_uris(["file:///srv/projects/site", "file:///etc"]);
+/// let roots = boundary.resolve(&list)?;
+/// assert_eq!(roots.roots().count(), 1);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Boundary {
     inner: Arc<Inner>,

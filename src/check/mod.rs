@@ -48,7 +48,17 @@ use crate::workers::counted;
 ///
 /// use mcp_roots_guard::{Intent, Roots};
 ///
-/// The files that a model named, without duplicates.
+/// # let work = tempfile::tempdir().unwrap();
+/// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
+/// # std::fs::create_dir(work.path().join("docs")).unwrap();
+/// let roots = Roots::from_dirs([work.path()])?;
+/// // The files that a model named, without duplicates.
+/// let named = ["a.txt", "docs/../a.txt", "./a.txt"];
+/// let checked = named.map(|path| roots.check(path, Intent::Existing));
+/// let files = checked.into_iter().collect::<Result<HashSet<_>, _>>()?;
+/// assert_eq!(files.len(), 1);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct CheckedPath {
     roots: Roots,

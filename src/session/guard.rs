@@ -1,9 +1,9 @@
 //! The state that all sessions of a server share: a [`Guard`] holds the [`Boundary`], the
 //! operator's choices, the threads that wait for filesystems, and the cache of snapshots.
 //!
-//! The cache decides nothing. An entry is used only if its [`Session`](crate::Session) still refers
-//! to it, so losing an entry, at any time and for any reason, costs one request to the client and
-//! nothing else.
+//! The cache decides nothing. A session's entry is used only if the [`Session`](crate::Session)
+//! still refers to it, so losing an entry, at any time and for any reason, costs one request to the
+//! client and nothing else.
 
 use std::fmt;
 use std::num::NonZeroU64;
