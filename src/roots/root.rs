@@ -20,7 +20,7 @@ pub struct Root {
     pub(crate) aliases: Vec<PathBuf>,
     pub(crate) name: Option<String>,
     pub(crate) access: Access,
-    /// The name of a file root in its parent, whose directory is held.
+    /// For a file root, its name in the parent directory, which is held instead.
     pub(crate) leaf: Option<OsString>,
     pub(crate) held: Held,
     /// The identity of the held directory when it was resolved.

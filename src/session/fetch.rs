@@ -185,7 +185,8 @@ impl Client {
 
     /// Verifies a snapshot if its verification is due and no other call is doing it. Returns false
     /// if its list must be resolved again before it is served: one of its roots is gone, or this
-    /// call verified it and an entry that was rejected may be available now.
+    /// call verified it and a rejected entry may be available now or the allowed directories
+    /// changed.
     async fn verify(&self, cached: &Cached, deadline: Instant) -> Result<bool> {
         let roots = &cached.roots;
         if !self.guard.verify(roots, &self.account, deadline).await? {
