@@ -152,7 +152,7 @@ impl Error {
     }
 
     /// Whether both have the same text and detail.
-    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         self.reason() == other.reason()
             && self.operator_detail() == other.operator_detail()
             && self.to_string() == other.to_string()

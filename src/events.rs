@@ -1,11 +1,11 @@
-//! What the operator can watch.
+//! Events for the operator's log.
 //!
-//! Goes in: what happens to a session's roots, and each refusal. Comes out: with the feature `tracing`, an event of the target
-//! `mcp_roots_guard`; without, nothing. What is true after: nothing is decided here, and what only the operator may see goes nowhere else.
+//! With the feature `tracing`, this module emits events with the target `mcp_roots_guard`; without
+//! it, nothing. It decides nothing, and details that are for the operator alone appear only here.
 //!
 //! The field `kind` is the error's [code](Error::code), such as `roots_timed_out`.
 //!
-//! A subscriber must not call the guard: `roots evicted` is sent while the cache is locked.
+//! A subscriber must not call the guard: `roots evicted` is emitted while the cache is locked.
 //!
 //! | message | level | fields |
 //! | --- | --- | --- |
@@ -26,7 +26,7 @@ use crate::error::Error;
 #[cfg(feature = "rmcp")]
 use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
 
-/// One client, as this process knows it: drawn by the guard, never reused, and good for nothing but a log.
+/// Identifies a client in logs. It is unique within this process and has no other use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub(crate) NonZeroU64);
 
@@ -36,7 +36,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// An event, if anybody can see it.
+/// Emits an event if the feature `tracing` is enabled.
 macro_rules! event {
     ($level:ident, $message:literal, $($field:ident = $value:expr),*) => {
         #[cfg(feature = "tracing")]
@@ -107,8 +107,8 @@ pub(crate) fn refused(session: Option<SessionId>, error: &Error) {
     );
 }
 
-/// The error with its causes, which the client is not told. They are the author's: there may be any
-/// number of them, of any length.
+/// The error and its causes, which are not sent to the client. Their number and length are bounded,
+/// because they come from the author's handler.
 #[cfg(feature = "rmcp")]
 pub(crate) fn failed(session: Option<SessionId>, error: &(dyn std::error::Error + 'static)) {
     if cfg!(feature = "tracing") {

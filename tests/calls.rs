@@ -41,7 +41,7 @@ fn each_request_takes_the_system_calls_that_it_is_known_to() {
         println!("{row}: {fewest}");
         match more_than(&fewest, calls) {
             more if !more.is_empty() => {
-                writeln!(wrong, "{row}: {fewest}, and not {calls}").unwrap()
+                writeln!(wrong, "{row}: {fewest}, and not {calls}").unwrap();
             }
             _ if fewest != calls => println!("no worse than written, which is {calls}"),
             _ => {}

@@ -35,11 +35,11 @@ impl Model {
             (Some((list, until)), _) if self.now < until => return (Some(list), 0),
             (_, (until, _)) if self.now < until => return (None, 0),
             (_, (_, times)) if self.fails => {
-                self.backs_off = (self.now + 30.min(1 << times), times + 1)
+                self.backs_off = (self.now + 30.min(1 << times), times + 1);
             }
             _ => {
                 (self.kept, self.backs_off) =
-                    (Some((self.list, self.now + self.time_to_live)), (0, 0))
+                    (Some((self.list, self.now + self.time_to_live)), (0, 0));
             }
         }
         ((!self.fails).then_some(self.list), 1)

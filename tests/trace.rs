@@ -348,7 +348,7 @@ const LOOKS: &[fn(&Path, &File)] = &[
             "out-none",
             rustix::fs::Access::EXISTS,
             rustix::fs::AtFlags::empty(),
-        )
+        );
     },
     |_, root| _ = rustix::fs::openat(root, "out-x", OFlags::RDONLY, Mode::empty()),
     |_, root| {
@@ -357,7 +357,7 @@ const LOOKS: &[fn(&Path, &File)] = &[
             "..",
             OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW,
             Mode::empty(),
-        )
+        );
     },
     |_, root| _ = rustix::fs::renameat(root, "spare", root, "../spare"),
     |top, root| {
@@ -367,7 +367,7 @@ const LOOKS: &[fn(&Path, &File)] = &[
             CWD,
             top.join("x"),
             rustix::fs::AtFlags::SYMLINK_FOLLOW,
-        )
+        );
     },
     |_, root| {
         _ = rustix::fs::openat2(
@@ -376,10 +376,10 @@ const LOOKS: &[fn(&Path, &File)] = &[
             OFlags::PATH,
             Mode::empty(),
             ResolveFlags::NO_SYMLINKS,
-        )
+        );
     },
     |top, _| {
-        _ = rustix::fs::openat2(CWD, top, OFlags::PATH, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        _ = rustix::fs::openat2(CWD, top, OFlags::PATH, Mode::empty(), ResolveFlags::NO_SYMLINKS);
     },
 ];
 

@@ -229,12 +229,12 @@ impl Seen {
             self.judged += 1;
             match self.verdict(call, given, opened.as_deref()) {
                 Verdict::Inside if is_openat2 && result == -i64::from(libc::EXDEV) => {
-                    self.edge += 1
+                    self.edge += 1;
                 }
                 Verdict::Inside => {}
                 Verdict::Holder => self.holders += 1,
                 Verdict::Outside => {
-                    self.refused.push(format!("{}: {call:?} gave {result}, {opened:?}", self.row))
+                    self.refused.push(format!("{}: {call:?} gave {result}, {opened:?}", self.row));
                 }
             }
         }

@@ -124,7 +124,7 @@ fn session(criterion: &mut Criterion) {
         });
     });
     group.bench_function(BenchmarkId::new("roots", DEPTH), |b| {
-        b.iter_custom(|count| enter(count, &drop))
+        b.iter_custom(|count| enter(count, &drop));
     });
     // What of it is the map's: one that is set up as the guard's is.
     let map: Cache<u64, Arc<()>> = Cache::builder()
@@ -150,13 +150,13 @@ fn parse(criterion: &mut Criterion) {
         let path = path.to_str().unwrap();
         let uri = format!("file://{path}");
         group.bench_function(BenchmarkId::new("guard-path", depth), |b| {
-            b.iter(|| Location::parse(path).unwrap())
+            b.iter(|| Location::parse(path).unwrap());
         });
         group.bench_function(BenchmarkId::new("std-path", depth), |b| {
-            b.iter(|| PathBuf::from(black_box(path)))
+            b.iter(|| PathBuf::from(black_box(path)));
         });
         group.bench_function(BenchmarkId::new("guard-uri", depth), |b| {
-            b.iter(|| Location::parse(&uri).unwrap())
+            b.iter(|| Location::parse(&uri).unwrap());
         });
         group.bench_function(BenchmarkId::new("url-uri", depth), |b| {
             b.iter(|| url::Url::parse(&uri).unwrap().to_file_path().unwrap());

@@ -1,4 +1,4 @@
-//! The configuration of a boundary.
+//! The builder of a [`Boundary`].
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use super::entries::Entry;
 #[cfg(not(windows))]
 use super::volumes;
-use super::{Boundary, Shared, lock};
+use super::{Boundary, Inner, lock};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result};
 use crate::limits::ROOT_LIST_ENTRIES;
 use crate::path::Location;
 use crate::roots::{Roots, WeakTable};
 
-/// The operator's configuration on its way to a [`Boundary`].
+/// Builds a [`Boundary`] from the operator's configuration.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct BoundaryBuilder {
@@ -32,58 +32,61 @@ pub(super) struct Directory {
 }
 
 impl BoundaryBuilder {
-    /// Adds an allowed directory (or a single file), which must exist when the boundary is built. A relative path is relative to
-    /// the process directory at that time; links are followed, as the operator is trusted. On Windows short names (`PROGRA~1`) are expanded
-    /// then, and a link or junction to another volume leads there only if some allowed directory names that volume.
+    /// Adds an allowed directory (or a single file), which must exist when the boundary is built. A
+    /// relative path is resolved against the process directory at that time. Symlinks are followed,
+    /// because the operator is trusted. On Windows, short names (`PROGRA~1`) are expanded at that
+    /// time, and a symlink or junction to another volume is followed only if some allowed directory
+    /// names that volume.
     pub fn directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
         self.directories.push(Directory { path: path.into(), access, optional: false });
         self
     }
 
-    /// As [`directory`](Self::directory), but it may be missing, and is looked for again later.
+    /// As [`directory`](Self::directory), but the directory may be missing. It is looked up again
+    /// later.
     pub fn optional_directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
         self.directories.push(Directory { path: path.into(), access, optional: true });
         self
     }
 
-    /// Builds without any allowed directory: then whatever a client lists is served, up to
-    /// `file:///`. Together with a directory it is an error, because it could only be ignored: a
-    /// directory already bounds what a client can list.
+    /// Builds without allowed directories: everything that a client lists is served, including
+    /// `file:///`. Combining this with a directory is an error, because it would have no effect: a
+    /// directory already limits what a client can list.
     pub fn client_roots_only(mut self) -> Self {
         self.client_roots_only = true;
         self
     }
 
-    /// Whether entries of a root list that are bare absolute paths count as roots, taken as they
-    /// are, with no escapes. The protocol wants `file://`, so they are refused by default
+    /// Whether a root list may contain bare absolute paths, which are used as they are, without
+    /// decoding. The protocol requires `file://`, so they are refused by default
     /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`); Cursor is known to send
-    /// them. A guard that ignores client roots does not read any; [`Boundary::resolve`] still obeys
-    /// this.
+    /// them. A guard that ignores client roots reads no lists, but [`Boundary::resolve`] still
+    /// follows this rule.
     pub fn bare_paths(mut self, bare_paths: Rule) -> Self {
         self.bare_paths = bare_paths == Rule::Allow;
         self
     }
 
-    /// Rules about hard links, special files and mounts.
+    /// Sets the rules for hard links, special files and mounts.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Resolves the allowed directories.
+    /// Builds the boundary and resolves the allowed directories.
     ///
     /// # Errors
     ///
     /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if there
-    /// are none, and [`client_roots_only`](Self::client_roots_only) was not called: an empty
-    /// configuration is rejected. [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`invalid_options`) if it was called and there are some.
-    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`). Why a directory that is
-    /// not optional can not be had, by its kind;
-    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if one
-    /// lies, or would lie, in another with other access;
-    /// [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if its path runs through a
-    /// link inside another.
+    /// are no directories and [`client_roots_only`](Self::client_roots_only) was not called: an
+    /// empty configuration is rejected. [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// (`invalid_options`) if it was called and there are directories.
+    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`). The error of a directory
+    /// that is not optional and cannot be opened.
+    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
+    /// directory lies, or would lie once created, in another one with other access.
+    /// [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path runs
+    /// through a symlink inside another one.
     pub fn build(mut self) -> Result<Boundary> {
         if self.directories.is_empty() && !self.client_roots_only {
             return Err(Code::NoDirectories.into());
@@ -99,7 +102,7 @@ impl BoundaryBuilder {
         for directory in &mut self.directories {
             directory.path = std::path::absolute(&directory.path)
                 .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
-            // The system's own names for a user's directories are often short ones: `%TEMP%`.
+            // The system itself uses short names for some directories of a user, such as `%TEMP%`.
             #[cfg(windows)]
             if Location::from_path(&directory.path)
                 .is_err_and(|error| error.reason() == Code::ShortName)
@@ -110,25 +113,26 @@ impl BoundaryBuilder {
             }
         }
         let boundary = Boundary {
-            shared: Arc::new(Shared {
+            inner: Arc::new(Inner {
                 directories: self.directories,
                 bare_paths: self.bare_paths,
                 policy: self.policy,
                 #[cfg(not(windows))]
-                top: volumes::of_system()?,
-                operator: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
+                filesystem_root: volumes::filesystem_root()?,
+                allowed: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
                 generation: AtomicU64::new(0),
                 granted: Mutex::default(),
                 snapshots: WeakTable::default(),
             }),
         };
-        let mut operator = boundary.resolve_allowed();
-        if let Some(bad) = operator.rejected.iter().position(|rejected| boundary.demands(rejected))
+        let mut allowed = boundary.resolve_allowed();
+        if let Some(bad) =
+            allowed.rejected.iter().position(|rejected| boundary.is_required(rejected))
         {
-            return Err(operator.rejected.swap_remove(bad).error);
+            return Err(allowed.rejected.swap_remove(bad).error);
         }
-        boundary.no_conflict_to_come(&operator)?;
-        *lock(&boundary.shared.operator) = operator.into_roots(boundary.shared.policy);
+        boundary.check_missing_directories(&allowed)?;
+        *lock(&boundary.inner.allowed) = allowed.into_roots(boundary.inner.policy);
         Ok(boundary)
     }
 }

@@ -1,8 +1,10 @@
-//! Where the entries of a root list lead.
+//! Resolves the entries of a root list.
 //!
-//! Goes in: one entry after the other, and the roots around them: the operator's, or `/`. Comes out: the places that an entry names,
-//! opened, each with the links on the way; not yet granted. What is true after: nothing outside the roots around was looked at, and a
-//! list took no more work and time than its bounds.
+//! An [`EntryResolver`] takes one entry after the other and resolves it beneath the enclosing
+//! roots: the allowed directories, or the filesystem root. The result is one [`Candidate`] for each
+//! place that the entry names, opened but not yet granted, with the trail of the symlinks on the
+//! way. Nothing outside the enclosing roots is looked up, and a list takes no more work and time
+//! than its bounds.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -20,7 +22,7 @@ use crate::limits::{
 use crate::path::Location;
 use crate::path::names::{components, ends_as_directory, is_absolute};
 use crate::roots::{
-    Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, directory, resolve,
+    Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, held_directory, resolve,
 };
 use crate::workers::Account;
 
@@ -29,15 +31,15 @@ pub(crate) struct Entry {
     pub(crate) text: String,
     pub(crate) location: Result<Location>,
     pub(crate) name: Option<String>,
-    /// The operator's word; a client's entry has what the directory around it has.
+    /// Set for the operator's entries. A client's entry has the access of the enclosing directory.
     pub(crate) access: Option<Access>,
 }
 
-/// The search for the places of one list.
+/// Resolves the entries of one list, within its budget.
 pub(crate) struct EntryResolver<'a> {
     enclosing: &'a Roots,
     account: &'a Account,
-    /// Look-ups so far.
+    /// The number of look-ups so far.
     lookups: usize,
     effort: &'a Effort,
 }
@@ -47,19 +49,20 @@ impl<'a> EntryResolver<'a> {
         Self { enclosing, account, lookups: 0, effort }
     }
 
-    /// The places that an entry names beneath `around`: one, or the roots that it is an ancestor of.
+    /// The places that an entry names beneath the enclosing roots: one place, or the roots that it
+    /// is an ancestor of.
     ///
     /// # Errors
     ///
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
-    /// the list is spent, or nobody waits any more.
-    pub(crate) fn find(
+    /// the list is spent, or no call waits for the list any more.
+    pub(crate) fn resolve(
         &mut self,
         entry: &Entry,
         budget: &mut Budget<'_>,
     ) -> Result<Vec<Candidate>> {
         let before = budget.spent();
-        let found = self.find_within(entry, budget);
+        let found = self.resolve_entry(entry, budget);
         self.lookups += budget.spent() - before;
         let found = found?;
         self.lookups += ROOT_LOOKUPS * found.len();
@@ -68,7 +71,7 @@ impl<'a> EntryResolver<'a> {
         Ok(found)
     }
 
-    fn find_within(&self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Vec<Candidate>> {
+    fn resolve_entry(&self, entry: &Entry, budget: &mut Budget<'_>) -> Result<Vec<Candidate>> {
         let enclosing = self.enclosing;
         let location = match &entry.location {
             Ok(location) => location.as_os_str(),
@@ -77,7 +80,7 @@ impl<'a> EntryResolver<'a> {
         if !is_absolute(location) {
             return Err(Code::NotAbsolute.into());
         }
-        // On Windows its volume may not be there: a disk that is not plugged in.
+        // On Windows its volume may be missing, such as a disk that is not plugged in.
         if *self.account == Account::Operator && enclosing.index().begin(location).is_none() {
             return Err(Code::NotFound.into());
         }
@@ -89,27 +92,27 @@ impl<'a> EntryResolver<'a> {
             root.access = entry.access.unwrap_or(root.access);
             root.name.clone_from(&entry.name);
             if spent - before <= ALIAS_LOOKUPS {
-                let given = given(Path::new(location), &root.canonical)
-                    .filter(|given| !root.given.contains(given));
-                root.given.extend(given);
+                let alias = alias_of(Path::new(location), &root.canonical)
+                    .filter(|alias| !root.aliases.contains(alias));
+                root.aliases.extend(alias);
             }
             root
         };
-        if let Some(found) = self.find_plain(location, budget)? {
+        if let Some(found) = self.open_without_symlinks(location, budget)? {
             return Ok(vec![Candidate {
                 root: as_listed(found, budget.spent()),
                 trail: Trail::new(),
             }]);
         }
-        let mut questions = Lookups::new(enclosing, budget);
-        let place = resolve(&mut questions, enclosing.index(), None, location, Intent::Existing);
-        let trail = questions.into_trail();
+        let mut lookups = Lookups::new(enclosing, budget);
+        let place = resolve(&mut lookups, enclosing.index(), None, location, Intent::Existing);
+        let trail = lookups.into_trail();
         match place? {
             Place::Inside { root, path, .. } => {
                 let root = as_listed(self.open(enclosing.root(root)?, &path)?, budget.spent());
                 Ok(vec![Candidate { root, trail }])
             }
-            // A link that a tool made can lead up, too.
+            // A symlink that a tool created can also lead to an ancestor.
             Place::Above(node) => {
                 let roots = enclosing.index().beneath(node);
                 let name = if roots.len() == 1 { &entry.name } else { &None };
@@ -117,7 +120,7 @@ impl<'a> EntryResolver<'a> {
                     let outer = enclosing.root(number)?;
                     let mut root = self.open(outer, Path::new(""))?;
                     root.name.clone_from(name);
-                    root.given.clone_from(&outer.given);
+                    root.aliases.clone_from(&outer.aliases);
                     Ok(Candidate { root, trail: trail.clone() })
                 };
                 roots.into_iter().map(copy).collect()
@@ -125,9 +128,13 @@ impl<'a> EntryResolver<'a> {
         }
     }
 
-    /// What an entry of plain names leads to, if there is no symlink on the way: one question, however
-    /// deep it is. `None` where it has to be walked.
-    fn find_plain(&self, location: &OsStr, budget: &mut Budget<'_>) -> Result<Option<Root>> {
+    /// Opens the place that an entry names if no symlink is on the way: in one call, however deep
+    /// it is. `None` if the resolver must walk it.
+    fn open_without_symlinks(
+        &self,
+        location: &OsStr,
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<Root>> {
         let Some((number, rest)) = self.enclosing.index().begin(location) else { return Ok(None) };
         let outer = self.enclosing.root(number)?;
         if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
@@ -145,7 +152,7 @@ impl<'a> EntryResolver<'a> {
         }
     }
 
-    /// Makes a root of the place at `path` in `outer`.
+    /// Creates a root of the place at `path` in `outer`.
     fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
         let (handle, mounts) = (outer.handle()?, self.enclosing.policy().mounts);
         let place = outer.beneath_handle(path);
@@ -160,7 +167,7 @@ impl<'a> EntryResolver<'a> {
                 }
                 (handle.dir(parent, mounts)?, Some(leaf.to_owned()))
             }
-            // A file root that has become a directory.
+            // The file root has become a directory.
             Ok(_) => return Err(Code::RootUnavailable.into()),
             Err(error) => return Err(error),
         };
@@ -170,47 +177,47 @@ impl<'a> EntryResolver<'a> {
             outer.canonical.join(path)
         };
         let metadata = handle.metadata()?;
-        let (identity, born) = (metadata.identity(), metadata.birth());
+        let (identity, birth) = (metadata.identity(), metadata.birth());
         let enclosing = self.enclosing.clone();
         let held = match Opened::hold(
             handle,
-            directory(&canonical, leaf.is_some()),
+            held_directory(&canonical, leaf.is_some()),
             identity,
             self.account,
         ) {
             Some(opened) => Held::Open(opened, enclosing),
             None => Held::OnUse(enclosing),
         };
-        let gone = AtomicBool::new(false);
-        let given = aliases(&canonical);
+        let is_gone = AtomicBool::new(false);
+        let aliases = system_aliases(&canonical);
         Ok(Root {
             canonical,
-            given,
+            aliases,
             name: None,
             access: outer.access,
             leaf,
             held,
             identity,
-            born,
-            gone,
+            birth,
+            is_gone,
             outdated: Arc::default(),
             aliases_verified: Throttle::new(),
         })
     }
 }
 
-/// The alias as it was given, cleaned of `//`, `.` and a trailing slash, where it is another than the canonical path. With a `..`
-/// it names no fixed place, and gives none.
-fn given(path: &Path, canonical: &Path) -> Option<PathBuf> {
+/// The path as listed, without `//`, `.` and a trailing slash, if it differs from the canonical
+/// path. A path with `..` names no fixed place and gives no alias.
+fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     if path.components().any(|component| component == Component::ParentDir) {
         return None;
     }
     Some(path.clean()).filter(|cleaned| cleaned != canonical)
 }
 
-/// The paths that macOS itself has for a place besides, by links that are read once.
+/// Further paths that macOS has for a place, through system symlinks that are read once.
 #[cfg(target_vendor = "apple")]
-fn aliases(canonical: &Path) -> Vec<PathBuf> {
+fn system_aliases(canonical: &Path) -> Vec<PathBuf> {
     use crate::path::names::apple;
     static LINKS: std::sync::LazyLock<Vec<(PathBuf, PathBuf)>> = std::sync::LazyLock::new(|| {
         let read =
@@ -221,7 +228,7 @@ fn aliases(canonical: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(not(target_vendor = "apple"))]
-fn aliases(_: &Path) -> Vec<PathBuf> {
+fn system_aliases(_: &Path) -> Vec<PathBuf> {
     Vec::new()
 }
 
@@ -231,21 +238,21 @@ mod tests {
 
     use super::*;
 
-    /// A filesystem may give a new directory the inode number of one that was removed. While one is held
-    /// open, that cannot happen to it.
+    /// A filesystem may reuse the inode number of a removed directory, but not while that directory
+    /// is held open.
     #[test]
-    fn a_number_that_is_used_again_is_another_directory_unless_it_is_held() {
+    fn a_reused_inode_is_another_directory_unless_one_is_held() {
         let directory = tempfile::tempdir().unwrap();
         let enclosing = Roots::from_dirs([directory.path()]).unwrap();
         let effort = Effort::default();
-        let root = |born: Option<u64>, is_held: bool| {
+        let root = |birth: Option<u64>, is_held: bool| {
             let location = Location::from_path(directory.path());
             let entry = Entry { text: String::new(), location, name: None, access: None };
             let mut found = EntryResolver::new(&enclosing, &Account::Operator, &effort)
-                .find(&entry, &mut effort.entry())
+                .resolve(&entry, &mut effort.entry())
                 .unwrap();
             let mut root = found.remove(0).root;
-            root.born = born.map(|second| SystemTime::UNIX_EPOCH + Duration::from_secs(second));
+            root.birth = birth.map(|second| SystemTime::UNIX_EPOCH + Duration::from_secs(second));
             if !is_held {
                 root.held = Held::OnUse(enclosing.clone());
             }
@@ -264,12 +271,12 @@ mod tests {
                 one.is_same_object(&two),
                 same,
                 "{:?} {one_held} {:?} {two_held}",
-                one.born,
-                two.born
+                one.birth,
+                two.birth
             );
         }
-        // One that is opened on use is not the one of its name if that was created at another time. On
-        // Windows the number itself tells.
+        // A root that is opened on use does not match a directory with another birth time. On
+        // Windows the identity alone is enough.
         assert!(root(None, false).verify());
         assert_eq!(root(Some(1), false).verify(), cfg!(windows));
         assert!(root(Some(1), true).verify());

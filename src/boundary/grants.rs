@@ -1,14 +1,14 @@
-//! The memory of what was granted, so that no list is widened by what a tool wrote.
+//! The memory of granted directories, so that what a tool writes cannot widen a list.
 //!
-//! No entry of a list is granted through a symlink in a directory that was ever granted, or that the
-//! same list grants: a tool could have made that symlink. [`GrantMemory`] remembers directories by identity
-//! and by canonical path, and either is a match: a rename changes the one, overlayfs can change the
-//! other. The path of what lies below a remembered path is not remembered again; its identity is, as it
-//! can be moved out of there.
+//! No entry of a list is granted through a symlink in a directory that was ever granted, or that
+//! the same list grants: a tool could have created that symlink. [`GrantMemory`] remembers
+//! directories by identity and by canonical path, and either one is a match: a rename changes the
+//! path, and overlayfs can change the identity. If a parent's path is remembered, a directory's own
+//! path is not stored; its identity is, because the directory can be moved out of there.
 //!
 //! The memory is bounded. A client whose account is full gets no directory that would have to be
-//! remembered, and nobody else notices. When the whole memory is full, clients get no root through a
-//! symlink any more; the allowed directories always resolve.
+//! remembered, and no other client is affected. When the whole memory is full, clients get no root
+//! through a symlink any more; the allowed directories still resolve.
 
 use std::collections::{HashMap, HashSet};
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -20,7 +20,7 @@ use crate::limits::{GRANTED, GRANTED_EACH};
 use crate::roots::{PathHash, Root, Roots, Trail, TrailEntry, path_hashes};
 use crate::workers::Account;
 
-/// A place that an entry leads to, not yet granted.
+/// A resolved place of an entry that is not yet granted.
 pub(crate) struct Candidate {
     pub(crate) root: Root,
     pub(crate) trail: Trail,
@@ -30,7 +30,7 @@ pub(crate) struct Candidate {
 #[derive(Debug, Default)]
 pub(crate) struct GrantMemory {
     places: Places,
-    /// How many of the remembered directories each account caused.
+    /// The number of remembered directories that each account caused.
     charged: HashMap<Account, usize>,
 }
 
@@ -42,21 +42,24 @@ struct Places {
 }
 
 impl Places {
-    /// Whether a directory on the trail is one of these.
-    fn are_on(&self, trail: &Trail) -> bool {
-        trail.iter().any(|directory| self.have(directory))
+    /// Whether a directory on the trail is in this set.
+    fn contains_any(&self, trail: &Trail) -> bool {
+        trail.iter().any(|directory| self.contains(directory))
     }
 
-    fn have(&self, directory: &TrailEntry) -> bool {
+    fn contains(&self, directory: &TrailEntry) -> bool {
         self.paths.contains(&directory.path)
             || directory.identity.is_some_and(|identity| self.identities.contains(&identity))
     }
 
-    /// The path of a root, if neither it nor the path of a directory around it is one of these. The
-    /// allowed directories do not count as being around it: a trail leaves them out.
+    /// The path of a root, unless it or the path of a directory that contains it is in this set.
+    /// The allowed directories do not count, because a trail omits them.
     fn new_path(&self, enclosing: &Roots, root: &Root) -> Option<PathHash> {
-        let operators =
-            if enclosing.is_top() { Vec::new() } else { enclosing.index().depths(root.path()) };
+        let operators = if enclosing.is_filesystem_root() {
+            Vec::new()
+        } else {
+            enclosing.index().depths(root.path())
+        };
         let mut paths = path_hashes(root.path()).enumerate().peekable();
         while let Some((depth, path)) = paths.next() {
             let is_own = paths.peek().is_none();
@@ -82,8 +85,10 @@ impl Places {
 
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 impl GrantMemory {
-    /// As if these directories had been granted, and no others.
-    pub(crate) fn only(directories: impl IntoIterator<Item = (PathBuf, Identity)>) -> Self {
+    /// A memory in which exactly these directories were granted.
+    pub(crate) fn from_directories(
+        directories: impl IntoIterator<Item = (PathBuf, Identity)>,
+    ) -> Self {
         let mut places = Places::default();
         for (path, identity) in directories {
             places.insert(Some(PathHash::of(&path)), identity);
@@ -91,55 +96,58 @@ impl GrantMemory {
         Self { places, ..Self::default() }
     }
 
-    pub(crate) fn are_on(&self, trail: &Trail) -> bool {
-        self.places.are_on(trail)
+    pub(crate) fn contains_any(&self, trail: &Trail) -> bool {
+        self.places.contains_any(trail)
     }
 }
 
 impl GrantMemory {
-    /// Which of a list's candidates are granted; remembers those.
+    /// Decides which of a list's candidates are granted, and remembers those.
     ///
     /// # Errors
     ///
-    /// For a candidate: [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a
-    /// directory on its trail was ever granted, or would be by the list itself, whatever the order;
+    /// For each candidate: [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a
+    /// directory on its trail was ever granted, or is granted by the same list, in any order;
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if it would have to be remembered
     /// and the account is full.
-    pub(crate) fn judge(
+    pub(crate) fn admit(
         &mut self,
         enclosing: &Roots,
         account: &Account,
         candidates: &[&Candidate],
     ) -> Vec<Result<()>> {
         let mut linked = Places::default();
-        let mut judged: Vec<Result<()>> = Vec::with_capacity(candidates.len());
+        let mut decisions: Vec<Result<()>> = Vec::with_capacity(candidates.len());
         for candidate in candidates {
             if candidate.trail.is_empty() {
-                judged.push(self.remember(enclosing, account, &candidate.root));
+                decisions.push(self.remember(enclosing, account, &candidate.root));
             } else {
                 if !candidate.root.is_file() {
                     linked
                         .insert(Some(PathHash::of(candidate.root.path())), candidate.root.identity);
                 }
-                judged.push(Ok(()));
+                decisions.push(Ok(()));
             }
         }
         let is_full = *account != Account::Operator && self.places.len() >= GRANTED;
-        for (candidate, judged) in
-            candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty())
+        for (candidate, decision) in
+            candidates.iter().zip(&mut decisions).filter(|(one, _)| !one.trail.is_empty())
         {
-            if is_full || self.places.are_on(&candidate.trail) || linked.are_on(&candidate.trail) {
-                *judged = Err(Code::ThroughLink.into());
+            if is_full
+                || self.places.contains_any(&candidate.trail)
+                || linked.contains_any(&candidate.trail)
+            {
+                *decision = Err(Code::ThroughLink.into());
             }
         }
-        for (candidate, judged) in
-            candidates.iter().zip(&mut judged).filter(|(one, _)| !one.trail.is_empty())
+        for (candidate, decision) in
+            candidates.iter().zip(&mut decisions).filter(|(one, _)| !one.trail.is_empty())
         {
-            if judged.is_ok() {
-                *judged = self.remember(enclosing, account, &candidate.root);
+            if decision.is_ok() {
+                *decision = self.remember(enclosing, account, &candidate.root);
             }
         }
-        judged
+        decisions
     }
 
     fn remember(&mut self, enclosing: &Roots, account: &Account, root: &Root) -> Result<()> {
@@ -151,7 +159,8 @@ impl GrantMemory {
             return Ok(());
         }
         let is_operator = *account == Account::Operator;
-        // From now on nothing is granted to clients through a symlink, so nothing more needs to be known.
+        // A full memory rejects every client root through a symlink, so nothing more must be
+        // remembered.
         if self.places.len() >= if is_operator { 2 * GRANTED } else { GRANTED } {
             return Ok(());
         }
@@ -182,8 +191,8 @@ mod tests {
     use crate::dir::Effort;
     use crate::path::Location;
 
-    /// Roots of directories `a`, `a/b` and `c` beneath an allowed directory, each without symlinks on
-    /// the way unless told so.
+    /// Candidates for the directories `a`, `a/b` and `c` beneath an allowed directory, with a
+    /// symlink on the trail of those in `linked`.
     fn candidates(linked: &[&str]) -> (tempfile::TempDir, Roots, Vec<Candidate>) {
         let directory = tempfile::tempdir().unwrap();
         let top = directory.path().canonicalize().unwrap();
@@ -209,18 +218,18 @@ mod tests {
         let entry = Entry { text: String::new(), location, name: None, access: None };
         let effort = Effort::default();
         let found = EntryResolver::new(enclosing, &Account::Anonymous, &effort)
-            .find(&entry, &mut effort.entry());
+            .resolve(&entry, &mut effort.entry());
         found.unwrap().remove(0)
     }
 
-    fn judge(
+    fn admit(
         granted: &mut GrantMemory,
         enclosing: &Roots,
         account: &Account,
         candidates: &[Candidate],
     ) -> Vec<Option<Code>> {
-        let judged = granted.judge(enclosing, account, &candidates.iter().collect::<Vec<_>>());
-        judged.into_iter().map(|judged| judged.err().map(|error| error.reason())).collect()
+        let decisions = granted.admit(enclosing, account, &candidates.iter().collect::<Vec<_>>());
+        decisions.into_iter().map(|decision| decision.err().map(|error| error.reason())).collect()
     }
 
     fn filled(with: usize) -> GrantMemory {
@@ -235,7 +244,7 @@ mod tests {
         let mut granted = GrantMemory::default();
         for _ in 0..2 {
             assert_eq!(
-                judge(&mut granted, &enclosing, &Account::Anonymous, &candidates),
+                admit(&mut granted, &enclosing, &Account::Anonymous, &candidates),
                 [None; 3]
             );
             let Places { paths, identities } = &granted.places;
@@ -244,24 +253,24 @@ mod tests {
                 (2, 3, 3)
             );
         }
-        // The operator's own directory is around them all, and does not count.
+        // The allowed directory contains them all, and does not count.
         let own = find(&enclosing, enclosing.roots().next().unwrap().path());
         let mut granted = GrantMemory::default();
-        judge(&mut granted, &enclosing, &Account::Operator, &[own]);
-        judge(&mut granted, &enclosing, &Account::Anonymous, &candidates);
+        admit(&mut granted, &enclosing, &Account::Operator, &[own]);
+        admit(&mut granted, &enclosing, &Account::Anonymous, &candidates);
         assert_eq!(granted.places.paths.len(), 3);
     }
 
     #[test]
-    fn when_the_whole_memory_is_full_clients_get_no_root_through_a_symlink() {
+    fn a_full_memory_rejects_client_roots_through_symlinks() {
         let (_keep, enclosing, candidates) = candidates(&["c"]);
         let mut granted = filled(GRANTED - 2);
-        assert_eq!(judge(&mut granted, &enclosing, &Account::Anonymous, &candidates), [None; 3]);
+        assert_eq!(admit(&mut granted, &enclosing, &Account::Anonymous, &candidates), [None; 3]);
         let mut granted = filled(GRANTED);
         let linked = [None, None, Some(Code::ThroughLink)];
-        assert_eq!(judge(&mut granted, &enclosing, &Account::Anonymous, &candidates), linked);
+        assert_eq!(admit(&mut granted, &enclosing, &Account::Anonymous, &candidates), linked);
         assert_eq!(granted.places.len(), GRANTED);
-        assert_eq!(judge(&mut granted, &enclosing, &Account::Operator, &candidates), [None; 3]);
+        assert_eq!(admit(&mut granted, &enclosing, &Account::Operator, &candidates), [None; 3]);
         assert_eq!(granted.places.len(), GRANTED + 2);
     }
 }

@@ -1,25 +1,31 @@
-//! From a root list to the roots in force.
+//! The boundary: from a root list to the roots in force.
 //!
-//! Goes in: the allowed directories, once, and root lists, untrusted, any number of times. Comes out: [`Roots`]. What is true
-//! after: nothing outside the allowed directories is in force, where there are any; and no entry grants what a link points to that
-//! a tool could have written.
+//! A [`Boundary`] is the set of allowed directories in the server's configuration, built once. It
+//! turns untrusted root lists into [`Roots`]. If there are allowed directories, nothing outside
+//! them is ever in force. No entry grants what a symlink points to if a tool could have written
+//! that symlink.
 //!
-//! Entries are resolved by the walk of requests: beneath the allowed directories, or beneath `/` where there are none. So an entry
-//! that leads out of the allowed directories is not looked up at all, and one that names an ancestor of some stands for those.
+//! Entries are resolved by the same resolver as requests: beneath the allowed directories, or
+//! beneath `/` if there are none. An entry that leads out of the allowed directories is therefore
+//! not looked up at all. With allowed directories, an entry has one of these results:
 //!
-//! | an entry | beneath allowed directories | without |
-//! | --- | --- | --- |
-//! | leads into one | grants that place | grants it |
-//! | is an ancestor of some | grants those | grants it |
-//! | leads elsewhere | grants nothing: [`OutsideRoots`](crate::ErrorKind::OutsideRoots) | |
-//! | runs through a link that lies in a root granted earlier, or by the same list | grants nothing: [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`); an allowed directory that was granted as a whole does not count | the same; every root counts |
-//! | the same place as an earlier one | another alias of that; [`RootRejected`](crate::ErrorKind::RootRejected) (`duplicate`) | the same |
+//! - It leads into an allowed directory: it grants that place.
+//! - It is an ancestor of allowed directories: it grants those.
+//! - It leads elsewhere: it grants nothing ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)).
+//! - It runs through a symlink in a root granted earlier or by the same list: it grants nothing
+//!   ([`RootRejected`](crate::ErrorKind::RootRejected), `through_link`). An allowed directory that
+//!   was granted as a whole does not count as such a root.
+//! - It leads to the same place as an earlier entry: it adds an alias to that root and is rejected
+//!   ([`RootRejected`](crate::ErrorKind::RootRejected), `duplicate`).
+//!
+//! Without allowed directories, an entry grants the place that it names, and the last two rules
+//! apply to every root.
 
 mod grants;
 mod entries;
 mod volumes;
 mod builder;
-mod granting;
+mod pending;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -29,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use self::builder::BoundaryBuilder;
 use self::builder::Directory;
-use self::granting::{Granting, conflicts};
+use self::pending::{PendingRoots, conflicts};
 use crate::boundary::entries::{Entry, EntryResolver};
 use crate::boundary::grants::{Candidate, GrantMemory};
 use crate::dir::{Access, Budget, Effort, Policy};
@@ -44,62 +50,64 @@ use crate::workers::Account;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 use {crate::dir::Identity, crate::roots::Trail, std::path::Path};
 
-/// What a server may ever serve, and the memory of what it granted. Built once, shared by all clients.
+/// The allowed directories of a server, and the memory of what it granted. Built once, shared by
+/// all clients.
 ///
 /// ```no_run
 /// use mcp_roots_guard::{Access, Boundary, ListRootsResult};
 ///
 /// let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-/// // What a client lists narrows it, and never widens it.
-/// let roots = boundary.resolve(&ListRootsResult::from_uris(["file:///srv/projects/site", "file:///etc"]))?;
+/// // A client's list narrows the allowed directories, and never widens them.
+/// let list = ListRootsResult::from_uris(["file:///srv/projects/site", "file:///etc"]);
+/// let roots = boundary.resolve(&list)?;
 /// assert_eq!(roots.roots().count(), 1);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Boundary {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
+struct Inner {
     directories: Vec<Directory>,
     bare_paths: bool,
     policy: Policy,
-    /// `/`, which everything is resolved beneath that no allowed directory is around. On Windows each list has its `volumes`.
+    /// The filesystem root, beneath which everything is resolved that no allowed directory
+    /// contains. On Windows each list has its own volumes.
     #[cfg(not(windows))]
-    top: Roots,
-    /// The allowed directories as they were last resolved. Always from their configured
-    /// paths, never from the last result.
-    operator: Mutex<Roots>,
+    filesystem_root: Roots,
+    /// The allowed directories as last resolved: always from their configured paths, never from the
+    /// previous result.
+    allowed: Mutex<Roots>,
     /// Incremented when the allowed directories change.
     generation: AtomicU64,
     granted: Mutex<GrantMemory>,
-    /// The snapshots that are cached, by a hash of their lists: ten thousand clients with the same
-    /// workspace cost one snapshot, and none of them can tell.
+    /// The cached snapshots by a hash of their lists. Ten thousand clients with the same workspace
+    /// share one snapshot, and no client can detect it.
     snapshots: WeakTable<u64, Snapshot>,
 }
 
-/// The allowed directories, and nothing of what clients were granted.
+/// Omits what clients were granted.
 impl fmt::Debug for Boundary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Boundary")
-            .field("directories", &self.shared.directories)
+            .field("directories", &self.inner.directories)
             .finish_non_exhaustive()
     }
 }
 
 impl Boundary {
-    /// Begins a configuration.
+    /// Returns an empty configuration.
     pub fn builder() -> BoundaryBuilder {
         BoundaryBuilder::default()
     }
 
-    /// Whether any allowed directory was configured.
     pub(crate) fn has_allowed_directories(&self) -> bool {
-        !self.shared.directories.is_empty()
+        !self.inner.directories.is_empty()
     }
 
-    /// Whether an allowed directory that grants nothing has to be there.
-    pub(crate) fn demands(&self, rejected: &RejectedRoot) -> bool {
+    /// Whether a rejected allowed directory must exist, so that its absence is an error.
+    pub(crate) fn is_required(&self, rejected: &RejectedRoot) -> bool {
         match rejected.error.reason() {
             Code::Duplicate => false,
             Code::NotFound => !self.directory(rejected).is_some_and(|directory| directory.optional),
@@ -108,14 +116,15 @@ impl Boundary {
     }
 
     fn directory(&self, rejected: &RejectedRoot) -> Option<&Directory> {
-        self.shared.directories.get(rejected.index)
+        self.inner.directories.get(rejected.index)
     }
 
-    /// The allowed directories alone, as roots in force.
+    /// Returns the allowed directories as roots, without a client's list.
     ///
-    /// Their names are verified (at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time), and all are resolved again if one is gone, or
-    /// was missing: a directory that is replaced in a deploy comes back with the next snapshot. One that can not be resolved now
-    /// is [rejected](Roots::rejected), and grants nothing.
+    /// Verifies their names, at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) and by one
+    /// caller at a time. If one is gone or was missing, all are resolved again, so that a directory
+    /// replaced by a deploy is in the next snapshot. A directory that cannot be resolved is
+    /// [rejected](Roots::rejected) and grants nothing.
     #[must_use]
     pub fn allowed_roots(&self) -> Roots {
         match self.current_allowed_roots() {
@@ -124,21 +133,22 @@ impl Boundary {
         }
     }
 
-    /// The operator's roots without any I/O, and whether it is this caller's turn to have them verified.
+    /// The allowed directories as last resolved, without I/O, and the turn to verify them if it is
+    /// due.
     pub(crate) fn current_allowed_roots(&self) -> (Roots, Option<Verification>) {
         let current = self.last_allowed_roots();
         let turn = current.begin_verification();
         (current, turn)
     }
 
-    /// The operator's roots as they were last resolved, without any I/O.
+    /// The allowed directories as last resolved, without I/O.
     pub(crate) fn last_allowed_roots(&self) -> Roots {
-        lock(&self.shared.operator).clone()
+        lock(&self.inner.allowed).clone()
     }
 
-    /// Whether the operator's roots are still those that a kept list was resolved beneath.
+    /// Whether the allowed directories are still those beneath which a cached list was resolved.
     pub(crate) fn is_current(&self, roots: &Roots) -> bool {
-        roots.generation() == self.shared.generation.load(Ordering::Acquire)
+        roots.generation() == self.inner.generation.load(Ordering::Acquire)
     }
 
     pub(crate) fn verify_allowed_roots(&self, mut turn: Verification) -> Roots {
@@ -149,23 +159,25 @@ impl Boundary {
         if gone == 0 && !missing {
             return current.clone();
         }
-        let fresh = self.resolve_allowed().into_roots(self.shared.policy);
-        if fresh.says_the_same(current) {
+        let fresh = self.resolve_allowed().into_roots(self.inner.policy);
+        if fresh.is_equivalent(current) {
             return current.clone();
         }
-        let mut operator = lock(&self.shared.operator);
-        let fresh = fresh.of_generation(operator.generation() + 1);
-        let last = std::mem::replace(&mut *operator, fresh.clone());
-        // After they are there: who resolves beneath them sooner resolves once more.
-        self.shared.generation.store(fresh.generation(), Ordering::Release);
-        drop(operator);
-        // The last ones may be closed by this, after the lock.
+        let mut allowed = lock(&self.inner.allowed);
+        let fresh = fresh.with_generation(allowed.generation() + 1);
+        let last = std::mem::replace(&mut *allowed, fresh.clone());
+        // Stored after the roots: a caller that resolves beneath them before this resolves once
+        // more.
+        self.inner.generation.store(fresh.generation(), Ordering::Release);
+        drop(allowed);
+        // Dropped after the lock is released, because this may close directories.
         drop(last);
         fresh
     }
 
-    /// The roots in force for a client's root list: the list itself, or, where there are allowed directories, the part of it inside
-    /// them. A bad entry is [rejected](Roots::rejected) and the others stand; an empty list grants nothing.
+    /// Returns the roots in force for a client's root list: the part of it inside the allowed
+    /// directories, or the whole list if there are none. A bad entry is [rejected](Roots::rejected)
+    /// without affecting the others. An empty list grants nothing.
     ///
     /// # Errors
     ///
@@ -177,33 +189,34 @@ impl Boundary {
         self.resolve_within(list, &Account::Anonymous, &Effort::default())
     }
 
-    /// As [`resolve`](Self::resolve), for a session, which keeps the list to resolve it again: within a time, or not at all.
-    /// The session has had the operator's roots verified.
+    /// As [`resolve`](Self::resolve), for a session, which caches the snapshot with its list to
+    /// resolve it again. Returns an error if the effort is spent. The session has already had the
+    /// allowed directories verified.
     pub(crate) fn resolve_to_cache(
         &self,
         list: &Arc<ListRootsResult>,
         account: &Account,
         effort: &Effort,
     ) -> Result<Roots> {
-        let roots = self.resolve_within(list, account, effort)?.listed_as(list);
+        let roots = self.resolve_within(list, account, effort)?.with_list(list);
         if effort.is_spent() {
             return Err(Error::new(Code::RootsTimedOut).detail("resolving the list took too long"));
         }
         Ok(self.share(roots))
     }
 
-    /// An older snapshot that is equal in all that can be asked of it, or this one.
+    /// Returns an equivalent older snapshot if there is one, or else this one.
     fn share(&self, roots: Roots) -> Roots {
         let key = roots.list_hash();
-        // Whichever is dropped here may close directories, and so not under the table's lock.
-        match self.shared.snapshots.get(&key).map(Roots::from_snapshot) {
+        // Not under the table's lock: dropping either snapshot may close directories.
+        match self.inner.snapshots.get(&key).map(Roots::from_snapshot) {
             Some(older)
-                if older.generation() == roots.generation() && older.says_the_same(&roots) =>
+                if older.generation() == roots.generation() && older.is_equivalent(&roots) =>
             {
                 older
             }
             _ => {
-                self.shared.snapshots.insert(key, roots.snapshot());
+                self.inner.snapshots.insert(key, roots.snapshot());
                 roots
             }
         }
@@ -216,7 +229,7 @@ impl Boundary {
         effort: &Effort,
     ) -> Result<Roots> {
         list.is_bounded()?;
-        let parse = if self.shared.bare_paths { Location::parse } else { Location::from_uri };
+        let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
         let entries = list.roots.iter().map(|root| Entry {
             text: root.uri.clone(),
             location: if root.is_malformed() {
@@ -231,57 +244,63 @@ impl Boundary {
         let enclosing = if self.has_allowed_directories() {
             self.last_allowed_roots()
         } else {
-            self.top(&entries, account)
+            self.filesystem_roots(&entries, account)
         };
-        let granting = self.grant(&enclosing, account, entries, effort);
-        Ok(granting
-            .into_roots(self.shared.policy)
-            .of_generation(enclosing.generation())
-            .of_client())
+        let pending = self.grant(&enclosing, account, entries, effort);
+        Ok(pending
+            .into_roots(self.inner.policy)
+            .with_generation(enclosing.generation())
+            .listed_by_client())
     }
 
-    fn resolve_allowed(&self) -> Granting {
-        let entries: Vec<_> = self.shared.directories.iter().map(Directory::entry).collect();
-        let top = self.top(&entries, &Account::Operator);
-        self.grant(&top, &Account::Operator, entries, &Effort::default())
+    fn resolve_allowed(&self) -> PendingRoots {
+        let entries: Vec<_> = self.inner.directories.iter().map(Directory::entry).collect();
+        let filesystem = self.filesystem_roots(&entries, &Account::Operator);
+        self.grant(&filesystem, &Account::Operator, entries, &Effort::default())
     }
 
-    /// What the entries of a list are resolved beneath where no allowed directory is around.
+    /// The roots beneath which entries are resolved if there are no allowed directories.
     #[cfg(not(windows))]
-    fn top(&self, _: &[Entry], _: &Account) -> Roots {
-        self.shared.top.clone()
+    fn filesystem_roots(&self, _: &[Entry], _: &Account) -> Roots {
+        self.inner.filesystem_root.clone()
     }
 
     #[cfg(windows)]
-    #[expect(clippy::unused_self, reason = "elsewhere it is kept")]
-    fn top(&self, entries: &[Entry], account: &Account) -> Roots {
-        volumes::of_volumes(entries, account, volumes::root)
+    #[expect(clippy::unused_self, reason = "a method on other systems")]
+    fn filesystem_roots(&self, entries: &[Entry], account: &Account) -> Roots {
+        volumes::named_volumes(entries, account, volumes::open_root)
     }
 
-    /// An optional directory that is missing now must not come to lie in one of other access, or around one, when it is made.
-    fn no_conflict_to_come(&self, operator: &Granting) -> Result<()> {
-        let there = operator.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access));
+    /// Refuses a configuration in which an optional directory that is missing now would conflict
+    /// once it is created: it would lie in a directory with other access, or contain one.
+    fn check_missing_directories(&self, allowed: &PendingRoots) -> Result<()> {
+        let there = allowed.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access));
         let mut planned: Vec<_> = there.collect();
         for rejected in
-            operator.rejected.iter().filter(|rejected| rejected.error.reason() == Code::NotFound)
+            allowed.rejected.iter().filter(|rejected| rejected.error.reason() == Code::NotFound)
         {
-            let Some(directory) = self.shared.directories.get(rejected.index) else { continue };
+            let Some(directory) = self.inner.directories.get(rejected.index) else { continue };
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
-            let top = &self.top(&[entry], &Account::Operator);
-            // Its volume is not there, either.
-            if top.index().begin(location.as_os_str()).is_none() {
+            let filesystem = &self.filesystem_roots(&[entry], &Account::Operator);
+            // Its volume does not exist either.
+            if filesystem.index().begin(location.as_os_str()).is_none() {
                 planned.push((location.as_path().to_owned(), directory.access));
                 continue;
             }
             let mut budget = Budget::new();
-            let mut questions = Lookups::new(top, &mut budget);
-            let place =
-                resolve(&mut questions, top.index(), None, location.as_os_str(), Intent::NewTree);
-            // What can not be told now could be anything later.
+            let mut lookups = Lookups::new(filesystem, &mut budget);
+            let place = resolve(
+                &mut lookups,
+                filesystem.index(),
+                None,
+                location.as_os_str(),
+                Intent::NewTree,
+            );
+            // If this cannot be determined now, a conflict is possible later.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
                 Place::Inside { root, path, .. } => {
-                    planned.push((top.root(root)?.path().join(path), directory.access))
+                    planned.push((filesystem.root(root)?.path().join(path), directory.access));
                 }
                 Place::Above(_) => {}
             }
@@ -292,30 +311,31 @@ impl Boundary {
         }
     }
 
-    /// Resolves entries beneath `around`, judges them together with all that was granted before, and opens what stands.
+    /// Resolves entries beneath `enclosing`, admits them by everything that was granted before, and
+    /// holds open the granted directories.
     fn grant(
         &self,
         enclosing: &Roots,
         account: &Account,
         entries: Vec<Entry>,
         effort: &Effort,
-    ) -> Granting {
-        let mut granting = Granting::default();
+    ) -> PendingRoots {
+        let mut pending = PendingRoots::default();
         let mut found = Vec::new();
         let mut seen = HashSet::new();
-        let mut search = EntryResolver::new(enclosing, account, effort);
+        let mut resolver = EntryResolver::new(enclosing, account, effort);
         for (index, entry) in entries.into_iter().enumerate() {
-            // The same text once more; of the operator's, the access may differ.
+            // A repeated text. Entries of the operator may repeat with different access.
             let location = entry.location.as_ref().ok().filter(|_| *account != Account::Operator);
             if location.is_some_and(|location| !seen.insert(location.clone())) {
-                granting.skip(index, &entry.text, Code::Duplicate.into());
+                pending.reject(index, &entry.text, Code::Duplicate.into());
                 continue;
             }
             let mut budget = effort.entry();
-            match retry_changed(|| search.find(&entry, &mut budget)) {
-                // An ancestor of no allowed directory.
+            match retry_changed(|| resolver.resolve(&entry, &mut budget)) {
+                // An ancestor, but not of an allowed directory.
                 Ok(candidates) if candidates.is_empty() => {
-                    granting.skip(index, &entry.text, Code::OutsideRoots.into());
+                    pending.reject(index, &entry.text, Code::OutsideRoots.into());
                 }
                 Ok(candidates) => {
                     found.extend(
@@ -324,47 +344,55 @@ impl Boundary {
                             .map(|candidate| (index, entry.text.clone(), candidate)),
                     );
                 }
-                Err(error) => granting.skip(index, &entry.text, error),
+                Err(error) => pending.reject(index, &entry.text, error),
             }
         }
         let candidates: Vec<&Candidate> = found.iter().map(|(.., candidate)| candidate).collect();
-        let judged = lock(&self.shared.granted).judge(enclosing, account, &candidates);
-        for ((index, entry, candidate), judged) in found.into_iter().zip(judged) {
-            match judged {
-                Ok(()) => granting.add(index, entry, candidate.root),
-                Err(error) => granting.skip(index, &entry, error),
+        let decisions = lock(&self.inner.granted).admit(enclosing, account, &candidates);
+        for ((index, entry, candidate), decision) in found.into_iter().zip(decisions) {
+            match decision {
+                Ok(()) => pending.add(index, entry, candidate.root),
+                Err(error) => pending.reject(index, &entry, error),
             }
         }
-        granting.drop_conflicts();
-        granting.rejected.sort_by_key(RejectedRoot::index);
-        granting
+        pending.drop_conflicts();
+        pending.rejected.sort_by_key(RejectedRoot::index);
+        pending
     }
 }
 
-/// What confinement asks.
+/// Queries for process confinement.
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 impl Boundary {
-    /// The path and the access that the operator gave to a directory which is rejected.
+    /// The configured path and access of a rejected directory.
     pub(crate) fn configured(&self, rejected: &RejectedRoot) -> Option<(&Path, Access)> {
         self.directory(rejected).map(|directory| (&*directory.path, directory.access))
     }
 
-    /// Where an absolute path of the operator leads, and by which links.
-    pub(crate) fn place_of(&self, path: &Path) -> Result<(PathBuf, Trail)> {
-        let top = &self.shared.top;
+    /// The place that an absolute path of the operator names, and the trail of the symlinks on the
+    /// way.
+    pub(crate) fn resolve_path(&self, path: &Path) -> Result<(PathBuf, Trail)> {
+        let filesystem = &self.inner.filesystem_root;
         let mut budget = Budget::new();
-        let mut questions = Lookups::new(top, &mut budget);
+        let mut lookups = Lookups::new(filesystem, &mut budget);
         let location = Location::from_path(path)?;
-        match resolve(&mut questions, top.index(), None, location.as_os_str(), Intent::Existing)? {
+        match resolve(
+            &mut lookups,
+            filesystem.index(),
+            None,
+            location.as_os_str(),
+            Intent::Existing,
+        )? {
             Place::Inside { root, path, .. } => {
-                Ok((top.root(root)?.path().join(path), questions.into_trail()))
+                Ok((filesystem.root(root)?.path().join(path), lookups.into_trail()))
             }
             Place::Above(_) => Err(Code::NotFound.into()),
         }
     }
 
-    /// Whether a link on the trail lies in a root, or in one of these directories: then a tool could have made it.
-    pub(crate) fn leads_by_planted_link(
+    /// Whether a symlink on the trail lies in a root or in one of the other directories, so that a
+    /// tool could have created it.
+    pub(crate) fn runs_through_planted_link(
         roots: &Roots,
         others: &[(PathBuf, Identity)],
         trail: &Trail,
@@ -373,21 +401,24 @@ impl Boundary {
             .roots()
             .filter(|root| !root.is_file())
             .map(|root| (root.path().to_owned(), root.identity));
-        GrantMemory::only(roots.chain(others.iter().cloned())).are_on(trail)
+        GrantMemory::from_directories(roots.chain(others.iter().cloned())).contains_any(trail)
     }
 }
 
-/// A lock is held for a look or a swap, never for I/O; what a panicking holder left is whole.
+/// A poisoned lock is usable: holders only read or swap, and do no I/O.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Roots {
-    /// Roots from directories (or single files) alone, read-write, with the default [`Policy`]. For read-only directories, optional
-    /// ones and other policies, see [`Boundary::builder`].
+    /// Creates roots from directories (or single files), read-write and with the default
+    /// [`Policy`]. For read-only or optional directories and other policies, see
+    /// [`Boundary::builder`].
     ///
-    /// A program that runs for long keeps a [`Boundary`] and takes [`allowed_roots`](Boundary::allowed_roots) for each request, or calls
-    /// [`verify`](Roots::verify): else a directory that is moved away is noticed only when an operation fails.
+    /// A long-running program should keep a [`Boundary`] and call
+    /// [`allowed_roots`](Boundary::allowed_roots) for each request, or call
+    /// [`verify`](Roots::verify). Otherwise a directory that is moved away is noticed only when an
+    /// operation fails.
     ///
     /// # Errors
     ///
@@ -396,7 +427,8 @@ impl Roots {
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Roots};
     /// let roots = Roots::from_dirs([std::env::temp_dir()])?;
-    /// assert_eq!(roots.read("../../etc/passwd", 1024).unwrap_err().kind(), ErrorKind::OutsideRoots);
+    /// let refused = roots.read("../../etc/passwd", 1024).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     pub fn from_dirs<P: Into<PathBuf>>(directories: impl IntoIterator<Item = P>) -> Result<Self> {
@@ -408,9 +440,10 @@ impl Roots {
             .map(|boundary| boundary.allowed_roots())
     }
 
-    /// Roots from a client's list alone, with no allowed directories around it: whatever the client names is served. For one
-    /// list only: a server that knows its directories, or resolves lists again and again, keeps a [`Boundary`], which remembers
-    /// what it granted, so that a link that a tool made in one root can not become the next.
+    /// Creates roots from a client's list, without allowed directories: everything that the client
+    /// names is served. Use this for a single list. A server that knows its directories, or
+    /// resolves lists repeatedly, should keep a [`Boundary`]: it remembers what it granted, so that
+    /// a symlink which a tool created in one root cannot become the next root.
     ///
     /// # Errors
     ///
@@ -420,7 +453,7 @@ impl Roots {
     }
 }
 
-// What is held open is not moved away on Windows.
+// On Windows a directory that is held open cannot be moved away.
 #[cfg(unix)]
 #[cfg(test)]
 mod tests {
@@ -451,27 +484,32 @@ mod tests {
         one.is_same_snapshot(two)
     }
 
-    /// What happens between two answers with the list of `a`, of the link `l` to it, of the file `f` and of `none`.
+    /// A change between two resolutions of a list that names directory `a`, the symlink `l` to it,
+    /// file `f` and the missing `none`.
     type Change = fn(&Path);
 
     #[test]
-    fn what_says_the_same_is_one_and_nothing_else() {
+    fn only_equivalent_snapshots_are_shared() {
         const NAMES: &[(&str, Option<&str>)] =
             &[("a", Some("one")), ("l", None), ("f", None), ("none", None)];
         let changes: [(&str, bool, Change); 6] = [
-            ("nothing", true, |_| {}),
-            ("what no entry names", true, |top| fs::write(top.join("a/new"), "").unwrap()),
-            ("a link", false, |top| {
+            ("no change", true, |_| {}),
+            ("a new file that no entry names", true, |top| {
+                fs::write(top.join("a/new"), "").unwrap();
+            }),
+            ("the target of a symlink", false, |top| {
                 fs::remove_file(top.join("l")).unwrap();
                 symlink("b", top.join("l")).unwrap();
             }),
-            ("a file to a directory", false, |top| {
+            ("a file becomes a directory", false, |top| {
                 fs::remove_file(top.join("f")).unwrap();
                 fs::create_dir(top.join("f")).unwrap();
             }),
-            ("nothing to a directory", false, |top| fs::create_dir(top.join("none")).unwrap()),
-            ("nothing to what is refused otherwise", false, |top| {
-                symlink("none", top.join("none")).unwrap()
+            ("a missing directory is created", false, |top| {
+                fs::create_dir(top.join("none")).unwrap();
+            }),
+            ("a missing entry becomes a symlink loop", false, |top| {
+                symlink("none", top.join("none")).unwrap();
             }),
         ];
         for operator in [false, true] {
@@ -506,7 +544,7 @@ mod tests {
         let first = named(Some("one"));
         assert!(is_shared(&first, &named(Some("one"))));
         assert!(!is_shared(&first, &named(Some("two"))) && !is_shared(&first, &named(None)));
-        // Another object by the same name; the one that was noticed to be gone, though it be back.
+        // Another object with the same name, and one that was found to be gone although it is back.
         let first = named(None);
         fs::rename(top.join("a"), top.join("was")).unwrap();
         fs::create_dir(top.join("a")).unwrap();
@@ -522,9 +560,9 @@ mod tests {
         assert!(is_shared(&first, &all()));
     }
 
-    /// One entry through symlinks whose texts cost the whole budget.
+    /// An entry through symlinks that take the whole budget.
     #[test]
-    fn a_resolution_that_nobody_waits_for_ends_in_the_middle_of_an_entry() {
+    fn a_cancelled_resolution_stops_within_an_entry() {
         let directory = tempfile::tempdir().unwrap();
         let top = directory.path().canonicalize().unwrap();
         fs::create_dir(top.join("x")).unwrap();
@@ -552,7 +590,7 @@ mod tests {
                 stopped.then(|| ended.saturating_duration_since(gave_up))
             })
         };
-        // The quickest of many, as other processes get in between.
+        // The fastest of many runs, because other processes interfere.
         let quickest =
             (0..50).filter_map(ended_after).min().expect("one was given up in the middle");
         assert!(quickest < Duration::from_millis(5), "{quickest:?} of {whole:?}");

@@ -1,8 +1,8 @@
-//! What a root list is resolved beneath where no allowed directory is around.
+//! The filesystem root, or the volumes on Windows, beneath which a root list is resolved if there
+//! are no allowed directories.
 //!
-//! Goes in: nothing, or on Windows the entries of a list and whose they are. Comes out: [`Roots`] that are the whole of the file system, or those
-//! volumes of it that the entries name. What is true after: no share was gone to but one that the operator names, and none of these
-//! roots is ever in force.
+//! On Windows these are the volumes that the list's entries name. A network share is opened only if
+//! the operator names it. None of these roots is ever in force.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,10 +20,11 @@ use crate::roots::{Held, Root, Roots, Throttle};
 #[cfg(windows)]
 use crate::workers::Account;
 
-/// The volumes that the entries name, as far as they can be opened. A share that only a client names is not: to open it is to
-/// sign in at a host of the client's choice. Nor is what only a link names, which a tool could have made.
+/// The volumes that the entries name and that can be opened. A share that only a client names is
+/// not opened, because that would sign in at a host of the client's choice. A volume that only a
+/// symlink names is not opened either, because a tool could have created the symlink.
 #[cfg(windows)]
-pub(crate) fn of_volumes(
+pub(crate) fn named_volumes(
     entries: &[Entry],
     account: &Account,
     open: impl Fn(&Path) -> Result<Root>,
@@ -48,33 +49,37 @@ pub(crate) fn of_volumes(
     Roots::new(volumes, Policy::default().mounts(Rule::Allow), Vec::new())
 }
 
-/// The file system's own root. Mounts are no matter on the way to a root.
+/// The filesystem root. Mounts may be crossed on the way to a root.
 #[cfg(not(windows))]
-pub(crate) fn of_system() -> Result<Roots> {
-    Ok(Roots::new(vec![root(Path::new("/"))?], Policy::default().mounts(Rule::Allow), Vec::new()))
+pub(crate) fn filesystem_root() -> Result<Roots> {
+    Ok(Roots::new(
+        vec![open_root(Path::new("/"))?],
+        Policy::default().mounts(Rule::Allow),
+        Vec::new(),
+    ))
 }
 
-pub(crate) fn root(path: &Path) -> Result<Root> {
+pub(crate) fn open_root(path: &Path) -> Result<Root> {
     let handle = Handle::ambient(path)
         .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
     let metadata = handle.metadata()?;
-    let (canonical, given) = (path.to_owned(), Vec::new());
-    // A letter can stand for a directory of another volume, or for a share.
+    let (canonical, aliases) = (path.to_owned(), Vec::new());
+    // A drive letter can be mapped to a directory of another volume, or to a share.
     #[cfg(windows)]
-    let (canonical, given) = match handle.place() {
+    let (canonical, aliases) = match handle.place() {
         Some(place) if !is_same(&place, path) => (place, vec![path.to_owned()]),
-        _ => (canonical, given),
+        _ => (canonical, aliases),
     };
     Ok(Root {
         canonical,
-        given,
+        aliases,
         name: None,
         access: Access::ReadWrite,
         leaf: None,
-        held: Held::Top(Arc::new(handle)),
+        held: Held::FilesystemRoot(Arc::new(handle)),
         identity: metadata.identity(),
-        born: metadata.birth(),
-        gone: AtomicBool::new(false),
+        birth: metadata.birth(),
+        is_gone: AtomicBool::new(false),
         outdated: Arc::default(),
         aliases_verified: Throttle::new(),
     })
@@ -86,14 +91,14 @@ mod tests {
     use std::cell::RefCell;
     use std::path::Path;
 
-    use super::of_volumes;
+    use super::named_volumes;
     use crate::boundary::entries::Entry;
     use crate::error::Code;
     use crate::path::Location;
     use crate::workers::Account;
 
     #[test]
-    fn a_share_is_gone_to_when_the_operator_names_it_and_each_volume_once() {
+    fn shares_are_opened_only_for_the_operator_and_each_volume_once() {
         let texts = [r"C:\a", r"\\server\share\a", r"c:\b", r"\\SERVER\Share\b", r"Q:\none"];
         let entry = |text: &&str| Entry {
             text: (*text).to_owned(),
@@ -108,7 +113,7 @@ mod tests {
                 asked.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
                 Err(Code::NotFound.into())
             };
-            assert!(of_volumes(&entries, account, open).is_empty());
+            assert!(named_volumes(&entries, account, open).is_empty());
             asked.into_inner()
         };
         assert_eq!(asked(&Account::Anonymous), [r"C:\", r"Q:\"]);

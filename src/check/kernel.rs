@@ -1,16 +1,18 @@
-//! Where one walk of Linux's kernel gives the resolver's decision.
+//! Decides requests with one walk by the Linux kernel, where that is provably the resolver's
+//! decision.
 //!
-//! The resolver decides every request ([`resolve`](mod@crate::roots::resolve)). The kernel's walk beneath the
-//! root is only faster, and its answer counts only where it is provably the same:
+//! The resolver decides requests ([`resolve`](mod@crate::roots::resolve)). The kernel's walk
+//! beneath the root is only faster, and is used only where the result is provably the same:
 //!
 //! | the walk | the decision |
 //! | --- | --- |
-//! | meets no symlink, and ends at something | the place that the text says |
+//! | meets no symlink, and ends at an existing entry | the place that the text names |
 //! | meets no symlink, and finds nothing there | the same refusal |
-//! | meets no symlink, and leaves the root (`EXDEV`) | the text says where; the resolver goes on |
+//! | meets no symlink, and leaves the root (`EXDEV`) | the resolver continues from there |
 //! | follows symlinks that stay inside, for reading | the file, or the same refusal |
 //!
-//! What need not exist takes a walk to its parent, and a look at the last name.
+//! For a name that need not exist, the kernel walks to the parent, and the last name is looked up
+//! there.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,7 +28,8 @@ use crate::path::names::components;
 use crate::roots::{Found, Intent, Roots, resolve_in};
 
 impl Roots {
-    /// Where a request leads if no symlink is on the way. `None` leaves that to the resolver.
+    /// The place that a request names if no symlink is on the way. `None` leaves the decision to
+    /// the resolver.
     pub(super) fn locate_by_kernel(
         &self,
         request: &Location,
@@ -39,7 +42,7 @@ impl Roots {
             Intent::New | Intent::NewTree | Intent::NoFollow => split_last(rest)?,
         };
         let (walked, mounts) = (self.follow(number, path, Follow::NoLink)?, self.policy().mounts);
-        match (walked, plain(path), last) {
+        match (walked, lexical_path(path), last) {
             (Ok(_), Ok(names), None) => Some(Ok((number, names, Found::Exists))),
             (Ok(directory), Ok(mut names), Some(last)) => {
                 let found = match Handle::from(directory).look_in(last, mounts).ok()? {
@@ -51,34 +54,35 @@ impl Roots {
                 names.push(last);
                 Some(Ok((number, names, found)))
             }
-            // A mount that may not be crossed is EXDEV, too.
+            // A mount that may not be crossed also gives EXDEV.
             (Err(error), Err(from), _)
                 if error.kind() == io::ErrorKind::CrossesDevices && mounts == Rule::Allow =>
             {
                 let rest = OsStr::from_bytes(rest.as_bytes().get(from..)?);
                 Some(resolve_in(self, Some(number), rest, intent, budget))
             }
-            (Err(error), _, None) => refusal(error).map(Err),
+            (Err(error), _, None) => same_refusal(error).map(Err),
             _ => None,
         }
     }
 
-    /// Opens a file for reading, through symlinks that stay inside. `None` leaves that to the resolver.
+    /// Opens a file for reading, through symlinks that stay inside. `None` leaves the decision to
+    /// the resolver.
     pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<File>> {
         let (number, rest) = self.start(request)?;
-        // The kernel follows a proc file system's plain symlinks; the resolver refuses all of its.
-        if self.root(number).ok()?.meets_proc() {
+        // The kernel follows ordinary symlinks of procfs; the resolver refuses all symlinks there.
+        if self.root(number).ok()?.overlaps_proc() {
             return None;
         }
         match self.follow(number, rest, Follow::Read)? {
             Ok(file) => Some(Ok(file)),
-            Err(error) => refusal(error).map(Err),
+            Err(error) => same_refusal(error).map(Err),
         }
     }
 
     fn follow(&self, number: usize, path: &OsStr, want: Follow) -> Option<io::Result<File>> {
         let root = self.root(number).ok().filter(|root| !root.is_file())?;
-        // A file system may have longer names than the resolver asks for.
+        // A filesystem may have longer names than the resolver accepts.
         if path.len() > NAME_BYTES && components(path).any(|(name, _)| name.len() > NAME_BYTES) {
             return None;
         }
@@ -88,15 +92,15 @@ impl Roots {
     }
 }
 
-/// The resolver's refusal, if the kernel's says which. EACCES does not: the resolver passes `..` in
-/// a directory that may not be searched.
-fn refusal(error: io::Error) -> Option<Error> {
+/// The resolver's refusal, if the kernel's error determines it. EACCES does not: the resolver
+/// handles `..` in a directory without search permission.
+fn same_refusal(error: io::Error) -> Option<Error> {
     let is_the_same =
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     is_the_same.then(|| error.into())
 }
 
-/// The parent's path, and the last name, if it is one that can be looked at.
+/// The parent's path and the last name, if that can be looked up.
 fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
     let slash = path.as_bytes().iter().rposition(|&byte| byte == b'/');
     let (parent, last) = path.as_bytes().split_at(slash.map_or(0, |slash| slash + 1));
@@ -104,8 +108,9 @@ fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
     is_name.then(|| (OsStr::from_bytes(parent), Some(OsStr::from_bytes(last))))
 }
 
-/// The names that a path comes to if no symlink is on the way; or where the `..` that leaves begins.
-fn plain(path: &OsStr) -> std::result::Result<PathBuf, usize> {
+/// The path without `.` and `..` if no symlink is on the way; or the offset of the `..` that leaves
+/// the root.
+fn lexical_path(path: &OsStr) -> std::result::Result<PathBuf, usize> {
     let mut names = Vec::with_capacity(path.len());
     for (name, after) in components(path) {
         match name.as_bytes() {

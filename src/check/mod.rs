@@ -1,11 +1,12 @@
-//! The decision, and its proof.
+//! The decision and its proof.
 //!
-//! Goes in: [`Roots`], a [`Location`], an [`Intent`]. Comes out: a [`CheckedPath`], which only [`Roots::check`] makes, or a refusal. What is
-//! true after: what the request really named was inside the root when it was checked, and whatever is done through the proof is done
-//! beneath the root's own handle, so it is inside when it is done, too.
+//! [`Roots::check`] decides whether a [`Location`] is inside the roots, for an [`Intent`], and
+//! returns a [`CheckedPath`], which nothing else creates. The place that the request named was
+//! inside the root when it was checked. Every operation on the proof runs beneath the root's own
+//! handle, so the place is also inside when it is used.
 //!
-//! The resolver decides. On Linux, one walk of the kernel comes first where its answer is the same;
-//! `kernel.rs` has the table.
+//! The resolver decides. On Linux, one walk of the kernel is tried first where its result is the
+//! same; `kernel.rs` lists these cases.
 
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -25,20 +26,22 @@ use crate::path::names::{below, components, is_absolute, is_same};
 use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, retry_changed};
 use crate::workers::counted;
 
-/// Proof that a request names something inside a root: which root, and where in it. File operations hang off it.
+/// Proof that a request names something inside a root: which root, and the place in it. File
+/// operations are its methods.
 ///
-/// It keeps its snapshot of the roots, and stays good for that, whatever is in force later.
+/// It holds its snapshot of the roots and remains valid for that snapshot, whichever roots are in
+/// force later.
 ///
 /// Two proofs are equal if they name the same place: the same root, compared by device and inode,
-/// and the same names from there, compared byte for byte. So requests that come to one root and spell
-/// one place in it in different ways, by different symlinks or against different snapshots, give
-/// equal proofs. Where roots are nested, which a client's list can make them, one place can have
-/// several proofs that are not equal: as the key of a lock they are not enough. What does not count
-/// is how the place was asked for and what may be done with it: the request, the [`Intent`], the
-/// access, and whether something existed there. Two hard links are two places. Two names that differ
-/// in case or in normal form are two places even where the filesystem takes them for one. Of a
-/// directory past the first [`HANDLES`](crate::limits::HANDLES), which is not held open, the time of
-/// birth counts as well.
+/// and the same relative path, compared byte for byte. Requests that reach one place in a root by
+/// different symlinks or against different snapshots give equal proofs. The request, the
+/// [`Intent`], the access and whether something existed there are not compared.
+///
+/// Equality is by name, so it is not sufficient as the key of a lock: if roots are nested, which a
+/// client's list can cause, one place can have several unequal proofs. Two hard links are two
+/// places. Names that differ in case or in Unicode normalization are two places, even if the
+/// filesystem treats them as one. For a root beyond the first [`HANDLES`](crate::limits::HANDLES),
+/// whose directory is not held open, the birth time is compared too.
 ///
 /// ```
 /// use std::collections::HashSet;
@@ -49,7 +52,7 @@ use crate::workers::counted;
 /// # std::fs::write(work.path().join("a.txt"), "a").unwrap();
 /// # std::fs::create_dir(work.path().join("docs")).unwrap();
 /// let roots = Roots::from_dirs([work.path()])?;
-/// // The files that a model named, each once.
+/// // The files that a model named, without duplicates.
 /// let named = ["a.txt", "docs/../a.txt", "./a.txt"];
 /// let checked = named.map(|path| roots.check(path, Intent::Existing));
 /// let files = checked.into_iter().collect::<Result<HashSet<_>, _>>()?;
@@ -67,10 +70,11 @@ pub struct CheckedPath {
 }
 
 impl Roots {
-    /// Decides whether a request may be served: it may if and only if what it really names, all links followed, is in a root.
+    /// Decides whether a request may be served: if and only if the place that it names, with all
+    /// symlinks followed, is in a root.
     ///
-    /// A text is parsed by [`Location::parse`]; a `Path` is taken as it is. A relative request is resolved against the first root, never
-    /// against the process directory.
+    /// A text is parsed by [`Location::parse`]; a `Path` is used as it is. A relative request is
+    /// resolved against the first root, never against the process directory.
     ///
     /// # Errors
     ///
@@ -89,7 +93,8 @@ impl Roots {
     /// let roots = Roots::from_dirs([std::env::temp_dir()])?;
     /// let checked = roots.check("new-file.txt", Intent::New)?;
     /// assert_eq!(checked.relative().to_str(), Some("new-file.txt"));
-    /// assert_eq!(roots.check("../passwd", Intent::Existing).unwrap_err().kind(), ErrorKind::OutsideRoots);
+    /// let refused = roots.check("../passwd", Intent::Existing).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
     /// # Ok::<(), mcp_roots_guard::Error>(())
     /// ```
     pub fn check<L>(&self, request: L, intent: Intent) -> Result<CheckedPath>
@@ -98,26 +103,29 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("check", &request, |budget| self.decide(&request, intent, budget))
+        self.run_request("check", &request, |budget| self.decide(&request, intent, budget))
     }
 
-    /// Whether a proof that another snapshot gave would be given by this one, as far as names tell. To ask before each step of
-    /// something long: it compares names, and verifies those of the proof's root, I/O of a few system calls; where that root is among
-    /// these, at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
+    /// Checks whether these roots still allow a proof from another snapshot, as far as names can
+    /// show. Call it before each step of a long operation.
+    ///
+    /// It compares names. Each call also verifies the path of the proof's root, with a few system
+    /// calls; the root's aliases are verified at most every
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     ///
     /// # Errors
     ///
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots;
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it may only be read by now, and the proof could
-    /// be written by; [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if a root is no longer
-    /// what its name said.
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is now read-only and the proof allowed
+    /// writing; [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's names no
+    /// longer lead to it.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         #[cfg(feature = "rmcp")]
-        self.serve()?;
+        self.ensure_active()?;
         let proved = &checked.root;
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
         let enclosing = self.index().enclosing_roots(proved.path());
-        // The proof's own root, or the innermost around it; else one that lies further in.
+        // The proof's own root, or the innermost one that contains it; else one further in.
         let root = enclosing
             .into_iter()
             .rev()
@@ -127,7 +135,7 @@ impl Roots {
                 let inner = self.index().enclosing_roots(&checked.canonical());
                 inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
             });
-        let Some(root) = root else { return Err(self.explained(Code::OutsideRoots.into())) };
+        let Some(root) = root else { return Err(self.explain_empty(Code::OutsideRoots.into())) };
         let is_the_root = is_same(root.path(), proved.path());
         let stands =
             root.is_available() && (!is_the_root || root.is_same_object(proved)) && proved.verify();
@@ -138,19 +146,19 @@ impl Roots {
         }
     }
 
-    /// Parses a request, with which each operation begins.
+    /// Parses a request. Each operation begins with this.
     pub(crate) fn location<L>(&self, request: L) -> Result<Location>
     where
         L: TryInto<Location>,
         Error: From<L::Error>,
     {
         #[cfg(feature = "rmcp")]
-        self.serve().map_err(|error| self.refused(error))?;
-        request.try_into().map_err(|error| self.refused(error.into()))
+        self.ensure_active().map_err(|error| self.log_refusal(error))?;
+        request.try_into().map_err(|error| self.log_refusal(error.into()))
     }
 
-    pub(crate) fn refused(&self, error: Error) -> Error {
-        let error = self.explained(error);
+    pub(crate) fn log_refusal(&self, error: Error) -> Error {
+        let error = self.explain_empty(error);
         events::refused(self.session(), &error);
         error
     }
@@ -176,7 +184,7 @@ impl Roots {
         })
     }
 
-    /// Where a request leads: a root, a place in it, and what is there.
+    /// The place that a request names: the root, the path in it, and what exists there.
     fn locate(
         &self,
         request: &Location,
@@ -190,34 +198,35 @@ impl Roots {
         resolve_in(self, self.base(), request.as_os_str(), intent, budget)
     }
 
-    /// The root that a request starts in, and what follows that root's alias in it.
+    /// The root that a request starts in, and the rest of the request after that root's path or
+    /// alias.
     pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
         let request = request.as_os_str();
         if !is_absolute(request) {
             return Some((self.base()?, request));
         }
-        // Mostly there is one root, and requests have its canonical path.
-        let only = self.only_root().filter(|only| only.given.is_empty());
+        // Fast path for the common case: one root, named by its canonical path.
+        let only = self.only_root().filter(|only| only.aliases.is_empty());
         let below = only.and_then(|only| below(request, only.path()));
         below.map(|below| (0, below)).or_else(|| self.index().begin(request))
     }
 
-    /// Runs the work of one request, as [`verified`](Self::verified). A failure names the operation and
-    /// the request, and is reported to the operator.
-    pub(crate) fn answer<T>(
+    /// Runs the work of one request with [`run_verified`](Self::run_verified). An error names the
+    /// operation and the request, and is reported to the operator.
+    pub(crate) fn run_request<T>(
         &self,
         operation: &'static str,
         request: &Location,
         work: impl FnMut(&mut Budget<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.verified(request, work)
-            .map_err(|error| self.refused(error.at(operation, request.sent())))
+        self.run_verified(request, work)
+            .map_err(|error| self.log_refusal(error.at(operation, request.sent())))
     }
 
-    /// Runs the work of one request, again while the path changes under it. A failure has the names
-    /// verified of the root where the request started and of the one it came to: a root that is no
-    /// longer what it was is the reason that counts.
-    pub(crate) fn verified<T>(
+    /// Runs the work of one request, and repeats it while the path changes concurrently. After an
+    /// error it verifies the names of the root where the request started and of the root that it
+    /// reached: if a root is no longer what it was, that is the error.
+    pub(crate) fn run_verified<T>(
         &self,
         request: &Location,
         mut work: impl FnMut(&mut Budget<'_>) -> Result<T>,
@@ -229,15 +238,15 @@ impl Roots {
         let mut budget = Budget::new();
         let answer = || {
             retry_changed(|| work(&mut budget)).map_err(|error| {
-                let (started_in, came_to) =
+                let (started_in, reached) =
                     (self.start(request).map(|(number, _)| number), error.root());
-                let asked = [started_in, came_to.filter(|root| Some(*root) != started_in)];
-                let mut asked =
-                    asked.into_iter().flatten().filter_map(|number| self.root(number).ok());
+                let involved = [started_in, reached.filter(|root| Some(*root) != started_in)];
+                let mut involved =
+                    involved.into_iter().flatten().filter_map(|number| self.root(number).ok());
                 match error.reason() {
-                    // Decided by names alone: no root was asked.
+                    // Decided by names alone; no root was accessed.
                     Code::OutsideRoots => error,
-                    _ if asked.all(Root::verify) => error,
+                    _ if involved.all(Root::verify) => error,
                     _ => Code::RootUnavailable.into(),
                 }
             })
@@ -247,29 +256,30 @@ impl Roots {
 }
 
 impl CheckedPath {
-    /// The root that it lies in.
+    /// The root that contains the place.
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
     }
 
-    /// The path from the root to it: plain names, no link among them when it was checked. Empty for the root itself.
+    /// The path from the root to the place: plain names, none of which was a symlink when checked.
+    /// Empty for the root itself.
     #[must_use]
     pub fn relative(&self) -> &Path {
         &self.relative
     }
 
-    /// Whether it existed when it was checked.
+    /// Whether the place existed when it was checked.
     #[must_use]
     pub fn exists(&self) -> bool {
         !matches!(self.found, Found::Missing(_))
     }
 
-    /// The canonical path as text for people and models to read: in an answer, in a log.
+    /// The canonical path as text for people and models, for responses and logs.
     ///
-    /// It is the only path of a proof that is meant to be shown. Show it to nobody but the client
-    /// whose roots these are: it is the path with all symlinks followed. Do not open it: names that
-    /// are not UTF-8 have replacement characters in it, and the rest would be walked again from
+    /// This is the only form of a proof's path that is meant to be shown. Show it only to the
+    /// client whose roots these are, because all symlinks in it are followed. Do not open it: names
+    /// that are not UTF-8 contain replacement characters, and the path would be walked again from
     /// `/`; see [`to_unguarded_path`](Self::to_unguarded_path).
     ///
     /// ```
@@ -288,18 +298,18 @@ impl CheckedPath {
         display_path(&self.canonical())
     }
 
-    /// The canonical path as a `file:` URI, by which a client may name the place in a later
-    /// request.
+    /// The canonical path as a `file:` URI, which a client may use in a later request.
     #[must_use]
     pub fn uri(&self) -> String {
         file_uri(&self.canonical())
     }
 
-    /// The canonical path, and the way out of the guard: a program that opens it walks it again from `/`, where another process may
-    /// have put a link by now. For programs that only take a path, when nothing else writes to the root.
+    /// The canonical path, without the protection of the guard: a program that opens it walks it
+    /// again from `/`, where another process may have created a symlink. Use it for programs that
+    /// accept only a path, if nothing else writes to the root.
     #[must_use]
     pub fn to_unguarded_path(&self) -> PathBuf {
-        // Without `\\?\` on Windows, which many programs do not take; nothing elsewhere.
+        // On Windows without `\\?\`, which many programs do not accept.
         dunce::simplified(&self.canonical()).to_owned()
     }
 
@@ -324,8 +334,8 @@ impl CheckedPath {
         self.found
     }
 
-    /// Runs the work of an operation by this proof: again while the path changes under it; a failure names the operation and the
-    /// request. It depends on the proof's own root alone.
+    /// Runs an operation on this proof, and repeats it while the path changes concurrently. An
+    /// error names the operation and the request. Only the proof's own root is verified.
     pub(crate) fn perform<T>(
         &self,
         operation: &'static str,
@@ -333,10 +343,10 @@ impl CheckedPath {
     ) -> Result<T> {
         let device = || Some(self.root.identity.device);
         counted(device, || retry_changed(|| self.operate(&work)))
-            .map_err(|error| self.roots.refused(error.at(operation, self.request.sent())))
+            .map_err(|error| self.roots.log_refusal(error.at(operation, self.request.sent())))
     }
 
-    /// Runs an operation on the place itself; a failure has its root's names verified.
+    /// Runs an operation once. After an error it verifies the root's names.
     pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let device = || Some(self.root.identity.device);
         counted(device, || {
@@ -346,21 +356,21 @@ impl CheckedPath {
         })
     }
 
-    /// The handle to operate beneath, and the path there.
+    /// The handle to operate beneath, and the path from there.
     pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
         Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)))
     }
 
-    pub(crate) fn may_write(&self) -> Result<()> {
+    pub(crate) fn ensure_writable(&self) -> Result<()> {
         match self.root.access() {
             Access::ReadWrite => Ok(()),
             Access::ReadOnly => Err(Code::ReadOnly.into()),
         }
     }
 
-    /// Refuses what would take a root, or a directory around one, away or out of its place: a root of this snapshot, or one of the
-    /// operator's.
-    pub(crate) fn is_no_root(&self) -> Result<()> {
+    /// Refuses an operation that would remove or move a root of this snapshot, an enclosing root,
+    /// or a directory that contains one.
+    pub(crate) fn ensure_not_root(&self) -> Result<()> {
         let canonical = self.canonical();
         let enclosing =
             self.root.enclosing().is_some_and(|enclosing| enclosing.index().holds(&canonical));
@@ -370,51 +380,61 @@ impl CheckedPath {
         Ok(())
     }
 
-    /// Refuses the same for another name of such a directory or file: in a bind mount of it, or in another
-    /// case where the filesystem folds that. To be asked of a name in its open directory, right before it
-    /// is removed, renamed or replaced.
-    pub(crate) fn is_no_alias_of_root(&self, directory: &Handle, name: &OsStr) -> Result<()> {
+    /// Refuses the same for another name of such a directory or file: in a bind mount, or in other
+    /// case on a filesystem that ignores case. Call this on a name in its open directory, right
+    /// before it is removed, renamed or replaced.
+    pub(crate) fn ensure_not_root_alias(&self, directory: &Handle, name: &OsStr) -> Result<()> {
         match directory.look_in(name, Rule::Allow)? {
             Look::Other(metadata) if metadata.is_dir() => {
                 let mut seen = HashSet::new();
-                for root in self.roots_and_around() {
+                for root in self.roots_and_enclosing() {
                     if root.is_at_or_below(metadata.identity(), &mut seen)? {
                         return Err(Code::RootItself.into());
                     }
                 }
                 Ok(())
             }
-            Look::Other(_) => self.is_no_alias_of_file_root(directory, name),
+            Look::Other(_) => self.ensure_not_file_root_alias(directory, name),
             _ => Ok(()),
         }
     }
 
-    /// As [`is_no_alias_of_root`](Self::is_no_alias_of_root), for what is no directory, or is not touched
-    /// if it is one.
-    pub(crate) fn is_no_alias_of_file_root(&self, directory: &Handle, name: &OsStr) -> Result<()> {
-        let mut files =
-            self.roots_and_around().filter_map(|root| Some((root, root.leaf.as_ref()?))).peekable();
+    /// As [`ensure_not_root_alias`](Self::ensure_not_root_alias), for a name that is not a
+    /// directory, or is left alone if it is one.
+    pub(crate) fn ensure_not_file_root_alias(
+        &self,
+        directory: &Handle,
+        name: &OsStr,
+    ) -> Result<()> {
+        let mut files = self
+            .roots_and_enclosing()
+            .filter_map(|root| Some((root, root.leaf.as_ref()?)))
+            .peekable();
         if files.peek().is_none() {
             return Ok(());
         }
         let here = directory.identity()?;
         let look = |name: &OsStr| directory.look_in(name, Rule::Allow);
         let Look::Other(found) = look(name)? else { return Ok(()) };
-        let is_found = |leaf: &OsStr| matches!(look(leaf), Ok(Look::Other(leaf)) if leaf.identity() == found.identity());
+        let is_found = |leaf: &OsStr| match look(leaf) {
+            Ok(Look::Other(leaf)) => leaf.identity() == found.identity(),
+            _ => false,
+        };
         if files.any(|(root, leaf)| root.identity == here && is_found(leaf)) {
             return Err(Code::RootItself.into());
         }
         Ok(())
     }
 
-    fn roots_and_around(&self) -> impl Iterator<Item = &Root> {
+    fn roots_and_enclosing(&self) -> impl Iterator<Item = &Root> {
         self.roots.roots().chain(self.root.enclosing().into_iter().flat_map(Roots::roots))
     }
 
-    /// Whether the entry may be removed, renamed or replaced: it was checked as an entry, by its own name, and holds no root.
-    pub(crate) fn may_take_away(&self) -> Result<()> {
-        self.may_write()?;
-        self.is_no_root()?;
+    /// Returns an error unless the entry may be removed, renamed or replaced: it was checked with
+    /// [`Intent::NoFollow`] and contains no root.
+    pub(crate) fn ensure_removable(&self) -> Result<()> {
+        self.ensure_writable()?;
+        self.ensure_not_root()?;
         if self.intent != Intent::NoFollow {
             return Err(Code::WrongIntent.into());
         }
@@ -425,7 +445,7 @@ impl CheckedPath {
     }
 }
 
-/// By the place that is named; see the type.
+/// Compares the places; see the type.
 impl PartialEq for CheckedPath {
     fn eq(&self, other: &Self) -> bool {
         self.root.object() == other.root.object() && self.relative == other.relative
@@ -441,15 +461,15 @@ impl Hash for CheckedPath {
     }
 }
 
-/// The place and its root, by the root's number in [`Roots::roots`] and its last name:
-/// `"docs/a.txt" in root 0 ("site")`. For logs; it is no path.
-/// [`display_path`](CheckedPath::display_path) is the path to show.
+/// The place and its root: the index of the root in [`Roots::roots`] and its last name, as in
+/// `"docs/a.txt" in root 0 ("site")`. For logs; this is not a path. To show a path, use
+/// [`display_path`](CheckedPath::display_path).
 impl fmt::Display for CheckedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let relative = self.relative.as_os_str();
         let place = quoted(if relative.is_empty() { OsStr::new(".") } else { relative });
         let name = self.root.path().file_name().unwrap_or(self.root.path().as_os_str());
-        // A proof has a root of its own snapshot.
+        // The root is always one of the snapshot's.
         let number =
             self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
         write!(f, "{place} in root {} ({})", number.unwrap_or_default(), quoted(name))

@@ -38,7 +38,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let roots = boundary.allowed_roots();
     for rejected in roots.rejected() {
         let Some((path, access)) = boundary.configured(rejected) else { continue };
-        if boundary.demands(rejected) {
+        if boundary.is_required(rejected) {
             return Err(Error::new(rejected.error().reason()).at("confine", path.as_os_str()));
         }
         if rejected.error().reason() == Code::NotFound {
@@ -67,7 +67,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let written: Vec<_> =
         writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
     for extra in found {
-        if Boundary::leads_by_planted_link(&roots, &written, &extra.trail) {
+        if Boundary::runs_through_planted_link(&roots, &written, &extra.trail) {
             return Err(Error::new(Code::ThroughLink).at("confine", extra.named.path.as_os_str()));
         }
         let named = extra.named;
@@ -117,7 +117,7 @@ struct OpenExtra<'a> {
 
 /// Opens what an extra names, and records the symlinks on its path.
 fn find<'a>(boundary: &Boundary, named: &'a Extra) -> Result<OpenExtra<'a>> {
-    let (path, trail) = boundary.place_of(&std::path::absolute(&named.path)?)?;
+    let (path, trail) = boundary.resolve_path(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
     // A directory on the path has just become a symlink.
     if name_of(&file).as_ref() != Some(&path) {

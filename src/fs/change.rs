@@ -53,14 +53,14 @@ impl Roots {
         Error: From<F::Error> + From<T::Error>,
     {
         let (from, to) = (self.location(from)?, self.location(to)?);
-        let renamed = self.verified(&from, |budget| {
+        let renamed = self.run_verified(&from, |budget| {
             let from = self.decide(&from, Intent::NoFollow, budget)?;
             let to = self
-                .verified(&to, |_| self.decide(&to, Intent::NoFollow, budget))
+                .run_verified(&to, |_| self.decide(&to, Intent::NoFollow, budget))
                 .map_err(Error::of_destination)?;
             from.rename_now(&to, replace)
         });
-        renamed.map_err(|error| self.refused(error.between("rename", from.sent(), to.sent())))
+        renamed.map_err(|error| self.log_refusal(error.between("rename", from.sent(), to.sent())))
     }
 }
 
@@ -74,18 +74,18 @@ impl CheckedPath {
         let renamed = retry_changed(|| self.operate(|| self.rename_now(to, replace)));
         let named =
             |error: Error| error.between("rename", self.request().sent(), to.request().sent());
-        renamed.map_err(|error| self.roots().refused(named(error)))
+        renamed.map_err(|error| self.roots().log_refusal(named(error)))
     }
 
     fn rename_now(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
-        self.may_take_away()?;
-        to.may_take_away().map_err(Error::of_destination)?;
+        self.ensure_removable()?;
+        to.ensure_removable().map_err(Error::of_destination)?;
         let (from_directory, from_name) = self.operate(|| self.parent())?;
         let (to_directory, to_name) = to.operate(|| to.parent()).map_err(Error::of_destination)?;
-        self.is_no_alias_of_root(&from_directory, &from_name)?;
+        self.ensure_not_root_alias(&from_directory, &from_name)?;
         let replace = replace == Replace::Existing;
         if replace {
-            to.is_no_alias_of_root(&to_directory, &to_name).map_err(Error::of_destination)?;
+            to.ensure_not_root_alias(&to_directory, &to_name).map_err(Error::of_destination)?;
         }
         let renamed = from_directory
             .rename(&from_name, &to_directory, &to_name, replace)
@@ -115,26 +115,26 @@ impl CheckedPath {
     }
 
     pub(super) fn remove_file_now(&self) -> Result<()> {
-        self.may_take_away()?;
+        self.ensure_removable()?;
         let (directory, name) = self.parent()?;
-        self.is_no_alias_of_file_root(&directory, &name)?;
+        self.ensure_not_file_root_alias(&directory, &name)?;
         Ok(directory.remove_file(&name)?)
     }
 
     pub(super) fn remove_dir_now(&self) -> Result<()> {
-        self.may_take_away()?;
+        self.ensure_removable()?;
         let (directory, name) = self.parent()?;
-        self.is_no_alias_of_root(&directory, &name)?;
+        self.ensure_not_root_alias(&directory, &name)?;
         Ok(directory.remove_dir(&name)?)
     }
 
     pub(super) fn remove_dir_all_now(&self) -> Result<()> {
-        self.may_take_away()?;
+        self.ensure_removable()?;
         if self.found() == Found::Link {
             return Err(Code::NotADirectory.into());
         }
         let (directory, name) = self.parent()?;
-        self.is_no_alias_of_root(&directory, &name)?;
+        self.ensure_not_root_alias(&directory, &name)?;
         // A filesystem can be mounted on the directory itself, too.
         let base = directory.dir(Path::new(&name), Rule::Refuse)?;
         remove_content(&base, REMOVED_ENTRIES)?;
@@ -163,7 +163,7 @@ fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
             match ignore_missing(base.dir(parent, Rule::Refuse)?.remove_dir(name)) {
                 // The directory has more entries than one batch, or another process adds some.
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                    not_empty = Some(error)
+                    not_empty = Some(error);
                 }
                 removed => {
                     removed?;

@@ -58,7 +58,7 @@ macro_rules! operations {
                     Error: From<L::Error>,
                 {
                     let request = self.location(request)?;
-                    self.answer($operation, &request, |budget| {
+                    self.run_request($operation, &request, |budget| {
                         let checked = self.decide(&request, Intent::$intent, budget)?;
                         checked.operate(|| checked.$work($($argument),*))
                     })

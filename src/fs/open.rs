@@ -240,7 +240,7 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("open", &request, |budget| self.open_for_reading(&request, budget))
+        self.run_request("open", &request, |budget| self.open_for_reading(&request, budget))
     }
 
     /// Opens a file as the options say. Never blocks on a FIFO, socket or device. The policy
@@ -257,7 +257,7 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("open", &request, |budget| {
+        self.run_request("open", &request, |budget| {
             options.validate()?;
             if options.writes() {
                 let checked = self.decide(&request, options.intent(), budget)?;
@@ -278,7 +278,7 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("read", &request, |budget| {
+        self.run_request("read", &request, |budget| {
             self.open_for_reading(&request, budget)?.read_within(limit)
         })
     }
@@ -294,7 +294,7 @@ impl Roots {
         Error: From<L::Error>,
     {
         let request = self.location(request)?;
-        self.answer("read", &request, |budget| {
+        self.run_request("read", &request, |budget| {
             self.open_for_reading(&request, budget)?.read_within(limit).and_then(text)
         })
     }
@@ -377,7 +377,7 @@ impl CheckedPath {
     fn open_to_write(&self, options: OpenOptions) -> Result<(File, Metadata)> {
         let OpenOptions { read, write, append, .. } = options;
         let mut want = Want { read, write, append, create_new: None };
-        self.may_write()?;
+        self.ensure_writable()?;
         let policy = self.roots().policy();
         let (handle, place) = self.place()?;
         match handle.look(&place, policy.mounts)? {

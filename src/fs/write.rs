@@ -83,7 +83,7 @@ impl CheckedPath {
         content: impl AsRef<[u8]>,
         options: WriteOptions,
     ) -> Result<()> {
-        self.may_write()?;
+        self.ensure_writable()?;
         let (directory, name) = self.parent()?;
         let policy = self.roots().policy();
         let old = match directory.look_in(&name, policy.mounts)? {
@@ -104,8 +104,8 @@ impl CheckedPath {
             return self.write_in_place(content.as_ref());
         }
         // This comes last, because a directory is refused as a directory.
-        self.is_no_root()?;
-        self.is_no_alias_of_file_root(&directory, &name)?;
+        self.ensure_not_root()?;
+        self.ensure_not_file_root_alias(&directory, &name)?;
         let mut new =
             Temporary::new(&directory, if old.is_some() { PRIVATE_FILE } else { NEW_FILE })?;
         #[cfg(unix)]
@@ -152,19 +152,19 @@ impl CheckedPath {
     }
 
     pub(super) fn create_dir_now(&self) -> Result<()> {
-        self.may_write()?;
+        self.ensure_writable()?;
         match self.found() {
             Found::Missing(1) => {}
             Found::Missing(_) => return Err(Code::NotFound.into()),
             Found::Exists | Found::Link => return Err(Code::AlreadyExists.into()),
         }
-        self.is_no_root()?;
+        self.ensure_not_root()?;
         let (directory, name) = self.parent()?;
         Ok(directory.create_dir(&name)?)
     }
 
     pub(super) fn create_dir_all_now(&self) -> Result<()> {
-        self.may_write()?;
+        self.ensure_writable()?;
         if self.root().is_file() {
             return Err(Code::AlreadyExists.into());
         }

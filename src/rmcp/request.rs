@@ -22,7 +22,9 @@ use crate::events::{self, SessionId};
 use crate::roots::Roots;
 use crate::session::cache::Cached;
 use crate::session::runtime::Instant;
-use crate::session::{ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, failed};
+use crate::session::{
+    ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, fetch_failed,
+};
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 use crate::workers::Account;
 
@@ -82,7 +84,7 @@ impl RequestRoots {
     pub fn ensure_active(&self) -> Result<()> {
         match &self.session {
             _ if self.cancelled.is_cancelled() => Err(Code::Cancelled.into()),
-            Some((session, epoch)) => session.is_still(*epoch),
+            Some((session, epoch)) => session.ensure_current(*epoch),
             None => Ok(()),
         }
     }
@@ -210,7 +212,7 @@ impl Guard {
             session => Some(session.map_err(|error| refused(None, error))?),
         };
         let client = session.clone().unwrap_or_else(|| {
-            self.passing_session(
+            self.session_for_request(
                 ClientCapabilities::without_roots(),
                 ClientKey::of(&ctx.extensions),
             )
@@ -219,7 +221,7 @@ impl Guard {
         let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
         let account = client.account().clone();
         let session = session.map(|session| (session, epoch));
-        let roots = roots.leased(lease.clone());
+        let roots = roots.with_lease(lease.clone());
         Ok(RequestRoots {
             roots,
             lease,
@@ -238,7 +240,7 @@ impl Guard {
         mut input: ClientInput,
         lease: CancellationToken,
     ) -> Result<RootsForRequest> {
-        let session = self.passing_session(
+        let session = self.session_for_request(
             declared(ctx).map_err(|error| refused(None, error))?,
             ClientKey::of(&ctx.extensions),
         );
@@ -277,7 +279,7 @@ impl Guard {
                 match roots.map_err(|error| refused(Some(session.id()), error))? {
                     Some(roots) => {
                         from_cache = key.map(|key| (self.clone(), key.clone()));
-                        roots.of(session.id())
+                        roots.for_session(session.id())
                     }
                     None => return Ok(RootsForRequest::InputRequired(input.into_roots_request())),
                 }
@@ -285,7 +287,7 @@ impl Guard {
         };
         let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
         let account = session.account().clone();
-        let roots = roots.leased(lease.clone());
+        let roots = roots.with_lease(lease.clone());
         Ok(RootsForRequest::Roots(RequestRoots {
             roots,
             lease,
@@ -368,14 +370,14 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
     serde_json::from_value(declared)
-        .map_err(|error| failed(&format!("client capabilities: {error}")))
+        .map_err(|error| fetch_failed(&format!("client capabilities: {error}")))
 }
 
 /// Parses the root list in a retried request.
 fn parse_list(result: Value) -> Result<ListRootsResult> {
     match RootsResponse::from_result(result) {
         RootsResponse::List(list) => Ok(list),
-        RootsResponse::Failed(why) => Err(failed(&why)),
+        RootsResponse::Failed(why) => Err(fetch_failed(&why)),
         RootsResponse::Unsupported => Err(Code::RootsUnsupported.into()),
     }
 }

@@ -142,7 +142,7 @@ impl<T> GuardedTransport<T> {
         }
         self.close_session();
         let session =
-            self.guard.session_of_key(declared, key.as_ref()).map_err(|error| error.reason());
+            self.guard.session_with_key(declared, key.as_ref()).map_err(|error| error.reason());
         self.connection = Some(Connection { session, key });
     }
 

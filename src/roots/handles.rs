@@ -1,5 +1,5 @@
-//! The directories that are held open for roots: at most [`HANDLES`], and one for all roots that are
-//! the same directory.
+//! The directories held open for roots: at most [`HANDLES`], each shared by all roots that are the
+//! same directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use crate::limits::HANDLES;
 use crate::roots::sharing::WeakTable;
 use crate::workers::Account;
 
-/// A directory that is held open for each root that is it, in whatever snapshot.
+/// A directory held open, shared by the roots of all snapshots that are this directory.
 #[derive(Debug)]
 pub(crate) struct Opened {
     handle: Arc<Handle>,
     _permit: Permit,
 }
 
-/// What distinguishes held directories: the canonical path by which one was opened, and the object as
+/// Identifies a held directory: by the canonical path by which it was opened, and by the object as
 /// it is mounted.
 ///
-/// As long as a directory is held, no other has its device, inode and mount numbers. The mount counts
-/// because a directory can be mounted over itself, for example read-only. On a kernel that does not
-/// report it, path and identity remain.
+/// While a directory is held open, no other directory has its device, inode and mount numbers. The
+/// mount is included because a directory can be mounted over itself, for example read-only. On a
+/// kernel that does not report mounts, path and identity remain.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     directory: PathBuf,
@@ -33,8 +33,8 @@ struct Key {
 static OPENED: LazyLock<WeakTable<Key, Opened>> = LazyLock::new(WeakTable::default);
 
 impl Opened {
-    /// Holds a directory that was just opened by its canonical path. If the same object is held already,
-    /// returns that and closes this one. `None` when all permits are taken.
+    /// Holds a directory that was just opened by its canonical path. If the same object is already
+    /// held, returns that one and closes this one. `None` if no permit is available.
     pub(crate) fn hold(
         fresh: Handle,
         directory: &Path,
@@ -55,22 +55,22 @@ impl Opened {
     }
 }
 
-/// One of the [`HANDLES`] that this process holds open for roots.
+/// A permit for one of the [`HANDLES`] directories that this process holds open.
 ///
-/// Clients take none of the last quarter, so some are left for the allowed directories. Of the rest
-/// a client takes one more only while it has fewer than twice as many as are left: the first takes two
-/// thirds of them at most, the next two thirds of what remains. So a client that lists many directories
-/// leaves some for others.
+/// The last quarter is reserved for the allowed directories. A client gets another permit only
+/// while it has fewer than twice as many as are left of the rest: the first client gets at most two
+/// thirds, the next two thirds of the remainder. A client that lists many directories thus leaves
+/// permits for others.
 ///
-/// A directory is charged to whoever opened it first. The worst that comes of not getting a permit is a
-/// directory that is opened on use.
+/// A directory is charged to the account that opened it first. Without a permit, a directory is
+/// opened on use.
 #[derive(Debug)]
 struct Permit(Account);
 
 static HELD: LazyLock<Mutex<HashMap<Account, usize>>> = LazyLock::new(Mutex::default);
 
 impl Permit {
-    /// `None` when all are taken that the account may have.
+    /// `None` if the account may not take another.
     fn take(account: &Account) -> Option<Self> {
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = held.values().sum();
@@ -103,9 +103,9 @@ mod tests {
     use super::*;
     use crate::events::SessionId;
 
-    /// Other tests of this process take some at the same time.
+    /// Other tests in this process take permits at the same time.
     #[test]
-    fn one_client_leaves_some_for_the_next() {
+    fn one_client_leaves_permits_for_the_next() {
         let take = |number| {
             let account = Account::Session(SessionId(NonZeroU64::new(u64::MAX - number).unwrap()));
             std::iter::from_fn(|| Permit::take(&account)).collect::<Vec<_>>()

@@ -93,8 +93,11 @@ impl<'a, 'b> Lookups<'a, 'b> {
             return;
         }
         let directory = root.canonical.join(directory);
-        let allowed =
-            if root.is_top() { Vec::new() } else { self.roots.index().depths(&directory) };
+        let allowed = if root.is_filesystem_root() {
+            Vec::new()
+        } else {
+            self.roots.index().depths(&directory)
+        };
         let above = root.canonical.iter().count().saturating_sub(1);
         let is_first = self.ancestors.first().is_none_or(|root| !root.is_on_trail);
         for (depth, path) in path_hashes(&directory).enumerate() {

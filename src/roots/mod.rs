@@ -1,10 +1,11 @@
-//! The roots in force: [`Roots`], an immutable snapshot against which every request is decided.
+//! The roots in force: [`Roots`] is an immutable snapshot, against which every request is decided.
 //!
-//! A root stays the directory object that it was when it was resolved. If its path or an alias leads
-//! elsewhere or nowhere (replaced, removed, an ancestor renamed, a symlink changed), that is noticed
-//! when a snapshot is taken ([`Roots::verify`]), or when an operation fails (an alias at most every
-//! [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY)). From then on the root is [unavailable](crate::ErrorKind::RootUnavailable) until its list is
-//! resolved again; it never silently becomes another directory.
+//! A [`Root`] is the directory object that was resolved. If its path or an alias later leads
+//! elsewhere or nowhere (replaced, removed, an ancestor renamed, a symlink changed), this is
+//! detected when a snapshot is taken ([`Roots::verify`]) or when an operation fails. After a
+//! failure, an alias is verified at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY). From
+//! then on the root is [unavailable](crate::ErrorKind::RootUnavailable) until its list is resolved
+//! again; it never silently becomes another directory.
 
 mod sharing;
 mod throttle;
@@ -20,7 +21,7 @@ pub(crate) use self::lookup::{Lookups, resolve_in, retry_changed};
 pub use self::resolve::Intent;
 pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve};
 pub use self::root::Root;
-pub(crate) use self::root::{Held, directory, display_path, file_uri};
+pub(crate) use self::root::{Held, display_path, file_uri, held_directory};
 pub(crate) use self::sharing::WeakTable;
 pub use self::snapshot::{RejectedRoot, Roots};
 pub(crate) use self::snapshot::{Snapshot, Verification};

@@ -1,15 +1,15 @@
-//! What is alive, to be shared instead of made again: open directories, and equal snapshots.
+//! A table of values to share while they are alive: open directories, and equal snapshots.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A table that keeps nothing alive.
+/// A table of weak references.
 pub(crate) struct WeakTable<K, V>(Mutex<Entries<K, V>>);
 
 struct Entries<K, V> {
     values: HashMap<K, Weak<V>>,
-    /// How many were alive when the dead were last removed.
+    /// How many values were alive at the last cleanup.
     alive: usize,
 }
 
@@ -27,17 +27,17 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
     pub(crate) fn insert(&self, key: K, value: &Arc<V>) {
         self.with(|entries| {
             entries.values.insert(key, Arc::downgrade(value));
-            if entries.values.len() > 2 * entries.alive + TOO_FEW_TO_TIDY {
+            if entries.values.len() > 2 * entries.alive + CLEANUP_SLACK {
                 entries.values.retain(|_, value| value.strong_count() > 0);
                 entries.alive = entries.values.len();
             }
         });
     }
 
-    /// No value is dropped under the lock, because that may close directories.
+    /// Never drops a value under the lock, because that may close directories.
     fn with<T>(&self, work: impl FnOnce(&mut Entries<K, V>) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-const TOO_FEW_TO_TIDY: usize = 64;
+const CLEANUP_SLACK: usize = 64;

@@ -18,37 +18,39 @@ use tokio_util::sync::CancellationToken;
 
 /// The roots in force: an immutable snapshot, cheap to clone and share.
 ///
-/// From configuration alone, [`Roots::from_dirs`]; from a client's list, [`Roots::from_list`]; with allowed directories,
-/// [`Boundary`](crate::Boundary).
+/// Create one from configuration with [`Roots::from_dirs`], from a client's list with
+/// [`Roots::from_list`], or with a [`Boundary`](crate::Boundary) if both apply.
 #[derive(Clone)]
 pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
-    /// Who asked for it, for events.
+    /// The session that uses it, for events.
     session: Option<SessionId>,
-    /// What they serve for, if that is one request.
+    /// Set if these roots are for one request: cancelled when it is over.
     #[cfg(feature = "rmcp")]
     lease: Option<CancellationToken>,
 }
 
 pub(crate) struct Snapshot {
     roots: Vec<Arc<Root>>,
-    aliases: PathIndex,
+    index: PathIndex,
     policy: Policy,
     rejected: Vec<RejectedRoot>,
-    /// Whether a client listed these.
+    /// Whether these come from a client's list.
     is_listed: bool,
-    /// The list that it was resolved from, where it may have to be resolved again.
+    /// The list, if it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
-    /// Which of the operator's roots these are, or were resolved beneath; counted by the boundary.
+    /// The generation of the allowed directories that these are, or were resolved beneath. The
+    /// boundary counts them.
     generation: u64,
-    /// Whether resolving the list again gives something else: a root is gone, say.
+    /// Whether resolving the list again may give a different result, for example because a root is
+    /// gone.
     outdated: Arc<AtomicBool>,
-    /// When the names were last verified.
     verified: Throttle,
 }
 
-/// An entry of a root list that grants nothing, and why. For the operator: the reason can tell what exists.
+/// An entry of a root list that grants nothing, with the reason. For the operator only: the reason
+/// can reveal what exists.
 #[derive(Debug)]
 pub struct RejectedRoot {
     pub(crate) index: usize,
@@ -56,15 +58,15 @@ pub struct RejectedRoot {
     pub(crate) error: Error,
 }
 
-/// The turn to verify a snapshot, which ends when this is dropped. Dropped without having verified, it
-/// leaves the turn to the next caller.
+/// The turn to verify a snapshot. It ends when this is dropped; if nothing was verified, the next
+/// caller gets the turn.
 pub(crate) struct Verification {
     roots: Roots,
     is_done: bool,
 }
 
 impl Verification {
-    /// Verifies every root. Returns how many are gone.
+    /// Verifies every root and returns how many are unavailable.
     pub(crate) fn verify(&mut self) -> usize {
         self.is_done = true;
         self.roots.roots().filter(|root| !root.verify_all()).count()
@@ -92,25 +94,25 @@ impl fmt::Debug for Roots {
 }
 
 impl RejectedRoot {
-    fn says_the_same(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         self.index == other.index
             && self.entry == other.entry
-            && self.error.says_the_same(&other.error)
+            && self.error.is_equivalent(&other.error)
     }
 
-    /// The entry's number in its list, from 0.
+    /// The index of the entry in its list, from 0.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The entry's URI or path, as it came.
+    /// The entry's URI or path as it was sent, shortened if long.
     #[must_use]
     pub fn entry(&self) -> &str {
         &self.entry
     }
 
-    /// Why it grants nothing.
+    /// The reason why it grants nothing.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
@@ -129,13 +131,14 @@ impl Roots {
         &self.snapshot.rejected
     }
 
-    /// Whether there is no root, so that everything is refused.
+    /// Whether there are no roots, so that every request is refused.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.snapshot.roots.is_empty()
     }
 
-    /// The same roots, with relative requests resolved against the root at `path` (any of its aliases) instead of the first.
+    /// Returns the same roots, with relative requests resolved against the root at `path` (its
+    /// canonical path or an alias) instead of the first root.
     ///
     /// # Errors
     ///
@@ -145,15 +148,18 @@ impl Roots {
         let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
         match base {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
-            None => Err(self.explained(Code::OutsideRoots.into()).at("set base", path.as_os_str())),
+            None => {
+                Err(self.explain_empty(Code::OutsideRoots.into()).at("set base", path.as_os_str()))
+            }
         }
     }
 
-    /// Verifies that every root's names still lead to the object that was resolved, unless that was done within the last
-    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or is being done. True if no root is known to be
-    /// unavailable. I/O of a few system calls a root.
+    /// Verifies that every root's names still lead to the object that was resolved, with a few
+    /// system calls for each root. Does nothing if that was done within the last
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or another caller is doing it. Returns true
+    /// if no root is known to be unavailable.
     ///
-    /// A [`Boundary`](crate::Boundary) does this whenever a snapshot is taken.
+    /// A [`Boundary`](crate::Boundary) calls this whenever a snapshot is taken.
     #[must_use]
     pub fn verify(&self) -> bool {
         if let Some(mut turn) = self.begin_verification() {
@@ -162,19 +168,20 @@ impl Roots {
         self.roots().all(Root::is_available)
     }
 
-    /// Whether it is somebody's turn to verify.
-    pub(crate) fn is_due(&self) -> bool {
+    /// Whether the next verification is due.
+    pub(crate) fn is_verification_due(&self) -> bool {
         self.snapshot.verified.is_due()
     }
 
-    /// The turn to verify, if it is due: nobody else has it until it is dropped, or takes absurdly long.
+    /// Takes the turn to verify, if verification is due. No other caller gets it until this one is
+    /// dropped or [`VERIFY_STALLED`](crate::limits::VERIFY_STALLED) has passed.
     pub(crate) fn begin_verification(&self) -> Option<Verification> {
         let due = self.snapshot.verified.take();
         due.then(|| Verification { roots: self.clone(), is_done: false })
     }
 
-    /// Whether resolving the list again gives something else: a root was found to be gone, when it was
-    /// verified or when an operation failed; or the list was resolved again for another session.
+    /// Whether resolving the list again may give a different result: a verification or a failed
+    /// operation found that a root is gone, or the list was resolved again for another session.
     pub(crate) fn is_outdated(&self) -> bool {
         self.snapshot.outdated.load(Ordering::Relaxed)
     }
@@ -183,7 +190,7 @@ impl Roots {
         self.snapshot.outdated.store(true, Ordering::Relaxed);
     }
 
-    /// The list that it was resolved from, if it is kept.
+    /// The list that it was resolved from, if it was stored.
     pub(crate) fn list(&self) -> Option<&Arc<ListRootsResult>> {
         self.snapshot.list.as_ref()
     }
@@ -192,24 +199,24 @@ impl Roots {
         self.snapshot.generation
     }
 
-    /// Before it is shared.
-    pub(crate) fn of_generation(mut self, generation: u64) -> Self {
+    /// Sets the generation. Call this before the snapshot is shared.
+    pub(crate) fn with_generation(mut self, generation: u64) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.generation = generation;
         }
         self
     }
 
-    /// Before it is shared.
-    pub(crate) fn of_client(mut self) -> Self {
+    /// Marks the snapshot as a client's list. Call this before the snapshot is shared.
+    pub(crate) fn listed_by_client(mut self) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.is_listed = true;
         }
         self
     }
 
-    /// Says why nothing is inside, where there is no root: the same for every request.
-    pub(crate) fn explained(&self, error: Error) -> Error {
+    /// Adds the reason why there are no roots to a refusal. It is the same for every request.
+    pub(crate) fn explain_empty(&self, error: Error) -> Error {
         if !self.is_empty() || error.reason() != Code::OutsideRoots {
             return error;
         }
@@ -221,8 +228,8 @@ impl Roots {
         })
     }
 
-    /// Before it is shared.
-    pub(crate) fn listed_as(mut self, list: &Arc<ListRootsResult>) -> Self {
+    /// Stores the list. Call this before the snapshot is shared.
+    pub(crate) fn with_list(mut self, list: &Arc<ListRootsResult>) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.list = Some(list.clone());
         }
@@ -233,23 +240,24 @@ impl Roots {
         self.session
     }
 
-    /// The same roots for a session.
-    pub(crate) fn of(self, session: SessionId) -> Self {
+    /// Returns the same roots for a session.
+    pub(crate) fn for_session(self, session: SessionId) -> Self {
         Self { session: Some(session), ..self }
     }
 
-    /// The same roots, and all clones of them, for as long as a request takes.
+    /// Returns the same roots, valid until the lease is cancelled; so are all their clones.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn leased(self, lease: CancellationToken) -> Self {
+    pub(crate) fn with_lease(self, lease: CancellationToken) -> Self {
         Self { lease: Some(lease), ..self }
     }
 
-    /// Refuses what comes after the request that these roots are for.
+    /// Returns an error once the request that these roots are for is over.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn serve(&self) -> Result<()> {
+    pub(crate) fn ensure_active(&self) -> Result<()> {
         if self.lease.as_ref().is_some_and(CancellationToken::is_cancelled) {
-            let text = "the request that these roots were for is over, or its RequestRoots was dropped: take \
-                        roots for each request, and keep RequestRoots while clones are used";
+            let text = "the request that these roots were for is over, or its RequestRoots was \
+                        dropped: take roots for each request, and keep RequestRoots while clones \
+                        are used";
             return Err(Error::new(Code::RootsStale).says(text));
         }
         Ok(())
@@ -259,13 +267,13 @@ impl Roots {
         &self.snapshot
     }
 
-    /// No root at all.
+    /// A snapshot without roots.
     #[cfg(feature = "rmcp")]
     pub(crate) fn empty() -> Self {
         Self::new(Vec::new(), Policy::default(), Vec::new())
     }
 
-    /// A hash of the list and of where it leads.
+    /// A hash of the list and of the paths that it resolved to.
     pub(crate) fn list_hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for entry in self.list().iter().flat_map(|list| &list.roots) {
@@ -278,15 +286,16 @@ impl Roots {
         hasher.finish()
     }
 
-    /// Whether both were resolved from the same list to the same places, in every word that can be asked of them; and none is gone.
-    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+    /// Whether both were resolved from the same list to the same roots, agree in everything that
+    /// callers can observe, and neither is outdated.
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
         one.list == two.list
             && one.policy == two.policy
             && one.roots.len() == two.roots.len()
-            && one.roots.iter().zip(&two.roots).all(|(one, two)| one.says_the_same(two))
+            && one.roots.iter().zip(&two.roots).all(|(one, two)| one.is_equivalent(two))
             && one.rejected.len() == two.rejected.len()
-            && one.rejected.iter().zip(&two.rejected).all(|(one, two)| one.says_the_same(two))
+            && one.rejected.iter().zip(&two.rejected).all(|(one, two)| one.is_equivalent(two))
             && !self.is_outdated()
             && !other.is_outdated()
     }
@@ -300,23 +309,23 @@ impl Roots {
         policy: Policy,
         mut rejected: Vec<RejectedRoot>,
     ) -> Self {
-        let mut aliases = PathIndex::default();
+        let mut index = PathIndex::default();
         let outdated = Arc::new(AtomicBool::new(false));
         for root in &mut roots {
             root.outdated = outdated.clone();
-            // Built in steps, and from here on kept for as long as a session lasts.
+            // The snapshot may live as long as a session.
             root.canonical.shrink_to_fit();
-            root.given.shrink_to_fit();
-            root.given.iter_mut().for_each(PathBuf::shrink_to_fit);
-            aliases.add(
+            root.aliases.shrink_to_fit();
+            root.aliases.iter_mut().for_each(PathBuf::shrink_to_fit);
+            index.add(
                 &root.canonical,
                 if root.is_file() { RootKind::File } else { RootKind::Directory },
             );
         }
         for (number, root) in roots.iter().enumerate() {
-            root.given.iter().for_each(|given| aliases.add_alias(given, number));
+            root.aliases.iter().for_each(|alias| index.add_alias(alias, number));
         }
-        aliases.shrink();
+        index.shrink();
         let mut roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
         roots.shrink_to_fit();
         rejected.shrink_to_fit();
@@ -324,7 +333,7 @@ impl Roots {
         let (is_listed, list, generation) = (false, None, 0);
         let snapshot = Snapshot {
             roots,
-            aliases,
+            index,
             policy,
             rejected,
             is_listed,
@@ -351,9 +360,9 @@ impl Roots {
         self.snapshot.roots.get(number).map(Arc::as_ref).ok_or_else(|| Code::OutsideRoots.into())
     }
 
-    /// Whether these are the filesystem's own root, or on Windows its volumes.
-    pub(crate) fn is_top(&self) -> bool {
-        self.roots().all(Root::is_top)
+    /// Whether these are the filesystem root, or on Windows volumes.
+    pub(crate) fn is_filesystem_root(&self) -> bool {
+        self.roots().all(Root::is_filesystem_root)
     }
 
     pub(crate) fn only_root(&self) -> Option<&Root> {
@@ -368,7 +377,7 @@ impl Roots {
     }
 
     pub(crate) fn index(&self) -> &PathIndex {
-        &self.snapshot.aliases
+        &self.snapshot.index
     }
 
     pub(crate) fn policy(&self) -> Policy {

@@ -1,7 +1,7 @@
-//! The cache of clients' snapshots, and how much memory each takes.
+//! The cache of clients' snapshots, and the memory that each one takes.
 //!
-//! It decides nothing: what it loses, at any time and for any reason, costs a request to the client. It
-//! holds at most [`CACHE_BYTES`] and evicts the least recently used.
+//! It decides nothing: an entry lost for any reason costs one request to the client. It holds at
+//! most [`CACHE_BYTES`] and evicts the least recently used entry first.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,24 +19,24 @@ use moka::sync::Cache;
 use crate::dir::Handle;
 use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES};
 use crate::roots::{Held, Opened, RejectedRoot, Root, Roots, Snapshot};
-use crate::session::runtime::{Instant, step};
+use crate::session::runtime::{Instant, schedule_point};
 use crate::wire::{ListRootsResult, RootEntry};
 use crate::workers::Account;
 
-/// The snapshots of all clients: of each session under its number, and of each client of the stateless
-/// era under its key.
+/// The snapshots of all clients: a session's under its number, and a client's of the stateless era
+/// under its key.
 pub(crate) struct SnapshotCache(Cache<Account, Arc<Cached>>);
 
-/// A client's snapshot.
+/// A cached snapshot.
 #[derive(Debug)]
 pub(crate) struct Cached {
     /// The session's epoch in which the list was requested. In the stateless era, the number of the
-    /// request that the list came with.
+    /// request that carried the list.
     pub(crate) epoch: u64,
-    /// When the list is too old.
+    /// When the list expires.
     pub(crate) until: Instant,
     pub(crate) roots: Roots,
-    /// Whether [`SnapshotCache::forget_all`] was called since.
+    /// Set by [`SnapshotCache::forget_all`].
     forgotten: AtomicBool,
 }
 
@@ -55,8 +55,8 @@ impl SnapshotCache {
         let cache = Cache::builder()
             .max_capacity(CACHE_BYTES)
             .weigher(|key: &Account, cached: &Arc<Cached>| weight(key, &cached.roots))
-            // The other policy refuses new entries while the cache is full, and their clients would be
-            // asked at each request.
+            // moka's default policy (TinyLFU) rejects new entries while the cache is full, so their
+            // clients would be asked at each request.
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(time_to_live)
             .time_to_idle(time_to_idle);
@@ -75,7 +75,7 @@ impl SnapshotCache {
 
     /// Marks a client's snapshot as used. False if there is none.
     pub(crate) fn touch(&self, key: &Account) -> bool {
-        step();
+        schedule_point();
         self.0.get(key).is_some()
     }
 
@@ -85,11 +85,11 @@ impl SnapshotCache {
     }
 
     pub(crate) fn insert(&self, key: Account, cached: Arc<Cached>) {
-        step();
+        schedule_point();
         self.0.insert(key, cached);
     }
 
-    /// As [`insert`](Self::insert), unless there is one of a later epoch.
+    /// As [`insert`](Self::insert), unless the entry has a later epoch.
     #[cfg(feature = "rmcp")]
     pub(crate) fn insert_newer(&self, key: &Account, cached: Arc<Cached>) {
         self.0.entry_by_ref(key).and_compute_with(|old| match old {
@@ -98,7 +98,7 @@ impl SnapshotCache {
         });
     }
 
-    /// Caches a snapshot in place of one of the same epoch, if that is still there.
+    /// Replaces the entry only if it has the same epoch.
     #[cfg(feature = "rmcp")]
     pub(crate) fn replace(&self, key: &Account, cached: Arc<Cached>) {
         self.0.entry_by_ref(key).and_compute_with(|old| match old {
@@ -107,16 +107,16 @@ impl SnapshotCache {
         });
     }
 
-    /// Forgets a client's snapshot, and closes what only that held.
+    /// Removes a client's snapshot, and closes the directories that only it held.
     pub(crate) fn forget(&self, key: &Account) {
-        step();
+        schedule_point();
         self.0.invalidate(key);
         self.0.run_pending_tasks();
     }
 
     pub(crate) fn forget_all(&self) {
         for (key, cached) in &self.0 {
-            step();
+            schedule_point();
             cached.forgotten.store(true, Ordering::Relaxed);
             self.0.invalidate(&*key);
         }
@@ -133,9 +133,9 @@ impl SnapshotCache {
     }
 }
 
-/// Bytes of heap that a snapshot takes if nobody shares it, with its entry in the cache.
+/// Estimated heap size in bytes of a snapshot and its cache entry, assuming no sharing.
 ///
-/// Derived from the sizes and capacities of what it consists of; `tests/footprint.rs` compares the
+/// It is derived from the sizes and capacities of the parts. `tests/footprint.rs` compares the
 /// result with an allocator's count.
 fn weight(key: &Account, roots: &Roots) -> u32 {
     let name = match key {
@@ -143,7 +143,7 @@ fn weight(key: &Account, roots: &Roots) -> u32 {
         Account::Principal(name) => name.len(),
         _ => 0,
     };
-    let bytes = CACHE_ENTRY_BYTES + shared::<Cached>() + name + heap(roots);
+    let bytes = CACHE_ENTRY_BYTES + arc_size::<Cached>() + name + heap(roots);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
@@ -154,37 +154,37 @@ fn heap(roots: &Roots) -> usize {
     let text =
         |entry: &RootEntry| entry.uri.capacity() + entry.name.as_ref().map_or(0, String::capacity);
     let entry = |entry: &RootEntry| size_of::<RootEntry>() + text(entry);
-    let list = |list: &ListRootsResult| {
+    let list_heap = |list: &ListRootsResult| {
         let room = list.roots.capacity().saturating_sub(list.roots.len());
-        shared::<ListRootsResult>()
+        arc_size::<ListRootsResult>()
             + room * size_of::<RootEntry>()
             + list.roots.iter().map(entry).sum::<usize>()
     };
-    shared::<Snapshot>()
+    arc_size::<Snapshot>()
         + roots.roots().map(root_heap).sum::<usize>()
         + roots.index().heap()
         + roots.rejected().iter().map(rejected).sum::<usize>()
-        + roots.list().map_or(0, |shared| list(shared))
+        + roots.list().map_or(0, |list| list_heap(list))
 }
 
 fn root_heap(root: &Root) -> usize {
-    let given = |path: &PathBuf| size_of::<PathBuf>() + path.capacity();
+    let alias = |path: &PathBuf| size_of::<PathBuf>() + path.capacity();
     let held = match &root.held {
-        Held::Open(..) => shared::<Opened>() + shared::<Handle>(),
-        Held::Top(_) | Held::OnUse(_) => 0,
+        Held::Open(..) => arc_size::<Opened>() + arc_size::<Handle>(),
+        Held::FilesystemRoot(_) | Held::OnUse(_) => 0,
     };
-    // A snapshot has a list of pointers to its roots.
+    // The snapshot stores its roots as a list of `Arc`s.
     size_of::<Arc<Root>>()
-        + shared::<Root>()
+        + arc_size::<Root>()
         + root.canonical.capacity()
-        + root.given.iter().map(given).sum::<usize>()
+        + root.aliases.iter().map(alias).sum::<usize>()
         + root.name.as_ref().map_or(0, String::capacity)
         + root.leaf.as_ref().map_or(0, OsString::capacity)
         + held
 }
 
-/// What an `Arc` allocates: the value, and two counters.
-const fn shared<T>() -> usize {
+/// The size of an `Arc`'s allocation: the value and two counters.
+const fn arc_size<T>() -> usize {
     2 * size_of::<usize>() + size_of::<T>()
 }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_that_was_received_last_counts_and_for_its_time() {
+    fn a_later_request_replaces_an_earlier_one_until_it_expires() {
         let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [one, other] =
             directories.each_ref().map(|directory| Roots::from_dirs([directory.path()]).unwrap());
@@ -221,7 +221,7 @@ mod tests {
         assert!(cache.get(&key).is_none());
         finish(5, &one);
         assert!(is(&one) && cache.get(stranger.account()).is_none());
-        // What was received before it is handled late, and no longer counts.
+        // A request received earlier but handled later is ignored.
         begin(4);
         assert!(is(&one));
         finish(4, &other);
@@ -232,7 +232,7 @@ mod tests {
         assert!(cache.get(&key).is_none());
         finish(6, &other);
         assert!(is(&other));
-        // What was forgotten meanwhile is not cached again.
+        // An entry that was removed meanwhile is not cached again.
         begin(7);
         cache.forget(&key);
         finish(7, &one);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_a_bound() {
+    fn total_weight_is_bounded() {
         let list = ListRootsResult::from_uris(
             (0..ROOT_LIST_ENTRIES).map(|number| format!("x://{number}")),
         );

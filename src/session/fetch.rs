@@ -1,9 +1,10 @@
-//! How a call gets its client's roots: from the cache, from the fetch in progress, or by a fetch of
-//! its own.
+//! How a call obtains its client's roots: from the cache, from the fetch in progress, or by its own
+//! fetch.
 //!
-//! The first call without a snapshot leads: it asks the client within its own request, and the others
-//! wait. A leader that is dropped, by a panic of the author's source too, ends its fetch, and one of
-//! those that wait leads the next. A call ends by its own deadline, whatever it waits for.
+//! The first call without a snapshot is the leader: it requests the list within its own request,
+//! and other calls wait. If the leader is dropped, or the author's source panics, its fetch ends
+//! and a waiting call leads the next one. Each call ends by its own deadline, whatever it waits
+//! for.
 
 use std::ops::DerefMut;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,7 +17,9 @@ use crate::events::{self, SessionId};
 use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
 use crate::roots::Roots;
 use crate::session::cache::Cached;
-use crate::session::runtime::{Instant, Mutex, Notify, off_workers, std_instant, unless, until};
+use crate::session::runtime::{
+    Instant, Mutex, Notify, run_on_workers, run_until_stopped, std_instant, timeout_at,
+};
 use crate::session::state::{End, Fetch, Join, State};
 use crate::session::{
     ClientRoots, FetchedList, Guard, RootsSource, WithoutClientRoots, fetch_list,
@@ -24,23 +27,22 @@ use crate::session::{
 use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
 
-/// One client.
+/// A client, shared by the clones of its session.
 pub(crate) struct Client {
     pub(crate) id: SessionId,
     pub(crate) guard: Guard,
     pub(crate) declared: ClientCapabilities,
-    /// Who is charged for its work.
+    /// The account that its work is charged to.
     pub(crate) account: Account,
     pub(crate) lifetime: Lifetime,
     state: Mutex<State>,
     pub(crate) changed: Notify,
 }
 
-/// How long a client is known.
+/// How long the guard knows the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifetime {
     Session,
-    /// For one request only.
     #[cfg(feature = "rmcp")]
     Request,
 }
@@ -57,16 +59,17 @@ impl Client {
         Self { id, guard, declared, account, lifetime, state, changed: Notify::new() }
     }
 
-    /// The roots in force for a call that begins now, and where they are the client's, the epoch of
-    /// their list.
+    /// The roots in force for a call that begins now, and the epoch of their list if they are the
+    /// client's.
     pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
         let now = Instant::now();
-        if let Some(without) = self.without_asking() {
+        if let Some(without) = self.fallback_policy() {
             return Ok((self.roots_without(without, now).await?, None));
         }
-        // The common case. The rest is boxed, because every call would reserve room for it.
-        let cached =
-            self.cached(now).filter(|cached| !cached.roots.is_due() && !cached.roots.is_outdated());
+        // The slow path is boxed: otherwise every call would reserve space for its future.
+        let cached = self
+            .cached(now)
+            .filter(|cached| !cached.roots.is_verification_due() && !cached.roots.is_outdated());
         let cached = match cached {
             Some(cached) => cached,
             None => Box::pin(self.obtain(source, now)).await?,
@@ -74,10 +77,10 @@ impl Client {
         Ok((cached.roots.clone(), Some(cached.epoch)))
     }
 
-    /// The roots of a list that came with a call that begins now.
+    /// The roots of a list that came with the request itself.
     pub(crate) async fn roots_of_list(&self, list: ListRootsResult) -> Result<Roots> {
         let now = Instant::now();
-        if let Some(without) = self.without_asking() {
+        if let Some(without) = self.fallback_policy() {
             return self.roots_without(without, now).await;
         }
         if self.lock().is_closed() {
@@ -88,9 +91,9 @@ impl Client {
         Ok(roots)
     }
 
-    /// What is in force without asking the client: where client roots are ignored, or the client
-    /// declared none.
-    pub(crate) fn without_asking(&self) -> Option<WithoutClientRoots> {
+    /// The policy in force if client roots are ignored or the client declared none; `None` if its
+    /// list decides.
+    pub(crate) fn fallback_policy(&self) -> Option<WithoutClientRoots> {
         let choices = self.guard.choices();
         match (choices.client_roots, self.declared.roots()) {
             (ClientRoots::Ignore, _) => Some(WithoutClientRoots::AllowedDirectories),
@@ -111,14 +114,14 @@ impl Client {
         }
     }
 
-    /// The cached snapshot, if it counts at this time.
+    /// The cached snapshot, if it is current.
     pub(crate) fn cached(&self, now: Instant) -> Option<Arc<Cached>> {
-        let seen = self.look(now)?;
+        let seen = self.cached_in_epoch(now)?;
         seen.is_current(now).then_some(seen)
     }
 
-    /// The cached snapshot of this epoch, which can be too old.
-    fn look(&self, now: Instant) -> Option<Arc<Cached>> {
+    /// The cached snapshot of this epoch, which may have expired.
+    fn cached_in_epoch(&self, now: Instant) -> Option<Arc<Cached>> {
         let (cached, touch) = self.lock().cached(now)?;
         if touch && !self.guard.cache().touch(&self.key()) {
             self.lock().evicted(&cached);
@@ -129,15 +132,16 @@ impl Client {
 
     async fn obtain(&self, mut source: impl RootsSource, now: Instant) -> Result<Arc<Cached>> {
         let deadline = self.deadline(now);
-        // An answer that is too old when it comes still counts for the calls that began before it was requested.
+        // A list that has expired when it arrives is still valid for calls that began before it was
+        // requested.
         let first = self.lock().fetches() + 1;
         let mut changes = 0;
         loop {
-            let seen = self.look(Instant::now());
+            let seen = self.cached_in_epoch(Instant::now());
             let mut cached = seen.as_ref().filter(|seen| seen.is_current(Instant::now()));
             if let Some(current) = cached {
                 let stands = self.verify(current, deadline).await?;
-                // Verifying takes time, in which the list may have changed.
+                // The list may have changed during the verification.
                 if current.epoch != self.lock().epoch() {
                     cached = None;
                 } else if stands {
@@ -146,7 +150,7 @@ impl Client {
             }
             let now = Instant::now();
             if now >= deadline {
-                return Err(late());
+                return Err(timed_out());
             }
             let (join, replaced) =
                 self.lock().join(seen.as_ref(), cached.is_some(), now, deadline)?;
@@ -154,7 +158,7 @@ impl Client {
                 replaced.end(End::Nothing);
             }
             let end = match (join, cached) {
-                (Join::LookAgain, _) | (Join::Serve, None) => End::Nothing,
+                (Join::Retry, _) | (Join::Serve, None) => End::Nothing,
                 (Join::Serve, Some(cached)) => return Ok(cached.clone()),
                 (Join::Wait(_), Some(cached)) if !cached.roots.is_outdated() => {
                     return Ok(cached.clone());
@@ -179,22 +183,23 @@ impl Client {
         }
     }
 
-    /// Verifies a snapshot if that is due and no other call does. False if its list should be
-    /// resolved again before it is served: one of its roots is gone, or this call has verified it and
-    /// more may be there now.
+    /// Verifies a snapshot if its verification is due and no other call is doing it. Returns false
+    /// if its list must be resolved again before it is served: one of its roots is gone, or this
+    /// call verified it and a rejected entry may be available now or the allowed directories
+    /// changed.
     async fn verify(&self, cached: &Cached, deadline: Instant) -> Result<bool> {
         let roots = &cached.roots;
         if !self.guard.verify(roots, &self.account, deadline).await? {
             return Ok(!roots.is_outdated());
         }
-        let lacks = roots.rejected().iter().any(|rejected| may_pass(rejected.error().reason()));
+        let lacks = roots.rejected().iter().any(|rejected| is_transient(rejected.error().reason()));
         Ok(!roots.is_outdated() && !lacks && self.guard.boundary().is_current(roots))
     }
 
-    /// Waits for a fetch. Its end counts for a call only in the epoch in which the call sees it, and an
-    /// answer that is too old by then only if it was requested after the call began.
+    /// Waits for a fetch. Its result is valid only in the session's epoch when the wait ends. A
+    /// list that has expired by then is valid only if it was requested after the call began.
     async fn wait(&self, fetch: &Fetch, first: u64, deadline: Instant) -> Result<End> {
-        let end = fetch.wait(deadline).await?.ok_or_else(late)?;
+        let end = fetch.wait(deadline).await?.ok_or_else(timed_out)?;
         let epoch = self.lock().epoch();
         Ok(match end {
             End::Cached(cached) if cached.epoch != epoch => End::Nothing,
@@ -206,32 +211,31 @@ impl Client {
         })
     }
 
-    /// The roots of a list.
     async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<Roots> {
-        // Not by the resolution itself: an allowed directory may hang that the list does not name.
+        // Verified separately: an allowed directory that the list does not name may hang.
         self.guard.allowed_roots(deadline).await?;
         let (boundary, account) = (self.guard.boundary().clone(), self.account.clone());
-        let given_up = GiveUp::default();
-        let effort = Effort::new(Some(std_instant(deadline)), given_up.0.clone());
+        let cancelled = CancelOnDrop::default();
+        let effort = Effort::new(Some(std_instant(deadline)), cancelled.0.clone());
         let resolve = move || boundary.resolve_to_cache(&list, &account, &effort);
-        let work = off_workers(self.guard.workers(), &self.account, resolve);
-        until(deadline, work).await?.ok_or_else(late)?
+        let work = run_on_workers(self.guard.workers(), &self.account, resolve);
+        timeout_at(deadline, work).await?.ok_or_else(timed_out)?
     }
 
-    /// Withdraws every list that was requested so far. False if the session is closed.
+    /// Withdraws every list requested so far. False if the session is closed.
     pub(crate) fn change(&self) -> bool {
         let changed = self.lock().change();
         self.changed.notify_waiters();
         changed
     }
 
-    /// False if it was closed already.
+    /// Closes the session. False if it was already closed.
     pub(crate) fn close(&self) -> bool {
         let Ok(fetch) = self.lock().close() else { return false };
-        // A client of one request was not counted, and nothing of it is cached.
+        // A client of a single request was not counted and has nothing in the cache.
         if self.lifetime == Lifetime::Session {
             self.guard.cache().forget(&self.key());
-            self.guard.leave();
+            self.guard.unregister_session();
         }
         if let Some(fetch) = fetch {
             fetch.end(End::Nothing);
@@ -240,24 +244,24 @@ impl Client {
         true
     }
 
-    /// What happened so far that [`Changes`](crate::Changes) reports; an error once it is closed.
+    /// The count of changes for [`Changes`](crate::Changes); an error once the session is closed.
     pub(crate) fn changes(&self) -> Result<u64> {
         let state = self.lock();
         if state.is_closed() { Err(Code::SessionClosed.into()) } else { Ok(state.changes()) }
     }
 
-    /// The epoch of the lists that count; an error once it is closed.
+    /// The current epoch; an error once the session is closed.
     pub(crate) fn epoch(&self) -> Result<u64> {
         let state = self.lock();
         if state.is_closed() { Err(Code::SessionClosed.into()) } else { Ok(state.epoch()) }
     }
 
-    /// Why the last fetch failed, if the list has not changed since.
+    /// The code of the last fetch's failure, if the list has not changed since.
     pub(crate) fn failure(&self) -> Option<Code> {
         self.lock().failure().map(|failure| failure.kind)
     }
 
-    /// Its key in the cache. The account, by contrast, can be the same for several sessions.
+    /// The key in the cache. Unlike the account, it is different for each session.
     fn key(&self) -> Account {
         Account::Session(self.id)
     }
@@ -281,13 +285,14 @@ impl Client {
         }
     }
 
-    /// A thread that panicked while it held the lock left the state whole.
+    /// A poisoned lock is usable: each transition leaves the state consistent.
     fn lock(&self) -> impl DerefMut<Target = State> + '_ {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The call that asks. Dropped before the fetch ended, it ends the fetch without a result.
+/// The call that performs the fetch. If it is dropped before the fetch ended, the fetch ends
+/// without a result.
 struct Leader<'a> {
     client: &'a Client,
     fetch: Arc<Fetch>,
@@ -301,20 +306,21 @@ impl Drop for Leader<'_> {
 }
 
 impl Leader<'_> {
-    /// Requests the list and resolves it, unless the fetch is ended meanwhile: by the end of the
-    /// session, or by a call that begins after a change.
+    /// Requests the list and resolves it, unless the fetch ends first: because the session closed,
+    /// or because a call that began after a change replaced it.
     async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<End> {
         let began = Instant::now();
         let answer = async {
             let FetchedList { list, pages } =
-                until(deadline, fetch_list(source)).await?.ok_or_else(late)??;
+                timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
             Ok((self.client.resolve(Arc::new(list), deadline).await?, pages))
         };
-        match unless(self.fetch.ended(), answer).await {
+        match run_until_stopped(self.fetch.ended(), answer).await {
             None => Ok(self.fetch.ended().await),
             Some(Ok((roots, pages))) => {
                 self.client.log_fetched(&roots, pages);
-                // The client may have changed its list as soon as it was asked.
+                // Counted from the request: the client may change its list right after it was
+                // asked.
                 let until = began + self.client.time_to_live();
                 Ok(self.succeed(roots, until))
             }
@@ -322,23 +328,23 @@ impl Leader<'_> {
         }
     }
 
-    /// Resolves a cached list again, because a root is gone, or one that was missing may be there now.
+    /// Resolves a cached list again, because a root is gone or a missing one may be available now.
     async fn renew(self, stale: &Cached, deadline: Instant) -> End {
         let client = self.client;
         let Some(list) = stale.roots.list().cloned() else { return End::Nothing };
-        match unless(self.fetch.ended(), client.resolve(list, deadline)).await {
+        match run_until_stopped(self.fetch.ended(), client.resolve(list, deadline)).await {
             None => self.fetch.ended().await,
             Some(Ok(roots)) => {
                 events::resolved_again(client.id, roots.roots().len());
                 if !roots.is_same_snapshot(&stale.roots) {
-                    // Other sessions may have it, too.
+                    // Other sessions may share this snapshot.
                     stale.roots.set_outdated();
                 }
                 self.succeed(roots, stale.until)
             }
             Some(Err(error)) => {
                 events::not_fetched(client.id, &error);
-                // Until the back-off is over, what is left of the snapshot is served.
+                // Until the back-off ends, the remaining roots of the snapshot are served.
                 let _ = client.lock().fail(&self.fetch, &error, Instant::now());
                 self.fetch.end(End::Nothing);
                 End::Nothing
@@ -348,10 +354,10 @@ impl Leader<'_> {
 
     fn succeed(self, roots: Roots, until: Instant) -> End {
         let client = self.client;
-        let is_kept = !client.time_to_live().is_zero();
+        let is_cached = !client.time_to_live().is_zero();
         let cached = Arc::new(Cached::new(self.fetch.epoch, until, roots));
-        let end = client.lock().succeed(&self.fetch, &cached, is_kept, Instant::now());
-        if is_kept && matches!(end, End::Cached(_)) {
+        let end = client.lock().succeed(&self.fetch, &cached, is_cached, Instant::now());
+        if is_cached && matches!(end, End::Cached(_)) {
             client.guard.cache().insert(client.key(), cached);
             if client.lock().is_closed() {
                 client.guard.cache().forget(&client.key());
@@ -362,14 +368,16 @@ impl Leader<'_> {
         end
     }
 
-    /// Ends the fetch with a failure that is the client's, and passes on any other.
+    /// Ends the fetch with a failure of the client. Returns any other failure as an error.
     fn fail(self, error: Error, began: Instant) -> Result<End> {
         let client = self.client;
         events::not_fetched(client.id, &error);
         let now = Instant::now();
-        let had_half = began.elapsed() >= client.guard.choices().fetch_limit / 2;
-        let is_late = error.reason() == Code::RootsTimedOut && now >= self.fetch.until;
-        if error.reason() == Code::NoRuntime || is_late && !had_half && client.lock().hurry() {
+        let had_enough_time = began.elapsed() >= client.guard.choices().fetch_limit / 2;
+        let is_timeout = error.reason() == Code::RootsTimedOut && now >= self.fetch.until;
+        if error.reason() == Code::NoRuntime
+            || is_timeout && !had_enough_time && client.lock().allow_short_attempt()
+        {
             return Err(error);
         }
         let end = client.lock().fail(&self.fetch, &error, now);
@@ -378,18 +386,18 @@ impl Leader<'_> {
     }
 }
 
-/// Dropped when nobody waits for the resolution any more, which then ends.
+/// Cancels the resolution when dropped, which happens when no call waits for it any more.
 #[derive(Default)]
-struct GiveUp(Arc<AtomicBool>);
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for GiveUp {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
 }
 
-/// Whether an entry that was rejected for this reason may be in force later.
-fn may_pass(kind: Code) -> bool {
+/// Whether an entry rejected with this code may be granted later.
+fn is_transient(kind: Code) -> bool {
     matches!(
         kind,
         Code::NotFound
@@ -402,6 +410,6 @@ fn may_pass(kind: Code) -> bool {
     )
 }
 
-fn late() -> Error {
+fn timed_out() -> Error {
     Code::RootsTimedOut.into()
 }

@@ -1,9 +1,9 @@
-//! What all sessions of a server have in common.
+//! The state that all sessions of a server share: a [`Guard`] holds the [`Boundary`], the
+//! operator's choices, the threads that wait for filesystems, and the cache of snapshots.
 //!
-//! Goes in: a [`Boundary`], and the operator's choices about clients' roots. Comes out: a [`Guard`], which mints sessions and holds the
-//! snapshots of those, as a map. What is true after: the map decides nothing. An entry counts only while the session that it belongs to
-//! says so ([`session`](crate::Session)), so that to lose one, at any time and for any reason, costs a question to the client and
-//! nothing else.
+//! The cache decides nothing. A session's entry is used only if the [`Session`](crate::Session)
+//! still refers to it, so losing an entry, at any time and for any reason, costs one request to the
+//! client and nothing else.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -21,39 +21,41 @@ use crate::limits::{
 use crate::limits::{MOST_WORK, TIME_TO_LIVE_KEYED, WORK};
 use crate::roots::Roots;
 use crate::session::cache::SnapshotCache;
-use crate::session::runtime::{Instant, off_workers, until};
+use crate::session::runtime::{Instant, run_on_workers, timeout_at};
 use crate::workers::{Account, Workers};
 
-/// What client roots are to a server.
+/// How a server uses client roots.
 ///
-/// | the client | [`Narrow`](Self::Narrow) | [`Ignore`](Self::Ignore) |
-/// | --- | --- | --- |
-/// | declared roots and tells them | the part of them inside the allowed directories; without any, all of them | the allowed directories |
-/// | declared roots and tells none | nothing | the allowed directories |
-/// | declared roots and does not tell, or an error | a refusal | the allowed directories |
-/// | declared no roots | by [`WithoutClientRoots`] | the allowed directories |
+/// With [`Narrow`](Self::Narrow), the roots in force depend on the client:
+///
+/// - If it declared roots and lists some, they are the part of its list inside the allowed
+///   directories; without allowed directories, they are the whole list.
+/// - If it declared roots and its list is empty, nothing is in force.
+/// - If it declared roots and does not answer, or answers with an error, the request is refused.
+/// - If it declared no roots, [`WithoutClientRoots`] decides.
+///
+/// With [`Ignore`](Self::Ignore), the allowed directories are in force in each of these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientRoots {
-    /// They narrow the allowed directories; where there are none
-    /// ([`client_roots_only`](crate::BoundaryBuilder::client_roots_only)), they are all there is.
+    /// Client roots narrow the allowed directories. Without allowed directories
+    /// ([`client_roots_only`](crate::BoundaryBuilder::client_roots_only)) they are the only roots.
     Narrow,
-    /// They are never asked for: the allowed directories are in force.
+    /// Client roots are never requested. The allowed directories are in force.
     Ignore,
 }
 
-/// What is in force for a client that did not declare the roots capability.
+/// The roots in force for a client that did not declare the roots capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WithoutClientRoots {
-    /// Nothing: each request is refused with
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    /// None: each request is refused with [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     Deny,
     /// The allowed directories.
     AllowedDirectories,
 }
 
-/// The guard of a server process: built once, cheap to clone, shared by all clients.
+/// The guard of a server process: built once, cheap to clone, and shared by all clients.
 ///
 /// ```
 /// use mcp_roots_guard::{
@@ -68,9 +70,10 @@ pub enum WithoutClientRoots {
 /// let guard = Guard::new(Boundary::builder().directory(projects, Access::ReadWrite).build()?);
 /// // For each client, with what it declared in `initialize`.
 /// let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing()))?;
-/// // For each request; the client is asked only when it has to be.
-/// # let told = ListRootsResult::from_uris([format!("file://{projects}/site")]);
-/// # let ask = |_: Option<String>| std::future::ready(mcp_roots_guard::RootsResponse::List(told.clone()));
+/// // For each request. The client is asked only when necessary.
+/// # let list = ListRootsResult::from_uris([format!("file://{projects}/site")]);
+/// # let response = mcp_roots_guard::RootsResponse::List(list);
+/// # let ask = |_: Option<String>| std::future::ready(response.clone());
 /// let roots = session.roots(ask).await?;
 /// roots.write("notes.txt", "hello")?;
 /// // On `notifications/roots/list_changed`.
@@ -80,23 +83,22 @@ pub enum WithoutClientRoots {
 /// ```
 #[derive(Clone)]
 pub struct Guard {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
+struct Inner {
     boundary: Boundary,
     choices: Choices,
     cache: SnapshotCache,
     sessions: AtomicUsize,
-    /// The threads that wait for filesystems.
     workers: Workers,
 }
 
-/// The operator's choices on their way to a [`Guard`].
+/// Builds a [`Guard`] from the operator's choices.
 ///
-/// What would have no effect is an error: with [`ClientRoots::Ignore`] no list is asked for or
-/// kept, so no time to live and no time to idle may be set, and [`WithoutClientRoots::Deny`] would
-/// be passed over. A time of more than a year counts as a year.
+/// A choice that would have no effect is an error. With [`ClientRoots::Ignore`] no list is
+/// requested or cached, so no time to live and no time to idle may be set, and neither may
+/// [`WithoutClientRoots::Deny`]. Times longer than a year count as a year.
 ///
 /// ```
 /// use mcp_roots_guard::{Access, Boundary, ClientRoots, ErrorKind, Guard, WithoutClientRoots};
@@ -114,8 +116,8 @@ pub struct GuardBuilder {
     boundary: Boundary,
     choices: Choices,
     time_to_idle: Duration,
-    /// Why it cannot ignore client roots: what was chosen about their lists.
-    about_lists: Option<&'static str>,
+    /// The error for [`ClientRoots::Ignore`]: an option about client lists was set.
+    list_option_error: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +125,6 @@ pub(crate) struct Choices {
     pub(crate) client_roots: ClientRoots,
     pub(crate) without_client_roots: WithoutClientRoots,
     pub(crate) fetch_limit: Duration,
-    /// For clients that announce changes, and for those that do not.
     pub(crate) time_to_live: Duration,
     pub(crate) time_to_live_unannounced: Duration,
     #[cfg(feature = "rmcp")]
@@ -133,66 +134,71 @@ pub(crate) struct Choices {
 }
 
 impl GuardBuilder {
-    /// What client roots are to this server. Default: they narrow the allowed directories.
+    /// How this server uses client roots. Default: [`ClientRoots::Narrow`].
     pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
         self.choices.client_roots = client_roots;
         self
     }
 
-    /// What is in force for a client that declared no roots. Default: the allowed directories, and where there are none, nothing.
+    /// The roots in force for a client that declared none. Default: the allowed directories; none
+    /// if there are no allowed directories.
     pub fn without_client_roots(mut self, without: WithoutClientRoots) -> Self {
         self.choices.without_client_roots = without;
         self
     }
 
-    /// The longest that a call waits for a client's roots, all of it: for others that ask, for the answer, for its resolution. Default:
-    /// [`FETCH_LIMIT`].
+    /// The longest time that a call waits for a client's roots: for a fetch by another call, for
+    /// the response, and for the list to be resolved, in total. Default: [`FETCH_LIMIT`].
     pub fn fetch_limit(mut self, limit: Duration) -> Self {
         self.choices.fetch_limit = limit.min(LONGEST_TIME);
         self
     }
 
-    /// How long a list counts of a client that announces changes, in case a notification was lost. Default: [`TIME_TO_LIVE`].
+    /// How long the list of a client that announces changes is used, in case a notification was
+    /// lost. Default: [`TIME_TO_LIVE`].
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live = time_to_live.min(LONGEST_TIME);
-        self.about_lists.get_or_insert("client roots are ignored: leave time_to_live out");
+        self.list_option_error.get_or_insert("client roots are ignored: leave time_to_live out");
         self
     }
 
-    /// How long a list counts of a client that does not announce changes. Default: zero, so that it is asked for each request. With
-    /// another, such a client's withdrawn root is served for so long.
+    /// How long the list of a client that does not announce changes is used. Default: zero, so that
+    /// the client is asked for each request. With a longer time, a root that such a client withdrew
+    /// is served for up to that time.
     pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
-        self.about_lists
+        self.list_option_error
             .get_or_insert("client roots are ignored: leave time_to_live_unannounced out");
         self
     }
 
-    /// How long a list counts for a client's other requests that it told in one of them, in the stateless era (2026-07-28), if the server
-    /// says who the client is ([`ClientKey`](crate::rmcp::ClientKey)). Nobody tells of changes there, so a withdrawn root is served for so
-    /// long. Default: [`TIME_TO_LIVE_KEYED`].
+    /// How long a list that a client sent with one request is used for its other requests, in the
+    /// stateless era (2026-07-28), if the server identifies the client by a
+    /// [`ClientKey`](crate::rmcp::ClientKey). Changes are not announced in that era, so a withdrawn
+    /// root is served for up to that time. Default: [`TIME_TO_LIVE_KEYED`].
     #[cfg(feature = "rmcp")]
     pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_keyed = time_to_live.min(LONGEST_TIME);
-        self.about_lists.get_or_insert("client roots are ignored: leave time_to_live_keyed out");
+        self.list_option_error
+            .get_or_insert("client roots are ignored: leave time_to_live_keyed out");
         self
     }
 
-    /// How many places there are for handlers' work, each with a thread of the guard's; more work
-    /// waits. From 1 to 4,096. Default: [`WORK`].
+    /// How many handlers can work at once, each on a thread of the guard; further work waits. From
+    /// 1 to 4,096. Default: [`WORK`].
     ///
-    /// One client's work takes at most a quarter of them, rounded down, but at least one. The
-    /// runtime's own threads for blocking work (`max_blocking_threads`) are not used.
+    /// One client's work takes at most a quarter of these places, rounded down, but at least one.
+    /// The runtime's own threads for blocking work (`max_blocking_threads`) are not used.
     #[cfg(feature = "rmcp")]
     pub fn work_at_once(mut self, work: usize) -> Self {
         self.choices.work_at_once = work;
         self
     }
 
-    /// How long the snapshot of a session is kept that nobody asks for. Default: [`TIME_TO_IDLE`].
+    /// How long an unused snapshot stays in the cache. Default: [`TIME_TO_IDLE`].
     pub fn time_to_idle(mut self, time_to_idle: Duration) -> Self {
         self.time_to_idle = time_to_idle.min(LONGEST_TIME);
-        self.about_lists.get_or_insert("client roots are ignored: leave time_to_idle out");
+        self.list_option_error.get_or_insert("client roots are ignored: leave time_to_idle out");
         self
     }
 
@@ -201,12 +207,12 @@ impl GuardBuilder {
     /// # Errors
     ///
     /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if the
-    /// allowed directories are to be in force, and there are none;
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if a choice would have
-    /// no effect beside another, or is no number of places.
+    /// choices put the allowed directories in force and there are none;
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if one choice would
+    /// have no effect because of another, or the number of places is out of range.
     pub fn build(self) -> Result<Guard> {
         let invalid = |text| Err(Error::new(Code::InvalidOptions).says(text));
-        match self.about_lists {
+        match self.list_option_error {
             Some(text) if self.choices.client_roots == ClientRoots::Ignore => return invalid(text),
             _ => {}
         }
@@ -214,9 +220,9 @@ impl GuardBuilder {
         if !(1..=MOST_WORK).contains(&self.choices.work_at_once) {
             return invalid("work_at_once takes a number from 1 to 4096");
         }
-        let wanted = self.choices.client_roots == ClientRoots::Ignore
+        let needs_directories = self.choices.client_roots == ClientRoots::Ignore
             || self.choices.without_client_roots == WithoutClientRoots::AllowedDirectories;
-        if wanted && !self.boundary.has_allowed_directories() {
+        if needs_directories && !self.boundary.has_allowed_directories() {
             return Err(Code::NoDirectories.into());
         }
         if self.choices.client_roots == ClientRoots::Ignore
@@ -236,29 +242,30 @@ impl GuardBuilder {
         #[cfg(feature = "rmcp")]
         let (time_to_live, places) =
             (time_to_live.max(choices.time_to_live_keyed), choices.work_at_once);
-        // Work comes through the adapter.
+        // Only the adapter for rmcp runs handlers on these threads.
         #[cfg(not(feature = "rmcp"))]
         let places = 1;
-        let shared = Shared {
+        let inner = Inner {
             boundary,
             choices,
             cache: SnapshotCache::new(time_to_live, time_to_idle),
             sessions: AtomicUsize::new(0),
             workers: Workers::new(places),
         };
-        Guard { shared: Arc::new(shared) }
+        Guard { inner: Arc::new(inner) }
     }
 }
 
 impl Guard {
-    /// A guard with the default choices: client roots narrow the boundary's allowed directories, and those alone are in force for a
-    /// client that declared no roots. Where there are no allowed directories, client roots are all there is.
+    /// A guard with the default choices. Client roots narrow the boundary's allowed directories,
+    /// which are in force for a client that declared no roots. Without allowed directories, client
+    /// roots are the only roots.
     #[must_use]
     pub fn new(boundary: Boundary) -> Self {
         Self::builder(boundary).into_guard()
     }
 
-    /// Begins the choices for a boundary.
+    /// Returns a builder with the default choices for a boundary.
     pub fn builder(boundary: Boundary) -> GuardBuilder {
         let any = boundary.has_allowed_directories();
         let choices = Choices {
@@ -276,66 +283,67 @@ impl Guard {
             #[cfg(feature = "rmcp")]
             work_at_once: WORK,
         };
-        GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE, about_lists: None }
+        GuardBuilder { boundary, choices, time_to_idle: TIME_TO_IDLE, list_option_error: None }
     }
 
-    /// What this server may ever serve.
+    /// The boundary that this guard enforces.
     #[must_use]
     pub fn boundary(&self) -> &Boundary {
-        &self.shared.boundary
+        &self.inner.boundary
     }
 
-    /// How many sessions there are.
+    /// The number of open sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
-        self.shared.sessions.load(Ordering::Relaxed)
+        self.inner.sessions.load(Ordering::Relaxed)
     }
 
-    /// Forgets the snapshots of all sessions, so that each is asked for again, but for those that are being asked for or resolved now: to
-    /// free what they hold.
+    /// Drops all cached snapshots to free what they hold, so that the next call of each client
+    /// requests its roots again. Fetches in progress are not affected.
     pub fn forget_all(&self) {
-        self.shared.cache.forget_all();
+        self.inner.cache.forget_all();
     }
 
     pub(crate) fn choices(&self) -> &Choices {
-        &self.shared.choices
+        &self.inner.choices
     }
 
     pub(crate) fn cache(&self) -> &SnapshotCache {
-        &self.shared.cache
+        &self.inner.cache
     }
 
     #[cfg(feature = "rmcp")]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     pub(crate) fn workers(&self) -> &Workers {
-        &self.shared.workers
+        &self.inner.workers
     }
 
-    /// The allowed directories, verified if that is due.
+    /// The allowed directories, verified if verification is due.
     ///
-    /// If that takes long, the last ones are returned, as to everyone who asks meanwhile: an allowed
-    /// directory that hangs must not keep clients from the others. Until it answers, none of them is
-    /// verified or resolved again.
+    /// If that takes longer than [`VERIFY_LIMIT`], or another call is doing it, this returns the
+    /// last result: an allowed directory that hangs must not keep clients from the others. Until it
+    /// responds, no allowed directory is verified or resolved again.
     pub(crate) async fn allowed_roots(&self, deadline: Instant) -> Result<Roots> {
-        let (standing, turn) = self.boundary().current_allowed_roots();
-        let Some(turn) = turn else { return Ok(standing) };
+        let (current, turn) = self.boundary().current_allowed_roots();
+        let Some(turn) = turn else { return Ok(current) };
         let boundary = self.boundary().clone();
-        let verify = off_workers(self.workers(), &Account::Operator, move || {
+        let verify = run_on_workers(self.workers(), &Account::Operator, move || {
             Ok(boundary.verify_allowed_roots(turn))
         });
-        match until(deadline.min(Instant::now() + VERIFY_LIMIT), verify).await? {
+        match timeout_at(deadline.min(Instant::now() + VERIFY_LIMIT), verify).await? {
             Some(Err(error)) if !matches!(error.reason(), Code::QueueFull | Code::Busy) => {
                 Err(error)
             }
             Some(Ok(verified)) => Ok(verified),
-            _ => Ok(standing),
+            _ => Ok(current),
         }
     }
 
-    /// Verifies a snapshot if that is due and no other call does. Returns whether this call did.
+    /// Verifies a snapshot if verification is due and no other call is doing it. Returns whether
+    /// this call did.
     pub(crate) async fn verify(
         &self,
         roots: &Roots,
@@ -343,32 +351,33 @@ impl Guard {
         deadline: Instant,
     ) -> Result<bool> {
         let Some(mut turn) = roots.begin_verification() else { return Ok(false) };
-        // One of the allowed directories may be back, which the snapshot does not show.
+        // An allowed directory that was missing may be available again, which the snapshot does not
+        // show.
         self.allowed_roots(deadline).await?;
-        let verify = off_workers(self.workers(), account, move || Ok(turn.verify()));
-        until(deadline, verify).await?.ok_or(Code::RootsTimedOut)??;
+        let verify = run_on_workers(self.workers(), account, move || Ok(turn.verify()));
+        timeout_at(deadline, verify).await?.ok_or(Code::RootsTimedOut)??;
         Ok(true)
     }
 
-    /// Mints the identifier of one more session, which is counted.
-    pub(crate) fn enter(&self) -> Result<SessionId> {
+    /// Counts a new session and returns its identifier.
+    pub(crate) fn register_session(&self) -> Result<SessionId> {
         let more = |sessions| (sessions < SESSIONS).then_some(sessions + 1);
-        let entered = self.shared.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let entered = self.inner.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         entered.map_err(|_| Code::TooManySessions)?;
-        Ok(Self::mint())
+        Ok(Self::next_session_id())
     }
 
-    /// Mints an identifier.
-    pub(crate) fn mint() -> SessionId {
-        SessionId(NonZeroU64::MIN.saturating_add(MINTED.fetch_add(1, Ordering::Relaxed)))
+    /// An identifier that this process has not used before.
+    pub(crate) fn next_session_id() -> SessionId {
+        SessionId(NonZeroU64::MIN.saturating_add(SESSION_IDS.fetch_add(1, Ordering::Relaxed)))
     }
 
-    pub(crate) fn leave(&self) {
-        self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn unregister_session(&self) {
+        self.inner.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Nothing of what its sessions hold: it may be shown by one of them.
+/// Shows no paths of its sessions, because one session may print it.
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
@@ -380,5 +389,5 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Sessions of this process so far; none is numbered twice.
-static MINTED: AtomicU64 = AtomicU64::new(0);
+/// The number of session identifiers that were drawn in this process.
+static SESSION_IDS: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! Who a client of the stateless era is: a key from the server, never from the wire.
+//! The identity of a client of the stateless era, from the server and never from the wire.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,33 +7,36 @@ use ::rmcp::model::Extensions;
 
 use crate::workers::Account;
 
-/// Who a client is, said by the server: an authenticated principal, or a connection that is one client.
+/// Identifies a client: an authenticated principal, or a connection that is one client.
 ///
-/// It does two things. In the stateless era (2026-07-28), a list that a client told counts for its other requests too, for
-/// [a short time](crate::GuardBuilder::time_to_live_keyed); without a key, each request is asked in. And a session that began with a
-/// key serves requests with that key only.
+/// A key has two effects. In the stateless era (2026-07-28), a list that a client sent with one
+/// request is used for its other requests too, for [a short
+/// time](crate::GuardBuilder::time_to_live_keyed); without a key, the client is asked within each
+/// request. And a session that began with a key serves only requests with that key.
 ///
-/// The server puts it into a request's extensions, before rmcp handles it: over HTTP as an extension of the HTTP request, by the layer that
-/// authenticates; on stdio by [`GuardedTransport::one_client`](crate::rmcp::GuardedTransport::one_client). Requests with equal keys share
-/// roots, so it must be another for each user, and for each of the programs that one user runs (an access token's client identifier tells
-/// them apart). It must not be anything that a client chooses, such as its `mcp-session-id`.
+/// The server adds the key to a request's extensions before rmcp handles the request: over HTTP as
+/// an extension of the HTTP request, in the layer that authenticates; on stdio with
+/// [`GuardedTransport::one_client`](crate::rmcp::GuardedTransport::one_client). Requests with equal
+/// keys share roots, so each user must have a different key, and so must each program that a user
+/// runs (an access token's client identifier distinguishes them). Never derive it from something
+/// that a client chooses, such as its `mcp-session-id`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClientKey(Account);
 
 impl ClientKey {
-    /// The key of an authenticated principal. An empty name is nobody's, and its key equals no other, itself made anew included.
+    /// The key of an authenticated principal. An empty name gives a new key that equals no other.
     #[must_use]
     pub fn principal(name: &str) -> Self {
         if name.is_empty() { Self::connection() } else { Self(Account::Principal(name.into())) }
     }
 
-    /// A key that nobody else has.
+    /// A key that equals no other.
     pub(crate) fn connection() -> Self {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
         Self(Account::Connection(CONNECTIONS.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// The key that a request bears: in its own extensions, or in those of its HTTP request.
+    /// The key in a request's extensions: in its own, or in those of its HTTP request.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<&Self> {
         #[cfg(feature = "rmcp-http")]
@@ -45,13 +48,13 @@ impl ClientKey {
         extensions.get()
     }
 
-    /// Who is charged for what its requests use.
+    /// The account that its requests are charged to.
     pub(crate) fn account(&self) -> &Account {
         &self.0
     }
 }
 
-/// Not who it is: that may be nobody's business where it is printed.
+/// Does not print the name, which may be private.
 impl fmt::Debug for ClientKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientKey").finish_non_exhaustive()
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_name_is_nobodys() {
+    fn an_empty_principal_equals_no_other() {
         assert!(ClientKey::principal("") != ClientKey::principal(""));
         assert!(ClientKey::principal("a") == ClientKey::principal("a"));
     }

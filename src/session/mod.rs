@@ -1,22 +1,22 @@
-//! The roots of one client, never those it has withdrawn.
+//! Sessions: the roots of one client, and when they are fetched, cached and withdrawn.
 //!
-//! A call that begins after [`Session::list_changed`] returned is never decided by a list that was
-//! requested before. The argument:
+//! A [`Guard`] belongs to a server and a [`Session`] to one client. No call that begins after
+//! [`Session::list_changed`] returned uses a list that was requested before. The argument:
 //!
-//! 1. A session has an epoch. Each `list_changed` replaces it by the next number of a counter of the
-//!    process, so no epoch occurs twice.
+//! 1. A session has an epoch. Each `list_changed` replaces it with the next number of a
+//!    process-wide counter, so no epoch occurs twice.
 //! 2. A leader reads the epoch before it requests the list, and the snapshot carries that epoch.
-//! 3. A call gets a snapshot in three ways: from the cache, by waiting for a fetch, or as the leader of
-//!    one. The session forgets its cached snapshot when the epoch changes, and the other two compare
-//!    the snapshot's epoch with the session's, read after the call began.
-//! 4. A call that begins after `list_changed` returned reads that epoch or a later one, and an older
-//!    list has an older one.
-//! 5. What the cache evicts or loses costs a request to the client and nothing else: the epoch is in
-//!    the session, not in the cache. A failure caches nothing.
-//! 6. Resolving a cached list again keeps the epoch of the list and the time at which it is too old.
+//! 3. A call gets a snapshot from the cache, by waiting for a fetch, or by leading one. The session
+//!    drops its cached snapshot when the epoch changes. In the other two cases the snapshot's epoch
+//!    is compared with the session's, which is read after the call began.
+//! 4. A call that begins after `list_changed` returned reads that epoch or a later one. A list
+//!    requested before has an older one.
+//! 5. An entry that the cache evicts or loses costs one request to the client and nothing else: the
+//!    epoch is in the session, not in the cache. A failure caches nothing.
+//! 6. Resolving a cached list again keeps the epoch of the list and the time at which it expires.
 //! 7. A closed session has an epoch that no snapshot has, and its fetch is ended.
-//! 8. The source requests the list when it is called, as [`RootsSource`] demands. A list that came with
-//!    a request decides that request alone.
+//! 8. The source requests the list when it is called, as [`RootsSource`] demands. A list that came
+//!    with a request decides only that request.
 //! 9. The server's transport orders the notification and the call: a server that handles messages
 //!    concurrently calls `list_changed` before it reads the next message.
 
@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder, WithoutClientRoots};
 #[cfg(feature = "rmcp")]
-pub(crate) use self::source::failed;
+pub(crate) use self::source::fetch_failed;
 pub(crate) use self::source::{FetchedList, fetch_list};
 pub use self::source::{RootsResponse, RootsSource};
 
@@ -49,51 +49,55 @@ use crate::session::runtime::Instant;
 use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
 
-/// One client of a server. Cheap to clone; the last clone that is dropped closes it.
+/// One client of a server. Cheap to clone. Dropping the last clone closes the session.
 ///
 /// ```
 /// use mcp_roots_guard::{
-///     Boundary, ClientCapabilities, ErrorKind, Guard, ListRootsResult, RootsCapability, RootsResponse, RootsState,
+///     Boundary, ClientCapabilities, ErrorKind, Guard, ListRootsResult, RootsCapability,
+///     RootsResponse, RootsState,
 /// };
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
 /// let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing()))?;
 /// assert_eq!(session.state(), RootsState::Stale);
-/// let ask = |_: Option<String>| async { RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"])) }; // a request to the client
+/// // A request to the client.
+/// let ask = |_: Option<String>| async {
+///     RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"]))
+/// };
 /// session.roots(ask).await?;
 /// assert_eq!(session.state(), RootsState::Available);
-/// // The client is not asked again,
+/// // The client is not asked again.
 /// session.roots(|_: Option<String>| async { unreachable!() }).await?;
 /// session.list_changed();
-/// // until it says that its roots changed; then nothing is served until it has told them.
-/// let failed = session.roots(|_: Option<String>| async { RootsResponse::Failed("-32601: no such method".into()) }).await;
+/// // After a change nothing is served until the client has sent its new list.
+/// let fail = |_: Option<String>| async { RootsResponse::Failed("no such method".into()) };
+/// let failed = session.roots(fail).await;
 /// assert_eq!(failed.unwrap_err().kind(), ErrorKind::RootsFailed);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Session {
-    handle: Arc<Handle>,
+    shared: Arc<CloseOnDrop>,
 }
 
-/// What closes the session when it is dropped. Those who wait for changes hold the client, and not this.
-struct Handle(Arc<Client>);
+/// Closes the session when the last clone is dropped. [`Changes`] holds only the client, so it does
+/// not keep the session open.
+struct CloseOnDrop(Arc<Client>);
 
-impl Drop for Handle {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         close(&self.0);
     }
 }
 
-/// Its number and state.
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("id", &self.id()).field("state", &self.state()).finish()
     }
 }
 
-/// The session's number.
 impl fmt::Debug for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Changes").field("session", &self.client.id).finish_non_exhaustive()
@@ -106,62 +110,67 @@ fn close(client: &Client) {
     }
 }
 
-/// What is known of a client's roots right now.
+/// The state of a client's roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RootsState {
-    /// The client did not declare roots: [`WithoutClientRoots`] says what is in force.
+    /// The client did not declare roots. [`WithoutClientRoots`] says which roots are in force.
     Unsupported,
     /// This server ignores client roots ([`ClientRoots::Ignore`]).
     Ignored,
-    /// They have to be asked for: for the first time, because they changed or were forgotten, or as the client does not announce changes.
+    /// The roots must be requested: for the first time, because they changed, expired or were
+    /// evicted, or because the client does not announce changes.
     Stale,
-    /// They were requested and could not be obtained; nothing is in force.
+    /// The roots were requested and could not be obtained. Nothing is in force.
     Failed(ErrorKind),
-    /// The client told its roots, and nothing of them is in force: it has none, or none stands.
+    /// The client sent its list, but no root is in force: the list is empty, or every entry was
+    /// rejected.
     Empty,
-    /// They are in force.
+    /// The roots are in force.
     Available,
     /// The session is closed.
     Closed,
 }
 
 impl Guard {
-    /// Begins the session of a client, with what it declared in `initialize`.
+    /// Begins a session for a client, with the capabilities that it declared in `initialize`.
     ///
-    /// Without readable capabilities there is no session: see [`ClientCapabilities`].
+    /// There is no session without readable capabilities: see [`ClientCapabilities`].
     ///
-    /// A client of the stateless era (2026-07-28) declares its capabilities in each request: a session for each request is as good.
+    /// In the stateless era (2026-07-28) a client declares its capabilities in each request, so a
+    /// server can begin a session for each request.
     ///
     /// # Errors
     ///
     /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`).
     pub fn session(&self, declared: ClientCapabilities) -> Result<Session> {
-        let id = self.enter()?;
+        let id = self.register_session()?;
         Ok(self.begin(id, declared, Account::Session(id), Lifetime::Session))
     }
 
-    /// The same for a client that bears a key, which is then charged for what the session uses.
+    /// As [`session`](Self::session), for a client with a key. The session's work is charged to the
+    /// key.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn session_of_key(
+    pub(crate) fn session_with_key(
         &self,
         declared: ClientCapabilities,
         key: Option<&ClientKey>,
     ) -> Result<Session> {
-        let id = self.enter()?;
+        let id = self.register_session()?;
         let account = key.map_or(Account::Session(id), |key| key.account().clone());
         Ok(self.begin(id, declared, account, Lifetime::Session))
     }
 
-    /// The same for one request: it is not counted, and its end is nothing to tell.
+    /// As [`session`](Self::session), for one request. Such a session is not counted, and no event
+    /// reports its end.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn passing_session(
+    pub(crate) fn session_for_request(
         &self,
         declared: ClientCapabilities,
         key: Option<&ClientKey>,
     ) -> Session {
         let account = key.map_or(Account::Anonymous, |key| key.account().clone());
-        self.begin(Self::mint(), declared, account, Lifetime::Request)
+        self.begin(Self::next_session_id(), declared, account, Lifetime::Request)
     }
 
     fn begin(
@@ -172,55 +181,58 @@ impl Guard {
         lifetime: Lifetime,
     ) -> Session {
         let client = Client::new(id, self.clone(), declared, account, lifetime);
-        Session { handle: Arc::new(Handle(Arc::new(client))) }
+        Session { shared: Arc::new(CloseOnDrop(Arc::new(client))) }
     }
 }
 
 impl Session {
-    /// The roots in force for a request that arrives now: those that are kept, or what `source` tells. Take them once a request.
+    /// Returns the roots in force for a request that arrives now: from the cache, or requested from
+    /// the client through `source`. Call this once per request.
     ///
-    /// One call asks at a time, within its own request, and the others wait for it. If it is dropped, or not polled any more, or the roots
-    /// change meanwhile, its question counts no more, and another call asks. A call takes at most the guard's
-    /// [`fetch_limit`](crate::GuardBuilder::fetch_limit). After a failure the client is not asked again for a second, then two, and so on up to
-    /// half a minute, unless it says that its roots changed; calls are refused meanwhile.
+    /// Only one call requests the list at a time, within its own request; other calls wait for it.
+    /// If that call is dropped or no longer polled, or the roots change meanwhile, its answer is
+    /// discarded and another call requests the list. A call takes at most the guard's
+    /// [`fetch_limit`](crate::GuardBuilder::fetch_limit). After a failure the client is not asked
+    /// again for one second, then two, doubling up to half a minute, unless it reports that its
+    /// roots changed. Until then calls are refused.
     ///
-    /// It must be awaited in a tokio runtime with time enabled. Directories are resolved on threads of
-    /// the guard's, one list of a client at a time. It can be dropped at any await.
+    /// Await it in a tokio runtime with time enabled. Directories are resolved on the guard's own
+    /// threads, one list per client at a time. The future can be dropped at any await.
     ///
     /// # Errors
     ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) by [`WithoutClientRoots::Deny`], or
-    /// as the source said; [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`,
-    /// `roots_timed_out`, `roots_changing`); [`RootsFailed`](crate::ErrorKind::RootsFailed)
-    /// (`too_many_roots`), [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`),
-    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_pages`, `repeated_cursor`) for the
-    /// list; [`SessionClosed`](crate::ErrorKind::SessionClosed);
-    /// [`NoRuntime`](crate::ErrorKind::NoRuntime). In none of these cases is anything granted.
+    /// if the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`,
+    /// `roots_timed_out`, `roots_changing`) if the list could not be obtained;
+    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`, `too_many_pages`,
+    /// `repeated_cursor`) or [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) if
+    /// the list exceeds a limit; [`SessionClosed`](crate::ErrorKind::SessionClosed);
+    /// [`NoRuntime`](crate::ErrorKind::NoRuntime). No error grants anything.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
         self.roots_and_epoch(source).await.map(|(roots, _)| roots)
     }
 
-    /// The same, and where the roots are the client's, the epoch of their list.
+    /// As [`roots`](Self::roots). Also returns the epoch of the list if the roots are the client's.
     pub(crate) async fn roots_and_epoch(
         &self,
         source: impl RootsSource,
     ) -> Result<(Roots, Option<u64>)> {
         let client = self.client();
         match client.roots(source).await {
-            Ok((roots, epoch)) => Ok((roots.of(client.id), epoch)),
-            Err(error) => Err(self.refused(error)),
+            Ok((roots, epoch)) => Ok((roots.for_session(client.id), epoch)),
+            Err(error) => Err(self.log_refusal(error)),
         }
     }
 
-    /// Who is charged for its work.
+    /// The account that the session's work is charged to.
     #[cfg(feature = "rmcp")]
     pub(crate) fn account(&self) -> &Account {
         &self.client().account
     }
 
-    /// Whether the session is still in the epoch of a list, and open.
+    /// Returns an error if the session is closed, or is no longer in `epoch`.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn is_still(&self, epoch: Option<u64>) -> Result<()> {
+    pub(crate) fn ensure_current(&self, epoch: Option<u64>) -> Result<()> {
         let now = self.client().epoch()?;
         match epoch {
             Some(epoch) if epoch != now => Err(Code::RootsStale.into()),
@@ -228,9 +240,10 @@ impl Session {
         }
     }
 
-    /// The roots in force for a request that came with the client's list: a retry in the stateless era (2026-07-28). They are for this
-    /// request alone, and neither kept nor given to others; the policies are those of [`roots`](Self::roots). For a list from configuration,
-    /// see [`Boundary::resolve`](crate::Boundary::resolve).
+    /// Returns the roots in force for a request that carries the client's list: a retry in the
+    /// stateless era (2026-07-28). They apply to this request alone and are not cached. The
+    /// policies are those of [`roots`](Self::roots). For a list from configuration, see
+    /// [`Boundary::resolve`](crate::Boundary::resolve).
     ///
     /// # Errors
     ///
@@ -242,44 +255,52 @@ impl Session {
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
         let client = self.client();
         match client.roots_of_list(list).await {
-            Ok(roots) => Ok(roots.of(client.id)),
-            Err(error) => Err(self.refused(error)),
+            Ok(roots) => Ok(roots.for_session(client.id)),
+            Err(error) => Err(self.log_refusal(error)),
         }
     }
 
-    /// Withdraws the client's roots: the next call asks for them again. For `notifications/roots/list_changed`.
+    /// Withdraws the client's roots, so that the next call requests them again. Call it for
+    /// `notifications/roots/list_changed`.
     ///
-    /// It takes effect before it returns; it does not wait, and asks nothing, as a notification is no request to ask in. Call it before
-    /// the client's next message is handled: where messages are handled concurrently, in the loop that reads them, and not in a task
-    /// that the notification starts. The directories of the withdrawn list may stay open until the next answer or until the session is closed;
-    /// no later call is given them. A request that took its [`Roots`] before goes on with those: ask
-    /// [`still_allows`](Self::still_allows) in what takes long.
+    /// The change takes effect before this method returns. It does not wait, and does not contact
+    /// the client, because a notification is not a request within which the server could ask. Call
+    /// it before the client's next message is handled: if messages are handled concurrently, call
+    /// it in the loop that reads them, not in a task that the notification starts.
+    ///
+    /// Directories of the withdrawn list may stay open until the next list replaces it, the cache
+    /// evicts it, or the session closes; no later call receives them. A request that already took
+    /// its [`Roots`] keeps them: long operations should call [`still_allows`](Self::still_allows).
     pub fn list_changed(&self) {
         if self.client().change() {
             events::changed(self.client().id);
         }
     }
 
-    /// Whether a proof from an earlier request still stands by the snapshot now in force: for an open watch, a subscription, a long
-    /// iteration. It stands until somebody says otherwise: ask before each step. It may do I/O of a few system calls, at most twice a second
-    /// where the proof's root is in force itself; see [`Roots::still_allows`].
+    /// Checks whether the roots now in force still allow a proof from an earlier request: for an
+    /// open watch, a subscription or a long iteration. Call it before each step.
+    ///
+    /// It requests nothing from the client. Each call verifies the path of the proof's root with a
+    /// few system calls, and that root's aliases at most every
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY); see [`Roots::still_allows`].
     ///
     /// # Errors
     ///
-    /// [`RootsStale`](crate::ErrorKind::RootsStale) if the roots have to be asked for, which takes
-    /// a request to ask in; so it always is for a client that does not announce changes, without a
-    /// [time to live](crate::GuardBuilder::time_to_live_unannounced). Those of
-    /// [`Roots::still_allows`]. [`SessionClosed`](crate::ErrorKind::SessionClosed),
+    /// [`RootsStale`](crate::ErrorKind::RootsStale) if the roots must be requested again, which is
+    /// possible only within a request. For a client that does not announce changes this is always
+    /// the case, unless there is a [time to live](crate::GuardBuilder::time_to_live_unannounced).
+    /// Also the errors of [`Roots::still_allows`],
+    /// [`SessionClosed`](crate::ErrorKind::SessionClosed) and
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
-        self.standing()?.still_allows(checked)
+        self.current_roots()?.still_allows(checked)
     }
 
-    /// The roots in force, as far as they need not be asked for.
-    fn standing(&self) -> Result<Roots> {
+    /// The roots in force, or an error if they must be requested from the client.
+    fn current_roots(&self) -> Result<Roots> {
         let client = self.client();
         let _ = client.epoch()?;
-        match client.without_asking() {
+        match client.fallback_policy() {
             None => Ok(client.cached(Instant::now()).ok_or(Code::RootsStale)?.roots.clone()),
             Some(WithoutClientRoots::Deny) => Err(Code::RootsUnsupported.into()),
             Some(WithoutClientRoots::AllowedDirectories) => {
@@ -288,14 +309,15 @@ impl Session {
         }
     }
 
-    /// Tells from now on when the client's roots change.
+    /// Returns a listener for changes of the client's roots from now on.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        let client = self.handle.0.clone();
+        let client = self.shared.0.clone();
         Changes { seen: client.changes().unwrap_or_default(), client }
     }
 
-    /// What is known of the client's roots right now. To show: by the time it is read it may be otherwise.
+    /// The current state of the client's roots, for display: it may change before the caller uses
+    /// it.
     #[must_use]
     pub fn state(&self) -> RootsState {
         let client = self.client();
@@ -317,40 +339,40 @@ impl Session {
         }
     }
 
-    /// Closes the session, for all clones: its roots are forgotten, and calls are refused.
+    /// Closes the session and all its clones: its roots are dropped, and further calls are refused.
     pub fn close(&self) {
         close(self.client());
     }
 
-    /// The identifier that events bear.
+    /// The identifier of this session in log events.
     #[must_use]
     pub fn id(&self) -> SessionId {
         self.client().id
     }
 
-    /// The guard that minted it.
+    /// The guard that this session belongs to.
     #[must_use]
     pub fn guard(&self) -> &Guard {
         &self.client().guard
     }
 
-    /// What the client declared.
+    /// The capabilities that the client declared.
     #[must_use]
     pub fn declared(&self) -> ClientCapabilities {
         self.client().declared
     }
 
     fn client(&self) -> &Client {
-        &self.handle.0
+        &self.shared.0
     }
 
-    fn refused(&self, error: Error) -> Error {
+    fn log_refusal(&self, error: Error) -> Error {
         events::refused(Some(self.client().id), &error);
         error
     }
 }
 
-/// Tells when a session's roots change. It does not keep the session open.
+/// Waits for changes of a session's roots. It does not keep the session open.
 #[derive(Clone)]
 pub struct Changes {
     client: Arc<Client>,
@@ -358,21 +380,22 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Waits until the roots may be others than when this was last asked, or was made: [`Session::list_changed`] was called, or they were
-    /// told or resolved anew and are kept. What happened in between counts as one change. It can be dropped at any await, and loses
-    /// nothing.
+    /// Waits until the roots may differ from those at the last call, or at creation:
+    /// [`Session::list_changed`] was called, or a list was fetched or resolved again and cached.
+    /// Several changes in between count as one. The future can be dropped at any await without
+    /// losing a change.
     ///
-    /// It is not told when time passes, or memory is short: then [`Session::still_allows`] says
-    /// [`RootsStale`](crate::ErrorKind::RootsStale). Of a client that does not announce changes
-    /// nothing is kept, and so no answer is told, unless it is [trusted for a
-    /// time](crate::GuardBuilder::time_to_live_unannounced).
+    /// This does not wake when a snapshot expires or is evicted; then [`Session::still_allows`]
+    /// returns [`RootsStale`](crate::ErrorKind::RootsStale). For a client that does not announce
+    /// changes nothing is cached, so a fetch does not wake it either, unless there is a [time to
+    /// live](crate::GuardBuilder::time_to_live_unannounced).
     ///
     /// # Errors
     ///
-    /// [`SessionClosed`](crate::ErrorKind::SessionClosed), from then on.
+    /// [`SessionClosed`](crate::ErrorKind::SessionClosed) once the session is closed.
     pub async fn changed(&mut self) -> Result<()> {
         loop {
-            // From here on a change wakes this, polled or not.
+            // Registered before the count is read, so that no change in between is missed.
             let changed = self.client.changed.notified();
             let count = self.client.changes()?;
             if count != self.seen {
@@ -390,10 +413,10 @@ mod tests {
     use crate::Boundary;
 
     #[test]
-    fn work_ends_with_its_session_whatever_it_took() {
+    fn a_closed_session_is_never_current() {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
-        let still = |epoch| session.is_still(epoch).map_err(|error| error.reason());
+        let still = |epoch| session.ensure_current(epoch).map_err(|error| error.reason());
         let epoch = session.client().epoch().unwrap();
         assert_eq!(
             (still(None), still(Some(epoch)), still(Some(0))),

@@ -1,11 +1,12 @@
-//! What a session needs of the async runtime: time limits, locks, notifications, and a way to the
-//! guard's threads.
+//! The parts of the async runtime that a session needs: deadlines, locks, notifications, and access
+//! to the guard's threads.
 //!
-//! A missing runtime or timer is a refusal, and so is a panic of what ran here.
+//! A missing runtime or timer is reported as a refusal, and so is a panic of a job that ran here.
 //!
-//! Built with `--cfg shuttle`, the same code runs under the shuttle scheduler, which then owns locks, atomics and time. What it does not
-//! know, the map and the notifications, is one step each, begun by [`step`]: neither wakes or drops anything under its own locks that
-//! takes a step.
+//! Built with `--cfg shuttle`, the same code runs under the shuttle scheduler, which then controls
+//! locks, atomics and time. Shuttle does not know the cache and the notifications, so each of their
+//! operations is one step, which begins with [`schedule_point`]. They wake or drop nothing that
+//! takes a step while they hold their own locks.
 
 use std::any::Any;
 use std::future::Future;
@@ -28,19 +29,19 @@ mod tokio_time {
     pub(crate) use tokio::sync::Notify;
     pub(crate) use tokio::time::Instant;
 
-    /// Nothing: threads interleave as they like.
-    pub(crate) const fn step() {}
+    /// Does nothing: real threads need no scheduling points.
+    pub(crate) const fn schedule_point() {}
 
-    /// The output of a future, or `None` if the deadline comes first. A panic of the future is the
-    /// caller's.
-    pub(crate) async fn until<T>(
+    /// The output of a future, or `None` if the deadline comes first. A panic of the future is
+    /// passed on to the caller.
+    pub(crate) async fn timeout_at<T>(
         deadline: Instant,
         work: impl Future<Output = T>,
     ) -> Result<Option<T>> {
         let no_runtime = |_| Error::from(Code::NoRuntime);
         tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
-        // A runtime can be without a timer, or shut it down, which tokio reports only by a panic. Not
-        // limited by the budget of the task, which the work may have used up.
+        // tokio reports a missing timer, or one that was shut down, only by a panic. Unconstrained,
+        // because the work may have used up the task's cooperative budget.
         let sleep = catch_unwind(|| tokio::task::unconstrained(tokio::time::sleep_until(deadline)));
         let (mut sleep, mut work) = (pin!(sleep.map_err(no_runtime)?), pin!(work));
         std::future::poll_fn(|context| {
@@ -55,31 +56,31 @@ mod tokio_time {
         .await
     }
 
-    /// The same time for those who wait without a runtime.
+    /// The same time for code that waits without a runtime.
     pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
         instant.into()
     }
 
-    /// Resolves a list or verifies roots on a thread of the guard's, when it is the account's turn.
-    /// If this is dropped before, it never begins.
-    pub(crate) async fn off_workers<T: Send + 'static>(
+    /// Runs a job that resolves a list or verifies roots on one of the guard's threads, when it is
+    /// the account's turn. If this future is dropped before that, the job never begins.
+    pub(crate) async fn run_on_workers<T: Send + 'static>(
         workers: &Workers,
         account: &Account,
         job: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let done = match account {
             _ if !is_paused() => workers.run(For::Roots, account.clone(), job).await?,
-            // A step of what a client's job does.
+            // Runs inline: it is part of a client's job.
             Account::Operator => catch_unwind(AssertUnwindSafe(job)),
-            _ => on_runtime(job).await?,
+            _ => run_on_runtime(job).await?,
         };
         done.unwrap_or_else(|panic| Err(panicked(Code::RootsFailed, &*panic)))
     }
 
-    /// Whether the runtime's clock stands still, as in tests (tokio's `test-util`).
+    /// Whether the runtime's clock is paused, as in tests (tokio's `test-util`).
     ///
-    /// Such a clock jumps to the next deadline when nothing runs, and of what runs elsewhere it knows
-    /// only the runtime's own blocking threads.
+    /// A paused clock advances to the next deadline when the runtime is idle. Of the work on other
+    /// threads it takes only the runtime's own blocking threads into account.
     fn is_paused() -> bool {
         let (start, frozen) = (std::time::Instant::now(), Instant::now());
         while start.elapsed().is_zero() {
@@ -88,14 +89,14 @@ mod tokio_time {
         Instant::now() == frozen
     }
 
-    async fn on_runtime<T: Send + 'static>(
+    async fn run_on_runtime<T: Send + 'static>(
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
-        // It panics if it can have no thread.
+        // It panics if it cannot start a thread.
         let spawned = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(job)));
         let done = spawned.map_err(|_| Code::NoRuntime)?.await;
-        // If it did not panic, the runtime is shutting down.
+        // An error other than a panic means that the runtime is shutting down.
         done.map_or_else(
             |error| error.try_into_panic().map(Err).map_err(|_| Code::NoRuntime.into()),
             |done| Ok(Ok(done)),
@@ -114,7 +115,7 @@ mod shuttle_time {
 
     pub(crate) use shuttle::sync::Mutex;
 
-    /// A time: it is always the same.
+    /// A clock that never advances.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) struct Instant(Duration);
 
@@ -136,13 +137,13 @@ mod shuttle_time {
         }
     }
 
-    /// Long after what is done until then.
+    /// An hour later, so that no deadline passes during a schedule.
     pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
         std::time::Instant::now() + instant.0 + Duration::from_secs(3600)
     }
 
-    /// Another task may run before what follows.
-    pub(crate) fn step() {
+    /// Another task may run here.
+    pub(crate) fn schedule_point() {
         shuttle::thread::sleep(Duration::ZERO);
     }
 
@@ -155,23 +156,26 @@ mod shuttle_time {
         }
 
         pub(crate) fn notified(&self) -> Notified<'_> {
-            step();
+            schedule_point();
             self.0.notified()
         }
 
         pub(crate) fn notify_waiters(&self) {
-            step();
+            schedule_point();
             self.0.notify_waiters();
         }
     }
 
-    /// No time passes here: what never ends is a deadlock that shuttle reports.
-    pub(crate) async fn until<T>(_: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
+    /// No time passes: work that never ends is a deadlock, which shuttle reports.
+    pub(crate) async fn timeout_at<T>(
+        _: Instant,
+        work: impl Future<Output = T>,
+    ) -> Result<Option<T>> {
         Ok(Some(work.await))
     }
 
-    /// Another task may run before the work and after it.
-    pub(crate) async fn off_workers<T: Send + 'static>(
+    /// Another task may run before and after the work.
+    pub(crate) async fn run_on_workers<T: Send + 'static>(
         _: &Workers,
         account: &Account,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -191,8 +195,11 @@ pub(crate) use shuttle_time::*;
 #[cfg(not(shuttle))]
 pub(crate) use tokio_time::*;
 
-/// What a future comes to, unless another ends before or with it.
-pub(crate) async fn unless<T>(stop: impl Future, work: impl Future<Output = T>) -> Option<T> {
+/// The output of `work`, or `None` if `stop` ends before or together with it.
+pub(crate) async fn run_until_stopped<T>(
+    stop: impl Future,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let (mut stop, mut work) = (pin!(stop), pin!(work));
     std::future::poll_fn(|context| match stop.as_mut().poll(context) {
         Poll::Ready(_) => Poll::Ready(None),

@@ -1,8 +1,8 @@
-//! Where a root list comes from.
+//! How a root list is obtained from a client.
 //!
-//! Goes in: a [`RootsSource`], which asks a client, or looks into what a client has sent already. Comes out: the whole list, of all its
-//! pages, or why there is none. What is true after: the list is within its bounds, whatever the client answers; and a client that
-//! goes on for ever is stopped.
+//! A [`RootsSource`] requests one page at a time. [`fetch_list`] collects the pages into a whole
+//! list within the bounds on bytes, entries and pages, whatever the client sends; a client that
+//! sends pages without end is stopped.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -11,36 +11,47 @@ use crate::error::{Code, Error, Result};
 use crate::limits::{FAILURE_CHARS, ROOT_LIST_BYTES, ROOT_LIST_PAGES};
 use crate::wire::ListRootsResult;
 
-/// What asking for a root list came to.
+/// The result of a request for a root list.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RootsResponse {
     /// A list, or one page of it.
     List(ListRootsResult),
-    /// The client has no roots to tell: a refusal,
+    /// The client does not support the request. It is refused with
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     ///
-    /// It opens nothing. What [`WithoutClientRoots`](crate::WithoutClientRoots) opens is for a client that declared no roots when its
-    /// session began; that one is never asked. One that declares them and then does not tell must not gain by that.
+    /// This grants nothing. [`WithoutClientRoots`](crate::WithoutClientRoots) applies only to a
+    /// client that declared no roots when its session began, and such a client is never asked. A
+    /// client that declares roots and then withholds them must not gain by it.
     Unsupported,
-    /// There was an error, or something that is no root list; the text is for the operator's log.
+    /// The request failed, or the response is not a root list. The text is for the operator's log.
     Failed(String),
 }
 
-/// Asks for a root list, within the request that needs it.
+/// Requests a root list, within the request that needs it.
 ///
-/// It is called only if the roots have to be asked for, and more than once if the list has pages, changes meanwhile, or was not waited
-/// for any more. Whoever calls is the request in flight that the protocol wants around a server's request (SEP-2260). It need not keep a
-/// time limit of its own, and it may be dropped at any await. A closure is one.
+/// It is called only if the roots must be requested, and more than once if the list has several
+/// pages or changes meanwhile, or if an earlier caller stopped waiting. The caller is the request
+/// in flight that the protocol requires for a request by the server (SEP-2260). A source needs no
+/// timeout of its own and may be dropped at any await. Closures implement this trait.
 ///
-/// The question has to be sent within `ask`, and not before: an answer that was asked for earlier may be of before a change. For a list
-/// that came with a request there is [`Session::roots_from_list`](crate::Session::roots_from_list). It must not block its thread, or the time limit
-/// can not end it.
+/// The request must be sent within `ask`, not earlier: a response to an earlier request may predate
+/// a change. For a list that came with a request, use
+/// [`Session::roots_from_list`](crate::Session::roots_from_list). A source must not block its
+/// thread, or the time limit cannot end it.
 ///
 /// ```
 /// use mcp_roots_guard::{RootsResponse, ListRootsResult, RootsSource};
 /// # #[derive(Clone)] struct Peer;
-/// # impl Peer { async fn request(&self, _: &str, _: Option<String>) -> Result<serde_json::Value, String> { Ok(serde_json::json!({"roots": []})) } }
+/// # impl Peer {
+/// #     async fn request(
+/// #         &self,
+/// #         _: &str,
+/// #         _: Option<String>,
+/// #     ) -> Result<serde_json::Value, String> {
+/// #         Ok(serde_json::json!({"roots": []}))
+/// #     }
+/// # }
 ///
 /// fn ask(peer: &Peer) -> impl RootsSource {
 ///     move |cursor: Option<String>| async move {
@@ -53,7 +64,8 @@ pub enum RootsResponse {
 /// # let _ = ask(&Peer);
 /// ```
 pub trait RootsSource: Send {
-    /// Asks for the page at `cursor`: the `nextCursor` of the page before, or none for the first.
+    /// Requests the page at `cursor`: the `nextCursor` of the previous page, or `None` for the
+    /// first.
     fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = RootsResponse> + Send;
 }
 
@@ -68,7 +80,7 @@ where
 }
 
 impl RootsResponse {
-    /// The answer that a `roots/list` result is: a list, or [`Failed`](Self::Failed) for what is none.
+    /// Converts a `roots/list` result: into a list, or [`Failed`](Self::Failed) if it is not one.
     #[must_use]
     pub fn from_result(result: serde_json::Value) -> Self {
         serde_json::from_value(result)
@@ -76,13 +88,13 @@ impl RootsResponse {
     }
 }
 
-/// A whole answer.
+/// A complete list.
 pub(crate) struct FetchedList {
     pub(crate) list: ListRootsResult,
     pub(crate) pages: usize,
 }
 
-/// Requests one page after the other.
+/// Requests all pages, one after the other.
 pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedList> {
     let mut list = ListRootsResult::default();
     let mut cursors = HashSet::new();
@@ -91,7 +103,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
         let page = match source.ask(cursor.take()).await {
             RootsResponse::List(page) => page,
             RootsResponse::Unsupported => return Err(Code::RootsUnsupported.into()),
-            RootsResponse::Failed(why) => return Err(failed(&why)),
+            RootsResponse::Failed(why) => return Err(fetch_failed(&why)),
         };
         list.roots.extend(page.roots);
         list.is_bounded()?;
@@ -115,8 +127,8 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
     Err(Code::TooManyPages.into())
 }
 
-/// That a client told no list, and why, for the operator.
-pub(crate) fn failed(why: &str) -> Error {
+/// The error for a client that sent no list, with the reason for the operator.
+pub(crate) fn fetch_failed(why: &str) -> Error {
     let why = why.chars().take(FAILURE_CHARS).collect::<String>();
     Error::new(Code::RootsFailed).detail(why)
 }

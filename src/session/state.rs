@@ -1,7 +1,7 @@
-//! What a session knows of its client's roots: one small [`State`] under one lock.
+//! The state of a session: one small [`State`] under one lock.
 //!
-//! Each method is one row of the table of transitions in ARCHITECTURE.md. The lock is held for a few
-//! steps, without I/O, without an await and without dropping a snapshot.
+//! Each method is one row of the table of transitions in ARCHITECTURE.md. The lock is held for a
+//! few steps, without I/O, without an await and without dropping a snapshot.
 
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
@@ -9,44 +9,44 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::error::{Code, Error, Result};
 use crate::limits::{BACK_OFF, BACK_OFF_MOST, FETCH_RETRIES, STALLED, TOUCH_EVERY};
 use crate::session::cache::Cached;
-use crate::session::runtime::{Instant, Notify, until};
+use crate::session::runtime::{Instant, Notify, timeout_at};
 
 #[derive(Debug)]
 pub(super) struct State {
     /// The epoch in which a list must be requested to count.
     epoch: u64,
-    /// What was cached in this epoch. The cache owns it.
+    /// The snapshot that was cached in this epoch. The cache owns it.
     cached: Weak<Cached>,
-    /// When the cache was last asked for it, so that it is not evicted as idle.
+    /// When the snapshot was last touched in the cache, so that it is not evicted as idle.
     touched: Instant,
     fetch: Option<Arc<Fetch>>,
-    /// Fetches begun so far.
+    /// The number of fetches begun so far.
     fetches: u64,
     failure: Option<Failure>,
-    /// Leaders in a row that had too little time to ask.
-    hurried: u32,
-    /// What [`Changes`](crate::Changes) reports, counted.
+    /// The number of consecutive leaders that had too little time to request the list.
+    short_attempts: u32,
+    /// The number of events that [`Changes`](crate::Changes) reports.
     changes: u64,
 }
 
-/// The last fetch's failure, until a fetch succeeds.
+/// The failure of the last fetch, until a fetch succeeds.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) epoch: u64,
     pub(super) kind: Code,
     detail: Option<Arc<str>>,
-    /// How many in a row.
+    /// The number of consecutive failures, including this one.
     times: u32,
     /// The end of the back-off.
     until: Instant,
 }
 
-/// A request to the client for its roots, or its list being resolved again.
+/// A request to the client for its roots, or a cached list being resolved again.
 #[derive(Debug)]
 pub(super) struct Fetch {
     pub(super) number: u64,
     pub(super) epoch: u64,
-    /// When its leader gives up, if it is still polled.
+    /// When the leader gives up, if it is still polled.
     pub(super) until: Instant,
     end: OnceLock<End>,
     ended: Notify,
@@ -57,19 +57,20 @@ pub(super) struct Fetch {
 pub(super) enum End {
     Cached(Arc<Cached>),
     Failed(Failure),
-    /// The list changed before the answer came.
+    /// The list changed before the response came.
     Overtaken,
-    /// Without a result: its leader was dropped, another call replaced it, or the session was closed.
+    /// No result: the leader was dropped, another call replaced the fetch, or the session was
+    /// closed.
     Nothing,
 }
 
-/// What a call does that cannot be served from the cache as it is.
+/// What a call does when the cached snapshot cannot be served as it is.
 pub(super) enum Join {
     Lead(Arc<Fetch>),
     Wait(Arc<Fetch>),
     /// Another call cached a snapshot meanwhile.
-    LookAgain,
-    /// Resolving the list again failed a short time ago: what is left of the snapshot is served.
+    Retry,
+    /// Resolving the list again failed recently: the remaining roots of the snapshot are served.
     Serve,
 }
 
@@ -82,7 +83,7 @@ impl State {
             fetch: None,
             fetches: 0,
             failure: None,
-            hurried: 0,
+            short_attempts: 0,
             changes: 0,
         }
     }
@@ -103,7 +104,7 @@ impl State {
         self.changes
     }
 
-    /// The cached snapshot of this epoch, and whether the cache is to be asked for it.
+    /// The cached snapshot of this epoch, and whether the caller must touch it in the cache.
     pub(super) fn cached(&mut self, now: Instant) -> Option<(Arc<Cached>, bool)> {
         let cached = self.cached.upgrade()?;
         let touch = now >= self.touched + TOUCH_EVERY;
@@ -113,7 +114,7 @@ impl State {
         Some((cached, touch))
     }
 
-    /// The cache no longer has this snapshot.
+    /// The cache has evicted this snapshot.
     pub(super) fn evicted(&mut self, cached: &Arc<Cached>) {
         if self.cached.as_ptr() == Arc::as_ptr(cached) {
             self.cached = Weak::new();
@@ -125,9 +126,10 @@ impl State {
         self.failure.as_ref().filter(|last| last.epoch == self.epoch)
     }
 
-    /// Waits for the fetch in progress, or begins one. `seen` is the snapshot that the call found in the
-    /// cache, and `renews` whether it counts, so that only its list is resolved again. Also returns the
-    /// fetch that this one replaces, which the caller ends when it has released the lock.
+    /// Joins the fetch in progress, or begins one. `seen` is the snapshot that the call found.
+    /// `renews` says whether it is current, so that only its list must be resolved again. Also
+    /// returns the fetch that this one replaces, which the caller ends after it has released the
+    /// lock.
     pub(super) fn join(
         &mut self,
         seen: Option<&Arc<Cached>>,
@@ -140,9 +142,10 @@ impl State {
         }
         let is_seen = seen.is_some_and(|seen| Arc::as_ptr(seen) == self.cached.as_ptr());
         if !is_seen && self.cached.strong_count() > 0 {
-            return Ok((Join::LookAgain, None));
+            return Ok((Join::Retry, None));
         }
-        // Nobody waits for a request from before a change, or for a leader that is neither polled nor dropped.
+        // Calls do not wait for a request from before a change, or for a leader that is neither
+        // polled nor dropped.
         let useful = |fetch: &&Arc<Fetch>| fetch.epoch == self.epoch && now < fetch.until + STALLED;
         if let Some(fetch) = self.fetch.as_ref().filter(useful) {
             return Ok((Join::Wait(fetch.clone()), None));
@@ -168,12 +171,13 @@ impl State {
         self.fetch.as_ref().is_some_and(|current| Arc::ptr_eq(current, fetch))
     }
 
-    /// A fetch has a snapshot. Returns how it ends; without a result if it is no longer in progress.
+    /// A fetch obtained a snapshot. Returns how the fetch ends; [`End::Nothing`] if it is no longer
+    /// in progress.
     pub(super) fn succeed(
         &mut self,
         fetch: &Arc<Fetch>,
         cached: &Arc<Cached>,
-        is_kept: bool,
+        is_cached: bool,
         now: Instant,
     ) -> End {
         if !self.is_in_progress(fetch) {
@@ -183,15 +187,15 @@ impl State {
         if fetch.epoch != self.epoch {
             return End::Overtaken;
         }
-        (self.failure, self.hurried) = (None, 0);
-        if is_kept {
+        (self.failure, self.short_attempts) = (None, 0);
+        if is_cached {
             (self.cached, self.touched) = (Arc::downgrade(cached), now);
             self.changes += 1;
         }
         End::Cached(cached.clone())
     }
 
-    /// A fetch has failed because of the client. The back-off doubles with each failure in a row.
+    /// A fetch failed because of the client. The back-off doubles with each consecutive failure.
     pub(super) fn fail(&mut self, fetch: &Arc<Fetch>, error: &Error, now: Instant) -> End {
         if !self.is_in_progress(fetch) {
             return End::Nothing;
@@ -209,11 +213,10 @@ impl State {
             times: earlier.saturating_add(1),
             until: now + back_off,
         };
-        (self.failure, self.hurried) = (Some(failure.clone()), 0);
+        (self.failure, self.short_attempts) = (Some(failure.clone()), 0);
         End::Failed(failure)
     }
 
-    /// A fetch ends without a result.
     pub(super) fn abandon(&mut self, fetch: &Arc<Fetch>) -> End {
         if self.is_in_progress(fetch) {
             self.fetch = None;
@@ -221,14 +224,14 @@ impl State {
         End::Nothing
     }
 
-    /// A leader had too little time to ask. False after too many in a row, each of which may have
-    /// waited for the one before.
-    pub(super) fn hurry(&mut self) -> bool {
-        self.hurried += 1;
-        self.hurried <= FETCH_RETRIES
+    /// A leader had too little time to request the list. False after too many in a row, each of
+    /// which may have waited for the one before.
+    pub(super) fn allow_short_attempt(&mut self) -> bool {
+        self.short_attempts += 1;
+        self.short_attempts <= FETCH_RETRIES
     }
 
-    /// The client's list changed. False if the session is closed.
+    /// Begins a new epoch because the client's list changed. False if the session is closed.
     pub(super) fn change(&mut self) -> bool {
         self.changes += 1;
         if self.is_closed() {
@@ -239,7 +242,8 @@ impl State {
         true
     }
 
-    /// Returns the fetch in progress, which the caller ends; an error if the session was closed already.
+    /// Closes the session. Returns the fetch in progress, which the caller ends; an error if the
+    /// session was already closed.
     pub(super) fn close(&mut self) -> Result<Option<Arc<Fetch>>> {
         if self.is_closed() {
             return Err(Code::SessionClosed.into());
@@ -262,22 +266,22 @@ impl Failure {
 }
 
 impl Fetch {
-    /// Ends it, and wakes the calls that wait for it. Only the first end counts.
+    /// Ends the fetch and wakes the calls that wait for it. Only the first end counts.
     pub(super) fn end(&self, end: End) {
         let _ = self.end.set(end);
         self.ended.notify_waiters();
     }
 
-    /// Waits for its end; `None` if the deadline comes first.
+    /// Waits until the fetch ends; `None` if the deadline comes first.
     pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<End>> {
         let stalled = self.until + STALLED;
-        let end = until(deadline.min(stalled), self.ended()).await?;
+        let end = timeout_at(deadline.min(stalled), self.ended()).await?;
         Ok(if end.is_none() && stalled < deadline { Some(End::Nothing) } else { end })
     }
 
     pub(super) async fn ended(&self) -> End {
         loop {
-            // From here on the end wakes this, polled or not.
+            // Registered before the end is read, so that an end in between is not missed.
             let ended = self.ended.notified();
             if let Some(end) = self.end.get() {
                 return end.clone();
@@ -287,12 +291,12 @@ impl Fetch {
     }
 }
 
-/// An epoch that no session of this process had before.
+/// The next epoch of the process-wide counter.
 fn next_epoch() -> u64 {
     EPOCHS.fetch_add(1, Relaxed)
 }
 
 static EPOCHS: Counter = Counter::new(1);
 
-/// The epoch of a closed session, in which nothing is requested.
+/// The epoch of a closed session; no list is requested in it.
 const CLOSED: u64 = 0;

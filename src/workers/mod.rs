@@ -536,7 +536,7 @@ mod tests {
                         let ran = ran.clone();
                         let account = session(client % 13 + 1);
                         let job = workers.run(purpose, account, move || {
-                            drop(ran.fetch_add(1, SeqCst).to_string())
+                            drop(ran.fetch_add(1, SeqCst).to_string());
                         });
                         if (client * round) % 7 == 3 {
                             // Dropped at some point.

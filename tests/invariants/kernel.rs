@@ -145,7 +145,7 @@ pub(crate) fn without_openat2<T: Send + 'static>(work: impl FnOnce() -> T + Send
     let (sender, done) = channel();
     let work = move || drop(sender.send(work()));
     BLOCKED.with(|blocked| {
-        blocked.send(Box::new(work)).expect("the thread goes on as long as this one")
+        blocked.send(Box::new(work)).expect("the thread goes on as long as this one");
     });
     done.recv().expect("the work is done, and does not panic")
 }

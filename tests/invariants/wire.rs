@@ -305,7 +305,7 @@ impl World {
             // It repeats what may have been rejected itself.
             Some("duplicate") if earlier.iter().any(|earlier| is_at(earlier, &path)) => {}
             None | Some("duplicate") => {
-                assert!(granted, "{entry:?} is told to be in force in {roots:?}")
+                assert!(granted, "{entry:?} is told to be in force in {roots:?}");
             }
             Some(_) => assert!(!is_plain, "{entry:?} is rejected: {rejected:?}"),
         }

@@ -140,7 +140,7 @@ impl std::fmt::Display for World {
             match Self::look(&path) {
                 Name::Link(target) => write!(f, " {} -> {target};", path.display())?,
                 Name::Directory => {
-                    todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()))
+                    todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
                 }
                 _ => write!(f, " {};", path.display())?,
             }

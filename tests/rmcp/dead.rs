@@ -188,9 +188,9 @@ impl Filesystem for Files {
     fn lookup(&mut self, _: &Request<'_>, _: u64, name: &OsStr, reply: ReplyEntry) {
         let Some(reply) = self.0.answers(reply) else { return };
         if name == "in.txt" {
-            reply.entry(&TIME_TO_LIVE, &attributes(2), 0)
+            reply.entry(&TIME_TO_LIVE, &attributes(2), 0);
         } else {
-            reply.error(2)
+            reply.error(2);
         }
     }
 

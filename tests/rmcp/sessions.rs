@@ -89,7 +89,7 @@ async fn raw_read_past_cancellation(raw: &mut Raw, roots: &Value) -> Result<Stri
         let message = raw.receive().await;
         match message["method"].as_str() {
             Some("roots/list") => {
-                raw.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots })).await
+                raw.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots })).await;
             }
             Some("notifications/cancelled") => {}
             _ => return told(&message),

@@ -1,4 +1,4 @@
-//! The roots that a list comes to, entry by entry.
+//! The result of resolving a list, built entry by entry.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -10,21 +10,21 @@ use crate::path::index::Tree;
 use crate::path::names::path_key;
 use crate::roots::{RejectedRoot, Root, Roots};
 
-/// What a list grants, on its way to a snapshot.
+/// The roots and rejected entries of a list, before they become a snapshot.
 #[derive(Default)]
-pub(super) struct Granting {
+pub(super) struct PendingRoots {
     pub(super) roots: Vec<(usize, String, Root)>,
-    /// By what paths that are one have in common.
+    /// Indices into `roots`, by a key that is equal for paths that name the same place.
     pub(super) by_path: HashMap<PathBuf, usize>,
     pub(super) rejected: Vec<RejectedRoot>,
-    /// Canonical paths that two entries want with different access.
+    /// Canonical paths for which two entries have different access.
     pub(super) conflicts: HashSet<PathBuf>,
 }
 
-impl Granting {
-    pub(super) fn skip(&mut self, index: usize, entry: &str, error: Error) {
+impl PendingRoots {
+    pub(super) fn reject(&mut self, index: usize, entry: &str, error: Error) {
         let error = error.at("open root", entry.as_ref());
-        // A hostile list is as long as its client likes; what is kept of it for the log is not.
+        // A hostile entry may be long; the part stored for the log is bounded.
         let entry = entry.chars().take(ENTRY_CHARS).collect();
         self.rejected.push(RejectedRoot { index, entry, error });
     }
@@ -40,19 +40,19 @@ impl Granting {
         if earlier.access != root.access {
             self.conflicts.insert(earlier.canonical.clone());
         }
-        for given in root.given {
-            if earlier.given.len() < ALIASES && !earlier.given.contains(&given) {
-                earlier.given.push(given);
+        for alias in root.aliases {
+            if earlier.aliases.len() < ALIASES && !earlier.aliases.contains(&alias) {
+                earlier.aliases.push(alias);
             }
         }
-        // An entry that stands for many is told once.
+        // An entry that names several roots is rejected only once.
         if self.rejected.last().is_none_or(|last| last.index != index) {
-            self.skip(index, &entry, Code::Duplicate.into());
+            self.reject(index, &entry, Code::Duplicate.into());
         }
     }
 
-    /// A link between two nested directories of different access would cross, and one directory that is mounted in two places has
-    /// one access: none of them stands.
+    /// Rejects nested directories with different access, because a symlink between them would
+    /// cross, and a directory mounted in two places with different access.
     pub(super) fn drop_conflicts(&mut self) {
         let first = self.roots.first().map(|(.., root)| root.access);
         if self.conflicts.is_empty()
@@ -73,7 +73,7 @@ impl Granting {
         let roots = std::mem::take(&mut self.roots);
         for (index, entry, root) in roots {
             if self.conflicts.contains(&root.canonical) {
-                self.skip(index, &entry, Code::AccessConflict.into());
+                self.reject(index, &entry, Code::AccessConflict.into());
             } else {
                 self.roots.push((index, entry, root));
             }
@@ -85,7 +85,7 @@ impl Granting {
     }
 }
 
-/// The paths of those that lie in one of other access, or around one.
+/// The paths that lie in a directory with other access, or contain one.
 pub(super) fn conflicts(places: &[(PathBuf, Access)]) -> HashSet<PathBuf> {
     let mut tree = Tree::default();
     for (number, (path, _)) in places.iter().enumerate() {
