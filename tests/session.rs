@@ -1013,6 +1013,8 @@ async fn closing_ends_the_call_that_asks() {
     session.close();
     assert_eq!(leader.await.unwrap(), (Some("session_closed"), Duration::ZERO));
 }
+/// A call in a task of its own.
+type PanickingCall = fn(Session) -> tokio::task::JoinHandle<bool>;
 
 /// A panic of the author's source is the panic of the call that asks, as if that were dropped: a call
 /// that waits asks next.
@@ -1037,10 +1039,9 @@ async fn a_source_that_panics_harms_its_own_call_only() {
     }
     let tree = Tree::new("dir a");
     let guard = guard(&tree).fetch_limit(Duration::from_secs(2)).build().unwrap();
-    // A call that waited for one that took all of its time has none left.
-    type Started = tokio::task::JoinHandle<bool>;
     let ok = Ok(vec!["a".to_owned()]);
-    let calls: [(fn(Session) -> Started, Result<Vec<String>, &str>); 3] = [
+    // A call that waited for one that took all of its time has none left.
+    let calls: [(PanickingCall, _); 3] = [
         (|session| tokio::spawn(async move { session.roots(at_once).await.is_ok() }), ok.clone()),
         (|session| tokio::spawn(async move { session.roots(later).await.is_ok() }), ok.clone()),
         (

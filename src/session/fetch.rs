@@ -17,13 +17,10 @@ use crate::events::{self, SessionId};
 use crate::limits::{FETCH_RETRIES, REJECTED_LOGGED};
 use crate::roots::Roots;
 use crate::session::cache::Cached;
-use crate::session::runtime::{
-    Instant, Mutex, Notify, run_on_workers, run_until_stopped, std_instant, timeout_at,
-};
+use crate::session::leader::Leader;
+use crate::session::runtime::{Instant, Mutex, Notify, run_on_workers, std_instant, timeout_at};
 use crate::session::state::{End, Fetch, Join, State};
-use crate::session::{
-    ClientRoots, FetchedList, Guard, RootsSource, WithoutClientRoots, fetch_list,
-};
+use crate::session::{ClientRoots, Guard, RootsSource, WithoutClientRoots};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
 
@@ -211,7 +208,11 @@ impl Client {
         })
     }
 
-    async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<Roots> {
+    pub(super) async fn resolve(
+        &self,
+        list: Arc<ListRootsResult>,
+        deadline: Instant,
+    ) -> Result<Roots> {
         // Verified separately: an allowed directory that the list does not name may hang.
         self.guard.allowed_roots(deadline).await?;
         let (boundary, account) = (self.guard.boundary().clone(), self.account.clone());
@@ -262,7 +263,7 @@ impl Client {
     }
 
     /// The key in the cache. Unlike the account, it is different for each session.
-    fn key(&self) -> Account {
+    pub(super) fn key(&self) -> Account {
         Account::Session(self.id)
     }
 
@@ -270,7 +271,7 @@ impl Client {
         now + self.guard.choices().fetch_limit
     }
 
-    fn time_to_live(&self) -> Duration {
+    pub(super) fn time_to_live(&self) -> Duration {
         let choices = self.guard.choices();
         match self.declared.roots() {
             Some(capability) if capability.list_changed => choices.time_to_live,
@@ -278,7 +279,7 @@ impl Client {
         }
     }
 
-    fn log_fetched(&self, roots: &Roots, pages: usize) {
+    pub(super) fn log_fetched(&self, roots: &Roots, pages: usize) {
         events::fetched(self.id, roots.roots().len(), roots.rejected().len(), pages);
         for rejected in roots.rejected().iter().take(REJECTED_LOGGED) {
             events::rejected(self.id, rejected.index(), rejected.entry(), rejected.error());
@@ -286,103 +287,8 @@ impl Client {
     }
 
     /// A poisoned lock is usable: each transition leaves the state consistent.
-    fn lock(&self) -> impl DerefMut<Target = State> + '_ {
+    pub(super) fn lock(&self) -> impl DerefMut<Target = State> + '_ {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The call that performs the fetch. If it is dropped before the fetch ended, the fetch ends
-/// without a result.
-struct Leader<'a> {
-    client: &'a Client,
-    fetch: Arc<Fetch>,
-}
-
-impl Drop for Leader<'_> {
-    fn drop(&mut self) {
-        let end = self.client.lock().abandon(&self.fetch);
-        self.fetch.end(end);
-    }
-}
-
-impl Leader<'_> {
-    /// Requests the list and resolves it, unless the fetch ends first: because the session closed,
-    /// or because a call that began after a change replaced it.
-    async fn fetch(self, source: &mut impl RootsSource, deadline: Instant) -> Result<End> {
-        let began = Instant::now();
-        let answer = async {
-            let FetchedList { list, pages } =
-                timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
-            Ok((self.client.resolve(Arc::new(list), deadline).await?, pages))
-        };
-        match run_until_stopped(self.fetch.ended(), answer).await {
-            None => Ok(self.fetch.ended().await),
-            Some(Ok((roots, pages))) => {
-                self.client.log_fetched(&roots, pages);
-                // Counted from the request: the client may change its list right after it was
-                // asked.
-                let until = began + self.client.time_to_live();
-                Ok(self.succeed(roots, until))
-            }
-            Some(Err(error)) => self.fail(error, began),
-        }
-    }
-
-    /// Resolves a cached list again, because a root is gone or a missing one may be available now.
-    async fn renew(self, stale: &Cached, deadline: Instant) -> End {
-        let client = self.client;
-        let Some(list) = stale.roots.list().cloned() else { return End::Nothing };
-        match run_until_stopped(self.fetch.ended(), client.resolve(list, deadline)).await {
-            None => self.fetch.ended().await,
-            Some(Ok(roots)) => {
-                events::resolved_again(client.id, roots.roots().len());
-                if !roots.is_same_snapshot(&stale.roots) {
-                    // Other sessions may share this snapshot.
-                    stale.roots.set_outdated();
-                }
-                self.succeed(roots, stale.until)
-            }
-            Some(Err(error)) => {
-                events::not_fetched(client.id, &error);
-                // Until the back-off ends, the remaining roots of the snapshot are served.
-                let _ = client.lock().fail(&self.fetch, &error, Instant::now());
-                self.fetch.end(End::Nothing);
-                End::Nothing
-            }
-        }
-    }
-
-    fn succeed(self, roots: Roots, until: Instant) -> End {
-        let client = self.client;
-        let is_cached = !client.time_to_live().is_zero();
-        let cached = Arc::new(Cached::new(self.fetch.epoch, until, roots));
-        let end = client.lock().succeed(&self.fetch, &cached, is_cached, Instant::now());
-        if is_cached && matches!(end, End::Cached(_)) {
-            client.guard.cache().insert(client.key(), cached);
-            if client.lock().is_closed() {
-                client.guard.cache().forget(&client.key());
-            }
-            client.changed.notify_waiters();
-        }
-        self.fetch.end(end.clone());
-        end
-    }
-
-    /// Ends the fetch with a failure of the client. Returns any other failure as an error.
-    fn fail(self, error: Error, began: Instant) -> Result<End> {
-        let client = self.client;
-        events::not_fetched(client.id, &error);
-        let now = Instant::now();
-        let had_enough_time = began.elapsed() >= client.guard.choices().fetch_limit / 2;
-        let is_timeout = error.reason() == Code::RootsTimedOut && now >= self.fetch.until;
-        if error.reason() == Code::NoRuntime
-            || is_timeout && !had_enough_time && client.lock().allow_short_attempt()
-        {
-            return Err(error);
-        }
-        let end = client.lock().fail(&self.fetch, &error, now);
-        self.fetch.end(end.clone());
-        Ok(end)
     }
 }
 
@@ -410,6 +316,6 @@ fn is_transient(kind: Code) -> bool {
     )
 }
 
-fn timed_out() -> Error {
+pub(super) fn timed_out() -> Error {
     Code::RootsTimedOut.into()
 }

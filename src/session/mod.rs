@@ -27,6 +27,7 @@ pub(crate) mod cache;
 mod key;
 mod guard;
 mod state;
+mod leader;
 mod fetch;
 
 use std::fmt;

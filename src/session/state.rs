@@ -140,8 +140,10 @@ impl State {
         if self.is_closed() {
             return Err(Code::SessionClosed.into());
         }
+        // A list from before a change is not resolved again as if it were from after it.
+        let is_old = seen.is_some_and(|seen| renews && seen.epoch != self.epoch);
         let is_seen = seen.is_some_and(|seen| Arc::as_ptr(seen) == self.cached.as_ptr());
-        if !is_seen && self.cached.strong_count() > 0 {
+        if is_old || !is_seen && self.cached.strong_count() > 0 {
             return Ok((Join::Retry, None));
         }
         // Calls do not wait for a request from before a change, or for a leader that is neither
@@ -300,3 +302,57 @@ static EPOCHS: Counter = Counter::new(1);
 
 /// The epoch of a closed session; no list is requested in it.
 const CLOSED: u64 = 0;
+
+#[cfg(not(shuttle))]
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::roots::Roots;
+
+    /// What [`State::join`] has a call do, by name.
+    fn join(state: &mut State, seen: Option<&Arc<Cached>>, renews: bool) -> &'static str {
+        let now = Instant::now();
+        match state.join(seen, renews, now, now + Duration::from_secs(5)).unwrap().0 {
+            Join::Lead(_) => "lead",
+            Join::Wait(_) => "wait",
+            Join::Retry => "retry",
+            Join::Serve => "serve",
+        }
+    }
+
+    fn cached(state: &mut State) -> Arc<Cached> {
+        let (now, minute) = (Instant::now(), Duration::from_secs(60));
+        let (Join::Lead(fetch), _) = state.join(None, false, now, now + minute).unwrap() else {
+            panic!("nothing is cached and no fetch is in progress");
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let roots = Roots::from_dirs([directory.path()]).unwrap();
+        let cached = Arc::new(Cached::new(fetch.epoch, now + minute, roots));
+        assert!(matches!(state.succeed(&fetch, &cached, true, now), End::Cached(_)));
+        cached
+    }
+
+    #[test]
+    fn a_list_from_before_a_change_is_not_resolved_again_after_it() {
+        let mut state = State::new();
+        let old = cached(&mut state);
+        assert!(state.change());
+        // The call compared the epochs before the change.
+        assert_eq!(join(&mut state, Some(&old), true), "retry");
+        assert_eq!(join(&mut state, None, false), "lead");
+        assert_eq!(join(&mut state, Some(&old), true), "retry");
+    }
+
+    #[test]
+    fn a_call_that_has_not_seen_the_cached_snapshot_looks_again() {
+        let mut state = State::new();
+        let seen = cached(&mut state);
+        assert_eq!(join(&mut state, None, false), "retry");
+        assert_eq!(join(&mut state, Some(&seen), true), "lead");
+        assert_eq!(join(&mut state, Some(&seen), true), "wait");
+        assert!(state.close().unwrap().is_some());
+        assert!(state.join(None, false, Instant::now(), Instant::now()).is_err());
+    }
+}

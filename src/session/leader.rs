@@ -1,0 +1,111 @@
+//! The call that leads a fetch, and what it does with the answer.
+
+use std::sync::Arc;
+
+use crate::error::{Code, Error, Result};
+use crate::events;
+use crate::roots::Roots;
+use crate::session::cache::Cached;
+use crate::session::fetch::{Client, timed_out};
+use crate::session::runtime::{Instant, run_until_stopped, timeout_at};
+use crate::session::state::{End, Fetch};
+use crate::session::{FetchedList, RootsSource, fetch_list};
+
+/// The call that performs the fetch. If it is dropped before the fetch ended, the fetch ends
+/// without a result.
+pub(super) struct Leader<'a> {
+    pub(super) client: &'a Client,
+    pub(super) fetch: Arc<Fetch>,
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        let end = self.client.lock().abandon(&self.fetch);
+        self.fetch.end(end);
+    }
+}
+
+impl Leader<'_> {
+    /// Requests the list and resolves it, unless the fetch ends first: because the session closed,
+    /// or because a call that began after a change replaced it.
+    pub(super) async fn fetch(
+        self,
+        source: &mut impl RootsSource,
+        deadline: Instant,
+    ) -> Result<End> {
+        let began = Instant::now();
+        let answer = async {
+            let FetchedList { list, pages } =
+                timeout_at(deadline, fetch_list(source)).await?.ok_or_else(timed_out)??;
+            Ok((self.client.resolve(Arc::new(list), deadline).await?, pages))
+        };
+        match run_until_stopped(self.fetch.ended(), answer).await {
+            None => Ok(self.fetch.ended().await),
+            Some(Ok((roots, pages))) => {
+                self.client.log_fetched(&roots, pages);
+                // Counted from the request: the client may change its list right after it was
+                // asked.
+                let until = began + self.client.time_to_live();
+                Ok(self.succeed(roots, until))
+            }
+            Some(Err(error)) => self.fail(error, began),
+        }
+    }
+
+    /// Resolves a cached list again, because a root is gone or a missing one may be available now.
+    pub(super) async fn renew(self, stale: &Cached, deadline: Instant) -> End {
+        let client = self.client;
+        let list = stale.roots.list().cloned().unwrap_or_default();
+        match run_until_stopped(self.fetch.ended(), client.resolve(list, deadline)).await {
+            None => self.fetch.ended().await,
+            Some(Ok(roots)) => {
+                events::resolved_again(client.id, roots.roots().len());
+                if !roots.is_same_snapshot(&stale.roots) {
+                    // Other sessions may share this snapshot.
+                    stale.roots.set_outdated();
+                }
+                self.succeed(roots, stale.until)
+            }
+            Some(Err(error)) => {
+                events::not_fetched(client.id, &error);
+                // Until the back-off ends, the remaining roots of the snapshot are served.
+                let _ = client.lock().fail(&self.fetch, &error, Instant::now());
+                self.fetch.end(End::Nothing);
+                End::Nothing
+            }
+        }
+    }
+
+    fn succeed(self, roots: Roots, until: Instant) -> End {
+        let client = self.client;
+        let is_cached = !client.time_to_live().is_zero();
+        let cached = Arc::new(Cached::new(self.fetch.epoch, until, roots));
+        let end = client.lock().succeed(&self.fetch, &cached, is_cached, Instant::now());
+        if is_cached && matches!(end, End::Cached(_)) {
+            client.guard.cache().insert(client.key(), cached);
+            if client.lock().is_closed() {
+                client.guard.cache().forget(&client.key());
+            }
+            client.changed.notify_waiters();
+        }
+        self.fetch.end(end.clone());
+        end
+    }
+
+    /// Ends the fetch with a failure of the client. Returns any other failure as an error.
+    fn fail(self, error: Error, began: Instant) -> Result<End> {
+        let client = self.client;
+        events::not_fetched(client.id, &error);
+        let now = Instant::now();
+        let had_enough_time = began.elapsed() >= client.guard.choices().fetch_limit / 2;
+        let is_timeout = error.reason() == Code::RootsTimedOut && now >= self.fetch.until;
+        if error.reason() == Code::NoRuntime
+            || is_timeout && !had_enough_time && client.lock().allow_short_attempt()
+        {
+            return Err(error);
+        }
+        let end = client.lock().fail(&self.fetch, &error, now);
+        self.fetch.end(end.clone());
+        Ok(end)
+    }
+}
