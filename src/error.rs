@@ -121,6 +121,14 @@ impl Error {
         }))
     }
 
+    /// The same error for another caller, before an operation and a request were named.
+    pub(crate) fn repeated(&self) -> Self {
+        let mut again = Self::new(self.0.code).says(self.0.text);
+        again.0.limit = self.0.limit;
+        again.0.operator_detail.clone_from(&self.0.operator_detail);
+        again
+    }
+
     /// An error about a limit that the caller chose; `{}` in the text stands for it.
     pub(crate) fn over(code: Code, text: &'static str, limit: impl TryInto<u64>) -> Self {
         let mut error = Self::new(code).says(text);

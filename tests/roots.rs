@@ -1131,3 +1131,20 @@ fn what_is_shown_names_the_place() {
     assert_eq!(format!("{checked:?}"), shown);
     assert_eq!(checked.display_path(), place.join(relative).display().to_string());
 }
+
+/// A program that verifies its snapshot itself, and takes another when a root is gone.
+#[test]
+fn a_directory_that_the_caller_found_gone_is_in_the_next_snapshot() {
+    let tree = Tree::new("file w/f = old");
+    let boundary = operator(&tree, &[("w", Access::ReadOnly)]);
+    let mut roots = boundary.allowed_roots();
+    fs::rename(tree.path("w"), tree.path("was")).unwrap();
+    tree.add("file w/f = new");
+    let read = || {
+        if !roots.verify() {
+            roots = boundary.allowed_roots();
+        }
+        roots.read("f", 9).ok()
+    };
+    becomes(read, &Some(b"new".to_vec()));
+}

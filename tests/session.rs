@@ -3,7 +3,7 @@
 use std::fs;
 use std::future::{Future, pending};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::thread::sleep;
@@ -1426,5 +1426,97 @@ async fn what_an_equal_list_led_to_earlier_is_not_told_of_a_later_one() {
             .collect();
         assert_eq!(rejected, expected.map(|kind| (1, kind)).into_iter().collect::<Vec<_>>());
         kept.push((session, roots));
+    }
+}
+
+/// A call counts as use of the snapshot, whatever the time to idle is.
+#[tokio::test]
+async fn a_snapshot_in_use_outlives_a_short_time_to_idle() {
+    let idle = Duration::from_secs(1);
+    let tree = Tree::new("dir a");
+    let guard = guard(&tree).time_to_idle(idle).build().unwrap();
+    // Once more if this machine paused for so long that the time was right to end.
+    for _ in 0..20 {
+        let client = Client::telling(list(&tree, &["a"]));
+        let session = announcing(&guard);
+        let (start, mut last) = (std::time::Instant::now(), std::time::Instant::now());
+        let mut longest = Duration::ZERO;
+        while start.elapsed() < 3 * idle {
+            session.roots(client.source()).await.unwrap();
+            longest = longest.max(last.elapsed());
+            last = std::time::Instant::now();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        if longest < idle / 2 {
+            assert_eq!(client.asked(), 1);
+            return;
+        }
+    }
+    panic!("this machine pauses all the time");
+}
+
+/// Who verifies a shared snapshot takes the news from nobody who shares it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_directory_is_found_by_each_session_that_shares_the_snapshot() {
+    for optional in [false, true] {
+        let tree = Tree::new("dir a");
+        let boundary = Boundary::builder();
+        let boundary = if optional {
+            boundary
+                .directory(tree.path("a"), Access::ReadOnly)
+                .optional_directory(tree.path("b"), Access::ReadOnly)
+        } else {
+            boundary.directory(tree.path(""), Access::ReadOnly)
+        };
+        let guard = Guard::new(boundary.build().unwrap());
+        let listed = list(&tree, &["a", "b"]);
+        let (one, other) = (announcing(&guard), announcing(&guard));
+        let held = one.roots(tells(listed.clone())).await.unwrap();
+        other.roots(tells(listed)).await.unwrap();
+        let ends = Arc::new(AtomicBool::new(false));
+        let verifier = std::thread::spawn({
+            let ends = ends.clone();
+            move || {
+                while !ends.load(Ordering::SeqCst) {
+                    let _ = held.verify();
+                    sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        tree.add("dir b");
+        let count = async || other.roots(unasked()).await.unwrap().roots().count();
+        becomes(count, 2).await;
+        ends.store(true, Ordering::SeqCst);
+        verifier.join().unwrap();
+    }
+}
+
+/// Looking for a directory that stays missing is no change.
+#[tokio::test]
+async fn a_renewal_that_changes_nothing_wakes_nobody() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    session.roots(telling(&tree, &["a", "missing"])).await.unwrap();
+    let mut changes = session.changes();
+    let start = std::time::Instant::now();
+    while start.elapsed() < 4 * VERIFY_EVERY {
+        session.roots(unasked()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(tokio::time::timeout(Duration::ZERO, changes.changed()).await.is_err());
+    tree.add("dir missing");
+    becomes(async || session.roots(unasked()).await.unwrap().roots().count(), 2).await;
+    changes.changed().await.unwrap();
+}
+
+/// The text names the limit for the call that asked, for those that waited, and in the back-off.
+#[tokio::test]
+async fn a_failure_keeps_its_text() {
+    let tree = Tree::new("dir a");
+    let session = announcing(&guard(&tree).build().unwrap());
+    let large = ListRootsResult::from_uris(["file:///".to_owned() + &"x".repeat(8_000_001)]);
+    for _ in 0..2 {
+        let refused = session.roots(tells(large.clone())).await.unwrap_err();
+        assert_eq!(refused.to_string(), "the root list is larger than 8000000 bytes");
     }
 }

@@ -137,6 +137,9 @@ impl Boundary {
     /// due.
     pub(crate) fn current_allowed_roots(&self) -> (Roots, Option<Verification>) {
         let current = self.last_allowed_roots();
+        if current.is_outdated() {
+            current.expire_verification();
+        }
         let turn = current.begin_verification();
         (current, turn)
     }
@@ -213,6 +216,7 @@ impl Boundary {
             Some(older)
                 if older.generation() == roots.generation() && older.is_equivalent(&roots) =>
             {
+                older.set_outdated(false);
                 older
             }
             _ => {

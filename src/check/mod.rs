@@ -109,9 +109,8 @@ impl Roots {
     /// Checks whether these roots still allow a proof from another snapshot, as far as names can
     /// show. Call it before each step of a long operation.
     ///
-    /// It compares names. Each call also verifies the path of the proof's root, with a few system
-    /// calls; the root's aliases are verified at most every
-    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
+    /// It compares names, and verifies those of the proof's root with a few system calls; if that
+    /// root is one of these, at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     ///
     /// # Errors
     ///
@@ -137,8 +136,12 @@ impl Roots {
             });
         let Some(root) = root else { return Err(self.explain_empty(Code::OutsideRoots.into())) };
         let is_the_root = is_same(root.path(), proved.path());
-        let stands =
-            root.is_available() && (!is_the_root || root.is_same_object(proved)) && proved.verify();
+        let stands = root.is_available()
+            && if is_the_root {
+                root.is_same_object(proved) && proved.verify_if_due()
+            } else {
+                proved.verify()
+            };
         match (stands, proved.access(), root.access()) {
             (false, ..) => Err(Code::RootUnavailable.into()),
             (true, Access::ReadWrite, Access::ReadOnly) => Err(Code::ReadOnly.into()),

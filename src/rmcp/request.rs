@@ -305,11 +305,18 @@ impl Guard {
     async fn cached_roots(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
         let Some(key) = key else { return Ok(None) };
         let Some(roots) = self.last_of(key) else { return Ok(None) };
-        self.verify(&roots, key.account(), Instant::now() + self.choices().fetch_limit).await?;
+        if roots.is_verification_due() {
+            let deadline = Instant::now() + self.choices().fetch_limit;
+            match self.verify(&roots, key.account(), deadline).await {
+                Err(error) if error.reason() == Code::NoRuntime => return Err(error),
+                // What could not be verified now is verified by a later request.
+                _ => {}
+            }
+        }
         // The client may have sent another list during the verification.
         let unchanged = self.last_of(key).is_some_and(|last| last.is_same_snapshot(&roots));
         Ok(Some(roots)
-            .filter(|roots| unchanged && !roots.is_outdated() && self.boundary().is_current(roots)))
+            .filter(|roots| unchanged && roots.is_whole() && self.boundary().is_current(roots)))
     }
 
     /// The roots of the last list that a client sent in the stateless era, if it is not too old.

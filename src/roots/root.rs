@@ -134,6 +134,12 @@ impl Root {
         self.verify_names(self.aliases_verified.take())
     }
 
+    /// As [`verify_all`](Self::verify_all), at most every
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
+    pub(crate) fn verify_if_due(&self) -> bool {
+        if self.aliases_verified.take() { self.verify_all() } else { self.is_available() }
+    }
+
     /// As [`verify`](Self::verify), and always verifies the aliases.
     pub(crate) fn verify_all(&self) -> bool {
         self.verify_names(true)

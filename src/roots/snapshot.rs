@@ -67,8 +67,15 @@ pub(crate) struct Verification {
 
 impl Verification {
     /// Verifies every root and returns how many are unavailable.
+    ///
+    /// Marks a client's snapshot as outdated if a rejected entry may be available now, for all
+    /// sessions that share it.
     pub(crate) fn verify(&mut self) -> usize {
         self.is_done = true;
+        let is_clients = self.roots.list().is_some();
+        if is_clients && self.roots.rejected().iter().any(RejectedRoot::is_transient) {
+            self.roots.set_outdated(true);
+        }
         self.roots.roots().filter(|root| !root.verify_all()).count()
     }
 
@@ -94,6 +101,20 @@ impl fmt::Debug for Roots {
 }
 
 impl RejectedRoot {
+    /// Whether the entry may be granted later.
+    fn is_transient(&self) -> bool {
+        matches!(
+            self.error.reason(),
+            Code::NotFound
+                | Code::NotADirectory
+                | Code::SpecialFile
+                | Code::PermissionDenied
+                | Code::RootUnavailable
+                | Code::Changed
+                | Code::Io
+        )
+    }
+
     fn is_equivalent(&self, other: &Self) -> bool {
         self.index == other.index
             && self.entry == other.entry
@@ -165,7 +186,7 @@ impl Roots {
         if let Some(mut turn) = self.begin_verification() {
             turn.verify();
         }
-        self.roots().all(Root::is_available)
+        self.is_whole()
     }
 
     /// Whether the next verification is due.
@@ -180,14 +201,25 @@ impl Roots {
         due.then(|| Verification { roots: self.clone(), is_done: false })
     }
 
-    /// Whether resolving the list again may give a different result: a verification or a failed
-    /// operation found that a root is gone, or the list was resolved again for another session.
+    /// Makes verification due now, unless somebody is verifying.
+    pub(crate) fn expire_verification(&self) {
+        self.snapshot.verified.expire();
+    }
+
+    /// Whether resolving the list again may give a different result: a root was found to be gone,
+    /// an entry that was missing may be available, or the list was resolved to something else for
+    /// another session.
     pub(crate) fn is_outdated(&self) -> bool {
         self.snapshot.outdated.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_outdated(&self) {
-        self.snapshot.outdated.store(true, Ordering::Relaxed);
+    pub(crate) fn set_outdated(&self, outdated: bool) {
+        self.snapshot.outdated.store(outdated, Ordering::Relaxed);
+    }
+
+    /// Whether every root is available, as far as is known.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.roots().all(Root::is_available)
     }
 
     /// The list that it was resolved from, if it was stored.
@@ -287,7 +319,7 @@ impl Roots {
     }
 
     /// Whether both were resolved from the same list to the same roots, agree in everything that
-    /// callers can observe, and neither is outdated.
+    /// callers can observe, and no root is gone.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
         one.list == two.list
@@ -296,8 +328,8 @@ impl Roots {
             && one.roots.iter().zip(&two.roots).all(|(one, two)| one.is_equivalent(two))
             && one.rejected.len() == two.rejected.len()
             && one.rejected.iter().zip(&two.rejected).all(|(one, two)| one.is_equivalent(two))
-            && !self.is_outdated()
-            && !other.is_outdated()
+            && self.is_whole()
+            && other.is_whole()
     }
 
     pub(crate) fn is_same_snapshot(&self, other: &Self) -> bool {

@@ -34,7 +34,16 @@ impl Throttle {
         is_due(self.0.load(Ordering::Relaxed))
     }
 
-    /// Ends the turn after the work was done.
+    /// Makes the next turn due, unless somebody has the turn.
+    pub(crate) fn expire(&self) {
+        let (last, now) = (self.0.load(Ordering::Relaxed), clock());
+        if last <= now {
+            let due = now.saturating_sub(millis(VERIFY_EVERY));
+            let _ = self.0.compare_exchange(last, due, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the turn: it was done.
     pub(crate) fn done(&self) {
         self.0.store(clock(), Ordering::Relaxed);
     }
@@ -61,8 +70,9 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since the first call in this process.
+/// Milliseconds since [`VERIFY_EVERY`] before the first call in this process, so that something can be
+/// due from the beginning.
 fn clock() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
-    millis(START.get_or_init(Instant::now).elapsed())
+    millis(START.get_or_init(Instant::now).elapsed() + VERIFY_EVERY)
 }

@@ -17,7 +17,7 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
 use crate::dir::Handle;
-use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES};
+use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES, TOUCH_EVERY};
 use crate::roots::{Held, Opened, RejectedRoot, Root, Roots, Snapshot};
 use crate::session::runtime::{Instant, schedule_point};
 use crate::wire::{ListRootsResult, RootEntry};
@@ -25,7 +25,11 @@ use crate::workers::Account;
 
 /// The snapshots of all clients: a session's under its number, and a client's of the stateless era
 /// under its key.
-pub(crate) struct SnapshotCache(Cache<Account, Arc<Cached>>);
+pub(crate) struct SnapshotCache {
+    map: Cache<Account, Arc<Cached>>,
+    /// How often a session reports that it uses its snapshot: often enough for the time to idle.
+    touch_every: Duration,
+}
 
 /// A cached snapshot.
 #[derive(Debug)]
@@ -70,29 +74,33 @@ impl SnapshotCache {
             }
             _ => {}
         });
-        Self(cache.build())
+        Self { map: cache.build(), touch_every: TOUCH_EVERY.min(time_to_idle / 4) }
+    }
+
+    pub(crate) fn touch_every(&self) -> Duration {
+        self.touch_every
     }
 
     /// Marks a client's snapshot as used. False if there is none.
     pub(crate) fn touch(&self, key: &Account) -> bool {
         schedule_point();
-        self.0.get(key).is_some()
+        self.map.get(key).is_some()
     }
 
     #[cfg(feature = "rmcp")]
     pub(crate) fn get(&self, key: &Account) -> Option<Arc<Cached>> {
-        self.0.get(key).filter(|cached| cached.is_current(Instant::now()))
+        self.map.get(key).filter(|cached| cached.is_current(Instant::now()))
     }
 
     pub(crate) fn insert(&self, key: Account, cached: Arc<Cached>) {
         schedule_point();
-        self.0.insert(key, cached);
+        self.map.insert(key, cached);
     }
 
     /// As [`insert`](Self::insert), unless the entry has a later epoch.
     #[cfg(feature = "rmcp")]
     pub(crate) fn insert_newer(&self, key: &Account, cached: Arc<Cached>) {
-        self.0.entry_by_ref(key).and_compute_with(|old| match old {
+        self.map.entry_by_ref(key).and_compute_with(|old| match old {
             Some(old) if old.value().epoch > cached.epoch => Op::Nop,
             _ => Op::Put(cached),
         });
@@ -101,7 +109,7 @@ impl SnapshotCache {
     /// Replaces the entry only if it has the same epoch.
     #[cfg(feature = "rmcp")]
     pub(crate) fn replace(&self, key: &Account, cached: Arc<Cached>) {
-        self.0.entry_by_ref(key).and_compute_with(|old| match old {
+        self.map.entry_by_ref(key).and_compute_with(|old| match old {
             Some(old) if old.value().epoch == cached.epoch => Op::Put(cached),
             _ => Op::Nop,
         });
@@ -110,26 +118,26 @@ impl SnapshotCache {
     /// Removes a client's snapshot, and closes the directories that only it held.
     pub(crate) fn forget(&self, key: &Account) {
         schedule_point();
-        self.0.invalidate(key);
-        self.0.run_pending_tasks();
+        self.map.invalidate(key);
+        self.map.run_pending_tasks();
     }
 
     pub(crate) fn forget_all(&self) {
-        for (key, cached) in &self.0 {
+        for (key, cached) in &self.map {
             schedule_point();
             cached.forgotten.store(true, Ordering::Relaxed);
-            self.0.invalidate(&*key);
+            self.map.invalidate(&*key);
         }
-        self.0.run_pending_tasks();
+        self.map.run_pending_tasks();
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.iter().count()
+        self.map.iter().count()
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.run_pending_tasks();
-        self.0.weighted_size()
+        self.map.run_pending_tasks();
+        self.map.weighted_size()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::roots::Roots;
 use crate::session::cache::Cached;
 use crate::session::leader::Leader;
 use crate::session::runtime::{Instant, Mutex, Notify, run_on_workers, std_instant, timeout_at};
-use crate::session::state::{End, Fetch, Join, State};
+use crate::session::state::{End, Failure, Fetch, Join, State};
 use crate::session::{ClientRoots, Guard, RootsSource, WithoutClientRoots};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
@@ -63,10 +63,8 @@ impl Client {
         if let Some(without) = self.fallback_policy() {
             return Ok((self.roots_without(without, now).await?, None));
         }
-        // The slow path is boxed: otherwise every call would reserve space for its future.
-        let cached = self
-            .cached(now)
-            .filter(|cached| !cached.roots.is_verification_due() && !cached.roots.is_outdated());
+        // The common case. The rest is boxed, because every call would reserve room for it.
+        let cached = self.cached(now).filter(|cached| self.is_fresh(&cached.roots));
         let cached = match cached {
             Some(cached) => cached,
             None => Box::pin(self.obtain(source, now)).await?,
@@ -119,7 +117,7 @@ impl Client {
 
     /// The cached snapshot of this epoch, which may have expired.
     fn cached_in_epoch(&self, now: Instant) -> Option<Arc<Cached>> {
-        let (cached, touch) = self.lock().cached(now)?;
+        let (cached, touch) = self.lock().cached(now, self.guard.cache().touch_every())?;
         if touch && !self.guard.cache().touch(&self.key()) {
             self.lock().evicted(&cached);
             return None;
@@ -135,15 +133,9 @@ impl Client {
         let mut changes = 0;
         loop {
             let seen = self.cached_in_epoch(Instant::now());
-            let mut cached = seen.as_ref().filter(|seen| seen.is_current(Instant::now()));
-            if let Some(current) = cached {
-                let stands = self.verify(current, deadline).await?;
-                // The list may have changed during the verification.
-                if current.epoch != self.lock().epoch() {
-                    cached = None;
-                } else if stands {
-                    return Ok(current.clone());
-                }
+            let cached = seen.as_ref().filter(|seen| seen.is_current(Instant::now()));
+            if let Some(cached) = cached.filter(|cached| self.is_fresh(&cached.roots)) {
+                return Ok(cached.clone());
             }
             let now = Instant::now();
             if now >= deadline {
@@ -157,7 +149,7 @@ impl Client {
             let end = match (join, cached) {
                 (Join::Retry, _) | (Join::Serve, None) => End::Nothing,
                 (Join::Serve, Some(cached)) => return Ok(cached.clone()),
-                (Join::Wait(_), Some(cached)) if !cached.roots.is_outdated() => {
+                (Join::Wait(_), Some(cached)) if cached.roots.is_whole() => {
                     return Ok(cached.clone());
                 }
                 (Join::Wait(fetch), _) => self.wait(&fetch, first, deadline).await?,
@@ -180,17 +172,11 @@ impl Client {
         }
     }
 
-    /// Verifies a snapshot if its verification is due and no other call is doing it. Returns false
-    /// if its list must be resolved again before it is served: one of its roots is gone, or this
-    /// call verified it and a rejected entry may be available now or the allowed directories
-    /// changed.
-    async fn verify(&self, cached: &Cached, deadline: Instant) -> Result<bool> {
-        let roots = &cached.roots;
-        if !self.guard.verify(roots, &self.account, deadline).await? {
-            return Ok(!roots.is_outdated());
-        }
-        let lacks = roots.rejected().iter().any(|rejected| is_transient(rejected.error().reason()));
-        Ok(!roots.is_outdated() && !lacks && self.guard.boundary().is_current(roots))
+    /// Whether a snapshot can be served as it is, without verifying it or resolving its list again.
+    pub(super) fn is_fresh(&self, roots: &Roots) -> bool {
+        !roots.is_verification_due()
+            && !roots.is_outdated()
+            && self.guard.boundary().is_current(roots)
     }
 
     /// Waits for a fetch. Its result is valid only in the session's epoch when the wait ends. A
@@ -259,7 +245,7 @@ impl Client {
 
     /// The code of the last fetch's failure, if the list has not changed since.
     pub(crate) fn failure(&self) -> Option<Code> {
-        self.lock().failure().map(|failure| failure.kind)
+        self.lock().failure().map(Failure::code)
     }
 
     /// The key in the cache. Unlike the account, it is different for each session.
@@ -300,20 +286,6 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
-}
-
-/// Whether an entry rejected with this code may be granted later.
-fn is_transient(kind: Code) -> bool {
-    matches!(
-        kind,
-        Code::NotFound
-            | Code::NotADirectory
-            | Code::SpecialFile
-            | Code::PermissionDenied
-            | Code::RootUnavailable
-            | Code::Changed
-            | Code::Io
-    )
 }
 
 pub(super) fn timed_out() -> Error {

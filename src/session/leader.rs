@@ -52,28 +52,43 @@ impl Leader<'_> {
         }
     }
 
-    /// Resolves a cached list again, because a root is gone or a missing one may be available now.
-    pub(super) async fn renew(self, stale: &Cached, deadline: Instant) -> End {
+    /// Verifies a cached snapshot, and resolves its list again if that may give more or less than
+    /// it has. If one of the two fails, the remaining roots of the snapshot are served.
+    pub(super) async fn renew(self, cached: &Arc<Cached>, deadline: Instant) -> End {
         let client = self.client;
-        let list = stale.roots.list().cloned().unwrap_or_default();
-        match run_until_stopped(self.fetch.ended(), client.resolve(list, deadline)).await {
-            None => self.fetch.ended().await,
-            Some(Ok(roots)) => {
+        let end = match run_until_stopped(self.fetch.ended(), self.renewed(cached, deadline)).await
+        {
+            None => return self.fetch.ended().await,
+            Some(Ok(Some(roots))) => {
                 events::resolved_again(client.id, roots.roots().len());
-                if !roots.is_same_snapshot(&stale.roots) {
-                    // Other sessions may share this snapshot.
-                    stale.roots.set_outdated();
+                if !roots.is_same_snapshot(&cached.roots) {
+                    // Other sessions may share the old one.
+                    cached.roots.set_outdated(true);
+                    return self.succeed(roots, cached.until);
                 }
-                self.succeed(roots, stale.until)
+                client.lock().succeed(&self.fetch, cached, false, Instant::now())
             }
+            Some(Ok(None)) => client.lock().succeed(&self.fetch, cached, false, Instant::now()),
             Some(Err(error)) => {
                 events::not_fetched(client.id, &error);
-                // Until the back-off ends, the remaining roots of the snapshot are served.
-                let _ = client.lock().fail(&self.fetch, &error, Instant::now());
-                self.fetch.end(End::Nothing);
-                End::Nothing
+                client.lock().postpone(&self.fetch, Instant::now())
             }
+        };
+        self.fetch.end(end.clone());
+        end
+    }
+
+    /// The roots of the cached list as they are now; `None` if the snapshot is still right.
+    async fn renewed(&self, cached: &Cached, deadline: Instant) -> Result<Option<Roots>> {
+        let (client, roots) = (self.client, &cached.roots);
+        if roots.is_verification_due() {
+            client.guard.verify(roots, &client.account, deadline).await?;
         }
+        if !roots.is_outdated() && client.guard.boundary().is_current(roots) {
+            return Ok(None);
+        }
+        let list = roots.list().cloned().unwrap_or_default();
+        client.resolve(list, deadline).await.map(Some)
     }
 
     fn succeed(self, roots: Roots, until: Instant) -> End {
@@ -99,9 +114,8 @@ impl Leader<'_> {
         let now = Instant::now();
         let had_enough_time = began.elapsed() >= client.guard.choices().fetch_limit / 2;
         let is_timeout = error.reason() == Code::RootsTimedOut && now >= self.fetch.until;
-        if error.reason() == Code::NoRuntime
-            || is_timeout && !had_enough_time && client.lock().allow_short_attempt()
-        {
+        let is_guards = matches!(error.reason(), Code::NoRuntime | Code::Busy | Code::QueueFull);
+        if is_guards || is_timeout && !had_enough_time && client.lock().allow_short_attempt() {
             return Err(error);
         }
         let end = client.lock().fail(&self.fetch, &error, now);

@@ -95,12 +95,22 @@ mod tokio_time {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
         // It panics if it cannot start a thread.
         let spawned = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(job)));
-        let done = spawned.map_err(|_| Code::NoRuntime)?.await;
+        let mut spawned = AbortOnDrop(spawned.map_err(|_| Code::NoRuntime)?);
+        let done = (&mut spawned.0).await;
         // An error other than a panic means that the runtime is shutting down.
         done.map_or_else(
             |error| error.try_into_panic().map(Err).map_err(|_| Code::NoRuntime.into()),
             |done| Ok(Ok(done)),
         )
+    }
+
+    /// A job that has not started when its caller is dropped never starts.
+    struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+    impl<T> Drop for AbortOnDrop<T> {
+        fn drop(&mut self) {
+            self.0.abort();
+        }
     }
 }
 

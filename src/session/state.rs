@@ -5,9 +5,10 @@
 
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use crate::error::{Code, Error, Result};
-use crate::limits::{BACK_OFF, BACK_OFF_MOST, FETCH_RETRIES, STALLED, TOUCH_EVERY};
+use crate::limits::{BACK_OFF, BACK_OFF_MOST, FETCH_RETRIES, STALLED, VERIFY_EVERY};
 use crate::session::cache::Cached;
 use crate::session::runtime::{Instant, Notify, timeout_at};
 
@@ -23,6 +24,8 @@ pub(super) struct State {
     /// The number of fetches begun so far.
     fetches: u64,
     failure: Option<Failure>,
+    /// When the cached list may be resolved again, after that failed.
+    renew_after: Option<Instant>,
     /// The number of consecutive leaders that had too little time to request the list.
     short_attempts: u32,
     /// The number of events that [`Changes`](crate::Changes) reports.
@@ -33,8 +36,7 @@ pub(super) struct State {
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) epoch: u64,
-    pub(super) kind: Code,
-    detail: Option<Arc<str>>,
+    error: Arc<Error>,
     /// The number of consecutive failures, including this one.
     times: u32,
     /// The end of the back-off.
@@ -48,6 +50,8 @@ pub(super) struct Fetch {
     pub(super) epoch: u64,
     /// When the leader gives up, if it is still polled.
     pub(super) until: Instant,
+    /// Whether only a cached snapshot is verified and its list resolved again.
+    renews: bool,
     end: OnceLock<End>,
     ended: Notify,
 }
@@ -83,6 +87,7 @@ impl State {
             fetch: None,
             fetches: 0,
             failure: None,
+            renew_after: None,
             short_attempts: 0,
             changes: 0,
         }
@@ -105,9 +110,13 @@ impl State {
     }
 
     /// The cached snapshot of this epoch, and whether the caller must touch it in the cache.
-    pub(super) fn cached(&mut self, now: Instant) -> Option<(Arc<Cached>, bool)> {
+    pub(super) fn cached(
+        &mut self,
+        now: Instant,
+        touch_every: Duration,
+    ) -> Option<(Arc<Cached>, bool)> {
         let cached = self.cached.upgrade()?;
-        let touch = now >= self.touched + TOUCH_EVERY;
+        let touch = now >= self.touched + touch_every;
         if touch {
             self.touched = now;
         }
@@ -148,20 +157,25 @@ impl State {
         }
         // Calls do not wait for a request from before a change, or for a leader that is neither
         // polled nor dropped.
-        let useful = |fetch: &&Arc<Fetch>| fetch.epoch == self.epoch && now < fetch.until + STALLED;
+        // A call without a snapshot does not wait while one is verified that no longer counts.
+        let useful = |fetch: &&Arc<Fetch>| {
+            fetch.epoch == self.epoch && now < fetch.until + STALLED && (renews || !fetch.renews)
+        };
         if let Some(fetch) = self.fetch.as_ref().filter(useful) {
             return Ok((Join::Wait(fetch.clone()), None));
         }
-        match self.failure().filter(|last| now < last.until) {
-            Some(_) if renews => return Ok((Join::Serve, None)),
-            Some(failure) => return Err(failure.error()),
-            None => {}
+        if renews && self.renew_after.is_some_and(|after| now < after) {
+            return Ok((Join::Serve, None));
+        }
+        if let Some(failure) = self.failure().filter(|last| !renews && now < last.until) {
+            return Err(failure.error());
         }
         self.fetches += 1;
         let fetch = Arc::new(Fetch {
             number: self.fetches,
             epoch: self.epoch,
             until: deadline,
+            renews,
             end: OnceLock::new(),
             ended: Notify::new(),
         });
@@ -197,6 +211,13 @@ impl State {
         End::Cached(cached.clone())
     }
 
+    /// Verifying a cached snapshot or resolving its list again failed. It is not tried again for
+    /// [`VERIFY_EVERY`].
+    pub(super) fn postpone(&mut self, fetch: &Arc<Fetch>, now: Instant) -> End {
+        self.renew_after = Some(now + VERIFY_EVERY);
+        self.abandon(fetch)
+    }
+
     /// A fetch failed because of the client. The back-off doubles with each consecutive failure.
     pub(super) fn fail(&mut self, fetch: &Arc<Fetch>, error: &Error, now: Instant) -> End {
         if !self.is_in_progress(fetch) {
@@ -210,8 +231,7 @@ impl State {
         let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let failure = Failure {
             epoch: self.epoch,
-            kind: error.reason(),
-            detail: error.operator_detail().map(Arc::from),
+            error: Arc::new(error.repeated()),
             times: earlier.saturating_add(1),
             until: now + back_off,
         };
@@ -258,12 +278,12 @@ impl State {
 }
 
 impl Failure {
+    pub(super) fn code(&self) -> Code {
+        self.error.reason()
+    }
+
     pub(super) fn error(&self) -> Error {
-        let error = Error::new(self.kind);
-        match &self.detail {
-            Some(detail) => error.detail(&**detail),
-            None => error,
-        }
+        self.error.repeated()
     }
 }
 
@@ -306,8 +326,6 @@ const CLOSED: u64 = 0;
 #[cfg(not(shuttle))]
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::roots::Roots;
 

@@ -119,7 +119,10 @@ fn many_searches_of_one_client_keep_another_waiting_for_none_of_them() {
 
 #[cfg(target_os = "linux")]
 mod hangs {
-    use mcp_roots_guard::{Access, Boundary, BoundaryBuilder, Guard};
+    use mcp_roots_guard::{
+        Access, Boundary, BoundaryBuilder, ClientCapabilities, Guard, ListRootsResult,
+        RootsCapability, RootsResponse,
+    };
 
     use super::*;
     use crate::dead::{Dead, in_namespace};
@@ -207,6 +210,48 @@ mod hangs {
             let mut answers = http.connect().await;
             let read = client.call(&mut answers, &call(2, "read", &file), &list::<&str>([])).await;
             assert_eq!(read, Err(refusal(&file, "busy")));
+        });
+    }
+
+    /// Two sessions share a snapshot, and one of them has a list resolved that hangs.
+    #[test]
+    fn a_client_that_hangs_keeps_nobody_from_noticing_a_replaced_root() {
+        with_dead("op/mnt", &["op"], async |tree, _, dead| {
+            tree.add("file op/w/f = old");
+            let guard = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
+            let guard = Guard::new(guard.build().unwrap());
+            let list = |path: &str| ListRootsResult::from_uris([tree.uri(path)]);
+            let listing = |list: ListRootsResult| {
+                move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
+            };
+            let announcing = ClientCapabilities::with_roots(RootsCapability::announcing());
+            let (one, other) =
+                (guard.session(announcing).unwrap(), guard.session(announcing).unwrap());
+            one.roots(listing(list("op/w"))).await.unwrap();
+            other.roots(listing(list("op/w"))).await.unwrap();
+            dead.die();
+            let (hangs, hung) = (one.clone(), list("op/mnt/in.txt"));
+            let hanging = tokio::spawn(async move { hangs.roots_from_list(hung).await.is_ok() });
+            dead.hangs(1).await;
+            let (calls, again) = (one.clone(), listing(list("op/w")));
+            let calling = tokio::spawn(async move {
+                loop {
+                    // What is cached is served, verified or not.
+                    calls.roots(again.clone()).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            });
+            std::fs::rename(tree.path("op/w"), tree.path("op/was")).unwrap();
+            tree.add("file op/w/f = new");
+            let start = std::time::Instant::now();
+            let read = async || other.roots(listing(list("op/w"))).await.unwrap().read("f", 9).ok();
+            while read().await.as_deref() != Some(b"new") {
+                assert!(start.elapsed() < Duration::from_secs(60), "never noticed");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            assert!(!calling.is_finished(), "a cached snapshot was refused");
+            calling.abort();
+            hanging.abort();
         });
     }
 
