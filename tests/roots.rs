@@ -1133,6 +1133,8 @@ fn what_is_shown_names_the_place() {
 }
 
 /// A program that verifies its snapshot itself, and takes another when a root is gone.
+// What is held open is not moved away on Windows.
+#[cfg(unix)]
 #[test]
 fn a_directory_that_the_caller_found_gone_is_in_the_next_snapshot() {
     let tree = Tree::new("file w/f = old");

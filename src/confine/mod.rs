@@ -16,20 +16,15 @@
 //!
 //! | case | refusal |
 //! | --- | --- |
-//! | no allowed directory | [`NoDirectories`] |
-//! | another system, or a kernel without Landlock | [`ConfinementUnavailable`] |
-//! | other threads, and a kernel that confines only the calling one | [`ThreadsRunning`] |
-//! | a writable extra in or around a read-only directory, or its other name | [`AccessConflict`] |
-//! | an extra named through a symlink that a tool could have created | [`ThroughLink`] |
+//! | no allowed directory | `no_directories` |
+//! | another system, or a kernel without Landlock | `confinement_unavailable` |
+//! | other threads, and a kernel that confines only the calling one | `threads_running` |
+//! | a writable extra in or around a read-only directory, or its other name | `access_conflict` |
+//! | an extra named through a symlink that a tool could have created | `through_link` |
 //!
 //! An older Landlock with fewer rights is not a refusal. [`Confined::not_enforced`] lists what it
 //! does not enforce.
 //!
-//! [`NoDirectories`]: crate::ErrorKind::NoDirectories
-//! [`ConfinementUnavailable`]: crate::ErrorKind::ConfinementUnavailable
-//! [`ThreadsRunning`]: crate::ErrorKind::ThreadsRunning
-//! [`AccessConflict`]: crate::ErrorKind::AccessConflict
-//! [`ThroughLink`]: crate::ErrorKind::ThroughLink
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -343,7 +343,7 @@ impl Guard {
     }
 
     /// Verifies a snapshot, unless another call is doing it. The turn is taken when the account's
-    /// thread begins, so that a client whose queue is stuck keeps it from nobody.
+    /// job begins, so that a client whose queue is stuck keeps it from nobody.
     pub(crate) async fn verify(
         &self,
         roots: &Roots,

@@ -281,9 +281,9 @@ impl Session {
     /// Checks whether the roots now in force still allow a proof from an earlier request: for an
     /// open watch, a subscription or a long iteration. Call it before each step.
     ///
-    /// It requests nothing from the client. Each call verifies the path of the proof's root with a
-    /// few system calls, and that root's aliases at most every
-    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY); see [`Roots::still_allows`].
+    /// It requests nothing from the client. It verifies the names of the proof's root with a few
+    /// system calls, at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) where that root is
+    /// in force itself; see [`Roots::still_allows`].
     ///
     /// # Errors
     ///
@@ -382,7 +382,8 @@ pub struct Changes {
 
 impl Changes {
     /// Waits until the roots may differ from those at the last call, or at creation:
-    /// [`Session::list_changed`] was called, or a list was fetched or resolved again and cached.
+    /// [`Session::list_changed`] was called, or a list was fetched, or resolved again to
+    /// something else, and cached.
     /// Several changes in between count as one. The future can be dropped at any await without
     /// losing a change.
     ///
