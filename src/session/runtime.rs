@@ -8,21 +8,20 @@
 //! operations is one step, which begins with [`schedule_point`]. They wake or drop nothing that
 //! takes a step while they hold their own locks.
 
-use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
 use crate::workers::{Account, Workers};
 
 #[cfg(not(shuttle))]
 mod tokio_time {
-    use super::{
-        Account, AssertUnwindSafe, Code, Error, Future, Poll, Result, Workers, catch_unwind,
-        panicked, pin,
-    };
+    use std::any::Any;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::{Account, Future, Poll, Result, Workers, pin};
+    use crate::error::{Code, Error};
     use crate::workers::For;
 
     pub(crate) use std::sync::Mutex;
@@ -102,6 +101,14 @@ mod tokio_time {
             |error| error.try_into_panic().map(Err).map_err(|_| Code::NoRuntime.into()),
             |done| Ok(Ok(done)),
         )
+    }
+
+    fn panicked(kind: Code, panic: &(dyn Any + Send)) -> Error {
+        let message = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Error::new(kind).detail(message.unwrap_or("panicked"))
     }
 
     /// A job that has not started when its caller is dropped never starts.
@@ -216,12 +223,4 @@ pub(crate) async fn run_until_stopped<T>(
         Poll::Pending => work.as_mut().poll(context).map(Some),
     })
     .await
-}
-
-fn panicked(kind: Code, panic: &(dyn Any + Send)) -> Error {
-    let message = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::new(kind).detail(message.unwrap_or("panicked"))
 }

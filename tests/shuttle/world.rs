@@ -88,10 +88,10 @@ impl World {
             Err(error) => {
                 match error.code() {
                     "session_closed" => {
-                        assert!(self.is_closing.load(SeqCst), "refused as closed before")
+                        assert!(self.is_closing.load(SeqCst), "refused as closed before");
                     }
                     "roots_failed" => {
-                        assert!(self.fails > 0 && !is_closed, "failed without a failure")
+                        assert!(self.fails > 0 && !is_closed, "failed without a failure");
                     }
                     kind => panic!("{kind}"),
                 }
@@ -140,7 +140,7 @@ impl World {
                 "still allowed: {version} after {least} was told"
             ),
             Err("session_closed") => {
-                assert!(self.is_closing.load(SeqCst), "refused as closed before")
+                assert!(self.is_closing.load(SeqCst), "refused as closed before");
             }
             Err(kind) => assert!(!is_closed, "{kind} after close returned"),
         }
