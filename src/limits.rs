@@ -176,10 +176,6 @@ pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 /// and one in its table. Measured.
 pub(crate) const CACHE_ENTRY_BYTES: usize = 320;
 
-/// A session asks the cache for its snapshot at most once in this time, so that the cache does not
-/// evict it as idle: much less than [`TIME_TO_IDLE`].
-pub(crate) const TOUCH_EVERY: Duration = Duration::from_secs(1);
-
 /// How often a call asks again because the client's roots changed before the answer arrived. A
 /// client that changes its roots during each of five fetches does nothing else.
 pub(crate) const FETCH_RETRIES: u32 = 4;

@@ -42,12 +42,12 @@ impl Opened {
         account: &Account,
     ) -> Option<Arc<Self>> {
         let key = Key { directory: directory.to_owned(), identity, mount: fresh.mount().ok() };
-        if let Some(held) = OPENED.get(&key) {
-            return Some(held);
-        }
-        let held = Arc::new(Self { handle: Arc::new(fresh), _permit: Permit::take(account)? });
-        OPENED.insert(key, &held);
-        Some(held)
+        // Dropped after the table's lock is released, because that may close it.
+        let fresh = Arc::new(fresh);
+        OPENED.get_or_insert(key, || {
+            let handle = fresh.clone();
+            Some(Arc::new(Self { handle, _permit: Permit::take(account)? }))
+        })
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {

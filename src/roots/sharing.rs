@@ -24,19 +24,40 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
         self.with(|entries| entries.values.get(key).and_then(Weak::upgrade))
     }
 
-    pub(crate) fn insert(&self, key: K, value: &Arc<V>) {
+    /// The value of a key, or a new one unless `make` returns none. Of several callers at once, one
+    /// makes it.
+    pub(crate) fn get_or_insert(
+        &self,
+        key: K,
+        make: impl FnOnce() -> Option<Arc<V>>,
+    ) -> Option<Arc<V>> {
         self.with(|entries| {
-            entries.values.insert(key, Arc::downgrade(value));
-            if entries.values.len() > 2 * entries.alive + CLEANUP_SLACK {
-                entries.values.retain(|_, value| value.strong_count() > 0);
-                entries.alive = entries.values.len();
-            }
-        });
+            let alive = entries.values.get(&key).and_then(Weak::upgrade);
+            alive.or_else(|| {
+                let value = make()?;
+                entries.insert(key, &value);
+                Some(value)
+            })
+        })
+    }
+
+    pub(crate) fn insert(&self, key: K, value: &Arc<V>) {
+        self.with(|entries| entries.insert(key, value));
     }
 
     /// Never drops a value under the lock, because that may close directories.
     fn with<T>(&self, work: impl FnOnce(&mut Entries<K, V>) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<K: Eq + Hash, V> Entries<K, V> {
+    fn insert(&mut self, key: K, value: &Arc<V>) {
+        self.values.insert(key, Arc::downgrade(value));
+        if self.values.len() > 2 * self.alive + CLEANUP_SLACK {
+            self.values.retain(|_, value| value.strong_count() > 0);
+            self.alive = self.values.len();
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
 use crate::dir::Handle;
-use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES, TOUCH_EVERY};
+use crate::limits::{CACHE_BYTES, CACHE_ENTRY_BYTES, VERIFY_EVERY};
 use crate::roots::{Held, Opened, RejectedRoot, Root, Roots, Snapshot};
 use crate::session::runtime::{Instant, schedule_point};
 use crate::wire::{ListRootsResult, RootEntry};
@@ -27,8 +27,9 @@ use crate::workers::Account;
 /// under its key.
 pub(crate) struct SnapshotCache {
     map: Cache<Account, Arc<Cached>>,
-    /// How often a session reports that it uses its snapshot: often enough for the time to idle.
-    touch_every: Duration,
+    /// How often a session renews the snapshot that it uses, at least: it verifies it, and reports
+    /// the use.
+    renew_every: Duration,
 }
 
 /// A cached snapshot.
@@ -74,11 +75,11 @@ impl SnapshotCache {
             }
             _ => {}
         });
-        Self { map: cache.build(), touch_every: TOUCH_EVERY.min(time_to_idle / 4) }
+        Self { map: cache.build(), renew_every: VERIFY_EVERY.min(time_to_idle / 4) }
     }
 
-    pub(crate) fn touch_every(&self) -> Duration {
-        self.touch_every
+    pub(crate) fn renew_every(&self) -> Duration {
+        self.renew_every
     }
 
     /// Marks a client's snapshot as used. False if there is none.

@@ -64,9 +64,9 @@ impl Client {
             return Ok((self.roots_without(without, now).await?, None));
         }
         // The common case. The rest is boxed, because every call would reserve room for it.
-        let cached = self.cached(now).filter(|cached| self.is_fresh(&cached.roots));
-        let cached = match cached {
-            Some(cached) => cached,
+        let fresh = self.look(now).filter(|seen| self.is_fresh(seen, now));
+        let cached = match fresh {
+            Some((cached, _)) => cached,
             None => Box::pin(self.obtain(source, now)).await?,
         };
         Ok((cached.roots.clone(), Some(cached.epoch)))
@@ -109,20 +109,30 @@ impl Client {
         }
     }
 
-    /// The cached snapshot, if it is current.
+    /// The cached snapshot, if it counts at this time.
     pub(crate) fn cached(&self, now: Instant) -> Option<Arc<Cached>> {
-        let seen = self.cached_in_epoch(now)?;
-        seen.is_current(now).then_some(seen)
+        let (cached, _) = self.look(now)?;
+        cached.is_current(now).then_some(cached)
     }
 
-    /// The cached snapshot of this epoch, which may have expired.
-    fn cached_in_epoch(&self, now: Instant) -> Option<Arc<Cached>> {
-        let (cached, touch) = self.lock().cached(now, self.guard.cache().touch_every())?;
-        if touch && !self.guard.cache().touch(&self.key()) {
+    /// The cached snapshot of this epoch, which can be too old, and whether it is to be renewed.
+    fn look(&self, now: Instant) -> Option<(Arc<Cached>, bool)> {
+        let cache = self.guard.cache();
+        let (cached, is_due) = self.lock().cached(now, cache.renew_every())?;
+        if is_due && !cache.touch(&self.key()) {
             self.lock().evicted(&cached);
             return None;
         }
-        Some(cached)
+        Some((cached, is_due))
+    }
+
+    /// Whether a snapshot can be served without being renewed.
+    fn is_fresh(&self, (cached, is_due): &(Arc<Cached>, bool), now: Instant) -> bool {
+        !is_due
+            && cached.is_current(now)
+            && !cached.roots.is_verification_due()
+            && !cached.roots.is_outdated()
+            && self.guard.boundary().is_current(&cached.roots)
     }
 
     async fn obtain(&self, mut source: impl RootsSource, now: Instant) -> Result<Arc<Cached>> {
@@ -132,12 +142,13 @@ impl Client {
         let first = self.lock().fetches() + 1;
         let mut changes = 0;
         loop {
-            let seen = self.cached_in_epoch(Instant::now());
-            let cached = seen.as_ref().filter(|seen| seen.is_current(Instant::now()));
-            if let Some(cached) = cached.filter(|cached| self.is_fresh(&cached.roots)) {
+            let now = Instant::now();
+            let seen = self.look(now);
+            if let Some((cached, _)) = seen.as_ref().filter(|seen| self.is_fresh(seen, now)) {
                 return Ok(cached.clone());
             }
-            let now = Instant::now();
+            let seen = seen.map(|(seen, _)| seen);
+            let cached = seen.as_ref().filter(|seen| seen.is_current(now));
             if now >= deadline {
                 return Err(timed_out());
             }
@@ -170,13 +181,6 @@ impl Client {
                 End::Overtaken => changes += 1,
             }
         }
-    }
-
-    /// Whether a snapshot can be served as it is, without verifying it or resolving its list again.
-    pub(super) fn is_fresh(&self, roots: &Roots) -> bool {
-        !roots.is_verification_due()
-            && !roots.is_outdated()
-            && self.guard.boundary().is_current(roots)
     }
 
     /// Waits for a fetch. Its result is valid only in the session's epoch when the wait ends. A

@@ -83,6 +83,8 @@ impl Leader<'_> {
         let (client, roots) = (self.client, &cached.roots);
         if roots.is_verification_due() {
             client.guard.verify(roots, &client.account, deadline).await?;
+        } else {
+            client.guard.allowed_roots(deadline).await?;
         }
         if !roots.is_outdated() && client.guard.boundary().is_current(roots) {
             return Ok(None);

@@ -18,8 +18,8 @@ pub(super) struct State {
     epoch: u64,
     /// The snapshot that was cached in this epoch. The cache owns it.
     cached: Weak<Cached>,
-    /// When the snapshot was last touched in the cache, so that it is not evicted as idle.
-    touched: Instant,
+    /// When it was cached, or last renewed.
+    renewed: Instant,
     fetch: Option<Arc<Fetch>>,
     /// The number of fetches begun so far.
     fetches: u64,
@@ -83,7 +83,7 @@ impl State {
         Self {
             epoch: next_epoch(),
             cached: Weak::new(),
-            touched: Instant::now(),
+            renewed: Instant::now(),
             fetch: None,
             fetches: 0,
             failure: None,
@@ -109,18 +109,14 @@ impl State {
         self.changes
     }
 
-    /// The cached snapshot of this epoch, and whether the caller must touch it in the cache.
+    /// The cached snapshot of this epoch, and whether it is to be renewed after so long.
     pub(super) fn cached(
-        &mut self,
+        &self,
         now: Instant,
-        touch_every: Duration,
+        renew_every: Duration,
     ) -> Option<(Arc<Cached>, bool)> {
         let cached = self.cached.upgrade()?;
-        let touch = now >= self.touched + touch_every;
-        if touch {
-            self.touched = now;
-        }
-        Some((cached, touch))
+        Some((cached, now >= self.renewed + renew_every))
     }
 
     /// The cache has evicted this snapshot.
@@ -203,9 +199,10 @@ impl State {
         if fetch.epoch != self.epoch {
             return End::Overtaken;
         }
+        self.renewed = now;
         (self.failure, self.short_attempts) = (None, 0);
         if is_cached {
-            (self.cached, self.touched) = (Arc::downgrade(cached), now);
+            self.cached = Arc::downgrade(cached);
             self.changes += 1;
         }
         End::Cached(cached.clone())
@@ -214,7 +211,10 @@ impl State {
     /// Verifying a cached snapshot or resolving its list again failed. It is not tried again for
     /// [`VERIFY_EVERY`].
     pub(super) fn postpone(&mut self, fetch: &Arc<Fetch>, now: Instant) -> End {
-        self.renew_after = Some(now + VERIFY_EVERY);
+        if self.is_in_progress(fetch) {
+            self.renewed = now;
+            self.renew_after = Some(now + VERIFY_EVERY);
+        }
         self.abandon(fetch)
     }
 
