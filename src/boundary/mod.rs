@@ -26,6 +26,8 @@ mod entries;
 mod volumes;
 mod builder;
 mod pending;
+#[cfg(all(target_os = "linux", feature = "landlock"))]
+mod confine;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -47,8 +49,6 @@ use crate::roots::{
 };
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
-#[cfg(all(target_os = "linux", feature = "landlock"))]
-use {crate::dir::Identity, crate::roots::Trail, std::path::Path};
 
 /// The allowed directories of a server, and the memory of what it granted. Built once, shared by
 /// all clients.
@@ -362,50 +362,6 @@ impl Boundary {
         pending.drop_conflicts();
         pending.rejected.sort_by_key(RejectedRoot::index);
         pending
-    }
-}
-
-/// Queries for process confinement.
-#[cfg(all(target_os = "linux", feature = "landlock"))]
-impl Boundary {
-    /// The configured path and access of a rejected directory.
-    pub(crate) fn configured(&self, rejected: &RejectedRoot) -> Option<(&Path, Access)> {
-        self.directory(rejected).map(|directory| (&*directory.path, directory.access))
-    }
-
-    /// The place that an absolute path of the operator names, and the trail of the symlinks on the
-    /// way.
-    pub(crate) fn resolve_path(&self, path: &Path) -> Result<(PathBuf, Trail)> {
-        let filesystem = &self.inner.filesystem_root;
-        let mut budget = Budget::new();
-        let mut lookups = Lookups::new(filesystem, &mut budget);
-        let location = Location::from_path(path)?;
-        match resolve(
-            &mut lookups,
-            filesystem.index(),
-            None,
-            location.as_os_str(),
-            Intent::Existing,
-        )? {
-            Place::Inside { root, path, .. } => {
-                Ok((filesystem.root(root)?.path().join(path), lookups.into_trail()))
-            }
-            Place::Above(_) => Err(Code::NotFound.into()),
-        }
-    }
-
-    /// Whether a symlink on the trail lies in a root or in one of the other directories, so that a
-    /// tool could have created it.
-    pub(crate) fn runs_through_planted_link(
-        roots: &Roots,
-        others: &[(PathBuf, Identity)],
-        trail: &Trail,
-    ) -> bool {
-        let roots = roots
-            .roots()
-            .filter(|root| !root.is_file())
-            .map(|root| (root.path().to_owned(), root.identity));
-        GrantMemory::from_directories(roots.chain(others.iter().cloned())).contains_any(trail)
     }
 }
 

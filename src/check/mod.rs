@@ -10,6 +10,7 @@
 
 #[cfg(target_os = "linux")]
 mod kernel;
+mod still_allows;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -22,7 +23,7 @@ use crate::dir::{Access, Budget, Handle, Look, Rule};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::Location;
-use crate::path::names::{below, components, is_absolute, is_same};
+use crate::path::names::{below, components, is_absolute};
 use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, retry_changed};
 use crate::workers::counted;
 
@@ -104,49 +105,6 @@ impl Roots {
     {
         let request = self.location(request)?;
         self.run_request("check", &request, |budget| self.decide(&request, intent, budget))
-    }
-
-    /// Checks whether these roots still allow a proof from another snapshot, as far as names can
-    /// show. Call it before each step of a long operation.
-    ///
-    /// It compares names, and verifies those of the proof's root with a few system calls; if that
-    /// root is one of these, at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
-    ///
-    /// # Errors
-    ///
-    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots;
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is now read-only and the proof allowed
-    /// writing; [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's names no
-    /// longer lead to it.
-    pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
-        #[cfg(feature = "rmcp")]
-        self.ensure_active()?;
-        let proved = &checked.root;
-        let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
-        let enclosing = self.index().enclosing_roots(proved.path());
-        // The proof's own root, or the innermost one that contains it; else one further in.
-        let root = enclosing
-            .into_iter()
-            .rev()
-            .filter_map(|number| self.root(number).ok())
-            .find(by_name)
-            .or_else(|| {
-                let inner = self.index().enclosing_roots(&checked.canonical());
-                inner.into_iter().rev().filter_map(|number| self.root(number).ok()).find(by_name)
-            });
-        let Some(root) = root else { return Err(self.explain_empty(Code::OutsideRoots.into())) };
-        let is_the_root = is_same(root.path(), proved.path());
-        let stands = root.is_available()
-            && if is_the_root {
-                root.is_same_object(proved) && proved.verify_if_due()
-            } else {
-                proved.verify()
-            };
-        match (stands, proved.access(), root.access()) {
-            (false, ..) => Err(Code::RootUnavailable.into()),
-            (true, Access::ReadWrite, Access::ReadOnly) => Err(Code::ReadOnly.into()),
-            (true, ..) => Ok(()),
-        }
     }
 
     /// Parses a request. Each operation begins with this.

@@ -11,7 +11,7 @@ use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
 use crate::path::index::{PathIndex, RootKind};
 use crate::path::names::is_same;
-use crate::roots::{Root, Throttle};
+use crate::roots::{RejectedRoot, Root, Throttle};
 use crate::wire::ListRootsResult;
 #[cfg(feature = "rmcp")]
 use tokio_util::sync::CancellationToken;
@@ -47,15 +47,6 @@ pub(crate) struct Snapshot {
     /// gone.
     outdated: Arc<AtomicBool>,
     verified: Throttle,
-}
-
-/// An entry of a root list that grants nothing, with the reason. For the operator only: the reason
-/// can reveal what exists.
-#[derive(Debug)]
-pub struct RejectedRoot {
-    pub(crate) index: usize,
-    pub(crate) entry: String,
-    pub(crate) error: Error,
 }
 
 /// The turn to verify a snapshot. It ends when this is dropped; if nothing was verified, the next
@@ -97,46 +88,6 @@ impl Drop for Verification {
 impl fmt::Debug for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.roots()).finish()
-    }
-}
-
-impl RejectedRoot {
-    /// Whether the entry may be granted later.
-    fn is_transient(&self) -> bool {
-        matches!(
-            self.error.reason(),
-            Code::NotFound
-                | Code::NotADirectory
-                | Code::SpecialFile
-                | Code::PermissionDenied
-                | Code::RootUnavailable
-                | Code::Changed
-                | Code::Io
-        )
-    }
-
-    fn is_equivalent(&self, other: &Self) -> bool {
-        self.index == other.index
-            && self.entry == other.entry
-            && self.error.is_equivalent(&other.error)
-    }
-
-    /// The index of the entry in its list, from 0.
-    #[must_use]
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// The entry's URI or path as it was sent, shortened if long.
-    #[must_use]
-    pub fn entry(&self) -> &str {
-        &self.entry
-    }
-
-    /// The reason why it grants nothing.
-    #[must_use]
-    pub fn error(&self) -> &Error {
-        &self.error
     }
 }
 
