@@ -132,7 +132,6 @@ impl Client {
             && cached.is_current(now)
             && !cached.roots.is_verification_due()
             && !cached.roots.is_outdated()
-            && self.guard.boundary().is_current(&cached.roots)
     }
 
     async fn obtain(&self, mut source: impl RootsSource, now: Instant) -> Result<Arc<Cached>> {
