@@ -64,7 +64,7 @@ impl Client {
             return Ok((self.roots_without(without, now).await?, None));
         }
         // The common case. The rest is boxed, because every call would reserve room for it.
-        let fresh = self.look(now).filter(|seen| self.is_fresh(seen, now));
+        let fresh = self.look(now).filter(|seen| Self::is_fresh(seen, now));
         let cached = match fresh {
             Some((cached, _)) => cached,
             None => Box::pin(self.obtain(source, now)).await?,
@@ -127,7 +127,7 @@ impl Client {
     }
 
     /// Whether a snapshot can be served without being renewed.
-    fn is_fresh(&self, (cached, is_due): &(Arc<Cached>, bool), now: Instant) -> bool {
+    fn is_fresh((cached, is_due): &(Arc<Cached>, bool), now: Instant) -> bool {
         !is_due
             && cached.is_current(now)
             && !cached.roots.is_verification_due()
@@ -143,7 +143,7 @@ impl Client {
         loop {
             let now = Instant::now();
             let seen = self.look(now);
-            if let Some((cached, _)) = seen.as_ref().filter(|seen| self.is_fresh(seen, now)) {
+            if let Some((cached, _)) = seen.as_ref().filter(|seen| Self::is_fresh(seen, now)) {
                 return Ok(cached.clone());
             }
             let seen = seen.map(|(seen, _)| seen);

@@ -79,8 +79,12 @@ impl Leader<'_> {
     }
 
     /// The roots of the cached list as they are now; `None` if the snapshot is still right.
-    async fn renewed(&self, cached: &Cached, deadline: Instant) -> Result<Option<Roots>> {
+    async fn renewed(&self, cached: &Arc<Cached>, deadline: Instant) -> Result<Option<Roots>> {
         let (client, roots) = (self.client, &cached.roots);
+        // A use, for the time to idle.
+        if !client.guard.cache().touch(&client.key()) {
+            client.lock().evicted(cached);
+        }
         if roots.is_verification_due() {
             client.guard.verify(roots, &client.account, deadline).await?;
         } else {
