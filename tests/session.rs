@@ -1520,3 +1520,44 @@ async fn a_failure_keeps_its_text() {
         assert_eq!(refused.to_string(), "the root list is larger than 8000000 bytes");
     }
 }
+
+/// Resolving a cached list again does not prolong its time.
+// What is held open is not moved away on Windows.
+#[cfg(unix)]
+#[test]
+fn a_list_that_expires_while_it_is_resolved_again_is_requested() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let tree = Tree::new("file a/f = old");
+        let guard = guard(&tree)
+            .time_to_live_unannounced(Duration::from_secs(10))
+            .fetch_limit(Duration::from_secs(60))
+            .build()
+            .unwrap();
+        let session = guard.session(ClientCapabilities::with_roots(RootsCapability::silent()));
+        let session = session.unwrap();
+        let client = Client::telling(list(&tree, &["a"]));
+        let roots = session.roots(client.source()).await.unwrap();
+        fs::rename(tree.path("a"), tree.path("was")).unwrap();
+        tree.add("file a/f = new");
+        assert_eq!(roots.read("none", 9).unwrap_err().code(), "root_unavailable");
+        // The only thread is held while the list is resolved again.
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        drop(tokio::task::spawn_blocking(move || held.recv()));
+        let (session, source) = (session.clone(), client.source());
+        let call = tokio::spawn(async move { session.roots(source).await.unwrap() });
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!call.is_finished());
+        tokio::time::advance(Duration::from_secs(11)).await;
+        drop(release);
+        assert_eq!(call.await.unwrap().read("f", 9).unwrap(), b"new");
+        assert_eq!(client.asked(), 2);
+    });
+}

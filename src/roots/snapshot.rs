@@ -59,15 +59,17 @@ pub(crate) struct Verification {
 impl Verification {
     /// Verifies every root and returns how many are unavailable.
     ///
-    /// Marks a client's snapshot as outdated if a rejected entry may be available now, for all
-    /// sessions that share it.
+    /// Marks the snapshot as outdated if a root is unavailable, and a client's snapshot also if a
+    /// rejected entry may be available now, for all sessions that share it.
     pub(crate) fn verify(&mut self) -> usize {
         self.is_done = true;
+        let gone = self.roots.roots().filter(|root| !root.verify_all()).count();
         let is_clients = self.roots.list().is_some();
-        if is_clients && self.roots.rejected().iter().any(RejectedRoot::is_transient) {
+        let lacks = || self.roots.rejected().iter().any(RejectedRoot::is_transient);
+        if gone > 0 || is_clients && lacks() {
             self.roots.set_outdated(true);
         }
-        self.roots.roots().filter(|root| !root.verify_all()).count()
+        gone
     }
 
     pub(crate) fn roots(&self) -> &Roots {

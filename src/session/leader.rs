@@ -59,6 +59,8 @@ impl Leader<'_> {
         let end = match run_until_stopped(self.fetch.ended(), self.renewed(cached, deadline)).await
         {
             None => return self.fetch.ended().await,
+            // The list expired meanwhile: it is requested again.
+            Some(Ok(_)) if Instant::now() >= cached.until => client.lock().abandon(&self.fetch),
             Some(Ok(Some(roots))) => {
                 events::resolved_again(client.id, roots.roots().len());
                 if !roots.is_same_snapshot(&cached.roots) {

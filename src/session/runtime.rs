@@ -103,12 +103,12 @@ mod tokio_time {
         )
     }
 
-    fn panicked(kind: Code, panic: &(dyn Any + Send)) -> Error {
+    fn panicked(code: Code, panic: &(dyn Any + Send)) -> Error {
         let message = panic
             .downcast_ref::<&str>()
             .copied()
             .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Error::new(kind).detail(message.unwrap_or("panicked"))
+        Error::new(code).detail(message.unwrap_or("panicked"))
     }
 
     /// A job that has not started when its caller is dropped never starts.

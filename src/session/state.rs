@@ -1,7 +1,7 @@
 //! The state of a session: one small [`State`] under one lock.
 //!
-//! Each method is one row of the table of transitions in ARCHITECTURE.md. The lock is held for a
-//! few steps, without I/O, without an await and without dropping a snapshot.
+//! ARCHITECTURE.md has the table of its transitions. The lock is held for a few steps, without I/O,
+//! without an await and without dropping a snapshot.
 
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
