@@ -2,6 +2,7 @@
 //! process, as other threads that meet an event at the same moment can keep it from a subscriber that is for one thread only.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "support/tree.rs"]
 #[allow(dead_code)] // The suite uses the rest.
 mod tree;
 

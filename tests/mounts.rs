@@ -16,7 +16,7 @@ use mcp_roots_guard::{
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::tree::Tree;
+use crate::support::tree::Tree;
 
 const NONE: Option<&str> = None;
 

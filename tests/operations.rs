@@ -23,7 +23,7 @@ use mcp_roots_guard::{FileType, Metadata};
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, makedev, mknodat};
 
-use crate::tree::{Tree, links_are_seen};
+use crate::support::tree::{Tree, links_are_seen};
 
 fn kind<T>(result: Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
@@ -861,7 +861,7 @@ fn a_link_whose_text_is_not_utf8_leads_where_it_says() {
     }
 }
 
-/// A directory with more entries than a removal holds at once. `tests/memory.rs` has the memory.
+/// A directory with more entries than a removal holds at once. `tests/walk_memory.rs` has the memory.
 #[test]
 fn a_directory_of_any_number_of_entries_is_removed() {
     let tree = Tree::in_memory("dir root/many; dir root/many/d; dir out; file out/kept");

@@ -16,7 +16,7 @@ use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use crate::invariants::kernel::without_openat2;
+use crate::support::kernel::without_openat2;
 
 /// A user: its number, its groups.
 type User = (u32, &'static [u32]);

@@ -33,8 +33,8 @@ use mcp_roots_guard::{
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::invariants::kernel::{ENOSYS, block};
-use crate::tree::Tree;
+use crate::support::kernel::{ENOSYS, block};
+use crate::support::tree::Tree;
 
 /// What is swapped while requests come past it, two lines each:
 ///

@@ -12,10 +12,10 @@ use mcp_roots_guard::{
 use mcp_roots_guard::{ClientCapabilities, Guard, RootsCapability, RootsResponse};
 
 #[cfg(unix)]
-use crate::blocked;
+use crate::support::is_second_run;
 #[cfg(windows)]
-use crate::tree::not_shown;
-use crate::tree::{Tree, link, links_are_seen, uri};
+use crate::support::tree::not_shown;
+use crate::support::tree::{Tree, link, links_are_seen, uri};
 
 fn list<const N: usize>(tree: &Tree, paths: [&str; N]) -> ListRootsResult {
     ListRootsResult::from_uris(paths.map(|path| tree.uri(path)))
@@ -825,7 +825,7 @@ fn a_hostile_list_is_bounded_in_time() {
     let lists: [(&str, Vec<String>); 3] = [
         (
             "deep",
-            (0..if blocked::is_second_run() { 300 } else { 1000 })
+            (0..if is_second_run() { 300 } else { 1000 })
                 .map(|n| format!("op/{}", &deep[..deep.len() - 2 * n]))
                 .collect(),
         ),

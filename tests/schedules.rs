@@ -1,7 +1,7 @@
 //! Every schedule of a session, up to a depth, and long ones at random.
 //!
 //! Goes in: each way in which so many steps can follow each other, of a new session, and of one that has come somewhere. What is proven, and what a step is,
-//! stands in [`session`](crate::invariants::session): that holds for each, and what is left open at its end can be finished.
+//! stands in [`session`](crate::properties::session): that holds for each, and what is left open at its end can be finished.
 //!
 //! The depth is what two slow cores do in some twenty seconds in a debug build. `GUARD_SCHEDULES_DEEPER=1` goes a step further, and takes
 //! about five times as long. `GUARD_SCHEDULES_SEED=7` begins the random ones with that seed, which a failure prints;
@@ -9,14 +9,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use mcp_roots_guard::RootsCapability;
 use mcp_roots_guard::limits::VERIFY_EVERY;
 
-use crate::blocked;
-use crate::invariants::session::Step::{self, Begin, Poll, RootsResponse};
-use crate::invariants::session::{Run, World};
+use crate::properties::session::Step::{self, Begin, Poll, RootsResponse};
+use crate::properties::session::{Run, World};
+use crate::support::is_second_run;
+use crate::support::random::{Random, number};
 
 #[test]
 fn every_schedule_holds_of_a_client_that_announces_changes() {
@@ -73,7 +74,7 @@ fn every<'a>(after: &str, depth: usize, mut begun: impl FnMut() -> Run<'a>) {
     let deeper =
         number("GUARD_SCHEDULES_DEEPER").map_or(0, |deeper| usize::try_from(deeper).unwrap());
     // On Windows a question to the file system takes longer.
-    let is_short = blocked::is_second_run() || cfg!(windows);
+    let is_short = is_second_run() || cfg!(windows);
     let depth = if is_short { depth - 2 } else { depth + deeper };
     let (mut schedules, start) = (0, Instant::now());
     // The choice at each step, and among how many.
@@ -103,8 +104,7 @@ fn every<'a>(after: &str, depth: usize, mut begun: impl FnMut() -> Run<'a>) {
 /// As many schedules as fit into a few seconds, longer than all of them could be tried.
 #[test]
 fn schedules_at_random_hold() {
-    let seconds =
-        number("GUARD_SCHEDULES_SECONDS").unwrap_or(if blocked::is_second_run() { 1 } else { 5 });
+    let seconds = number("GUARD_SCHEDULES_SECONDS").unwrap_or(if is_second_run() { 1 } else { 5 });
     let (world, began) = (World::new(), Instant::now());
     let mut seeds = Random(number("GUARD_SCHEDULES_SEED").unwrap_or_else(Random::seed));
     let (mut schedules, mut steps) = (0, 0);
@@ -120,32 +120,6 @@ fn schedules_at_random_hold() {
     }
     println!("{schedules} schedules at random, {steps} steps, {:.1?}", began.elapsed());
     assert!(schedules > 10, "only {schedules}");
-}
-
-/// Xorshift, of 64 bits (Marsaglia, 2003).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    /// Another one at each run.
-    pub(crate) fn seed() -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        u64::from(now.subsec_nanos()) + 1
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 16) % bound
-    }
-}
-
-pub(crate) fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|number| number.parse().unwrap())
 }
 
 /// A call was answered, and its list is kept.

@@ -18,8 +18,8 @@ use mcp_roots_guard::{
 use tokio::time::Instant;
 
 #[cfg(windows)]
-use crate::tree::not_shown;
-use crate::tree::{Tree, links_are_seen};
+use crate::support::tree::not_shown;
+use crate::support::tree::{Tree, links_are_seen};
 
 type Source<'a> = Box<dyn FnMut(Option<String>) -> RootsResponse + Send + 'a>;
 

@@ -5,39 +5,37 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod checked_path;
+#[cfg(target_os = "linux")]
+mod comparison;
+mod decisions;
+mod error_texts;
+#[cfg(target_os = "linux")]
+mod exhaustive;
+mod fuzz_seeds;
+#[cfg(target_os = "linux")]
+mod lookup_limits;
 #[cfg(target_vendor = "apple")]
-mod apple;
-mod blocked;
-#[cfg(target_os = "linux")]
-mod calls;
-#[cfg(target_os = "linux")]
-mod cost;
-mod files;
-mod invariants;
+mod macos_names;
 #[cfg(target_os = "linux")]
 mod mounts;
+mod open_file;
 mod operations;
 #[cfg(target_os = "linux")]
-mod peers;
-#[cfg(target_os = "linux")]
 mod permissions;
-mod proofs;
+mod properties;
 #[cfg(target_os = "linux")]
 mod races;
-mod reference;
 mod roots;
 mod schedules;
-#[cfg(target_os = "linux")]
-mod scope;
-mod seeds;
 mod session;
+mod session_model;
+mod support;
+#[cfg(target_os = "linux")]
+mod syscall_counts;
+#[cfg(target_os = "linux")]
+mod syscall_trace;
 #[cfg(windows)]
-mod system;
-mod tables;
-mod texts;
-#[cfg(target_os = "linux")]
-mod trace;
-#[cfg(target_os = "linux")]
-mod tracer;
-mod tree;
-mod windows;
+mod windows_filesystem;
+mod windows_names;
+mod without_openat2;

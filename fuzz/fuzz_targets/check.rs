@@ -4,7 +4,14 @@
 #![no_main]
 #![allow(dead_code)]
 
-#[path = "../../tests/invariants/mod.rs"]
-mod invariants;
+#[path = "../../tests/properties/mod.rs"]
+mod properties;
+#[path = "../../tests/support"]
+mod support {
+    pub(crate) mod kernel;
+    pub(crate) mod model;
+    pub(crate) mod rfc3986;
+    pub(crate) mod world;
+}
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::check::hold(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::check::hold(bytes));

@@ -3,7 +3,7 @@
 //! What goes in and what is proven stands in the module.
 #![no_main]
 
-#[path = "../../tests/invariants/contain.rs"]
+#[path = "../../tests/properties/contain.rs"]
 mod contain;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| contain::hold(bytes));

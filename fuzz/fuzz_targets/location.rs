@@ -3,9 +3,11 @@
 //! What goes in and what is proven stands in the module.
 #![no_main]
 
-#[path = "../../tests/invariants/rfc3986.rs"]
-mod rfc3986;
-#[path = "../../tests/invariants/location.rs"]
+#[path = "../../tests/properties/location.rs"]
 mod location;
+#[path = "../../tests/support"]
+mod support {
+    pub(crate) mod rfc3986;
+}
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| location::hold(bytes));

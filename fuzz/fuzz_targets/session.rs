@@ -5,7 +5,7 @@
 // The schedules of `cargo test` use the rest.
 #![allow(dead_code)]
 
-#[path = "../../tests/invariants/session.rs"]
+#[path = "../../tests/properties/session.rs"]
 mod session;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| session::hold(bytes));

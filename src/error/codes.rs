@@ -1,6 +1,6 @@
 //! The table of errors: kind, code, text, and how JSON-RPC answers.
 //!
-//! This file uses no other module, so that `tests/invariants/windows.rs` can include it.
+//! This file uses no other module, so that `tests/properties/windows.rs` can include it.
 
 use std::fmt;
 

@@ -4,7 +4,7 @@
 //! path begins with, the names that lead to a root, and the root or ancestor that encloses one. The
 //! cost depends on the length of the path, not on the number of roots. Whole names are compared, so
 //! `/srv/app` is not a prefix of `/srv/app-evil`. No I/O happens here, and only
-//! [`names`](super::names) is used, so the proof in `tests/invariants/contain.rs` builds both as
+//! [`names`](super::names) is used, so the proof in `tests/properties/contain.rs` builds both as
 //! they are.
 
 use std::collections::HashMap;

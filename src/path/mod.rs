@@ -4,7 +4,7 @@
 //! `names` splits a path into names and compares them as each system does, and `index` finds the
 //! root that a path is in.
 
-// The modules here refer to it as `super::error`, so that `tests/invariants` can build them alone.
+// The modules here refer to it as `super::error`, so that `tests/properties` can build them alone.
 #[cfg_attr(not(windows), allow(unused_imports))]
 use crate::error;
 

@@ -143,7 +143,7 @@ impl SnapshotCache {
 
 /// Estimated heap size in bytes of a snapshot and its cache entry, assuming no sharing.
 ///
-/// It is derived from the sizes and capacities of the parts. `tests/footprint.rs` compares the
+/// It is derived from the sizes and capacities of the parts. `tests/session_memory.rs` compares the
 /// result with an allocator's count.
 fn weight(key: &Account, roots: &Roots) -> u32 {
     let name = match key {

@@ -6,7 +6,7 @@
 
 #[cfg(target_os = "linux")]
 mod cases;
-#[path = "../tree.rs"]
+#[path = "../support/tree.rs"]
 #[allow(dead_code)] // The suite uses the rest.
 mod tree;
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::http::{Connection, Http, Session};
-use crate::raw::{call, list};
+use crate::raw_client::{call, list};
 use crate::server::{Server, Tree};
 
 /// The long form, and how long it goes on.
@@ -125,7 +125,7 @@ mod hangs {
     };
 
     use super::*;
-    use crate::dead::{Dead, in_namespace};
+    use crate::hung_filesystem::{Dead, in_namespace};
     use crate::server::refusal;
 
     /// With a dead filesystem mounted at a directory; those are allowed.

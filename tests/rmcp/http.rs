@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::raw::{call, initialize, list, list_changed, stateless, told};
+use crate::raw_client::{call, initialize, list, list_changed, stateless, told};
 use crate::server::{Server, Tree, refusal};
 
 /// A server. The header `x-user` stands for what a layer would authenticate.

@@ -6,20 +6,23 @@
 #![allow(clippy::needless_pass_by_value, clippy::large_futures)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-#[cfg(target_os = "linux")]
-mod dead;
+mod documentation;
 mod eras;
 mod fairness;
 mod http;
-mod leases;
 mod ordering;
-mod raw;
-mod readme;
+mod request_lifetime;
 mod requests;
-mod responsive;
-mod server;
+mod responsiveness;
 mod sessions;
 mod stateless;
-#[path = "../tree.rs"]
+#[cfg(target_os = "linux")]
+#[path = "../support/hung_filesystem.rs"]
+mod hung_filesystem;
+#[path = "../support/raw_client.rs"]
+mod raw_client;
+#[path = "../support/rmcp_server.rs"]
+mod server;
+#[path = "../support/tree.rs"]
 #[allow(dead_code)] // The suite uses the rest.
 mod tree;

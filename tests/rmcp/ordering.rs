@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::http::Http;
-use crate::raw::{Raw, call, list, list_changed, told};
+use crate::raw_client::{Raw, call, list, list_changed, told};
 use crate::server::{Tree, path_of, refusal};
 
 const ROUNDS: usize = if cfg!(windows) { 500 } else { 2_000 };

@@ -3,7 +3,7 @@
 use mcp_roots_guard::rmcp::ROOTS_KEY;
 use serde_json::{Value, json};
 
-use crate::raw::{Raw, list, of_era, stateless};
+use crate::raw_client::{Raw, list, of_era, stateless};
 use crate::server::{ERAS, Era, Server, Tree};
 
 fn read(uri: &str) -> Value {

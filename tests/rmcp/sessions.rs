@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mcp_roots_guard::{Guard, RootsState};
 use serde_json::{Value, json};
 
-use crate::raw::{Raw, call, initialize, list, list_changed, told};
+use crate::raw_client::{Raw, call, initialize, list, list_changed, told};
 use crate::server::{Client, Era, Server, Tells, Tree, connect, refusal};
 
 const FAILED: &str = "the client's roots could not be obtained";

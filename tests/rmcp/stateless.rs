@@ -7,7 +7,7 @@ use mcp_roots_guard::rmcp::ROOTS_KEY;
 use mcp_roots_guard::{Access, Boundary, Guard};
 use serde_json::{Value, json};
 
-use crate::raw::{Raw, call, list, stateless, told};
+use crate::raw_client::{Raw, call, list, stateless, told};
 use crate::server::{Macros, Server, Tree, nothing_listed, refusal};
 
 fn roots() -> Value {

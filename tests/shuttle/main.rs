@@ -14,7 +14,9 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "../support/shuttle_scheduler.rs"]
 mod schedule;
+#[path = "../support/shuttle_world.rs"]
 mod world;
 
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! The names in a path, as each system reads and compares them.
 //!
 //! These functions take the text of a path of this system. On Windows it is in the normal form of
-//! `windows::path`. They do no I/O. On Linux they use no other module, so that `tests/invariants`
+//! `windows::path`. They do no I/O. On Linux they use no other module, so that `tests/properties`
 //! can build this file alone.
 //!
 //! | | Linux | macOS | Windows |

@@ -4,7 +4,7 @@
 //! `a\b`, `..\a`, `.`; or it is refused. A normal form has no separator but `\`, no `.` or `..`
 //! except at the start of a relative path, and no name that Windows would read as anything but a
 //! file of exactly that name. Its own normal form is itself. Nothing here does I/O or depends on
-//! the operating system, so `tests/invariants/windows.rs` proves this anywhere.
+//! the operating system, so `tests/properties/windows.rs` proves this anywhere.
 //!
 //! | text | is |
 //! | --- | --- |

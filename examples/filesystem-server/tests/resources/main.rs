@@ -12,6 +12,6 @@ mod listen;
 mod read;
 mod sessions;
 mod subscribe;
-#[path = "../../../../tests/tree.rs"]
+#[path = "../../../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the rest.
 mod tree;

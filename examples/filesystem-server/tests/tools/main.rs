@@ -6,7 +6,7 @@ mod client;
 mod files;
 mod edits;
 mod lists;
-#[path = "../../../../tests/tree.rs"]
+#[path = "../../../../tests/support/tree.rs"]
 #[allow(dead_code)] // The guard's own tests use the rest.
 mod tree;
 mod walks;

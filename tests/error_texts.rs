@@ -5,7 +5,7 @@ use mcp_roots_guard::{
     Access, Boundary, Intent, ListRootsResult, Location, Replace, Result, Roots, WalkOptions,
 };
 
-use crate::tree::Tree;
+use crate::support::tree::Tree;
 
 fn text<T>(result: Result<T>) -> String {
     result.map_or_else(|error| error.to_string(), |_| panic!("it was allowed"))

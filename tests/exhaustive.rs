@@ -18,10 +18,10 @@ use std::thread;
 
 use mcp_roots_guard::{Intent, Roots};
 
-use crate::blocked;
-use crate::invariants::model::{Decision, Name};
-use crate::invariants::{kernel, model};
-use crate::tree::Tree;
+use crate::support::is_second_run;
+use crate::support::model::{Decision, Name};
+use crate::support::tree::Tree;
+use crate::support::{kernel, model};
 
 /// What an entry can be: `f` a file, `d` a directory, else a link of that text; `$T` is the directory around the root.
 const KINDS: [&str; 10] =
@@ -156,7 +156,7 @@ fn every_small_request_on_every_small_tree() {
         (2..=4).contains(&entries) && components >= 2,
         "smaller ones show little, larger ones take weeks"
     );
-    if blocked::is_second_run() {
+    if is_second_run() {
         // Both ways were taken in the first.
         return;
     }

@@ -1,6 +1,6 @@
 //! Every operation, in any order, on a tree that changes in between.
 //!
-//! Goes in: a small tree ([`world`](super::world)), and operations, one a line, with further lines of the tree among them, as a
+//! Goes in: a small tree ([`world`](crate::support::world)), and operations, one a line, with further lines of the tree among them, as a
 //! process that writes to the roots would add them:
 //!
 //! ```text
@@ -26,8 +26,8 @@ use mcp_roots_guard::{
     Roots, Walk, WalkOptions, WriteOptions,
 };
 
-use super::kernel;
-use super::world::{LINE_BYTES, LINES, World};
+use crate::support::kernel;
+use crate::support::world::{LINE_BYTES, LINES, World};
 
 /// All of it.
 pub(crate) fn hold(bytes: &[u8]) {

@@ -14,9 +14,9 @@ use mcp_roots_guard::{
 };
 use tokio::runtime::Builder;
 
-use crate::blocked;
-use crate::schedules::{Random, number};
-use crate::tree::Tree;
+use crate::support::is_second_run;
+use crate::support::random::{Random, number};
+use crate::support::tree::Tree;
 
 /// What is in force, and at what price. Times are in seconds, lists are bits, one for each directory.
 #[derive(Clone, Debug, Default)]
@@ -70,8 +70,7 @@ fn a_session_is_as_its_model() {
         ("silent", RootsCapability::silent(), 0),
         ("silent, with a time to live", RootsCapability::silent(), 5),
     ];
-    let seconds =
-        number("GUARD_SCHEDULES_SECONDS").unwrap_or(if blocked::is_second_run() { 1 } else { 4 });
+    let seconds = number("GUARD_SCHEDULES_SECONDS").unwrap_or(if is_second_run() { 1 } else { 4 });
     for (name, client, time_to_live) in rows {
         as_model(name, client, time_to_live, Duration::from_secs(seconds) / 3);
     }

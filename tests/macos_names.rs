@@ -4,7 +4,7 @@ use std::fs;
 
 use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Roots};
 
-use crate::tree::Tree;
+use crate::support::tree::Tree;
 
 /// Its temporary directories are in `/var`, which is a link to `/private/var`.
 #[test]

@@ -1,7 +1,7 @@
 //! Proves that nothing outside the roots is looked at, and that no refusal tells what is there.
 //!
 //! *Looked at:* the test binary runs again as a traced child, which asks every request of every operation, with `openat2`
-//! and without; [`crate::tracer`] judges each system call. That the judge sees what it should is proven by [`LOOKS`],
+//! and without; [`crate::support::tracer`] judges each system call. That the judge sees what it should is proven by [`LOOKS`],
 //! each of which it must refuse.
 //!
 //! *Told:* the same requests are asked at the same path in worlds that differ outside only; every answer must be the
@@ -22,14 +22,14 @@ use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use crate::invariants::kernel::{ENOSYS, block};
-use crate::tracer::{
+use crate::support::kernel::{ENOSYS, block};
+use crate::support::tracer::{
     AS_IT_IS, LOOKING, THREAD, TRACED, WITHOUT_OPENAT2, mark, openat2_is_there, trace,
 };
-use crate::tree::Tree;
+use crate::support::tree::Tree;
 
 /// The name of the test that is traced.
-const BATTERY: &str = "trace::battery";
+const BATTERY: &str = "syscall_trace::battery";
 
 #[test]
 fn no_path_given_to_the_kernel_lies_outside() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Policy, Result, Roots, Rule};
 
 use crate::operations::OPERATIONS;
-use crate::tree::{Tree, links_are_seen, not_shown, replace_by_link};
+use crate::support::tree::{Tree, links_are_seen, not_shown, replace_by_link};
 
 fn kind<T>(result: Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
@@ -190,7 +190,7 @@ fn what_leads_out_is_refused_before_any_effect() {
     for (what, lay) in lay {
         if what == "junctions" && !links_are_seen() {
             not_shown(
-                "system::what_leads_out_is_refused_before_any_effect",
+                "windows_filesystem::what_leads_out_is_refused_before_any_effect",
                 "Wine has no junctions",
             );
             continue;
@@ -393,7 +393,10 @@ fn a_deep_tree_is_walked_and_removed_to_its_end() {
     if !links_are_seen() {
         let reason =
             "Wine tells no final path of more than 260 characters, and then all is refused";
-        return not_shown("system::a_deep_tree_is_walked_and_removed_to_its_end", reason);
+        return not_shown(
+            "windows_filesystem::a_deep_tree_is_walked_and_removed_to_its_end",
+            reason,
+        );
     }
     let tree = Tree::new("dir root");
     let roots = tree.roots(["root"]);

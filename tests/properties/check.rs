@@ -1,14 +1,14 @@
 //! Deciding a request.
 //!
-//! Goes in: a small tree ([`world`](super::world)) and requests, one a line, relative to the first root or absolute:
+//! Goes in: a small tree ([`world`](crate::support::world)) and requests, one a line, relative to the first root or absolute:
 //!
 //! ```text
 //! ?a/../b           decided for every intent
 //! Xa/../b           decided for one, as X % 4 says
 //! ```
 //!
-//! What is proven, with `openat2` and without: the guard decides as the naive rule does ([`model`](super::model)), place, existence
-//! and kind of refusal. That rule comes to what `std` canonicalizes and to where the kernel goes ([`kernel`](super::kernel)), unless
+//! What is proven, with `openat2` and without: the guard decides as the naive rule does ([`model`](crate::support::model)), place, existence
+//! and kind of refusal. That rule comes to what `std` canonicalizes and to where the kernel goes ([`kernel`](crate::support::kernel)), unless
 //! the way leaves the roots (DESIGN decision 7), which it recognises exactly. What is read is what `std` reads there. Left out: roots that
 //! are files or go away, allowed directories, policies; those are rows and tests of their own.
 
@@ -16,8 +16,8 @@ use std::fs;
 
 use mcp_roots_guard::Intent;
 
-use super::world::{LINE_BYTES, LINES, World};
-use super::{kernel, model};
+use crate::support::world::{LINE_BYTES, LINES, World};
+use crate::support::{kernel, model};
 
 /// All of it.
 pub(crate) fn hold(bytes: &[u8]) {

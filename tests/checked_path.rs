@@ -6,7 +6,7 @@ use std::path::Path;
 
 use mcp_roots_guard::{Access, Boundary, CheckedPath, Intent, Location, Roots};
 
-use crate::tree::Tree;
+use crate::support::tree::Tree;
 
 fn check(roots: &Roots, request: impl AsRef<Path>, intent: Intent) -> CheckedPath {
     roots.check(Location::from_path(request.as_ref()).unwrap(), intent).unwrap()

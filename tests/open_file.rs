@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
 use mcp_roots_guard::{OpenFile, OpenOptions, Roots};
 
-use crate::tree::Tree;
+use crate::support::tree::Tree;
 
 trait ReadWriteSeek: Read + Write + Seek {}
 

@@ -8,10 +8,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 #[cfg(target_os = "linux")]
-use crate::invariants::kernel::{ENOSYS, block};
-
-/// Set in the child: the error that `openat2` has there.
-const BLOCKED: &str = "GUARD_TEST_OPENAT2_ERROR";
+use crate::support::kernel::{ENOSYS, block};
+#[cfg(target_os = "linux")]
+use crate::support::{OPENAT2_ERROR, is_second_run};
 
 /// Can be set by hand: the tests that run in the child, instead of the whole suite.
 #[cfg(target_os = "linux")]
@@ -38,13 +37,9 @@ fn the_suite_passes_where_a_filter_forbids_openat2() {
 fn openat2_is_there_unless_it_is_blocked() {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     let opened = openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::empty());
-    let blocked: Option<i32> = std::env::var(BLOCKED).ok().map(|error| error.parse().unwrap());
+    let blocked: Option<i32> =
+        std::env::var(OPENAT2_ERROR).ok().map(|error| error.parse().unwrap());
     assert_eq!(opened.err().map(rustix::io::Errno::raw_os_error), blocked);
-}
-
-/// Whether this is the second run. What has nothing to do with files may then be short.
-pub(crate) fn is_second_run() -> bool {
-    std::env::var_os(BLOCKED).is_some()
 }
 
 #[cfg(target_os = "linux")]
@@ -55,7 +50,10 @@ fn run_again(error: u32) {
     let status = thread::spawn(move || {
         block(error);
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.env(BLOCKED, error.to_string()).args(std::env::var_os(ONLY)).stdin(Stdio::null());
+        child
+            .env(OPENAT2_ERROR, error.to_string())
+            .args(std::env::var_os(ONLY))
+            .stdin(Stdio::null());
         child.output().unwrap()
     })
     .join()

@@ -12,7 +12,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::raw::{Raw, call, of_era};
+use crate::raw_client::{Raw, call, of_era};
 use crate::server::{ERAS, Era, Tree};
 
 /// What outlives its request in this server.

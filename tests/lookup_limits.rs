@@ -9,7 +9,7 @@ use std::time::Duration;
 use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::tree::Tree;
+use crate::support::tree::Tree;
 
 /// CPU time of this thread.
 fn cpu() -> Duration {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mcp_roots_guard::rmcp::ROOTS_KEY;
 use serde_json::json;
 
-use crate::raw::{Raw, call, list, list_changed, stateless, told};
+use crate::raw_client::{Raw, call, list, list_changed, stateless, told};
 use crate::server::{Server, Tree, reason, refusal};
 
 const CALLS: u32 = 64;

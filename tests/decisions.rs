@@ -16,7 +16,7 @@ use std::fs;
 
 use mcp_roots_guard::{Intent, OpenOptions, Roots};
 
-use crate::tree::{Tree, links_are_seen};
+use crate::support::tree::{Tree, links_are_seen};
 
 #[test]
 fn each_row_is_decided_as_it_says() {
@@ -57,7 +57,7 @@ fn each_row_is_decided_as_it_says() {
     }
     println!("{rows} rows, {} failed", failures.len());
     #[cfg(windows)]
-    crate::tree::not_shown(
+    crate::support::tree::not_shown(
         "tables",
         &format!("{left_out} rows of trees that Windows or Wine can not have"),
     );

@@ -7,10 +7,10 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 #[cfg(target_os = "linux")]
-use crate::invariants::{check, operations};
+use crate::properties::{check, operations};
 #[cfg(unix)]
-use crate::invariants::{contain, location};
-use crate::invariants::{session, windows, wire};
+use crate::properties::{contain, location};
+use crate::properties::{session, windows, wire};
 
 type Hold = fn(&[u8]);
 

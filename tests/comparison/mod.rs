@@ -1,6 +1,6 @@
 //! Beside other ways: what the guard, the usual recipe over `std`, cap-std, path_jail and strict-path do with the same request.
 //!
-//! A line of `data/peers.txt` is a need or an attack, on a small tree, and what each way was seen to do: a way that does anything else,
+//! A line of `data/comparison.txt` is a need or an attack, on a small tree, and what each way was seen to do: a way that does anything else,
 //! better or worse, fails the test, so that what the README says of it is what was run. Its tables are compared with the data, and its
 //! versions with the lock files.
 //!
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use mcp_roots_guard::{Access, Boundary};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 
-use crate::blocked::is_second_run;
-use crate::invariants::kernel::{ENOSYS, block};
-use crate::tree::Tree;
+use crate::support::is_second_run;
+use crate::support::kernel::{ENOSYS, block};
+use crate::support::tree::Tree;
 use ways::{Done, Failure, LIMIT, WAYS, Way, all_of, way};
 
 /// What came of it, in the words of the data.
@@ -201,7 +201,7 @@ struct Row {
 }
 
 fn rows() -> Vec<Row> {
-    let lines = include_str!("../data/peers.txt")
+    let lines = include_str!("../data/comparison.txt")
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let rows = lines.map(|line| {
@@ -281,7 +281,7 @@ fn a_race_is_reported_for_each_way() {
 #[test]
 fn the_readme_says_what_the_data_say() {
     let rows = rows().into_iter().map(|row| [&[row.name], row.cells.as_slice()].concat());
-    assert_eq!(readme("tests/data/peers.txt").1, rows.collect::<Vec<_>>());
+    assert_eq!(readme("tests/data/comparison.txt").1, rows.collect::<Vec<_>>());
     let servers =
         include_str!("../../.ci/peers/servers.txt").lines().filter(|line| !line.starts_with('#'));
     let servers = servers.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
@@ -298,7 +298,7 @@ fn the_readme_names_the_versions_that_were_run() {
     };
     let peers = ["cap-std", "path_jail", "strict-path"].map(version);
     let ways = ["guard".to_owned(), "`std`".to_owned()].into_iter().chain(peers);
-    assert_eq!(readme("tests/data/peers.txt").0[1..], ways.collect::<Vec<_>>());
+    assert_eq!(readme("tests/data/comparison.txt").0[1..], ways.collect::<Vec<_>>());
     let lock: serde_json::Value =
         serde_json::from_str(include_str!("../../.ci/peers/package-lock.json")).unwrap();
     let reference =

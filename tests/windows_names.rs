@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 
-use crate::invariants::windows::{Code, hold, rules};
+use crate::properties::windows::{Code, hold, rules};
 
 #[test]
 fn windows_reads_each_row_as_it_says() {

@@ -14,7 +14,7 @@ use mcp_roots_guard::limits::{PATH_BYTES, URI_BYTES};
 use mcp_roots_guard::{Location, Result};
 use url::Url;
 
-use super::rfc3986::{decode, is_hex, remove_dots};
+use crate::support::rfc3986::{decode, is_hex, remove_dots};
 
 /// All of it.
 pub(crate) fn hold(bytes: &[u8]) {

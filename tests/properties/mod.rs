@@ -2,15 +2,8 @@
 //!
 //! Goes in: any bytes. What is proven stands in each module; its function `hold` is that of the fuzz target of the same
 //! name, and `seeds` replays it over committed seeds. What decides whether it holds is not the guard's own code: a naive rule
-//! ([`model`]) and the kernel ([`kernel`]), on trees made from text ([`world`]).
+//! ([`model`](crate::support::model)) and the kernel ([`kernel`](crate::support::kernel)), on trees made from text ([`world`](crate::support::world)).
 
-#[cfg(target_os = "linux")]
-pub(crate) mod model;
-#[cfg(target_os = "linux")]
-pub(crate) mod kernel;
-#[cfg(target_os = "linux")]
-pub(crate) mod world;
-pub(crate) mod rfc3986;
 #[cfg(unix)]
 pub(crate) mod location;
 pub(crate) mod windows;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use url::{Host, Url};
 
-use super::rfc3986::{self, is_hex, remove_dots};
+use crate::support::rfc3986::{self, is_hex, remove_dots};
 pub(crate) use error::Code;
 use escapes::decode;
 

@@ -1,4 +1,4 @@
-//! What RFC 3986 says of a path, naively: the judge of [`location`](super::location) and [`windows`](super::windows).
+//! What RFC 3986 says of a path, naively: the judge of `properties::location` and `properties::windows`.
 
 /// "Remove Dot Segments", 5.2.4, word for word; its steps A and D are for paths without a slash.
 pub(crate) fn remove_dots(mut input: &str) -> String {

@@ -47,7 +47,7 @@ impl Dead {
     /// Mounts it, alive so far; none where that cannot be done. In CI it must be.
     pub(crate) fn mount(at: &Path) -> Option<Self> {
         let mut server = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "dead::server", "--nocapture"])
+            .args(["--exact", "hung_filesystem::server", "--nocapture"])
             .env(SERVED, at)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

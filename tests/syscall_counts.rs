@@ -14,10 +14,10 @@ use nix::sys::ptrace;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::gettid;
 
-use crate::tracer::{AS_IT_IS, THREAD, TRACED, mark, openat2_is_there, trace};
-use crate::tree::Tree;
+use crate::support::tracer::{AS_IT_IS, THREAD, TRACED, mark, openat2_is_there, trace};
+use crate::support::tree::Tree;
 
-const BATTERY: &str = "calls::battery";
+const BATTERY: &str = "syscall_counts::battery";
 
 #[test]
 fn each_request_takes_the_system_calls_that_it_is_known_to() {

@@ -1,0 +1,29 @@
+//! Random numbers for tests that print the seed of a failure, and settings from the environment.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Xorshift, of 64 bits (Marsaglia, 2003).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// Another one at each run.
+    pub(crate) fn seed() -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        u64::from(now.subsec_nanos()) + 1
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 16) % bound
+    }
+}
+
+pub(crate) fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|number| number.parse().unwrap())
+}
