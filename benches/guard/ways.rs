@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `guard` | [`Roots::open`], [`Roots::check`] | |
 //! | `openat2` | `openat2` that follows symlinks, then `fstat` or `readlink` | fails if the path leaves the root and returns |
-//! | `openat2-plain` | `openat2` that refuses symlinks: the lower bound for any implementation | fails if the path contains a symlink |
+//! | `openat2-plain` | `openat2` that refuses symlinks: the fastest way to ask the kernel | fails if the path contains a symlink |
 //! | `std` | canonicalize, compare, open: the common recipe | vulnerable to races |
 //! | `cap-std` | `Dir::open` | does not verify the file type, and returns no path |
 //! | `path_jail` | `FdJail::open`, or `Jail::contains` and `Jail::join` for decisions | decisions are vulnerable to races |

@@ -197,7 +197,7 @@ impl Http {
     }
 }
 
-/// Whether a message may open a session. A message that cannot be parsed is treated as if it could.
+/// Whether a message may open a session. Returns `true` if the message cannot be parsed.
 fn opens_session(body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Message {
@@ -314,7 +314,7 @@ impl AsyncWrite for Stalling {
 const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
 
 /// The default for [`Limits::connections`]: a quarter of the 1,024 descriptors that a process can
-/// commonly open. The guard uses as many for open directories.
+/// commonly open. The guard can hold the same number of directories open.
 const CONNECTIONS: usize = 256;
 
 /// The default for [`Limits::sessions`]: the same as for connections, because each listening client

@@ -51,7 +51,7 @@ async fn serve(options: &Options, guard: Guard) -> Result<(), Box<dyn std::error
         };
         return Ok(serve_http(listener, Server::new(guard), options.limits(), stop).await?);
     }
-    // Stdio has exactly one client, so roots from one stateless request can be used for the next.
+    // Stdio has exactly one client, so roots from one stateless request are valid for others.
     let transport = guard.wrap(rmcp::transport::stdio()).one_client();
     Server::new(guard).serve(transport).await?.waiting().await?;
     Ok(())

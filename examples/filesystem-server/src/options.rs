@@ -10,8 +10,8 @@ use crate::http::Limits;
 
 /// An MCP filesystem server.
 ///
-/// Each client can access the given directories, narrowed by its roots. Without directories, a
-/// client can access its roots only.
+/// Each client can access the given directories, narrowed by its roots. If no directory is given,
+/// each client can access only its own roots.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub struct Options {
@@ -32,10 +32,10 @@ pub struct Options {
     /// There is no authentication: any program that can connect to the address has access.
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub http: Option<SocketAddr>,
-    /// Maximum number of concurrent HTTP connections; more receive a 503 response. [default: 256]
+    /// Maximum number of concurrent HTTP connections. Others receive a 503 response. [default: 256]
     #[arg(long, value_name = "NUMBER", value_parser = at_least_one, requires = "http")]
     pub max_connections: Option<usize>,
-    /// Maximum number of concurrent HTTP sessions; more receive a 503 response. [default: 256]
+    /// Maximum number of concurrent HTTP sessions. Others receive a 503 response. [default: 256]
     #[arg(long, value_name = "NUMBER", value_parser = at_least_one, requires = "http")]
     pub max_sessions: Option<usize>,
 }

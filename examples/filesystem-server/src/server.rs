@@ -39,8 +39,8 @@ impl Server {
 
     /// The number of tracked sessions, and the number of watched files and directories.
     #[must_use]
-    pub fn kept(&self) -> (usize, usize) {
-        self.resources.kept()
+    pub fn tracked(&self) -> (usize, usize) {
+        self.resources.tracked()
     }
 }
 

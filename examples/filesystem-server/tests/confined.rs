@@ -62,7 +62,7 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
     );
     assert_eq!(fs::read_to_string(directory.join("sub/moved")).unwrap(), "made");
     assert!(server.call("directory_tree", &json!({ "path": directory })).contains("moved"));
-    // A subscription is notified, so the watcher or the periodic examination has access.
+    // The subscription receives an update, so the confined process can watch or poll the file.
     let uri = format!("file://{}", file.display());
     server.request("resources/subscribe", &json!({ "uri": uri }));
     fs::write(&file, "changed").unwrap();

@@ -29,7 +29,7 @@ use crate::server::Server;
 /// insert the path as text. A client that follows RFC 6570 would percent-encode its slashes, which
 /// the guard refuses. The second is for such clients.
 const TEMPLATES: [(&str, &str); 2] =
-    [("file:///{path}", "file"), ("file:///{+path}", "file by RFC 6570")];
+    [("file:///{path}", "file"), ("file:///{+path}", "file (RFC 6570)")];
 
 /// Handles `resources/templates/list`.
 pub(crate) fn templates() -> ListResourceTemplatesResult {

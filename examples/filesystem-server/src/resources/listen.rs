@@ -1,7 +1,7 @@
 //! `subscriptions/listen`: subscriptions without a session.
 //!
 //! The request names the URIs and stays open. The server sends `notifications/resources/updated` in
-//! the response stream. Before it examines the files, it obtains the roots from the guard again, as
+//! the response stream. Before it inspects the files, it obtains the roots from the guard again, as
 //! for a new request. All subscriptions are dropped when the request ends.
 //!
 //! The server cannot request roots during this request. If the client declared no roots, the

@@ -61,7 +61,7 @@ impl Resources {
     }
 
     /// The number of followed sessions, and the number of watched files and directories.
-    pub(crate) fn kept(&self) -> (usize, usize) {
+    pub(crate) fn tracked(&self) -> (usize, usize) {
         (lock(&self.sessions).len(), self.watcher.places())
     }
 }

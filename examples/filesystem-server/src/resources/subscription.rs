@@ -1,8 +1,8 @@
 //! Subscriptions to a resource, and the detection of changes.
 //!
-//! The URI is checked once, in the request that subscribes. Each later examination uses the
+//! The URI is checked once, in the request that subscribes. Each later inspection uses the
 //! resulting `CheckedPath`, after verifying that the currently known roots still allow it. Once the
-//! root is withdrawn, the file is no longer examined and no notification is sent.
+//! root is withdrawn, the file is no longer inspected and no notification is sent.
 //!
 //! A file has changed if its type, size or times differ, or if it was removed or recreated. A
 //! directory has changed if an entry was added or removed. A symlink is followed only when the
@@ -22,16 +22,16 @@ use super::entry;
 use super::watch::{Watch, Watcher, lock};
 
 /// The maximum number of subscriptions in a session or one `subscriptions/listen` request: more
-/// files than a person has open. An event on any of them causes all of them to be examined.
+/// files than a person has open. An event on any of them causes all of them to be inspected.
 pub(super) const SUBSCRIPTIONS: usize = 64;
 
-/// The delay between an event and the examination. It combines a program's consecutive writes into
+/// The delay between an event and the inspection. It combines a program's consecutive writes into
 /// one notification, and limits the rate of notifications for a URI.
 const COALESCE: Duration = Duration::from_millis(300);
 
-/// The interval of examinations without an event. A watch is lost when its directory is removed,
-/// and watching does not work on every filesystem.
-const SWEEP: Duration = Duration::from_secs(10);
+/// The polling interval. Polling is necessary because a watch is lost when its directory is
+/// removed, and because watching does not work on every filesystem.
+const POLL: Duration = Duration::from_secs(10);
 
 /// The resolution of file times: one kernel tick (10 ms at 100 Hz), with a margin.
 const TICK: Duration = Duration::from_millis(20);
@@ -42,7 +42,7 @@ pub(super) struct Subscription {
     uri: String,
     checked: CheckedPath,
     seen: Mutex<Look>,
-    /// `None` if changes are found only by the periodic examination.
+    /// `None` if changes are found only by polling.
     _watch: Option<Watch>,
 }
 
@@ -81,7 +81,7 @@ impl Subscription {
             checked.open()?;
         }
         let watch = watcher.watch(&checked, metadata.is_dir(), wake);
-        // Examined only after the watch exists, so that no change is missed in between.
+        // Inspected only after the watch exists, so that no change is missed in between.
         let seen = Mutex::new(Look::take(&checked));
         Ok(Self { uri: uri.to_owned(), checked, seen, _watch: watch })
     }
@@ -95,7 +95,7 @@ impl Subscription {
         session.still_allows(&self.checked)
     }
 
-    /// Whether the resource has changed since the last examination. After an event, also returns
+    /// Whether the resource has changed since the last inspection. After an event, also returns
     /// `true` if a change could be too recent to be visible in the file's times.
     fn has_changed(&self, woken: bool) -> bool {
         let now = Look::take(&self.checked);
@@ -115,7 +115,7 @@ impl Look {
 }
 
 impl Found {
-    /// Whether the modification time is within one tick of the examination. A second change in the
+    /// Whether the modification time is within one tick of the inspection. A second change in the
     /// same tick would then have the same modification time.
     fn is_racy(&self, looked: SystemTime) -> bool {
         self.modified.is_some_and(|modified| {
@@ -137,7 +137,7 @@ impl From<&Metadata> for Found {
     }
 }
 
-/// The result of examining several subscriptions.
+/// The result of inspecting several subscriptions.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     /// Subscriptions whose resource has changed.
@@ -146,7 +146,7 @@ pub(super) struct Looked {
     pub(super) withdrawn: Vec<Arc<Subscription>>,
 }
 
-/// Examines the subscriptions that the known roots allow, or none if no roots are known. Blocks on
+/// Inspects the subscriptions that the known roots allow, or none if no roots are known. Blocks on
 /// file I/O.
 pub(super) fn look(
     subscriptions: &[Arc<Subscription>],
@@ -169,7 +169,7 @@ pub(super) fn look(
     looked
 }
 
-/// The time of the next examination.
+/// The time of the next inspection.
 #[derive(Debug)]
 pub(super) struct Due {
     at: Instant,
@@ -177,23 +177,23 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// After an examination: one sweep interval later.
+    /// Schedules the next inspection after one polling interval.
     pub(super) fn new() -> Self {
-        Self { at: Instant::now() + SWEEP, woken: false }
+        Self { at: Instant::now() + POLL, woken: false }
     }
 
-    /// After an event: soon. Further events do not postpone it.
+    /// Brings the inspection forward after an event. Further events do not postpone it.
     pub(super) fn wake(&mut self) {
         self.woken = true;
         self.soon();
     }
 
-    /// After a change of the roots: soon.
+    /// Brings the inspection forward after a change of the roots.
     pub(super) fn soon(&mut self) {
         self.at = self.at.min(Instant::now() + COALESCE);
     }
 
-    /// Waits until that time. Returns whether an event caused it.
+    /// Waits until the inspection is due. Returns whether an event caused it.
     pub(super) async fn wait(&self) -> bool {
         tokio::time::sleep_until(self.at).await;
         self.woken

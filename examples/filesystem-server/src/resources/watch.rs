@@ -1,22 +1,24 @@
-//! Filesystem watching, so that changes are noticed early.
+//! Watches files, so that changes are detected earlier than by polling.
 //!
-//! A watch on a checked path produces an event when something may have changed. An event only
-//! causes the file to be examined through the guard. No other information from it is used.
+//! A watch on a checked path produces an event when something may have changed. The server then
+//! inspects the file through the guard. It uses no other information from the event.
 //!
 //! This is the only module that passes a path to code other than the guard. That does not bypass
 //! the guard: the watcher reads no content, the names in its events do not leave this module, and
-//! the guard performs the subsequent examination.
+//! the subsequent inspection goes through the guard.
 //!
 //! On Linux, the watcher receives an open descriptor after the kernel has confirmed that its name
 //! is the checked path, so a symlink cannot redirect the watch. A directory that is later moved out
-//! of its root stays watched. On other systems, the watcher resolves the path by name. Whoever can
-//! place a symlink in a root while a client subscribes can redirect the watch to another directory
-//! there. The client could then learn when something happens in that directory, because a change
-//! that the guard finds anyway would be reported earlier than by the periodic examination.
+//! of its root stays watched.
+//!
+//! On other systems, the watcher resolves the path by name. An attacker who can place a symlink in
+//! a root while a client subscribes can redirect the watch to another directory. The client could
+//! then learn when something happens in that directory, because a change that polling would find
+//! later is reported at that time.
 //!
 //! For a file, its parent directory is watched, because programs replace files by renaming. For a
 //! root that is a file, only the file is watched, because its parent is outside the root. Watches
-//! are not recursive. A path that cannot be watched is still covered by the periodic examination.
+//! are not recursive. A path that cannot be watched is still polled.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -35,7 +37,7 @@ use tokio::sync::Notify;
 
 /// The maximum number of watched files and directories for all clients: half of 8,192, the smallest
 /// default limit of inotify watches per user (inotify(7), `max_user_watches`). Further
-/// subscriptions rely on the periodic examination.
+/// subscriptions rely on polling.
 pub(super) const PLACES: usize = 4_096;
 
 /// The watcher that all clients share.
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_watched_places_can_be_watched_when_the_limit_is_reached() {
+    async fn new_places_are_not_watched_beyond_the_limit() {
         let fixture = Fixture::new();
         let kept = fixture.watcher.watch(&fixture.check("d/a"), false, &fixture.wake);
         for number in 1..PLACES {

@@ -123,7 +123,7 @@ impl Lines {
         !self.is_cut
     }
 
-    /// Returns the lines, followed by a notice if lines were dropped and by the remarks.
+    /// Returns the lines, a notice if some were dropped, and the remarks.
     pub(super) fn finish(mut self, remarks: impl IntoIterator<Item = String>) -> String {
         if self.is_cut {
             self.text.push_str("The result is truncated\n");

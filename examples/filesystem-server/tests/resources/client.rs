@@ -120,8 +120,7 @@ impl Client {
         self.peer.unsubscribe(UnsubscribeRequestParams::new(uri)).await.unwrap();
     }
 
-    /// The next notification. Waits for less time than the server's interval between periodic
-    /// examinations.
+    /// The next notification. Waits for less than the server's polling interval.
     pub(crate) async fn told(&mut self) -> Told {
         self.told_within(Duration::from_secs(6)).await
     }

@@ -108,7 +108,7 @@ async fn http_sessions_receive_only_their_own_notifications() {
     let (mut me, mut you) = (Session::new(&address).await, Session::new(&address).await);
     me.subscribe(&mine).await;
     you.subscribe(&yours).await;
-    assert_eq!(fixture.server.kept(), (2, 2));
+    assert_eq!(fixture.server.tracked(), (2, 2));
     std::fs::write(&mine, "1").unwrap();
     assert_eq!(me.updated().await, Some(uri(&mine)));
     assert_eq!(you.updated().await, None);
@@ -119,12 +119,12 @@ async fn http_sessions_receive_only_their_own_notifications() {
         send(&address, "DELETE", &format!("mcp-session-id: {}\r\n", me.id), &Value::Null).await;
     assert!(gone.starts_with("HTTP/1.1 2"), "{gone}");
     for _ in 0..250 {
-        if fixture.server.kept() == (1, 1) {
+        if fixture.server.tracked() == (1, 1) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("{:?}", fixture.server.kept());
+    panic!("{:?}", fixture.server.tracked());
 }
 
 #[tokio::test]
