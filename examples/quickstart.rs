@@ -7,7 +7,7 @@
 //!
 //! The program exits with an error, and prints the reason, in any of these cases:
 //!
-//! - a request in [`ROWS`] or [`STRICT_ROWS`] does not have the expected result;
+//! - a request in [`DEFAULT`] or [`STRICT`] does not have the expected result;
 //! - a refusal differs depending on whether a file outside the roots exists;
 //! - something outside the roots has changed.
 
@@ -92,14 +92,28 @@ const WITHOUT_DRIVE: &str = if cfg!(windows) { "drive_relative" } else { "outsid
 /// lexically, so that directory need not exist.
 const BEYOND_MISSING: &str = if cfg!(windows) { "outside_roots" } else { "not_found" };
 
-/// The error code for a URI with another host. On Windows, the host is the server of a share. Other
-/// systems have no path for it.
+/// The error code for a URI with another host. On Windows, the host names the server of a network
+/// share. On other systems, no path can name it.
 const OTHER_HOST: &str = if cfg!(windows) { "outside_roots" } else { "foreign_host" };
+
+/// A title and its requests.
+type Section = (&'static str, &'static [Row]);
 
 /// The requests under the default policy, in order. Rows that need a file that cannot be created on
 /// this system are skipped.
-const ROWS: &[Row] = &[
-    // Paths inside the roots: relative to the first root, absolute, or as a URI.
+const DEFAULT: &[Section] = &[
+    ("Paths inside the roots (relative to the first root, absolute, or as a URI)", INSIDE),
+    ("Paths outside the roots, and malformed requests", OUTSIDE),
+    ("Symlinks, which are followed only inside the roots, and special files", SYMLINKS),
+    ("Hard links to a file outside, which the default policy allows", HARD_LINKS),
+    ("Writing and creating", WRITES),
+    ("Renaming and removing, which act on a symlink itself", REMOVALS),
+];
+
+/// The requests under a policy that refuses files with more than one hard link.
+const STRICT: Section = ("Hard links under a policy that refuses them", STRICT_HARD_LINKS);
+
+const INSIDE: &[Row] = &[
     (Read, "readme.md", Ok("a project")),
     (Read, "$WORK/projects/root/docs/intro.md", Ok("an intro")),
     (Read, "file://$WORK/projects/my%20notes/todo.txt", Ok("to do")),
@@ -111,11 +125,14 @@ const ROWS: &[Row] = &[
     (Read, "-rf", Ok("dash")),
     (Read, "100%41", Ok("percent")),
     (List, "docs", Ok("intro.md")),
-    // Paths outside the roots, and malformed requests. In a path, `%2e%2e` is an ordinary name.
+];
+
+const OUTSIDE: &[Row] = &[
     (Read, "../root-evil/secret.txt", Err("outside_roots")),
     (Read, "$WORK/projects/root-evil/secret.txt", Err("outside_roots")),
     (Read, "file://$WORK/projects/root/%2e%2e/root-evil/secret.txt", Err("outside_roots")),
     (Read, "/proc/self/root/etc/passwd", Err(WITHOUT_DRIVE)),
+    // In a path, as opposed to a URI, `%2e%2e` is an ordinary name.
     (Read, "%2e%2e/root-evil/secret.txt", Err("not_found")),
     (Read, "file://$WORK/projects/root/..%2froot-evil", Err("encoded_separator")),
     (Read, "file://elsewhere/share/secret.txt", Err(OTHER_HOST)),
@@ -123,7 +140,9 @@ const ROWS: &[Row] = &[
     (Read, "readme.md\0.png", Err("nul")),
     (Read, "", Err("empty")),
     (Read, "readme.md/", Err("not_a_directory")),
-    // A symlink is followed to its target, which must be inside. Special files are never opened.
+];
+
+const SYMLINKS: &[Row] = &[
     (Read, "in", Ok("an intro")),
     (Read, "to-lib/lib.rs", Ok("a library")),
     (Read, "in-absolute/../readme.md", Ok("a project")),
@@ -135,21 +154,27 @@ const ROWS: &[Row] = &[
     (Metadata, "pipe", Ok("fifo")),
     (Read, "pipe", Err("special_file")),
     (Write("x"), "pipe", Err("special_file")),
-    // A hard link to a file outside looks like any other file. `STRICT_ROWS` refuses it.
+];
+
+const HARD_LINKS: &[Row] = &[
     (Read, "hard", Ok("SECRET")),
-    // Writing, and creating files through symlinks.
+    // A write replaces the file under this name. The hard link outside keeps the old content.
+    (Write("mine"), "hard-too", Ok("4 bytes")),
+];
+
+const WRITES: &[Row] = &[
     (Write("new"), "docs/new.md", Ok("3 bytes")),
     (Append("er"), "docs/new.md", Ok("2 bytes")),
     (Read, "docs/new.md", Ok("newer")),
     (Write("made"), "dangling-in", Ok("4 bytes")),
     (Write("x"), "dangling-out", Err("outside_roots")),
     (Append("x"), "out", Err("outside_roots")),
-    // A write replaces the file under this name. The hard link outside keeps the old content.
-    (Write("mine"), "hard-too", Ok("4 bytes")),
     (Write("x"), "$WORK/manuals/guide.txt", Err("read_only")),
     (CreateDirAll, "a/b/c", Ok("created")),
     (CreateDirAll, "a/x/../../../../outside/d", Err(BEYOND_MISSING)),
-    // Renaming and removing apply to a symlink itself, never to its target. Roots are refused.
+];
+
+const REMOVALS: &[Row] = &[
     (Rename("docs/moved.md"), "docs/new.md", Ok("renamed")),
     (Rename("../../outside/moved.md"), "readme.md", Err("outside_roots")),
     (Rename("../lib/out"), "out", Ok("renamed")),
@@ -161,8 +186,7 @@ const ROWS: &[Row] = &[
     (Rename("stolen"), "../lib", Err("root_itself")),
 ];
 
-/// The requests under a policy that refuses files with more than one hard link.
-const STRICT_ROWS: &[Row] = &[
+const STRICT_HARD_LINKS: &[Row] = &[
     (Read, "hard", Err("hard_linked")),
     (Append("x"), "hard", Err("hard_linked")),
     (Read, "hard-too", Ok("mine")),
@@ -198,9 +222,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     print_roots(&roots, work);
 
     let before = outside(work, &roots)?;
-    let mut wrong = run("Requests under the default policy", ROWS, &roots, work, &missing);
-    let title = "Requests under a policy that refuses hard links";
-    wrong.extend(run(title, STRICT_ROWS, &strict, work, &missing));
+    let mut wrong = Vec::new();
+    for section in DEFAULT {
+        wrong.extend(run(section, &roots, work, &missing));
+    }
+    wrong.extend(run(&STRICT, &strict, work, &missing));
     wrong.extend(oracles(&roots, work, &missing));
     if outside(work, &roots)? != before {
         wrong.push("something outside the roots changed".into());
@@ -287,13 +313,14 @@ fn names_any(missing: &[&str], request: &str) -> bool {
 }
 
 fn print_roots(roots: &Roots, work: &str) {
-    println!("Roots in force:");
+    println!("The server allows $WORK/projects (read-write) and $WORK/manuals (read-only).");
+    println!("\nRoots in force, from the client's list:");
     for root in roots.roots() {
         let (name, path) =
             (root.name().unwrap_or("-"), root.path().display().to_string().replace(work, "$WORK"));
         println!("  {path:<32} {:<13} {name}", format!("{:?}", root.access()));
     }
-    println!("Rejected entries:");
+    println!("\nRejected entries of the client's list, with error codes:");
     for rejected in roots.rejected() {
         println!(
             "  {:<48} {}",
@@ -303,14 +330,14 @@ fn print_roots(roots: &Roots, work: &str) {
     }
 }
 
-/// Performs the requests, prints a table, and describes each unexpected result.
-fn run(title: &str, rows: &[Row], roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
+/// Performs the requests of a section, prints a table, and describes each unexpected result.
+fn run((title, rows): &Section, roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
     println!(
         "\n{title}:\n  {:<32} {:<55} {:<8} {:<17} result",
         "operation", "request", "decision", "error code"
     );
     let mut wrong = Vec::new();
-    for (operation, request, expected) in rows {
+    for (operation, request, expected) in *rows {
         if names_any(missing, request) {
             continue;
         }
@@ -365,7 +392,7 @@ fn perform(
 /// Compares the refusals for existing and missing files outside the roots, without the quoted path.
 fn oracles(roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
     println!(
-        "\nRefusals outside the roots:\n  {:<30} {:<32} message for both",
+        "\nRefusals that do not reveal whether a file exists:\n  {:<30} {:<32} message for both",
         "existing file", "missing file"
     );
     let refusal = |request: &str| match perform(roots, &Read, request, work) {
