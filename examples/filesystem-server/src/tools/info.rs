@@ -31,9 +31,9 @@ impl Server {
 
     #[tool(
         title = "List Allowed Directories",
-        description = "Lists the directories and files that the other tools can access, with \
-                       everything beneath each directory. Relative paths are resolved against \
-                       the first entry.",
+        description = "Lists the directories and files that the other tools can access. Access \
+                       to a directory includes everything beneath it. Relative paths are \
+                       resolved against the first entry.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
