@@ -1,14 +1,15 @@
-//! What is done without the kernel, one piece of work so many times, to count its instructions: `pure WORK TIMES`.
+//! Repeats an operation that makes no system calls, to count its instructions: `pure NAME COUNT`.
 //!
-//! Goes in: the name of a work of [`WORKS`]; none lists them. Comes out: nothing; `.ci/instructions` runs it under callgrind with two
-//! numbers of times, so that the difference is the work alone, and compares it with `benches/instructions.txt`.
-#![allow(clippy::unwrap_used)] // Its arguments are the script's.
+//! `NAME` is an operation in [`WORKS`]. Without arguments, the program prints their names and runs
+//! each once. `.ci/instructions` runs the program under callgrind with two counts. The difference
+//! is the cost of the operation alone, which the script compares with `benches/instructions.txt`.
+#![allow(clippy::unwrap_used)] // The arguments come from the script.
 
-#[allow(dead_code, unused_imports, reason = "the names of roots without the rest of the crate")]
+#[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
 #[path = "../src/path/index.rs"]
 mod index;
 
-#[allow(dead_code, unused_imports, reason = "the same")]
+#[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
 #[path = "../src/path/names/mod.rs"]
 mod names;
 
@@ -40,8 +41,9 @@ const WORKS: &[(&str, Work)] = &[
     ("session", session),
 ];
 
-/// Eight names below a root.
-const PATH: &str = "/srv/projects/root0/directory1/directory2/directory3/directory4/directory5/directory6/directory7/file8";
+/// A path of eight names beneath a root.
+const PATH: &str = "/srv/projects/root0/directory1/directory2/directory3/directory4/directory5/\
+                    directory6/directory7/file8";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,7 +52,7 @@ fn main() {
             let (_, work) = WORKS.iter().find(|(name, _)| name == work).unwrap();
             work(times.parse().unwrap());
         }
-        // As `cargo bench` and `cargo test` run it.
+        // `cargo bench` and `cargo test` pass other arguments or none.
         _ => WORKS.iter().for_each(|(name, work)| {
             println!("{name}");
             work(1);
@@ -64,7 +66,7 @@ fn repeat<T>(times: u32, work: impl Fn() -> T) {
     }
 }
 
-/// In which of so many roots a path is.
+/// Finds the root that contains a path, among `roots` of them.
 fn contain(roots: u32, times: u32) {
     let mut aliases = PathIndex::default();
     for number in 0..roots {
@@ -73,21 +75,21 @@ fn contain(roots: u32, times: u32) {
     repeat(times, || assert!(aliases.begin(OsStr::new(black_box(PATH))).is_some()));
 }
 
-/// A client's kept roots.
+/// Obtains a client's cached roots.
 fn session(times: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
     let session =
         guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
     runtime.block_on(async {
-        let told = async |_: Option<String>| {
+        let listed = async |_: Option<String>| {
             RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"]))
         };
-        session.roots(told).await.unwrap();
+        session.roots(listed).await.unwrap();
         for _ in 0..times {
-            let kept =
-                async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") };
-            drop(black_box(session.roots(kept).await.unwrap()));
+            let cached =
+                async |_: Option<String>| -> RootsResponse { unreachable!("the roots are cached") };
+            drop(black_box(session.roots(cached).await.unwrap()));
         }
     });
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Makes a table of ratios, and a chart, of what `cargo bench -p benches --bench guard` measured: python3 benches/report.py [--update | --bars]
+"""Reports benchmark results: python3 benches/report.py [--update | --bars]
 
-Goes in: criterion's estimates of one run, under the target directory. Comes out: the table as Markdown, each time as a multiple of the
-guard's in that run; with --update that table in README.md and the chart in docs/chart.svg; with --bars each bound that the
-guard is held to, and whether it was kept (exit status 1 if one was not).
+Reads the results of one run of `cargo bench -p benches --bench guard` from the target directory, and
+prints a Markdown table. Each time is a multiple of the guard's time in the same run. With --update,
+writes the table to README.md and a chart to docs/chart.svg. With --bars, prints each performance
+limit and whether it was met, and exits with status 1 if one was not.
 """
 
 import json
@@ -40,9 +41,9 @@ def load():
         group, subject, depth = file.relative_to(MEASURED).parts[:3]
         times[group, subject, int(depth)] = json.loads(file.read_text())["median"]["point_estimate"]
     if not times:
-        sys.exit(f"nothing measured under {MEASURED}: cargo bench -p benches --bench guard")
+        sys.exit(f"no results in {MEASURED}: run cargo bench -p benches --bench guard")
     if max(when) - min(when) > LONGEST_RUN:
-        sys.exit(f"{MEASURED} holds more than one run: remove it, and measure again")
+        sys.exit(f"{MEASURED} contains results of several runs: remove it and run the benchmarks again")
     return times
 
 
@@ -60,7 +61,7 @@ def table(times):
 
 
 def scaling(times):
-    """What has no peers: the guard with more roots, clients and threads, each beside itself with one."""
+    """The guard with more roots, clients or threads, compared with the guard with one."""
     yield row(["work", "as a multiple of", "ratio"])
     yield row(["---"] * 3)
     one = times["roots", "guard", 1]
@@ -78,7 +79,7 @@ def speed(times, subject):
 
 
 def bars(times):
-    """Each bound: what, the ratio or time, the most it may be."""
+    """Each performance limit: a description, the measured ratio or time, and the maximum."""
     ratio = lambda group, depth, other: times[group, "guard", depth] / times[group, other, depth]
     for group, most in [("open", 1.25), ("check", 1.2)]:
         for depth in DEPTHS:
@@ -95,12 +96,12 @@ def bars(times):
         for peer in ["soft-canonicalize", "path_jail", "strict-path"]:
             yield f"check/{depth}: guard ÷ {peer}", ratio("check", depth, peer), 1
     yield "roots: 10,000 ÷ 1", times["roots", "guard", 10000] / times["roots", "guard", 1], 1.2
-    yield "session: warm less bare, in ns", times["session", "warm", 8] - times["session", "bare", 8], 300
-    yield "load: how openat2 scales ÷ how the guard does", speed(times, "openat2") / speed(times, "guard"), 1 / 0.95
+    yield "session: check with cached roots minus bare check, in ns", times["session", "warm", 8] - times["session", "bare", 8], 300
+    yield "load: scaling of openat2 ÷ scaling of the guard", speed(times, "openat2") / speed(times, "guard"), 1 / 0.95
 
 
 def chart(times):
-    """Horizontal bars, on a scale of their own for each work, of what stands in one run for 8 names."""
+    """A bar chart of the times for paths of 8 names, with a separate scale for each operation."""
     width, label, line, depth = 720, 150, 20, 8
     shapes, top = [], 0
     text = lambda x, y, words, more="": shapes.append(f'<text x="{x:.0f}" y="{y:.0f}"{more}>{words}</text>')
@@ -133,7 +134,7 @@ def main():
         start, end = (re.escape(mark) for mark in MARKS)
         text, count = re.subn(f"{start}.*?{end}", lambda _: f"{MARKS[0]}\n\n{shown}\n\n{MARKS[1]}", README.read_text(), flags=re.S)
         if count != 1:
-            sys.exit(f"README.md does not have one place between {MARKS[0]} and {MARKS[1]}")
+            sys.exit(f"README.md does not have exactly one section between {MARKS[0]} and {MARKS[1]}")
         README.write_text(text)
     elif "--bars" in sys.argv:
         kept = [(what, ratio, most, ratio <= most) for what, ratio, most in bars(times)]

@@ -1,14 +1,15 @@
-//! Says for each request whether it would be allowed, and if not, why.
+//! Prints whether each request is allowed, and the reason for a refusal.
 //!
-//! `check --root DIR_OR_URI… [--intent open|create]` reads requests from standard input, one JSON
-//! string per line, and answers each with one JSON object per line:
+//! `check --root DIR_OR_URI... [--intent open|create]` reads one request per line from standard
+//! input, each as a JSON string. It writes one JSON object per line to standard output:
 //!
 //! ```text
 //! {"decision":"allowed","path":…,"root":…,"relative":…,"exists":…}
 //! {"decision":"refused","kind":"outside_roots","message":…}
 //! ```
 //!
-//! `open` is for what exists, `create` for what may be created. Paths that are not UTF-8 are shown
+//! With `--intent open`, the default, the requested file must exist. With `--intent create`, its
+//! parent directory must exist, but the file need not. Paths that are not valid UTF-8 are printed
 //! with replacement characters.
 
 use std::io::{self, BufRead, Write};
@@ -17,19 +18,30 @@ use std::process::ExitCode;
 use mcp_roots_guard::{Access, Boundary, Intent, Location, Roots};
 use serde_json::{Value, json};
 
-const USAGE: &str = "usage: check --root DIR_OR_URI... [--intent open|create] < REQUESTS";
+const USAGE: &str = "\
+usage: check --root DIR_OR_URI [--root DIR_OR_URI]... [--intent open|create] < REQUESTS
+
+Prints whether each request is allowed. REQUESTS has one JSON string per line.
+
+  --root DIR_OR_URI   a directory or `file:` URI to allow
+  --intent open       the requested file must exist (default)
+  --intent create     the parent directory must exist";
 
 fn main() -> ExitCode {
+    if std::env::args_os().skip(1).any(|argument| argument == "--help" || argument == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let (roots, intent) = match configuration() {
         Ok(configuration) => configuration,
         Err(message) => {
-            eprintln!("check: {message}\n{USAGE}");
+            eprintln!("check: {message}\n\n{USAGE}");
             return ExitCode::from(2);
         }
     };
     match answer_all(&roots, intent) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader is gone.
+        // The program that reads the output has exited.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("check: {error}");
@@ -46,10 +58,10 @@ fn configuration() -> Result<(Roots, Intent), String> {
     while let Some(option) = arguments.next() {
         let value = arguments
             .next()
-            .ok_or_else(|| format!("{} needs a value", option.to_string_lossy()))?;
+            .ok_or_else(|| format!("option {} requires a value", option.to_string_lossy()))?;
         match (option.to_str(), value.to_str()) {
             (Some("--root"), text) => {
-                // A directory's name need not be UTF-8; a URI is.
+                // A path need not be valid UTF-8. A URI always is.
                 let root = text.map_or_else(|| Location::from_path(&value), Location::parse);
                 boundary = boundary.directory(
                     root.map_err(|error| error.to_string())?.as_path(),
@@ -61,7 +73,7 @@ fn configuration() -> Result<(Roots, Intent), String> {
             (Some("--intent"), Some("create")) => intent = Intent::New,
             _ => {
                 return Err(format!(
-                    "unknown argument {} {}",
+                    "unknown option or value: {} {}",
                     option.to_string_lossy(),
                     value.to_string_lossy()
                 ));
@@ -69,7 +81,7 @@ fn configuration() -> Result<(Roots, Intent), String> {
         }
     }
     if !any {
-        return Err("no --root given".into());
+        return Err("at least one --root is required".into());
     }
     let roots = boundary
         .build()

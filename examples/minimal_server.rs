@@ -1,8 +1,8 @@
-//! The smallest server with a guarded tool, over stdio:
+//! A minimal MCP server with one guarded tool, over stdio:
 //! `cargo run --example minimal_server --features __rmcp-tests -- DIRECTORY...`
 //!
-//! Its `Cargo.toml` has `mcp-roots-guard` with the feature `rmcp`, `rmcp` with `macros` and
-//! `transport-io`, `serde`, and `tokio` with `macros` and `rt-multi-thread`.
+//! To build it as a project of its own, depend on `mcp-roots-guard` (feature `rmcp`), `rmcp`
+//! (`macros`, `transport-io`), `serde` (`derive`) and `tokio` (`macros`, `rt-multi-thread`).
 
 use mcp_roots_guard::{Access, Boundary, Guard};
 use rmcp::handler::server::tool::InputResponses;

@@ -1,22 +1,29 @@
-//! Requests against a hostile workspace: `cargo run --example quickstart`.
+//! Sends requests to a guard in a hostile workspace: `cargo run --example quickstart`.
 //!
-//! The program builds a temporary directory with symlinks, odd names and special files, resolves a
-//! `roots/list` result as real clients send it against two allowed directories, and prints the roots in
-//! force, the rejected entries and the result of each request. It fails, and says why, unless each
-//! request in [`ROWS`] was allowed or refused as stated there, refusals are the same whether or not
-//! something exists outside, and nothing outside the roots changed.
+//! The program creates a temporary workspace with symlinks, odd names and special files. It
+//! resolves a `roots/list` result, with entries as real clients send them, against two allowed
+//! directories. Then it prints the roots in force, the rejected entries and the result of each
+//! request.
+//!
+//! The program exits with an error, and prints the reason, in any of these cases:
+//!
+//! - a request in [`DEFAULT`] or [`STRICT`] does not have the expected result;
+//! - a refusal differs depending on whether a file outside the roots exists;
+//! - something outside the roots has changed.
 
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use Do::{AddDir, Append, List, Look, Move, Purge, Read, Unlink, Write};
+use Operation::{
+    Append, CreateDirAll, List, Metadata, Read, RemoveDirAll, RemoveFile, Rename, Write,
+};
 use mcp_roots_guard::{
     Access, Boundary, ListRootsResult, OpenOptions, Policy, Replace, Roots, Rule,
 };
 
-/// A client's answer to `roots/list`. Some entries are good.
+/// The client's answer to `roots/list`, with valid and invalid entries.
 const ROOT_LIST: &str = r#"{
   "roots": [
     { "uri": "file://$WORK/projects/root", "name": "Main project" },
@@ -30,11 +37,12 @@ const ROOT_LIST: &str = r#"{
   ]
 }"#;
 
-/// The workspace: kind, path, and a file's content or a symlink's target. `odd` is a file whose name
-/// Windows does not allow.
+/// The files of the workspace: kind, path, and content or link target. The kind `odd` is a regular
+/// file whose name is not valid on Windows.
 const TREE: &[(&str, &str, &str)] = &[
     ("file", "outside/secret.txt", "SECRET"),
-    ("file", "projects/root-evil/secret.txt", "SECRET"), // Not the root, though its name begins like it.
+    // Outside the root `projects/root`, although the two names have a common prefix.
+    ("file", "projects/root-evil/secret.txt", "SECRET"),
     ("file", "manuals/guide.txt", "a guide"),
     ("file", "projects/lib/lib.rs", "a library"),
     ("file", "projects/my notes/todo.txt", "to do"),
@@ -59,36 +67,53 @@ const TREE: &[(&str, &str, &str)] = &[
     ("fifo", "projects/root/pipe", ""),
 ];
 
-/// The operations of a server's tools.
+/// An operation that a file tool performs.
 #[derive(Debug)]
-enum Do {
+enum Operation {
     Read,
     List,
-    Look,
+    Metadata,
     Write(&'static str),
     Append(&'static str),
-    AddDir,
-    Move(&'static str),
-    Unlink,
-    Purge,
+    CreateDirAll,
+    Rename(&'static str),
+    RemoveFile,
+    RemoveDirAll,
 }
 
-/// An operation, a request, and the expected result.
-type Row = (Do, &'static str, Result<&'static str, &'static str>);
+/// An operation, the requested path, and the expected result: an output or an error code.
+type Row = (Operation, &'static str, Result<&'static str, &'static str>);
 
-/// On Windows, a path without a drive is relative to the current one.
+/// The error code for an absolute path without a drive. On Windows, such a path is relative to the
+/// current drive.
 const WITHOUT_DRIVE: &str = if cfg!(windows) { "drive_relative" } else { "outside_roots" };
 
-/// On Windows, a name before `..` need not exist.
+/// The error code for a path with `..` after a missing directory. On Windows, `..` is removed
+/// lexically, so that directory need not exist.
 const BEYOND_MISSING: &str = if cfg!(windows) { "outside_roots" } else { "not_found" };
 
-/// On Windows, the host of a URI is the server of a share. Elsewhere a path cannot express it.
+/// The error code for a URI with another host. On Windows, the host names the server of a network
+/// share. On other systems, no path can name it.
 const OTHER_HOST: &str = if cfg!(windows) { "outside_roots" } else { "foreign_host" };
 
-/// Run in order, with the default policy. Rows that need a file that the system cannot have are left
-/// out.
-const ROWS: &[Row] = &[
-    // Names of what is inside: relative to the first root, absolute, as a URI.
+/// A title and its requests.
+type Section = (&'static str, &'static [Row]);
+
+/// The requests under the default policy, in order. Rows that need a file that cannot be created on
+/// this system are skipped.
+const DEFAULT: &[Section] = &[
+    ("Paths inside the roots (relative to the first root, absolute, or as a URI)", INSIDE),
+    ("Paths outside the roots, and malformed requests", OUTSIDE),
+    ("Symlinks, which are followed only inside the roots, and special files", SYMLINKS),
+    ("Hard links to a file outside, which the default policy allows", HARD_LINKS),
+    ("Writing and creating", WRITES),
+    ("Renaming and removing, which act on a symlink itself", REMOVALS),
+];
+
+/// The requests under a policy that refuses files with more than one hard link.
+const STRICT: Section = ("Hard links under a policy that refuses them", STRICT_HARD_LINKS);
+
+const INSIDE: &[Row] = &[
     (Read, "readme.md", Ok("a project")),
     (Read, "$WORK/projects/root/docs/intro.md", Ok("an intro")),
     (Read, "file://$WORK/projects/my%20notes/todo.txt", Ok("to do")),
@@ -100,11 +125,14 @@ const ROWS: &[Row] = &[
     (Read, "-rf", Ok("dash")),
     (Read, "100%41", Ok("percent")),
     (List, "docs", Ok("intro.md")),
-    // Names of what is outside, and texts that only look like them.
+];
+
+const OUTSIDE: &[Row] = &[
     (Read, "../root-evil/secret.txt", Err("outside_roots")),
     (Read, "$WORK/projects/root-evil/secret.txt", Err("outside_roots")),
     (Read, "file://$WORK/projects/root/%2e%2e/root-evil/secret.txt", Err("outside_roots")),
     (Read, "/proc/self/root/etc/passwd", Err(WITHOUT_DRIVE)),
+    // In a path, as opposed to a URI, `%2e%2e` is an ordinary name.
     (Read, "%2e%2e/root-evil/secret.txt", Err("not_found")),
     (Read, "file://$WORK/projects/root/..%2froot-evil", Err("encoded_separator")),
     (Read, "file://elsewhere/share/secret.txt", Err(OTHER_HOST)),
@@ -112,7 +140,9 @@ const ROWS: &[Row] = &[
     (Read, "readme.md\0.png", Err("nul")),
     (Read, "", Err("empty")),
     (Read, "readme.md/", Err("not_a_directory")),
-    // Links count for where they lead, and special files for nothing.
+];
+
+const SYMLINKS: &[Row] = &[
     (Read, "in", Ok("an intro")),
     (Read, "to-lib/lib.rs", Ok("a library")),
     (Read, "in-absolute/../readme.md", Ok("a project")),
@@ -120,49 +150,56 @@ const ROWS: &[Row] = &[
     (Read, "out-absolute/secret.txt", Err("outside_roots")),
     (Read, "out-absolute/back/readme.md", Err("outside_roots")),
     (Read, "loop", Err("too_many_links")),
-    (Look, "out", Ok("symlink")),
-    (Look, "pipe", Ok("fifo")),
+    (Metadata, "out", Ok("symlink")),
+    (Metadata, "pipe", Ok("fifo")),
     (Read, "pipe", Err("special_file")),
     (Write("x"), "pipe", Err("special_file")),
-    (Read, "hard", Ok("SECRET")), // Nothing in the path tells that it has a name outside: see below.
-    // Writing, and creating through links.
+];
+
+const HARD_LINKS: &[Row] = &[
+    (Read, "hard", Ok("SECRET")),
+    // A write replaces the file under this name. The hard link outside keeps the old content.
+    (Write("mine"), "hard-too", Ok("4 bytes")),
+];
+
+const WRITES: &[Row] = &[
     (Write("new"), "docs/new.md", Ok("3 bytes")),
     (Append("er"), "docs/new.md", Ok("2 bytes")),
     (Read, "docs/new.md", Ok("newer")),
     (Write("made"), "dangling-in", Ok("4 bytes")),
     (Write("x"), "dangling-out", Err("outside_roots")),
     (Append("x"), "out", Err("outside_roots")),
-    (Write("mine"), "hard-too", Ok("4 bytes")), // A new file takes the name; the other name keeps the old one.
     (Write("x"), "$WORK/manuals/guide.txt", Err("read_only")),
-    (AddDir, "a/b/c", Ok("made")),
-    (AddDir, "a/x/../../../../outside/d", Err(BEYOND_MISSING)),
-    // Renaming and removing: a link itself, never what it points to, and never a root.
-    (Move("docs/moved.md"), "docs/new.md", Ok("renamed")),
-    (Move("../../outside/moved.md"), "readme.md", Err("outside_roots")),
-    (Move("../lib/out"), "out", Ok("renamed")),
-    (Read, "../lib/out", Err("outside_roots")),
-    (Unlink, "../lib/out", Ok("removed")),
-    (Purge, "a", Ok("removed")),
-    (Purge, "out-absolute", Err("not_a_directory")),
-    (Purge, ".", Err("root_itself")),
-    (Move("stolen"), "../lib", Err("root_itself")),
+    (CreateDirAll, "a/b/c", Ok("created")),
+    (CreateDirAll, "a/x/../../../../outside/d", Err(BEYOND_MISSING)),
 ];
 
-/// With a policy that refuses files with several hard links.
-const STRICT_ROWS: &[Row] = &[
+const REMOVALS: &[Row] = &[
+    (Rename("docs/moved.md"), "docs/new.md", Ok("renamed")),
+    (Rename("../../outside/moved.md"), "readme.md", Err("outside_roots")),
+    (Rename("../lib/out"), "out", Ok("renamed")),
+    (Read, "../lib/out", Err("outside_roots")),
+    (RemoveFile, "../lib/out", Ok("removed")),
+    (RemoveDirAll, "a", Ok("removed")),
+    (RemoveDirAll, "out-absolute", Err("not_a_directory")),
+    (RemoveDirAll, ".", Err("root_itself")),
+    (Rename("stolen"), "../lib", Err("root_itself")),
+];
+
+const STRICT_HARD_LINKS: &[Row] = &[
     (Read, "hard", Err("hard_linked")),
     (Append("x"), "hard", Err("hard_linked")),
     (Read, "hard-too", Ok("mine")),
 ];
 
-/// A request for something outside that exists, and one for something that does not. The refusals must
-/// be the same.
+/// Pairs of requests outside the roots: the first file exists, the second does not. Both refusals
+/// must be the same.
 const ORACLES: &[(&str, &str)] = &[
     ("$WORK/outside/secret.txt", "$WORK/outside/nothing"),
     ("out-absolute/back/readme.md", "out-absolute/nowhere/readme.md"),
 ];
 
-/// The largest file that a tool reads.
+/// The maximum size of a file to read, in bytes.
 const LIMIT: u64 = 1 << 20;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -171,7 +208,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let work = work.to_str().ok_or("the temporary directory's path is not UTF-8")?;
     let missing = build(work)?;
 
-    // The server's configuration bounds what any client can name.
+    // The server's configuration. A client's roots can only narrow these directories.
     let boundary = |policy| {
         Boundary::builder()
             .directory(format!("{work}/projects"), Access::ReadWrite)
@@ -185,40 +222,44 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     print_roots(&roots, work);
 
     let before = outside(work, &roots)?;
-    let mut wrong = run("Requests, default policy", ROWS, &roots, work, &missing);
-    wrong.extend(run("Requests, hard links refused", STRICT_ROWS, &strict, work, &missing));
+    let mut wrong = Vec::new();
+    for section in DEFAULT {
+        wrong.extend(run(section, &roots, work, &missing));
+    }
+    wrong.extend(run(&STRICT, &strict, work, &missing));
     wrong.extend(oracles(&roots, work, &missing));
     if outside(work, &roots)? != before {
         wrong.push("something outside the roots changed".into());
     }
 
     if !wrong.is_empty() {
-        eprintln!("\nWRONG:\n{}", wrong.join("\n"));
+        eprintln!("\nUnexpected results:\n  {}", wrong.join("\n  "));
         return Ok(ExitCode::FAILURE);
     }
     if !missing.is_empty() {
         println!(
-            "\nThis system cannot have these, and requests for them were left out:\n  {missing:?}"
+            "\nThis system could not create these files, so their requests were skipped:\n  \
+             {missing:?}"
         );
     }
-    println!("\nAll requests were decided as expected, and nothing outside the roots changed.");
+    println!("\nAll requests had the expected results, and nothing outside the roots changed.");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the workspace, and returns the names of what the system cannot have.
+/// Creates the workspace, and returns the names of the files that this system could not create.
 fn build(work: &str) -> std::io::Result<Vec<&'static str>> {
     let mut missing = Vec::new();
     for &(kind, path, text) in TREE {
         let at = Path::new(work).join(path);
         fs::create_dir_all(at.parent().unwrap_or(&at))?;
-        let is_made = match kind {
+        let is_created = match kind {
             "link" => make_link(&expand(text, work), &at)?,
             "hard" => fs::hard_link(Path::new(work).join(text), at).map(|()| true)?,
             "fifo" => make_fifo(&at)?,
             "odd" if cfg!(windows) => false,
             _ => fs::write(at, text).map(|()| true)?,
         };
-        if !is_made {
+        if !is_created {
             missing.push(path.rsplit('/').next().unwrap_or(path));
         }
     }
@@ -230,15 +271,15 @@ fn make_link(target: &str, at: &Path) -> std::io::Result<bool> {
     std::os::unix::fs::symlink(target, at).map(|()| true)
 }
 
-/// Windows lets only some users make symlinks, and Wine none.
+/// Windows lets only privileged users create symlinks, and Wine does not support them.
 #[cfg(windows)]
-#[expect(clippy::unnecessary_wraps, reason = "as elsewhere")]
+#[expect(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
 fn make_link(target: &str, at: &Path) -> std::io::Result<bool> {
     use std::os::windows::fs::{symlink_dir, symlink_file};
     let target = target.replace('/', "\\");
     let is_dir = at.parent().is_some_and(|parent| parent.join(&target).is_dir());
-    let made = if is_dir { symlink_dir(target, at) } else { symlink_file(target, at) };
-    Ok(made.is_ok() && at.is_symlink())
+    let created = if is_dir { symlink_dir(target, at) } else { symlink_file(target, at) };
+    Ok(created.is_ok() && at.is_symlink())
 }
 
 #[cfg(target_os = "linux")]
@@ -248,37 +289,38 @@ fn make_fifo(path: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-/// Windows has no FIFOs, and `rustix` has no such call for other systems.
+/// Windows has no FIFOs, and `rustix` cannot create one on the other systems.
 #[cfg(not(target_os = "linux"))]
-#[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
+#[expect(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
 fn make_fifo(_: &Path) -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// Replaces `$WORK` by the workspace's path, in URIs in their form.
+/// Replaces `$WORK` with the path of the workspace, in URI form if the text is a URI.
 fn expand(text: &str, work: &str) -> String {
     text.replace("$WORK", &if text.contains("://") { in_uri(work) } else { work.to_owned() })
 }
 
-/// The path as in a URI after the host: on Windows with a slash before the drive.
+/// The path as it appears in a URI, with a slash before the drive on Windows.
 fn in_uri(work: &str) -> String {
     let path = work.replace(std::path::MAIN_SEPARATOR, "/");
     if path.starts_with('/') { path } else { format!("/{path}") }
 }
 
-/// Whether a request names something that could not be made.
+/// Whether a request names a file that could not be created.
 fn names_any(missing: &[&str], request: &str) -> bool {
     request.split('/').any(|name| missing.contains(&name))
 }
 
 fn print_roots(roots: &Roots, work: &str) {
-    println!("Roots in force:");
+    println!("The server allows $WORK/projects (read-write) and $WORK/manuals (read-only).");
+    println!("\nRoots in force, from the client's list:");
     for root in roots.roots() {
         let (name, path) =
             (root.name().unwrap_or("-"), root.path().display().to_string().replace(work, "$WORK"));
         println!("  {path:<32} {:<13} {name}", format!("{:?}", root.access()));
     }
-    println!("Rejected entries:");
+    println!("\nRejected entries of the client's list, with error codes:");
     for rejected in roots.rejected() {
         println!(
             "  {:<48} {}",
@@ -288,32 +330,42 @@ fn print_roots(roots: &Roots, work: &str) {
     }
 }
 
-/// Runs and prints rows, and returns those with an unexpected result.
-fn run(title: &str, rows: &[Row], roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
-    println!("\n{title}:\n  {:<30} {:<58} {:<8} {:<17} done", "do", "request", "decision", "kind");
+/// Performs the requests of a section, prints a table, and describes each unexpected result.
+fn run((title, rows): &Section, roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
+    println!(
+        "\n{title}:\n  {:<32} {:<55} {:<8} {:<17} result",
+        "operation", "request", "decision", "error code"
+    );
     let mut wrong = Vec::new();
-    for (what, request, expected) in rows {
+    for (operation, request, expected) in *rows {
         if names_any(missing, request) {
             continue;
         }
-        let done = perform(roots, what, request, work);
-        let (decision, kind, text) = match &done {
+        let result = perform(roots, operation, request, work);
+        let (decision, code, text) = match &result {
             Ok(text) => ("allowed", "-", text.as_str()),
             Err(error) => ("refused", error.code(), "-"),
         };
-        let (name, shown) = (format!("{what:?}"), request.escape_debug().to_string());
-        println!("  {name:<30} {shown:<58} {decision:<8} {kind:<17} {text}");
-        if done.as_deref().map_err(mcp_roots_guard::Error::code) != *expected {
-            wrong.push(format!("{name} {shown}: {done:?}, and not {expected:?}"));
+        let name = format!("{operation:?}");
+        let shown =
+            if request.is_empty() { "(empty)".into() } else { request.escape_debug().to_string() };
+        println!("  {name:<32} {shown:<55} {decision:<8} {code:<17} {text}");
+        if result.as_deref().map_err(mcp_roots_guard::Error::code) != *expected {
+            wrong.push(format!("{name} {shown}: expected {expected:?}, got {result:?}"));
         }
     }
     wrong
 }
 
-/// One request through the guard: checked and performed in one step.
-fn perform(roots: &Roots, what: &Do, request: &str, work: &str) -> mcp_roots_guard::Result<String> {
+/// Checks and performs one request through the guard.
+fn perform(
+    roots: &Roots,
+    operation: &Operation,
+    request: &str,
+    work: &str,
+) -> mcp_roots_guard::Result<String> {
     let request = expand(request, work);
-    Ok(match *what {
+    Ok(match *operation {
         Read => roots.read_to_string(request, LIMIT)?,
         List => {
             let names = roots
@@ -323,26 +375,29 @@ fn perform(roots: &Roots, what: &Do, request: &str, work: &str) -> mcp_roots_gua
             names.sort();
             names.join(" ")
         }
-        Look => roots.symlink_metadata(request)?.file_type().as_str().into(),
+        Metadata => roots.symlink_metadata(request)?.file_type().as_str().into(),
         Write(text) => roots.write(request, text).map(|()| format!("{} bytes", text.len()))?,
         Append(text) => {
             let mut file = roots.open_with(request, OpenOptions::new().append(true))?;
             std::io::Write::write_all(&mut file, text.as_bytes())?;
             format!("{} bytes", text.len())
         }
-        AddDir => roots.create_dir_all(request).map(|()| "made".into())?,
-        Move(to) => roots.rename(request, to, Replace::Never).map(|()| "renamed".into())?,
-        Unlink => roots.remove_file(request).map(|()| "removed".into())?,
-        Purge => roots.remove_dir_all(request).map(|()| "removed".into())?,
+        CreateDirAll => roots.create_dir_all(request).map(|()| "created".into())?,
+        Rename(to) => roots.rename(request, to, Replace::Never).map(|()| "renamed".into())?,
+        RemoveFile => roots.remove_file(request).map(|()| "removed".into())?,
+        RemoveDirAll => roots.remove_dir_all(request).map(|()| "removed".into())?,
     })
 }
 
-/// Compares the refusals for what exists outside and for what does not, without the quoted request.
+/// Compares the refusals for existing and missing files outside the roots, without the quoted path.
 fn oracles(roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
-    println!("\nRefusals that must be the same, whether it exists or not:");
+    println!(
+        "\nRefusals that do not reveal whether a file exists:\n  {:<30} {:<32} message for both",
+        "existing file", "missing file"
+    );
     let refusal = |request: &str| match perform(roots, &Read, request, work) {
         Ok(text) => text,
-        // It is quoted, in the system's separators.
+        // The message quotes the request with the system's separators.
         Err(error) => {
             let request = expand(request, work).replace('/', std::path::MAIN_SEPARATOR_STR);
             error.to_string().replace(&format!("{request:?}"), "...")
@@ -353,14 +408,14 @@ fn oracles(roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
         let (one, other) = (refusal(exists), refusal(does_not));
         println!("  {exists:<30} {does_not:<32} {one}");
         if one != other {
-            wrong.push(format!("{exists}: {one}, and {does_not}: {other}"));
+            wrong.push(format!("different refusals: {exists}: {one}; {does_not}: {other}"));
         }
     }
     wrong
 }
 
-/// Everything in the workspace that is in no root: path, permissions, modification time, and content or
-/// target.
+/// A description of each file outside the roots: path, permissions, modification time, and content
+/// or link target.
 fn outside(work: &str, roots: &Roots) -> std::io::Result<Vec<String>> {
     let (mut seen, mut todo) = (Vec::new(), vec![Path::new(work).to_owned()]);
     while let Some(path) = todo.pop() {

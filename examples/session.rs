@@ -1,9 +1,9 @@
-//! A session from beginning to end: `cargo run --example session`.
+//! Shows a session from start to finish: `cargo run --example session`.
 //!
-//! A scripted client and a small server without an SDK exchange JSON-RPC lines. The program prints each
-//! line. It shows that the roots are requested once, within the call that needs them, that a change
-//! withdraws them, and what is refused.
-#![allow(clippy::indexing_slicing, reason = "of a JSON value, what is not there is null")]
+//! A scripted client and a small server without an SDK exchange JSON-RPC messages, one per line.
+//! The program prints each message. The server requests the roots during the first call that needs
+//! them, reuses them in later calls, and discards them when the client announces a change.
+#![allow(clippy::indexing_slicing, reason = "indexing a JSON value with a missing key gives null")]
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -35,13 +35,13 @@ async fn main() -> Outcome {
     let (client, server) = tokio::io::duplex(1 << 16);
     let server = tokio::spawn(serve(server, guard));
     let projects = projects.to_str().ok_or("the temporary directory's path is not UTF-8")?;
-    // With slashes on Windows, too, where a path may have them, and a URI has.
+    // Windows accepts slashes in paths, and URIs require them.
     let script = Client::new(client, &projects.replace(std::path::MAIN_SEPARATOR, "/")).run();
     script.await?;
     server.await?
 }
 
-/// The server's side: one loop reads, and calls run in tasks of their own.
+/// Runs the server. One loop reads messages, and each tool call runs in its own task.
 async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
     let (input, mut output) = tokio::io::split(stream);
     let (sender, mut outgoing) = mpsc::unbounded_channel::<Value>();
@@ -57,12 +57,12 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
     while let Some(line) = lines.next_line().await? {
         let message: Value = serde_json::from_str(&line)?;
         match (message["method"].as_str(), &session) {
-            // What the client declares, it declares once. Capabilities that are missing or
-            // malformed are an error, and not "no roots".
+            // Missing or malformed capabilities are an error. Treating them as "no roots" would
+            // grant all allowed directories.
             (Some("initialize"), None) => {
                 let declared = message["params"]["capabilities"].clone();
                 let Ok(declared) = serde_json::from_value::<ClientCapabilities>(declared) else {
-                    peer.refuse(&message, -32602, "params.capabilities is not an object");
+                    peer.refuse(&message, -32602, "params.capabilities is missing or malformed");
                     continue;
                 };
                 session = Some(guard.session(declared)?);
@@ -75,7 +75,7 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
                     }),
                 );
             }
-            // Marked here, before the next message is read, so that no call that comes after it sees the old roots.
+            // Processed before the next message is read, so that no later call uses the old roots.
             (Some(RootsListChanged::METHOD), Some(session)) => session.list_changed(),
             (Some("tools/call"), Some(session)) => {
                 let (session, peer) = (session.clone(), peer.clone());
@@ -101,7 +101,7 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
     writer.await?
 }
 
-/// The tool: it obtains the roots in force, and then reads on a thread that may block.
+/// The `read_file` tool: obtains the roots in force, then reads on a thread that may block.
 async fn read_file(
     session: &Session,
     peer: &Peer,
@@ -112,14 +112,14 @@ async fn read_file(
     read.await.unwrap_or_else(|panicked| Err(std::io::Error::from(panicked).into()))
 }
 
-/// The client as the server sees it.
+/// The server's handle to its client.
 #[derive(Clone)]
 struct Peer {
     sender: mpsc::UnboundedSender<Value>,
     waiting: Arc<Mutex<Waiting>>,
 }
 
-/// Requests of the server that the client has not answered.
+/// Requests from the server that the client has not answered yet.
 #[derive(Default)]
 struct Waiting {
     asked: u64,
@@ -137,9 +137,9 @@ impl Peer {
                     Ok(mut message) if message["error"].is_null() => {
                         RootsResponse::from_result(message["result"].take())
                     }
-                    // An error is no "unsupported", whatever its code.
+                    // Any error is a failure, even "Method not found": the client declared roots.
                     Ok(message) => RootsResponse::Failed(message["error"].to_string()),
-                    Err(_) => RootsResponse::Failed("the client is gone".into()),
+                    Err(_) => RootsResponse::Failed("the client disconnected".into()),
                 }
             }
         }
@@ -148,12 +148,14 @@ impl Peer {
     fn ask(&self, method: &str, params: &Value) -> oneshot::Receiver<Value> {
         let (sender, answer) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // What nobody waits for any more: its call was dropped, or took too long.
+        // Cancel requests whose caller was dropped or timed out.
         waiting.senders.retain(|id, sender| {
             if sender.is_closed() {
-                let cancelled = json!({"requestId": id});
-                let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled});
-                let _ = self.sender.send(message);
+                let _ = self.sender.send(json!({
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": id},
+                }));
             }
             !sender.is_closed()
         });
@@ -188,9 +190,9 @@ struct Client {
     lines: tokio::io::Lines<BufReader<tokio::io::ReadHalf<DuplexStream>>>,
     output: tokio::io::WriteHalf<DuplexStream>,
     projects: String,
-    /// The same as a URI.
+    /// `projects` as a URI.
     uri: String,
-    /// Its answer to `roots/list`.
+    /// The client's answer to `roots/list`.
     roots: Value,
     calls: u64,
 }
@@ -199,7 +201,7 @@ impl Client {
     fn new(stream: DuplexStream, projects: &str) -> Self {
         let (input, output) = tokio::io::split(stream);
         let lines = BufReader::new(input).lines();
-        // Before a drive stands a slash.
+        // A Windows path starts with a drive, which needs a slash before it in a URI.
         let uri = format!("file:///{}", projects.trim_start_matches('/'));
         Self { lines, output, projects: projects.to_owned(), uri, roots: Value::Null, calls: 0 }
     }
@@ -211,31 +213,34 @@ impl Client {
         let root = |path: &str| json!({"uri": format!("{}/{path}", self.uri)});
         let (site, blog, etc) = (root("site"), root("blog"), json!({"uri": "file:///etc"}));
 
-        println!("\nThe first call needs the roots, so the server requests them within that call.");
+        println!("\nThe first call needs the roots, so the server requests them during that call.");
         self.roots = json!({"result": {"roots": [site, etc]}});
         self.read("notes.txt").await?;
-        println!("\nThe second call uses the roots that were kept.");
+        println!("\nThe second call uses the cached roots.");
         self.read("notes.txt").await?;
-        println!(
-            "\nA listed directory outside the server's configuration is not in force, and neither is one that is not listed."
-        );
+        println!("\nThe client listed /etc, but the server's configuration does not allow it.");
         self.read("/etc/hostname").await?;
+        println!("\nThe configuration allows blog, but the client did not list it.");
         self.read("../blog/notes.txt").await?;
 
-        println!("\nThe client's roots change. The next call requests them again.");
+        println!(
+            "\nThe client's roots change from site to blog. The next call requests them again."
+        );
         self.roots = json!({"result": {"roots": [blog]}});
         self.changed().await?;
         self.read("notes.txt").await?;
+        println!("\nThe client no longer lists site, so its files are refused.");
         let withdrawn = format!("{}/site/notes.txt", self.projects);
         self.read(&withdrawn).await?;
 
         println!(
-            "\nThey change again, and the client answers with an error. Nothing is served, and the old list is not used."
+            "\nThe roots change again, and the client answers with an error. The server refuses \
+             the call\nand does not fall back to the old list."
         );
         self.roots = json!({"error": {"code": -32601, "message": "Method not found"}});
         self.changed().await?;
         self.read("notes.txt").await?;
-        println!("\nThe client is not asked again at once.");
+        println!("\nThe server backs off: it does not request the roots again immediately.");
         self.read("notes.txt").await
     }
 
@@ -259,7 +264,7 @@ impl Client {
         Ok(self.output.write_all(format!("{message}\n").as_bytes()).await?)
     }
 
-    /// Reads until the call is answered, and answers `roots/list` meanwhile.
+    /// Reads messages until the call is answered, and answers any `roots/list` request.
     async fn until_answered(&mut self) -> Outcome {
         while let Some(line) = self.lines.next_line().await? {
             let message: Value = serde_json::from_str(&line)?;
@@ -272,10 +277,10 @@ impl Client {
             answer["id"] = message["id"].clone();
             self.line(answer).await?;
         }
-        Err("the server is gone".into())
+        Err("the server closed the connection".into())
     }
 
-    /// The line without `jsonrpc`, and with a short name for the temporary directory.
+    /// The message without `jsonrpc`, and with a short name for the temporary directory.
     fn shown(&self, message: &Value) -> String {
         message
             .to_string()

@@ -1,4 +1,4 @@
-//! The groups, and what each of them measures.
+//! The benchmark groups.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -62,8 +62,10 @@ fn measure(criterion: &mut Criterion, group: &str, depth: usize, ways: Vec<Way>)
     }
 }
 
-/// In the root that was listed first, whose directory is held open; `last` is one for which that is so only up to
-/// [`HANDLES`](mcp_roots_guard::limits::HANDLES) roots, and its directory is opened by its path, and verified, for each request.
+/// Measures requests in the first root (`guard`) and in the last (`last`). The directory of the
+/// first root is always held open. The last root's directory is held open only if there are at most
+/// [`HANDLES`](mcp_roots_guard::limits::HANDLES) roots. Otherwise it is opened by path and verified
+/// for each request.
 fn roots(criterion: &mut Criterion) {
     const DEPTH: usize = 8;
     let mut group = criterion.benchmark_group("roots");
@@ -97,23 +99,24 @@ fn session(criterion: &mut Criterion) {
     let session =
         guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
     let uri = format!("file://{}", tree.root.display());
-    let told =
+    let listed =
         async |_: Option<String>| RootsResponse::List(ListRootsResult::from_uris([uri.clone()]));
-    let kept = async |_: Option<String>| -> RootsResponse { unreachable!("the roots are kept") };
+    let cached =
+        async |_: Option<String>| -> RootsResponse { unreachable!("the roots are cached") };
     let path = tree.file(DEPTH);
     let request = path.to_str().unwrap();
-    let roots = runtime.block_on(session.roots(told)).unwrap();
+    let roots = runtime.block_on(session.roots(listed)).unwrap();
 
     let mut group = criterion.benchmark_group("session");
     group.bench_function(BenchmarkId::new("bare", DEPTH), |b| {
         b.iter(|| roots.check(request, Intent::Existing).unwrap());
     });
-    // All of a sample in one entry of the runtime, as calls are served.
+    // Enters the runtime once per sample, because a server handles its calls inside the runtime.
     let enter = |count: u64, work: &dyn Fn(Roots)| {
         runtime.block_on(async {
             let start = std::time::Instant::now();
             for _ in 0..count {
-                work(session.roots(kept).await.unwrap());
+                work(session.roots(cached).await.unwrap());
             }
             start.elapsed()
         })
@@ -126,7 +129,7 @@ fn session(criterion: &mut Criterion) {
     group.bench_function(BenchmarkId::new("roots", DEPTH), |b| {
         b.iter_custom(|count| enter(count, &drop));
     });
-    // What of it is the map's: one that is set up as the guard's is.
+    // For comparison: a lookup in a map with the same configuration as the guard's cache.
     let map: Cache<u64, Arc<()>> = Cache::builder()
         .max_capacity(1 << 20)
         .weigher(|_, _| 1)

@@ -1,4 +1,4 @@
-//! Many clients at once.
+//! Many concurrent clients.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -15,13 +15,14 @@ use crate::ways::open_beneath;
 
 const SESSIONS: usize = 10_000;
 
-/// As many as are held open, with room for others.
+/// Fewer than the guard holds open, so that no directory is opened again.
 const DIRECTORIES: usize = 100;
 
 const DEPTH: usize = 8;
 
-/// The time for one `open` of each thread: half of the clients and directories for each, also where there is one. No client, directory
-/// or file is one of two threads. The bare calls have the directories alone.
+/// Measures the time of one `open` per thread. Each thread uses half of the clients and
+/// directories, even if there is only one thread, so threads share no client, directory or file.
+/// The bare system calls use the same directories without clients.
 pub(crate) fn load(criterion: &mut Criterion) {
     let tree = Tree::new();
     let directories: Vec<PathBuf> =
@@ -58,12 +59,11 @@ pub(crate) fn load(criterion: &mut Criterion) {
                     runtime().block_on(async {
                         for _ in 0..count {
                             let (session, request) = mine.next().unwrap();
-                            let kept = async |_: Option<String>| -> RootsResponse {
-                                unreachable!("the roots are kept")
+                            let cached = async |_: Option<String>| -> RootsResponse {
+                                unreachable!("the roots are cached")
                             };
-                            drop(
-                                session.roots(kept).await.unwrap().open(request.as_str()).unwrap(),
-                            );
+                            let roots = session.roots(cached).await.unwrap();
+                            drop(roots.open(request.as_str()).unwrap());
                         }
                     });
                 })
@@ -82,7 +82,7 @@ pub(crate) fn load(criterion: &mut Criterion) {
     }
 }
 
-/// The time from when the first thread begins, all being there, until the last has done the work.
+/// The time from the start of the first thread to the end of the last. The threads start together.
 fn at_once(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     let start = Barrier::new(threads);
     let took: Vec<(Instant, Instant)> = std::thread::scope(|scope| {

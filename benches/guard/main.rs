@@ -1,26 +1,32 @@
-//! What the guard costs, beside the same work by the bare system calls, by plain `std` and by its peers.
+//! Compares the guard with bare system calls, plain `std` and similar crates.
 //!
-//! Goes in: a tree in a temporary directory, and requests through 2, 8 and 16 names. Comes out: times under ids `GROUP/SUBJECT/DEPTH`,
-//! of which only ratios within one run mean something; `benches/report` makes a table of them. What is proven: nothing but cost.
+//! The benchmarks use a temporary directory tree and paths of 2, 8 and 16 names. Results have ids
+//! of the form `GROUP/SUBJECT/DEPTH`. Only ratios within one run are meaningful.
+//! `benches/report.py` prints them as a table.
 //!
-//! The guard is timed from the request text, an absolute path, through a snapshot of the roots. A peer gets the path in the form it
-//! takes, absolute or below its directory, and its fastest call that does the work; see [`ways`].
+//! The guard is timed from the request text, an absolute path, with an existing snapshot of the
+//! roots. Other crates receive the path in the form that they expect, absolute or relative, and
+//! perform the work with their fastest suitable function. See [`ways`].
 //!
-//! | group | does |
+//! | group | measures |
 //! | --- | --- |
-//! | `open` | opens a file for reading, verifies that it is a regular file, closes it |
-//! | `check` | tells where a request really leads |
-//! | `create` | tells where a file would be made that does not exist |
-//! | `refuse-absolute`, `refuse-dots`, `refuse-link` | refuses a path outside, one with `..`, and one through a link out |
-//! | `absolute-link` | tells where a request leads that goes through a link with an absolute text |
-//! | `roots` | `check` with so many roots in force |
-//! | `session` | `check` with the roots of a client, kept |
-//! | `parse` | reads a request text |
-//! | `contain` | tells in which of so many roots a path is, by its names alone |
-//! | `load` | `open` with the kept roots of 10,000 clients, on one thread and on two |
+//! | `open` | open a file for reading, verify that it is a regular file, and close it |
+//! | `check` | resolve the path of an existing file |
+//! | `create` | resolve the path of a file to create |
+//! | `refuse-absolute` | refuse an absolute path outside |
+//! | `refuse-dots` | refuse a path that leaves the root with `..` |
+//! | `refuse-link` | refuse a path through a symlink to a target outside |
+//! | `absolute-link` | resolve a path through a symlink with an absolute target inside |
+//! | `roots` | `check` with many roots in force |
+//! | `session` | `check` with a client's cached roots |
+//! | `parse` | parse a request |
+//! | `contain` | find the root that contains a path, without system calls |
+//! | `load` | `open` with the cached roots of 10,000 clients, on one and two threads |
 //!
-//! The system calls and the peers are those of Linux; elsewhere there is nothing to compare with.
-#![cfg_attr(target_os = "linux", allow(clippy::unwrap_used))] // Without its files there is nothing to measure.
+//! The benchmarks run only on Linux, because the system calls and some of the crates are specific
+//! to it.
+// A benchmark cannot continue without its files.
+#![cfg_attr(target_os = "linux", allow(clippy::unwrap_used))]
 
 #[cfg(target_os = "linux")]
 mod groups;
@@ -32,12 +38,12 @@ mod tree;
 mod ways;
 
 #[cfg(target_os = "linux")]
-#[allow(dead_code, unused_imports, reason = "the names of roots without the rest of the crate")]
+#[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
 #[path = "../../src/path/index.rs"]
 mod index;
 
 #[cfg(target_os = "linux")]
-#[allow(dead_code, unused_imports, reason = "the same")]
+#[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
 #[path = "../../src/path/names/mod.rs"]
 mod names;
 
@@ -48,5 +54,5 @@ fn main() {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    println!("these measure Linux");
+    println!("these benchmarks run only on Linux");
 }

@@ -1,4 +1,4 @@
-//! The files that are asked for.
+//! The directory tree for the benchmarks.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// How many names a request has below its root.
+/// The number of names in a request beneath its root.
 pub(crate) const DEPTHS: [usize; 3] = [2, 8, 16];
 
-/// A root and a place outside, with a file at each depth, and beside each file in the root a link out and one that comes back.
+/// A root and a directory outside it, each with a file at each depth. Next to each file in the root
+/// are two symlinks with absolute targets, one outside the root and one inside.
 pub(crate) struct Tree {
     _keep: TempDir,
     pub(crate) root: PathBuf,
@@ -42,7 +43,7 @@ impl Tree {
         self.outside.join(names(depth))
     }
 
-    /// As deep in the root as the others, and then out of it.
+    /// A path that leaves the root with `..` after as many names as the other paths have.
     pub(crate) fn dots_out(&self, depth: usize) -> PathBuf {
         self.file(depth)
             .parent()
@@ -61,14 +62,14 @@ impl Tree {
     }
 }
 
-/// Makes a file so many names below a directory.
+/// Creates a file `depth` names beneath a directory.
 pub(crate) fn grow(directory: &Path, depth: usize) {
     let path = directory.join(names(depth));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, "content").unwrap();
 }
 
-/// So many names, the last a file's.
+/// A relative path of `depth` names. The last is the file.
 pub(crate) fn names(depth: usize) -> PathBuf {
     (1..depth).map(|number| format!("directory{number}")).chain([format!("file{depth}")]).collect()
 }

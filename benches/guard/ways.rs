@@ -1,15 +1,15 @@
-//! The ways to do one piece of work.
+//! Different implementations of the same work.
 //!
-//! | subject | is | and |
+//! | subject | implementation | limitation |
 //! | --- | --- | --- |
 //! | `guard` | [`Roots::open`], [`Roots::check`] | |
-//! | `openat2` | one walk of the kernel beneath a held directory that follows links, and what is then asked of the descriptor | it has no answer where the way leaves and comes back |
-//! | `openat2-plain` | one walk that meets no link, and close: what nobody can beat who asks the kernel | it has no answer where a link is on the way |
-//! | `std` | canonicalize, compare, open: the usual recipe | loses races, opens whatever it is by then |
-//! | `cap-std` | `Dir::open` | does not verify what it opened, gives no path |
-//! | `path_jail` | `FdJail::open`; for decisions `Jail::contains` or `Jail::join` | the first verifies, the others lose races |
-//! | `strict-path` | `strict_join`, `open_file` | loses races |
-//! | `soft-canonicalize` | `soft_canonicalize`, compare | loses races |
+//! | `openat2` | `openat2` that follows symlinks, then `fstat` or `readlink` | fails if the path leaves the root and returns |
+//! | `openat2-plain` | `openat2` that refuses symlinks: the fastest way to ask the kernel | fails if the path contains a symlink |
+//! | `std` | canonicalize, compare, open: the common recipe | vulnerable to races |
+//! | `cap-std` | `Dir::open` | does not verify the file type, and returns no path |
+//! | `path_jail` | `FdJail::open`, or `Jail::contains` and `Jail::join` for decisions | decisions are vulnerable to races |
+//! | `strict-path` | `strict_join`, `open_file` | vulnerable to races |
+//! | `soft-canonicalize` | `soft_canonicalize`, compare | vulnerable to races |
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -30,21 +30,22 @@ use strict_path::PathBoundary;
 
 use crate::tree::Tree;
 
-/// Who does the work, and the work.
+/// The name of a subject, and its implementation.
 pub(crate) type Way<'a> = (&'static str, Box<dyn Fn() + 'a>);
 
-/// What is to be decided of a path.
+/// The expected decision about a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Where it is.
+    /// An existing file inside the root.
     Existing,
-    /// Where it would be.
+    /// A file that can be created inside the root.
     New,
-    /// That it is outside.
+    /// A path outside the root.
     Refused,
 }
 
-/// Opens a file for reading, verifies that it is one as far as the subject does that, and closes it.
+/// Opens a file for reading, verifies that it is a regular file if the subject does so, and closes
+/// it.
 pub(crate) fn open<'a>(tree: &'a Tree, path: &'a Path) -> Vec<Way<'a>> {
     let request = path.to_str().unwrap();
     let relative = path.strip_prefix(&tree.root).unwrap();
@@ -72,7 +73,7 @@ pub(crate) fn open<'a>(tree: &'a Tree, path: &'a Path) -> Vec<Way<'a>> {
     ]
 }
 
-/// Decides where a path leads, or that it leads out.
+/// Resolves a path, or refuses it because it leaves the root.
 pub(crate) fn decide<'a>(tree: &'a Tree, decision: Decision, path: &'a Path) -> Vec<Way<'a>> {
     let request = path.to_str().unwrap();
     let root = tree.root.as_path();
@@ -109,7 +110,7 @@ pub(crate) fn decide<'a>(tree: &'a Tree, decision: Decision, path: &'a Path) -> 
     ways
 }
 
-/// A way that was seen to decide so.
+/// An implementation after verifying that it makes the expected decision.
 fn seen<'a, T>(
     subject: &'static str,
     decision: Decision,
@@ -119,14 +120,15 @@ fn seen<'a, T>(
     (subject, Box::new(move || drop(black_box(work()))))
 }
 
-/// openat2, fstat, close.
+/// `openat2`, `fstat`, `close`.
 pub(crate) fn open_beneath(root: &File, path: &Path) -> OwnedFd {
     let file = beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK).unwrap();
     assert!(FileType::from_raw_mode(fstat(&file).unwrap().st_mode).is_file());
     file
 }
 
-/// openat2, readlink, close; of what does not exist, its parent's, and a look at the name.
+/// `openat2`, `readlink`, `close`. For a new file, opens the parent and verifies that the name does
+/// not exist.
 fn name_beneath(root: &File, path: &Path, decision: Decision) -> Option<PathBuf> {
     let name = match decision {
         Decision::New => path.file_name(),
@@ -145,7 +147,7 @@ fn name_beneath(root: &File, path: &Path, decision: Decision) -> Option<PathBuf>
     Some(found)
 }
 
-/// openat2, close.
+/// `openat2`, `close`.
 fn plain_beneath(root: &File, path: &Path) -> Option<PathBuf> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;

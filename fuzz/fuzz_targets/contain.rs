@@ -1,6 +1,6 @@
-//! `bash .ci/fuzz 600 contain`, for ten minutes.
+//! Runs for ten minutes with `bash .ci/fuzz 600 contain`.
 //!
-//! What goes in and what is proven stands in the module.
+//! The module below documents the input format and the tested properties.
 #![no_main]
 
 #[path = "../../tests/properties/contain.rs"]

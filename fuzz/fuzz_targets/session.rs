@@ -1,8 +1,8 @@
-//! `bash .ci/fuzz 600 session`, for ten minutes.
+//! Runs for ten minutes with `bash .ci/fuzz 600 session`.
 //!
-//! What goes in and what is proven stands in the module.
+//! The module below documents the input format and the tested properties.
 #![no_main]
-// The schedules of `cargo test` use the rest.
+// The schedules in `cargo test` use the other functions of the module.
 #![allow(dead_code)]
 
 #[path = "../../tests/properties/session.rs"]

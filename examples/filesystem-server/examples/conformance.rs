@@ -1,6 +1,8 @@
-//! A server for the protocol's conformance suite, over streamable HTTP: the tool of its scenario `input-required-result-basic-list-roots`.
+//! A server for the MCP conformance suite, over streamable HTTP. It has the tool for the scenario
+//! `input-required-result-basic-list-roots`.
 //!
-//! `cargo run -p filesystem-server --example conformance -- DIRECTORY...`, and its address is on stderr. `.ci/clients/run` does this.
+//! Run it with `cargo run -p filesystem-server --example conformance -- DIRECTORY...`. It prints
+//! its address to standard error. `.ci/clients/run` runs the suite against it.
 
 use std::sync::Arc;
 
@@ -21,8 +23,9 @@ struct Server {
 
 #[tool_router(server_handler)]
 impl Server {
-    /// The suite's client lists a directory that nobody has, so it is told of what grants nothing too.
-    #[tool(description = "Tells which of the client's roots are in force")]
+    /// The suite's client lists a directory that does not exist, so the result includes rejected
+    /// entries.
+    #[tool(description = "Lists the client's roots that are in force and those that are rejected")]
     async fn test_input_required_result_list_roots(
         &self,
         ctx: RequestContext<RoleServer>,

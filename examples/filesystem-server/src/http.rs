@@ -1,8 +1,8 @@
-//! Streamable HTTP, within limits: no client can use up the connections, sessions or memory of the
-//! server by sending or reading slowly, by not sending at all, or by opening ever more.
+//! Streamable HTTP with limits. A client cannot exhaust the server's connections, sessions or
+//! memory by sending or reading slowly, by staying idle, or by opening more and more connections.
 //!
-//! Clients are not authenticated, so the limits on connections and sessions are for all clients
-//! together. A client that is refused for one of them is told so; those that are connected go on.
+//! Clients are not authenticated, so all clients share the limits on connections and sessions. A
+//! client beyond a limit receives an error, and established connections continue.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,22 +31,22 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use crate::server::Server;
 
-/// What clients together may use of the server.
+/// Limits that all clients share, and time limits for each client.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The most connections at once. More are answered with 503.
+    /// The maximum number of concurrent connections. Further connections receive a 503 response.
     pub connections: usize,
-    /// The most sessions at once. More are answered with 503; requests of the stateless era are not
-    /// counted.
+    /// The maximum number of concurrent sessions. Further sessions receive a 503 response.
+    /// Stateless requests do not count.
     pub sessions: usize,
-    /// The longest that a connection may take to send the headers of its first or next request.
+    /// The maximum time to receive the headers of the first or next request on a connection.
     pub header_time: Duration,
-    /// The longest that the body of a request may take. After that it is answered with 408.
+    /// The maximum time to receive the body of a request, which otherwise receives a 408 response.
     pub body_time: Duration,
-    /// The longest that a client may take no bytes of an answer.
+    /// The maximum time for which a client may stop reading a response.
     pub write_time: Duration,
-    /// How long a session lasts in which neither side sends a message.
+    /// The time after which a session ends if neither side has sent a message.
     pub idle_time: Duration,
 }
 
@@ -63,12 +63,12 @@ impl Default for Limits {
     }
 }
 
-/// Serves under `/mcp` until told to stop; then requests in flight are answered, and streams end. A
-/// browser may use it for pages of this machine only.
+/// Serves MCP under `/mcp` until `stop` completes. Then it ends all streams and completes the
+/// requests in flight. Browser requests are accepted only from pages that this machine serves.
 ///
 /// # Errors
 ///
-/// If the listener fails.
+/// Returns an error if the listener fails.
 pub async fn serve_http(
     listener: TcpListener,
     server: Server,
@@ -97,7 +97,7 @@ pub async fn serve_http(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) if is_of_connection(&error) => continue,
-            // Out of descriptors, say: until some are free.
+            // For example, no file descriptor is free. Retry after a pause.
             Err(_) => {
                 sleep(ACCEPT_AGAIN).await;
                 continue;
@@ -123,19 +123,19 @@ pub async fn serve_http(
     Ok(())
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Http {
     service: StreamableHttpService<Server, GuardedSessions<LocalSessionManager>>,
     guard: Guard,
     limits: Limits,
-    /// Held while a session begins, so that no two take the last place.
+    /// Locked while a session is created, so that two requests cannot both use the last place.
     opening: Mutex<()>,
 }
 
-type RootsResponse = Response<BoxBody<Bytes, Infallible>>;
+type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 impl Http {
-    /// Serves one connection to its end. A client's error ends it, and concerns nobody else.
+    /// Serves one connection until it closes. An error ends this connection only.
     async fn connection(self: Arc<Self>, stream: TcpStream, mut stopping: watch::Receiver<()>) {
         let Limits { header_time, write_time, .. } = self.limits;
         let stream = TokioIo::new(Stalling { stream, write_time, stalled: None });
@@ -154,26 +154,27 @@ impl Http {
         let _ = connection.await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> RootsResponse {
+    async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
         if request.uri().path() != "/mcp" {
-            return said(StatusCode::NOT_FOUND, "this server is under /mcp");
+            return refusal(StatusCode::NOT_FOUND, "not found: the MCP endpoint is /mcp");
         }
         let (head, body) = request.into_parts();
         if head.method != Method::POST {
             return self.service.handle(Request::from_parts(head, body)).await;
         }
-        // What says at once that it is too large need not be waited for.
         let too_large = || {
-            said(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is larger than {BODY} bytes"))
+            let why = format!("the body is larger than {BODY} bytes");
+            refusal(StatusCode::PAYLOAD_TOO_LARGE, &why)
         };
+        // The declared length is enough to refuse a body before it arrives.
         if body.size_hint().lower() > BODY as u64 {
             return too_large();
         }
         let body = match timeout(self.limits.body_time, Limited::new(body, BODY).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => return too_large(),
-            Ok(Err(_)) => return said(StatusCode::BAD_REQUEST, "the body broke off"),
-            Err(_) => return said(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
+            Ok(Err(_)) => return refusal(StatusCode::BAD_REQUEST, "the body is incomplete"),
+            Err(_) => return refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
         };
         let opens = opens_session(&body);
         let answer = self.service.handle(Request::from_parts(head, Full::new(body)));
@@ -184,18 +185,19 @@ impl Http {
         let sessions = self.limits.sessions;
         if self.guard.sessions() >= sessions {
             let why = format!(
-                "the server has {sessions} sessions and takes no more: end one with DELETE, or try again later"
+                "the limit of {sessions} sessions is reached: end a session with DELETE, or try \
+                 again later"
             );
             return unavailable(&why);
         }
-        // It waits for nothing but the server itself.
+        // Creating a session depends only on the server itself, so the lock is released soon.
         timeout(OPENING, answer)
             .await
-            .unwrap_or_else(|_| unavailable("the session did not begin in time"))
+            .unwrap_or_else(|_| unavailable("creating the session took too long"))
     }
 }
 
-/// Whether a message may begin a session: also if it is not one that this can read.
+/// Whether a message may open a session. Returns `true` if the message cannot be parsed.
 fn opens_session(body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Message {
@@ -205,24 +207,27 @@ fn opens_session(body: &[u8]) -> bool {
     message.map_or(true, |message| message.method.as_deref() == Some("initialize"))
 }
 
-fn said(status: StatusCode, why: &str) -> RootsResponse {
-    let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": INTERNAL_ERROR, "message": why } });
-    let mut answer = Response::new(Full::from(error.to_string()).boxed());
+fn refusal(status: StatusCode, why: &str) -> HttpResponse {
+    let error = json!({ "code": INTERNAL_ERROR, "message": why });
+    let body = json!({ "jsonrpc": "2.0", "id": null, "error": error });
+    let mut answer = Response::new(Full::from(body.to_string()).boxed());
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
 }
 
-fn unavailable(why: &str) -> RootsResponse {
-    let mut answer = said(StatusCode::SERVICE_UNAVAILABLE, why);
+fn unavailable(why: &str) -> HttpResponse {
+    let mut answer = refusal(StatusCode::SERVICE_UNAVAILABLE, why);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
     answer
 }
 
-/// Answers a connection that is one too many, and reads what it sends, so that it reads the answer.
+/// Refuses a connection beyond the limit. It reads the client's data before closing, because a
+/// reset could discard the response before the client reads it.
 async fn refuse(mut stream: TcpStream) -> io::Result<()> {
-    let why = "the server has no connection free: close one, or try again later\n";
-    let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 10\r\nConnection: close";
+    let why = "the limit on connections is reached: close one, or try again later\n";
+    let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
+                Retry-After: 10\r\nConnection: close";
     stream
         .write_all(format!("{head}\r\nContent-Length: {}\r\n\r\n{why}", why.len()).as_bytes())
         .await?;
@@ -232,13 +237,13 @@ async fn refuse(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether accepting failed for the one connection alone (accept(2)).
+/// Whether the error concerns a single connection rather than the listener (accept(2)).
 fn is_of_connection(error: &io::Error) -> bool {
     use io::ErrorKind as K;
     matches!(error.kind(), K::ConnectionRefused | K::ConnectionAborted | K::ConnectionReset)
 }
 
-/// A connection that fails when its client takes nothing for a while.
+/// A connection that fails when its client stops reading for `write_time`.
 struct Stalling {
     stream: TcpStream,
     write_time: Duration,
@@ -304,51 +309,52 @@ impl AsyncWrite for Stalling {
     }
 }
 
-/// Where pages come from that a browser may use the server for: others could have been made by
-/// anybody (MCP, security of transports).
+/// The origins from which a browser may send requests. Pages from other origins may be malicious
+/// (MCP, transport security).
 const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
 
-/// The default for [`Limits::connections`]: a quarter of the 1,024 descriptors that a process may
-/// commonly have. The guard holds as many directories open.
+/// The default for [`Limits::connections`]: a quarter of the 1,024 descriptors that a process can
+/// commonly open. The guard can hold the same number of directories open.
 const CONNECTIONS: usize = 256;
 
-/// The default for [`Limits::sessions`]: as many as connections, as each client that listens has one
-/// open. One machine's user has far fewer.
+/// The default for [`Limits::sessions`]: the same as for connections, because each listening client
+/// keeps one open. A user of one machine needs far fewer.
 const SESSIONS: usize = CONNECTIONS;
 
-/// The default for [`Limits::header_time`]: a program on the same machine sends its headers at once.
-/// Also how long an idle connection is kept, which costs the client no more than a new one.
+/// The default for [`Limits::header_time`]: a program on the same machine sends its headers
+/// immediately. It also limits idle connections, which a client can replace at low cost.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 
-/// The default for [`Limits::body_time`]: [`BODY`] at 140 KB a second.
+/// The default for [`Limits::body_time`]: enough for [`BODY`] bytes at 140 KB per second.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// The default for [`Limits::write_time`]: twice the 15 seconds after which a silent stream is sent
-/// something (rmcp's `sse_keep_alive`).
+/// The default for [`Limits::write_time`]: twice the 15 seconds between keep-alive messages on a
+/// stream (rmcp's `sse_keep_alive`).
 const WRITE_TIME: Duration = Duration::from_secs(30);
 
-/// The default for [`Limits::idle_time`], as rmcp has it. A client whose session has ended is told so
-/// (404) and begins another.
+/// The default for [`Limits::idle_time`], the same as rmcp's default. A client whose session has
+/// ended receives a 404 response and opens a new one.
 const IDLE_TIME: Duration = Duration::from_secs(5 * 60);
 
-/// The most bytes of a request's body, as rmcp has it. All connections together hold a gigabyte at
-/// most.
+/// The maximum size of a request body, the same as rmcp's default. All connections together buffer
+/// at most one gigabyte.
 const BODY: usize = 4 << 20;
 
-/// The most bytes of a request's headers. Those of a client are under a kilobyte.
+/// The maximum size of request headers. Real clients send less than a kilobyte.
 const HEADERS: usize = 16 << 10;
 
-/// The longest that a session may take to begin.
+/// The maximum time to create a session.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// How many connections are told at once that they are too many; further ones are closed untold.
+/// The maximum number of concurrent 503 responses to new connections. Beyond it, connections are
+/// closed without a response.
 const REFUSALS: usize = 16;
 
-/// The longest that telling one takes.
+/// The maximum time to send one of these responses.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
-/// When to accept again after an error that is not of a connection.
+/// The pause after an error that concerns the listener.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// JSON-RPC 2.0, 5.1.
+/// JSON-RPC 2.0, section 5.1.
 const INTERNAL_ERROR: i64 = -32603;

@@ -1,8 +1,9 @@
-//! A file server for MCP clients: the tools of the reference filesystem server, and its files as resources, guarded by `mcp-roots-guard`.
+//! An MCP filesystem server guarded by `mcp-roots-guard`.
 //!
-//! Goes in: the allowed directories, and requests of clients in either era of the protocol. Comes out: what the files hold, within the
-//! directories, narrowed by each client's roots. What is true after: no code here decides whether a path is served, and none opens a
-//! file but through the guard.
+//! It has the tools of the reference filesystem server, and serves files as resources, to clients
+//! of all protocol revisions. Access is limited to the allowed directories, narrowed by each
+//! client's roots. Every decision about a path is made by the guard, and every file is opened
+//! through it.
 
 pub mod http;
 pub mod options;

@@ -1,4 +1,4 @@
-//! Serves over stdio, or over streamable HTTP.
+//! The command-line program, which serves over stdio or streamable HTTP.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Confined before the runtime has threads, some of which would not be.
+/// Confines the process, if requested, before the runtime starts. A thread that already exists
+/// would not be confined.
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let guard = options.guard()?;
     if options.confine {
@@ -42,7 +43,7 @@ async fn serve(options: &Options, guard: Guard) -> Result<(), Box<dyn std::error
         eprintln!("filesystem-server: http://{}/mcp", listener.local_addr()?);
         let stop = async {
             interrupted().await;
-            // Whoever asks again does not want to wait for what is in flight.
+            // A second signal stops the server without waiting for requests in flight.
             tokio::spawn(async {
                 interrupted().await;
                 std::process::exit(1);
@@ -50,22 +51,22 @@ async fn serve(options: &Options, guard: Guard) -> Result<(), Box<dyn std::error
         };
         return Ok(serve_http(listener, Server::new(guard), options.limits(), stop).await?);
     }
-    // One client, always the same: in the stateless era, what it told in one request counts for a while.
+    // Stdio has exactly one client, so roots from one stateless request are valid for others.
     let transport = guard.wrap(rmcp::transport::stdio()).one_client();
     Server::new(guard).serve(transport).await?.waiting().await?;
     Ok(())
 }
 
-/// A write beyond the process's limit on the size of files (`RLIMIT_FSIZE`, setrlimit(2)) is an error
-/// for its caller (`EFBIG`), and not the end of the process: a signal with a handler ends nobody.
+/// Handles `SIGXFSZ`, so that a write beyond the process's file size limit (`RLIMIT_FSIZE`,
+/// setrlimit(2)) fails with `EFBIG` instead of terminating the process.
 #[cfg(unix)]
 fn survive_large_writes() -> std::io::Result<()> {
     let signal = rustix::process::Signal::XFSZ.as_raw();
-    // The handler stays when this is dropped.
+    // The handler stays installed after the stream is dropped.
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(signal)).map(drop)
 }
 
-/// Until somebody wants this process to end: at a terminal, or who runs it as a service.
+/// Waits for Ctrl-C or, on Unix, `SIGTERM`.
 async fn interrupted() {
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
@@ -83,7 +84,7 @@ async fn terminated() {
     }
 }
 
-/// Elsewhere nobody is asked to end but at a terminal.
+/// Other systems have no `SIGTERM`.
 #[cfg(not(unix))]
 async fn terminated() {
     std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! What the operator says on the command line.
+//! Command-line options.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,52 +8,58 @@ use mcp_roots_guard::{Access, Boundary, Guard};
 
 use crate::http::Limits;
 
-/// Serves files to MCP clients.
+/// An MCP filesystem server.
 ///
-/// Clients' roots narrow the directories. Without directories, clients' roots alone are served.
+/// Each client can access the given directories, narrowed by its roots. If no directory is given,
+/// each client can access only its own roots.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub struct Options {
-    /// The directories to serve.
+    /// Directories that clients may access.
     pub directories: Vec<PathBuf>,
-    /// Serves them read-only.
-    // Clients' roots alone have no access but their own; what is asked for must not be ignored.
+    /// Allow only read access to the directories.
+    // Without directories, this option would have no effect, and an ignored restriction is unsafe.
     #[arg(long, requires = "directories")]
     pub read_only: bool,
-    /// Has the kernel confine this process to the directories, too (Landlock; Linux 5.13 and later), or does not start. A directory that is
-    /// replaced then takes a restart.
+    /// Also confine the process to the directories with Landlock (Linux 5.13 and later).
+    ///
+    /// If confinement is not available, the server does not start. If a directory is replaced, it
+    /// stays inaccessible until the server is restarted.
     #[arg(long)]
     pub confine: bool,
-    /// Speaks streamable HTTP on this loopback address, instead of stdio. Whoever may connect to it is served.
+    /// Serve streamable HTTP on this loopback address and port instead of stdio.
+    ///
+    /// There is no authentication: any program that can connect to the address has access.
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub http: Option<SocketAddr>,
-    /// Over HTTP, the most connections at once; more are answered with 503. [default: 256]
+    /// Maximum number of concurrent HTTP connections. Others receive a 503 response. [default: 256]
     #[arg(long, value_name = "NUMBER", value_parser = at_least_one, requires = "http")]
     pub max_connections: Option<usize>,
-    /// Over HTTP, the most sessions at once; more are answered with 503. [default: 256]
+    /// Maximum number of concurrent HTTP sessions. Others receive a 503 response. [default: 256]
     #[arg(long, value_name = "NUMBER", value_parser = at_least_one, requires = "http")]
     pub max_sessions: Option<usize>,
 }
 
-/// Nobody is authenticated, so nobody else's machine may connect.
+/// Parses an address. Only loopback is accepted, because clients are not authenticated.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr =
-        text.parse().map_err(|_| "not an address and a port, as 127.0.0.1:8000".to_owned())?;
+        text.parse().map_err(|_| "expected an address and port, such as 127.0.0.1:8000")?;
     if address.ip().is_loopback() { Ok(address) } else { Err("not a loopback address".to_owned()) }
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=MOST) => Ok(number),
-        _ => Err(format!("not a number from 1 to {MOST}")),
+        _ => Err(format!("expected a number from 1 to {MOST}")),
     }
 }
 
-/// More of either than a process commonly has descriptors for is a mistake.
+/// The maximum number of connections or sessions. Processes rarely have this many descriptors, so a
+/// larger number is probably a mistake.
 const MOST: usize = 1 << 16;
 
 impl Options {
-    /// What HTTP clients may use.
+    /// The limits for HTTP clients.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let mut limits = Limits::default();
@@ -62,11 +68,12 @@ impl Options {
         limits
     }
 
-    /// The guard for these directories.
+    /// Creates the guard for these directories.
     ///
     /// # Errors
     ///
-    /// As [`BoundaryBuilder::build`](mcp_roots_guard::BoundaryBuilder::build): a directory that is missing, say.
+    /// Returns the errors of [`BoundaryBuilder::build`](mcp_roots_guard::BoundaryBuilder::build),
+    /// for example if a directory does not exist.
     pub fn guard(&self) -> mcp_roots_guard::Result<Guard> {
         let access = if self.read_only { Access::ReadOnly } else { Access::ReadWrite };
         let boundary = match &self.directories[..] {
@@ -84,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read_only_is_not_ignored_without_directories() {
+    fn read_only_without_directories_is_an_error() {
         let parse = |arguments: &[&str]| {
             Options::try_parse_from([&["filesystem-server"], arguments].concat())
         };
@@ -94,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_is_listened_on() {
+    fn only_loopback_addresses_are_accepted() {
         for (address, listens) in [
             ("127.0.0.1:0", true),
             ("127.1.2.3:80", true),

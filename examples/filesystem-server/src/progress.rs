@@ -1,7 +1,8 @@
-//! Telling a client how far long work came.
+//! Progress notifications for long-running tools.
 //!
-//! Goes in: a count, from the thread that works. Comes out: `notifications/progress`, if the request has a progress token. What is true
-//! after: the work never waits for the client; the client hears growing numbers, a few a second, and nothing after the result.
+//! The working thread reports a count, and never waits for the client. If the request has a
+//! progress token, the client receives `notifications/progress` with increasing numbers, at most a
+//! few per second and none after the result.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,29 +11,29 @@ use rmcp::model::ProgressNotificationParam;
 use rmcp::service::{RequestContext, RoleServer};
 use tokio::sync::watch;
 
-/// The end that the work holds.
+/// The sending half, for the working thread.
 #[derive(Debug)]
 pub(crate) struct Progress(watch::Sender<u32>);
 
-/// The end that tells.
+/// The receiving half, which notifies the client.
 #[derive(Debug)]
 pub(crate) struct Reports(watch::Receiver<u32>);
 
-/// The two ends.
+/// Creates a connected pair.
 pub(crate) fn channel() -> (Progress, Reports) {
     let (sender, receiver) = watch::channel(0);
     (Progress(sender), Reports(receiver))
 }
 
 impl Progress {
-    /// So many entries were looked at.
+    /// Records the number of entries processed so far.
     pub(crate) fn reached(&self, entries: u32) {
         self.0.send_replace(entries);
     }
 }
 
 impl Reports {
-    /// Waits for the work, and tells meanwhile.
+    /// Sends notifications until the work is complete, and returns its result.
     pub(crate) async fn during<T>(
         self,
         work: impl Future<Output = T>,
@@ -41,25 +42,25 @@ impl Reports {
         tokio::select! {
             biased;
             done = work => done,
-            never = self.tell(ctx) => match never {},
+            never = self.notify(ctx) => match never {},
         }
     }
 
-    async fn tell(mut self, ctx: &RequestContext<RoleServer>) -> Infallible {
+    async fn notify(mut self, ctx: &RequestContext<RoleServer>) -> Infallible {
         if let Some(token) = ctx.meta.get_progress_token() {
             while self.0.changed().await.is_ok() {
                 let entries = *self.0.borrow_and_update();
                 let report = ProgressNotificationParam::new(token.clone(), f64::from(entries))
-                    .with_message(format!("{entries} entries looked at"));
+                    .with_message(format!("{entries} entries processed"));
                 if ctx.peer.notify_progress(report).await.is_err() {
                     break;
                 }
-                tokio::time::sleep(EVERY).await;
+                tokio::time::sleep(INTERVAL).await;
             }
         }
         std::future::pending().await
     }
 }
 
-/// As often as a person can follow.
-const EVERY: Duration = Duration::from_millis(250);
+/// The minimum time between notifications: about as fast as a person can read them.
+const INTERVAL: Duration = Duration::from_millis(250);

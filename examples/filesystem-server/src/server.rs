@@ -1,4 +1,4 @@
-//! One server for all clients of a transport.
+//! The MCP server: routes each request to its tool or resource handler.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use rmcp::{ErrorData, tool_handler};
 
 use crate::resources::{self, Resources};
 
-/// Serves files through its guard.
+/// An MCP server that accesses files only through its guard.
 #[derive(Clone, Debug)]
 pub struct Server {
     pub(crate) guard: Guard,
@@ -25,26 +25,26 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of what the guard grants.
+    /// Creates a server for the files that the guard allows.
     #[must_use]
     pub fn new(guard: Guard) -> Self {
         Self { guard, tools: Arc::new(Self::all_tools()), resources: Arc::default() }
     }
 
-    /// What it asks for each request.
+    /// The guard that checks each request.
     #[must_use]
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// How many sessions it keeps subscriptions for or would tell of changed roots, and how many directories and files it watches.
+    /// The number of tracked sessions, and the number of watched files and directories.
     #[must_use]
-    pub fn kept(&self) -> (usize, usize) {
-        self.resources.kept()
+    pub fn tracked(&self) -> (usize, usize) {
+        self.resources.tracked()
     }
 }
 
-// What waits for roots and files is boxed: rmcp's future of a request holds all of these.
+// Handlers are boxed because rmcp's request future has room for the largest of them.
 #[tool_handler(router = self.tools)]
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
@@ -56,9 +56,13 @@ impl ServerHandler for Server {
             .enable_completions()
             .build();
         ServerConfig::new(capabilities)
-            .with_server_info(Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")))
+            .with_server_info(Implementation::new(
+                env!("CARGO_PKG_NAME"),
+                env!("CARGO_PKG_VERSION"),
+            ))
             .with_instructions(
-                "Reads and writes files in the allowed directories; list_allowed_directories tells them.",
+                "Reads and writes files in the allowed directories. To see these directories, \
+                 call list_allowed_directories.",
             )
     }
 

@@ -1,8 +1,8 @@
-//! The server with `--confine`, as a process of its own, spoken to over stdio.
+//! The server process with `--confine`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-#[allow(dead_code)] // Another test uses the rest.
+#[allow(dead_code)] // Another test uses the other functions.
 mod process;
 
 use std::fs;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use process::{Server, run};
 
-/// Somebody replaces the directory, and the guard has time to see it.
+/// Replaces the directory, and waits until the guard has noticed it.
 fn replace(directory: &Path) {
     fs::rename(directory, directory.with_extension("was")).unwrap();
     fs::create_dir(directory).unwrap();
@@ -22,7 +22,7 @@ fn replace(directory: &Path) {
 }
 
 #[test]
-fn it_serves_as_before_and_the_kernel_stops_what_is_outside() {
+fn confined_server_works_and_the_kernel_blocks_access_outside() {
     let keep = tempfile::Builder::new().prefix("guard-").tempdir().unwrap();
     let top = dunce::canonicalize(keep.path()).unwrap();
     let (directory, file) = (top.join("d"), top.join("d/f"));
@@ -33,7 +33,7 @@ fn it_serves_as_before_and_the_kernel_stops_what_is_outside() {
 
     let (success, said) = run(&["--confine", named]);
     if said.contains("not available here") {
-        // No success, and nothing served.
+        // The server must fail without serving.
         assert!(
             !success && said == "filesystem-server: process confinement is not available here\n",
             "{said}"
@@ -62,32 +62,32 @@ fn it_serves_as_before_and_the_kernel_stops_what_is_outside() {
     );
     assert_eq!(fs::read_to_string(directory.join("sub/moved")).unwrap(), "made");
     assert!(server.call("directory_tree", &json!({ "path": directory })).contains("moved"));
-    // A subscription is told, so the watcher or the sweep can look.
+    // The subscription receives an update, so the confined process can watch or poll the file.
     let uri = format!("file://{}", file.display());
-    server.ask("resources/subscribe", &json!({ "uri": uri }));
+    server.request("resources/subscribe", &json!({ "uri": uri }));
     fs::write(&file, "changed").unwrap();
     while server.next()["method"] != "notifications/resources/updated" {}
-    // Each thread of the runtime was made by one that was confined.
+    // Every thread is confined.
     let tasks = fs::read_dir(format!("/proc/{}/task", server.process.id())).unwrap();
     let statuses: Vec<_> = tasks
         .map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap())
         .collect();
     assert!(statuses.len() > 1 && statuses.iter().all(|status| status.contains("NoNewPrivs:\t1")));
 
-    // The guard resolves a directory that was replaced, and serves it; the kernel knows the old one alone. That is how confinement is seen
-    // from outside.
+    // After a directory is replaced, the guard resolves and serves the new one. The kernel still
+    // allows only the old one, which shows that the process is confined.
     let mut free = Server::new(&[named]);
     assert_eq!([server.read(&file), free.read(&file)], ["changed", "changed"]);
     replace(&directory);
     assert_eq!(free.read(&file), "new");
     let denied = server.read(&file);
     assert!(denied.contains("permission denied"), "{denied}");
-    // One that is started anew serves it.
+    // A restarted server serves the new directory.
     assert_eq!(Server::new(&["--confine", named]).read(&file), "new");
 }
 
 #[test]
-fn without_directories_it_does_not_start() {
+fn server_does_not_start_confined_without_directories() {
     let (success, said) = run(&["--confine"]);
     assert!(!success);
     assert!(said.starts_with("filesystem-server: ") && !said.contains("confined by"), "{said}");

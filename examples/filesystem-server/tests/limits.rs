@@ -1,8 +1,8 @@
-//! The server as a process with limits of the system's.
+//! The server process under system resource limits.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-#[allow(dead_code)] // Another test uses the rest.
+#[allow(dead_code)] // Another test uses the other functions.
 mod process;
 
 use std::fs;
@@ -12,14 +12,14 @@ use serde_json::json;
 
 use process::{PROGRAM, Server};
 
-/// The system would end the process at once, with all its clients (SIGXFSZ).
+/// By default, the system would terminate the process for all clients (`SIGXFSZ`).
 #[test]
-fn a_write_beyond_the_limit_on_the_size_of_files_is_refused_and_the_server_goes_on() {
+fn server_survives_a_write_beyond_the_file_size_limit() {
     let keep = tempfile::Builder::new().prefix("guard-").tempdir().unwrap();
     let directory = dunce::canonicalize(keep.path()).unwrap();
     let (file, other) = (directory.join("f"), directory.join("g"));
     fs::write(&file, "old").unwrap();
-    // Some 32 kilobytes: a unit is of 512 bytes or of 1,024.
+    // 16 or 32 KiB: the unit of `ulimit -f` is 512 or 1,024 bytes.
     let mut limited = Command::new("sh");
     limited.args(["-c", r#"ulimit -f 32 && exec "$0" "$@""#, PROGRAM]).arg(&directory);
     let mut server = Server::of(limited);

@@ -1,10 +1,13 @@
-//! The templates of file URIs, and `completion/complete` of their `path`.
+//! Resource templates for `file:` URIs, and `completion/complete` for their `path`.
 //!
-//! Goes in: what a person typed so far. Comes out: how it may go on, to the next slash. What is true after: only names of roots and
-//! names inside them are told, and nothing else was looked at; what is no beginning of a path, or leads out, has no completions.
+//! Given the start of a path, completion returns the possible continuations up to the next slash.
+//! It looks up and returns only roots and names inside them. A path outside the roots, or one that
+//! is not the start of a valid path, has no completions.
 //!
-//! A value is what stands in the URI behind `file:///`, escaped as there, so that a client may put it in as it is. A directory's ends
-//! with a slash. What was typed may be escaped or not, and may begin with a slash, which no value has: `file:////` would name a host.
+//! A completion is the percent-encoded part of the URI after `file:///`, so a client can insert it
+//! unchanged. The completion of a directory ends with a slash. The input may be percent-encoded or
+//! not, and may start with a slash. A completion never starts with one, because `file:////` would
+//! name a host.
 
 use std::collections::BTreeSet;
 
@@ -22,23 +25,25 @@ use super::entry;
 use super::list::remedied;
 use crate::server::Server;
 
-/// The first is how the protocol writes it, and what clients fill in as text. A client that expands templates as RFC 6570 has it
-/// escapes the slashes there, which the guard refuses; for those there is the second.
+/// URI templates and their names. The first is the form in the MCP specification, for clients that
+/// insert the path as text. A client that follows RFC 6570 would percent-encode its slashes, which
+/// the guard refuses. The second is for such clients.
 const TEMPLATES: [(&str, &str); 2] =
-    [("file:///{path}", "file"), ("file:///{+path}", "file by RFC 6570")];
+    [("file:///{path}", "file"), ("file:///{+path}", "file (RFC 6570)")];
 
-/// Answers `resources/templates/list`.
+/// Handles `resources/templates/list`.
 pub(crate) fn templates() -> ListResourceTemplatesResult {
     let template = |(uri, name)| {
-        let about = "A file or directory in the allowed directories, by its absolute path, percent-encoded.";
-        ResourceTemplate::new(uri, name).with_description(about)
+        let description = "A file or directory inside the allowed directories, identified by its \
+                           percent-encoded absolute path.";
+        ResourceTemplate::new(uri, name).with_description(description)
     };
     ListResourceTemplatesResult::with_all_items(TEMPLATES.map(template).into())
         .with_ttl_ms(0)
         .with_cache_scope(CacheScope::Private)
 }
 
-/// Answers `completion/complete`.
+/// Handles `completion/complete`.
 pub(crate) async fn complete(
     server: &Server,
     params: CompleteRequestParams,
@@ -50,7 +55,7 @@ pub(crate) async fn complete(
     };
     if !is_ours || params.argument.name != "path" {
         return Err(ErrorData::invalid_params(
-            "only the path of a file template can be completed",
+            "only the argument \"path\" of a file template can be completed",
             None,
         ));
     }
@@ -64,12 +69,12 @@ fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerEr
     let mut values = BTreeSet::new();
     for root in roots.roots().filter(|root| root.is_available()) {
         let uri = root.uri();
-        // The root `/` has no name; what is in it is told below.
+        // The root `/` has no name. Its entries are added below.
         let Some(value) = uri.strip_prefix(SCHEME).filter(|value| !value.is_empty()) else {
             continue;
         };
-        if goes_on(&percent_decode_str(value).collect::<Vec<_>>(), typed) {
-            // A drive of Windows ends with a slash already.
+        if starts_with(&percent_decode_str(value).collect::<Vec<_>>(), typed) {
+            // A Windows drive already ends with a slash.
             let end = if root.is_file() || value.ends_with('/') { "" } else { "/" };
             values.insert(format!("{value}{end}"));
         }
@@ -82,7 +87,7 @@ fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerEr
     Ok(CompleteResult::new(info))
 }
 
-/// Adds the names in the directory that was typed. True if there are more.
+/// Adds the matching names in the typed directory. Returns whether there are more.
 fn beneath(
     roots: &RequestRoots,
     typed: &str,
@@ -92,12 +97,12 @@ fn beneath(
     let checked = Location::from_uri(&format!("{SCHEME}{directory}"))
         .and_then(|location| roots.check(&location, Intent::Existing))
         .and_then(|checked| Ok((entry::children(&checked)?, checked)));
-    // Half a path is no mistake: whatever the reason, there is nothing to tell.
+    // Incomplete input is not an error, so a refusal only means that there are no completions.
     let Ok((children, checked)) = checked else { return Ok(false) };
     for found in children {
         roots.ensure_active()?;
         let Ok(found) = found else { return Ok(true) };
-        if !goes_on(found.name().as_encoded_bytes(), name) {
+        if !starts_with(found.name().as_encoded_bytes(), name) {
             continue;
         }
         let Some(child) = entry::child(roots, &checked, found.name()) else { continue };
@@ -112,8 +117,9 @@ fn beneath(
     Ok(false)
 }
 
-/// Whether a name begins with what was typed: as it is, with its escapes read, or with the last escape half typed.
-fn goes_on(name: &[u8], typed: &str) -> bool {
+/// Whether a name starts with the typed text, which may be plain or percent-encoded. The last
+/// escape may be incomplete.
+fn starts_with(name: &[u8], typed: &str) -> bool {
     let begins = |with: &str| name.strip_prefix(&*percent_decode_str(with).collect::<Vec<_>>());
     if name.starts_with(typed.as_bytes()) || begins(typed).is_some() {
         return true;
@@ -137,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_goes_on_from_what_was_typed() {
+    fn names_match_plain_encoded_and_incomplete_input() {
         for (name, typed, expected) in [
             ("a b%c", "", true),
             ("a b%c", "a ", true),
@@ -157,7 +163,7 @@ mod tests {
             ("é", "%C3%a", true),
             ("é", "%c3", true),
         ] {
-            assert_eq!(goes_on(name.as_bytes(), typed), expected, "{name} {typed}");
+            assert_eq!(starts_with(name.as_bytes(), typed), expected, "{name} {typed}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Where a page ended.
+//! The cursor of a paginated list: the last root and entry on a page, as opaque text.
 //!
-//! Goes in: the root and the entry that were told last. Comes out: a text that says nothing to the client, and back. What is true after:
-//! a cursor is only compared with what is told next, and never opened or looked up, so one that was made up skips entries and no more.
+//! A cursor is only compared with the entries of the next page, and never opened or looked up. A
+//! forged cursor can therefore skip entries, but has no other effect.
 
 use std::path::PathBuf;
 
@@ -10,24 +10,24 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_roots_guard::limits::PATH_BYTES;
 use rmcp::ErrorData;
 
-/// The last entry of a page, in the order of the list.
+/// The last entry of a page, in list order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
-    /// The root's path.
+    /// The path of the root.
     pub(super) root: PathBuf,
-    /// The path beneath it; empty for the root itself.
+    /// The path relative to the root, or empty for the root itself.
     pub(super) entry: PathBuf,
 }
 
 impl Cursor {
-    /// Reads what a client sent.
+    /// Parses a cursor from a client.
     ///
     /// # Errors
     ///
-    /// -32602 for what [`to_text`](Self::to_text) does not write.
+    /// Returns -32602 if the text does not have the form that [`to_text`](Self::to_text) produces.
     pub(super) fn parse(text: &str) -> Result<Self, ErrorData> {
         Self::read(text).ok_or_else(|| {
-            ErrorData::invalid_params("the cursor is none that this server gave", None)
+            ErrorData::invalid_params("the cursor was not issued by this server", None)
         })
     }
 
@@ -42,7 +42,8 @@ impl Cursor {
         (root.is_absolute() && entry.is_relative()).then_some(Self { root, entry })
     }
 
-    /// The text for the client. A path holds no NUL, so that parts the two.
+    /// Encodes the cursor for the client. The two paths are separated by a NUL byte, which a path
+    /// cannot contain.
     pub(super) fn to_text(&self) -> String {
         let parts = [&self.root, &self.entry].map(|path| path.as_os_str().as_encoded_bytes());
         URL_SAFE_NO_PAD.encode(parts.join(&0))
@@ -51,19 +52,20 @@ impl Cursor {
 
 /// The path with this encoding.
 #[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "as on Windows")]
+#[expect(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
 fn path(bytes: &[u8]) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt as _;
     Some(std::ffi::OsStr::from_bytes(bytes).into())
 }
 
-/// The path with this encoding. One that is no Unicode is never told, so no page ends there.
+/// The path with this encoding. A name that is not valid Unicode is never listed, so no page ends
+/// with one.
 #[cfg(windows)]
 fn path(bytes: &[u8]) -> Option<PathBuf> {
     std::str::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
-/// Two paths of the longest, as base64.
+/// The length of two paths of maximum length in base64.
 const CURSOR_BYTES: usize = 2 * PATH_BYTES / 3 * 4 + 8;
 
 #[cfg(test)]
@@ -73,7 +75,7 @@ mod tests {
     const ROOT: &str = if cfg!(windows) { r"C:\srv" } else { "/srv" };
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else() {
+    fn valid_cursors_round_trip_and_others_are_refused() {
         let odd = if cfg!(unix) { path(b"a/\xff b%\n") } else { path("a/é b%\n".as_bytes()) };
         for entry in [PathBuf::new(), "a".into(), odd.unwrap()] {
             let cursor = Cursor { root: ROOT.into(), entry };

@@ -1,20 +1,21 @@
-//! What stands for a file or a directory.
+//! Names, MIME types and directory entries of checked files.
 //!
-//! Goes in: what the guard checked. Comes out: its name, its MIME type, and what is in it. What is true after: only regular files and
-//! directories are told. Links are not: what one leads to inside the roots is told under its own name.
+//! Only regular files and directories are resources. A symlink is not listed, because a target
+//! inside the roots is listed under its own name.
 
 use std::path::Path;
 
 use mcp_roots_guard::{CheckedPath, Intent, Metadata, Result, Roots, WalkEntry, WalkOptions};
 use rmcp::model::Resource;
 
-/// The MIME type of a directory, as the protocol has it.
+/// The MIME type of a directory, as in the MCP specification.
 pub(super) const DIRECTORY: &str = "inode/directory";
 
-/// The most entries of one directory that are told: a page of them is for a person or a model to read.
+/// The maximum number of entries listed for one directory. People and models rarely read longer
+/// lists.
 pub(super) const ENTRIES: usize = 10_000;
 
-/// A place as the list tells it.
+/// Describes a checked file or directory for the resource list.
 pub(super) fn resource(checked: &CheckedPath, name: &str, metadata: &Metadata) -> Resource {
     let resource = Resource::new(checked.uri(), name);
     if metadata.is_dir() {
@@ -27,39 +28,40 @@ pub(super) fn resource(checked: &CheckedPath, name: &str, metadata: &Metadata) -
     }
 }
 
-/// The MIME type that a file's name tells, if it tells one.
+/// The MIME type for the file's extension, if it is known.
 pub(crate) fn mime_type(path: &Path) -> Option<&'static str> {
-    // TypeScript ends with `.ts`, too, and is what a client more likely has.
+    // An MCP client is more likely to read TypeScript than MPEG video. Both use `.ts`.
     mime_guess::from_path(path).first_raw().filter(|guess| *guess != "video/vnd.dlna.mpeg-tts")
 }
 
-/// The last name, in which what is no UTF-8 is replaced: to show.
+/// The file name for display. Invalid UTF-8 is replaced.
 pub(super) fn name(checked: &CheckedPath) -> String {
     let path = path(checked);
-    // `/`, or a drive, has none.
+    // `/` and Windows drives have no file name.
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Where the last name stands: for a root, in its own path.
+/// A path that ends with the file name: relative to the root, or the path of the root itself.
 pub(crate) fn path(checked: &CheckedPath) -> &Path {
     let relative = checked.relative();
     if relative.as_os_str().is_empty() { checked.root().path() } else { relative }
 }
 
-/// What is in a directory, in the order of names: at most [`ENTRIES`], then an error.
+/// The entries of a directory, sorted by name: at most [`ENTRIES`], followed by an error if there
+/// are more.
 pub(super) fn children(
     directory: &CheckedPath,
 ) -> Result<impl Iterator<Item = Result<WalkEntry>> + use<>> {
     let walk = directory.walk(WalkOptions::new().max_depth(1).max_entries(ENTRIES))?;
-    Ok(walk.filter(|entry| entry.as_ref().map_or(true, |entry| is_told(entry.metadata()))))
+    Ok(walk.filter(|entry| entry.as_ref().map_or(true, |entry| is_resource(entry.metadata()))))
 }
 
-/// Whether something of this kind is told.
-pub(super) fn is_told(metadata: &Metadata) -> bool {
+/// Whether a file of this type is a resource.
+pub(super) fn is_resource(metadata: &Metadata) -> bool {
     metadata.is_file() || metadata.is_dir()
 }
 
-/// An entry of a checked directory, checked itself. None if it is gone by now, or may not be served.
+/// Checks an entry of a checked directory. Returns `None` if it no longer exists or is not allowed.
 pub(super) fn child(
     roots: &Roots,
     directory: &CheckedPath,

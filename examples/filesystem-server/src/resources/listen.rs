@@ -1,12 +1,16 @@
-//! `subscriptions/listen`, of the stateless era.
+//! `subscriptions/listen`: subscriptions without a session.
 //!
-//! Goes in: the URIs that a client wants to hear about, in a request that stays open. Comes out: `notifications/resources/updated` in that
-//! request's stream. What is true after: the guard was asked for the roots of that request before each look, as if it came anew; all is
-//! dropped when it ends.
+//! The request names the URIs and stays open. The server sends `notifications/resources/updated` in
+//! the response stream. Before it inspects the files, it obtains the roots from the guard again, as
+//! for a new request. All subscriptions are dropped when the request ends.
 //!
-//! Such a request can not be asked in. It is served by the allowed directories if the client declared no roots, and by what the client
-//! told in another request as long as that counts; while nothing does, nothing is said. Nobody tells that roots changed in this era, so
-//! `resourcesListChanged` is not accepted, although `server/discover`, whose answer is that of `initialize`, has `listChanged`.
+//! The server cannot request roots during this request. If the client declared no roots, the
+//! allowed directories apply. Otherwise, the roots from one of its other requests apply while they
+//! are valid. While no roots are known, the server sends nothing.
+//!
+//! Stateless clients do not announce changes of their roots, so `resourcesListChanged` is not
+//! accepted. `server/discover` still contains `listChanged`, because it returns the same
+//! capabilities as `initialize`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -22,24 +26,26 @@ use super::subscription::{Due, Looked, SUBSCRIPTIONS, Subscription, look};
 use super::watch::lock;
 use crate::server::Server;
 
-/// The most requests that listen at once, for all clients: each has up to [`SUBSCRIPTIONS`].
+/// The maximum number of concurrent requests for all clients, each with up to [`SUBSCRIPTIONS`].
 pub(super) const LISTENS: usize = 256;
 
-/// The most of one client, where it can be told from others: more than a program has windows. Over HTTP without keys it can not be.
+/// The maximum number of concurrent requests for one client: more than a program has open windows.
+/// It does not apply to HTTP without client keys, where clients cannot be distinguished.
 const LISTENS_OF_ONE: usize = 16;
 
-/// What of a filter is accepted: the first of the resources.
+/// The accepted part of a filter: the first [`SUBSCRIPTIONS`] resources.
 pub(crate) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     let uris = requested.resource_subscriptions.iter().flatten().take(SUBSCRIPTIONS);
     SubscriptionFilter::builder().resource_subscriptions(uris).build()
 }
 
-/// Serves a `subscriptions/listen` until it is cancelled, or all that it named was withdrawn.
+/// Serves `subscriptions/listen` until it is cancelled or all its resources are withdrawn.
 ///
 /// # Errors
 ///
-/// -32602 if the client listens [`LISTENS_OF_ONE`] times already; -32603 if all clients listen [`LISTENS`] times. What is refused is
-/// not told of; if all is, the refusal of the first.
+/// Returns -32602 if the client already has [`LISTENS_OF_ONE`] requests, and -32603 if all clients
+/// together have [`LISTENS`]. A refused resource is ignored. If all are refused, returns the first
+/// refusal.
 pub(crate) async fn listen(
     server: &Server,
     listening: &SubscriptionContext,
@@ -65,9 +71,12 @@ pub(crate) async fn listen(
             () = wake.notified() => due.wake(),
             woken = due.wait() => {
                 let all = subscriptions.clone();
-                let work = move |roots: RequestRoots| Ok(look(&all, woken, |checked| roots.still_allows(checked)));
-                // An error says that the roots are not known now.
-                let Looked { updated, withdrawn } = server.guard.request(ctx, None, work).await.unwrap_or_default();
+                let work = move |roots: RequestRoots| {
+                    Ok(look(&all, woken, |checked| roots.still_allows(checked)))
+                };
+                // An error means that the roots are unknown at this time.
+                let looked = server.guard.request(ctx, None, work).await.unwrap_or_default();
+                let Looked { updated, withdrawn } = looked;
                 subscriptions.retain(|kept| !withdrawn.iter().any(|gone| Arc::ptr_eq(kept, gone)));
                 for subscription in updated {
                     if listening.sink().notify_resource_updated(subscription.uri()).await.is_err() {
@@ -81,11 +90,11 @@ pub(crate) async fn listen(
     Ok(())
 }
 
-/// How many requests listen, by whose they are.
+/// The number of open requests per client.
 #[derive(Debug, Default)]
 pub(super) struct Listens(Mutex<HashMap<Option<ClientKey>, usize>>);
 
-/// One of them, until it is dropped.
+/// One open request, counted until it is dropped.
 #[derive(Debug)]
 struct Place {
     listens: Arc<Listens>,
@@ -97,13 +106,15 @@ impl Place {
         let mut counts = lock(&listens.0);
         let of_one = counts.get(&key).copied().unwrap_or_default();
         if key.is_some() && of_one >= LISTENS_OF_ONE {
-            let text =
-                format!("a client can listen {LISTENS_OF_ONE} times at once: cancel one first");
+            let text = format!(
+                "the limit of {LISTENS_OF_ONE} concurrent subscriptions/listen requests is \
+                 reached: cancel one first"
+            );
             return Err(ErrorData::invalid_params(text, None));
         }
         if counts.values().sum::<usize>() >= LISTENS {
             return Err(ErrorData::internal_error(
-                "too many clients listen: try again later",
+                "too many concurrent subscriptions/listen requests: try again later",
                 None,
             ));
         }
@@ -130,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listens_have_a_bound_and_places_come_back() {
+    fn concurrent_requests_are_bounded_and_released() {
         let listens = Arc::new(Listens::default());
         let mut places: Vec<_> =
             (0..LISTENS).filter_map(|_| Place::take(&listens, None).ok()).collect();

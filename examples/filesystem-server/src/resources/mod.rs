@@ -1,15 +1,17 @@
-//! Files as resources: listed, read, completed and watched.
+//! Files as resources: `resources/*`, `completion/complete` and `subscriptions/listen`.
 //!
-//! Goes in: requests of `resources/*`, `completion/complete` and `subscriptions/listen`. Comes out: what lies in the roots in force for
-//! the request, under the `file:` URIs that the guard gives. What is true after: whatever was told or read was allowed by the roots of
-//! that request, and a notification by the roots that were known when it was sent.
+//! Resources are identified by the `file:` URIs that the guard provides. A response contains only
+//! files that are allowed by the roots of its request. A notification is sent only if the roots
+//! known at that time allow it.
 //!
-//! | | in | bounded by |
+//! | feature | modules | limits |
 //! | --- | --- | --- |
-//! | the list, by pages | `list`, `cursor` | [`list::PAGE`], and 100,000 entries that are looked at for a page |
-//! | content, and a directory's entries | `read` | [`LIMIT`](crate::tools::LIMIT), [`entry::ENTRIES`] |
-//! | the templates, and completions of their `path` | `complete` | 100 values, as the protocol has it |
-//! | subscriptions of both eras | `subscription`, `sessions`, `listen`, `watch` | [`subscription::SUBSCRIPTIONS`], [`listen::LISTENS`], [`watch::PLACES`] |
+//! | list, in pages | `list`, `cursor` | [`list::PAGE`], 100,000 entries scanned per page |
+//! | content, directory entries | `read` | [`LIMIT`](crate::tools::LIMIT), [`entry::ENTRIES`] |
+//! | templates, completion of `path` | `complete` | 100 values, set by the protocol |
+//! | subscriptions in a session | `sessions`, `subscription` | [`subscription::SUBSCRIPTIONS`] |
+//! | stateless subscriptions | `listen`, `subscription` | [`listen::LISTENS`] |
+//! | file watching | `watch` | [`watch::PLACES`] |
 
 pub(crate) mod complete;
 mod cursor;

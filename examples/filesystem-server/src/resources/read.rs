@@ -1,8 +1,11 @@
-//! `resources/read`: what a file holds, or which entries a directory has.
+//! `resources/read`: the content of a file, or the entries of a directory.
 //!
-//! Goes in: a `file:` URI, as a client wrote it. Comes out: text where the file is UTF-8, else base64; of a directory its files' and
-//! directories' URIs, one a line, in the order of names, and a last line with `#` if there are more. What is true after: it was read
-//! from what the guard verified after it was opened, and nothing keeps it: the roots may be others in the next request.
+//! A UTF-8 file is returned as text, and any other file as base64. A directory is returned as the
+//! URIs of its files and subdirectories, one per line, sorted by name. If there are more than the
+//! limit, the last line is a comment that starts with `#`.
+//!
+//! The content comes from the file that the guard opened and verified. Clients must not cache it,
+//! because the next request may have different roots.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +22,7 @@ use super::entry::{self, DIRECTORY, ENTRIES};
 use crate::server::Server;
 use crate::tools::LIMIT;
 
-/// Answers `resources/read`.
+/// Handles `resources/read`.
 pub(crate) async fn read(
     server: &Server,
     params: &ReadResourceRequestParams,
@@ -59,10 +62,9 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
         roots.ensure_active()?;
         let found = match found {
             Err(error) if error.code() == "too_many_entries" => {
-                // A comment, as text/uri-list has it (RFC 2483).
-                let remark = format!(
-                    "# There are more entries: only {ENTRIES} are listed, in no particular choice\n"
-                );
+                // The comment syntax of text/uri-list (RFC 2483).
+                let remark =
+                    format!("# There are more entries: only {ENTRIES} of them are listed\n");
                 lines.push_str(&remark);
                 break;
             }

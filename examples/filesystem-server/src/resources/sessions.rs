@@ -1,11 +1,11 @@
-//! Subscriptions and list changes of clients in the session era.
+//! Subscriptions and list-change notifications for clients with a session.
 //!
-//! Goes in: `initialize`, `resources/subscribe` and `unsubscribe`, and changes of the session's roots. Comes out:
-//! `notifications/resources/list_changed` and `updated`. What is true after: one task follows each session, and ends with it; what was kept
-//! for the session ends with the task; and a session's subscriptions are found by its own identifier only.
+//! One task follows each session. It sends `notifications/resources/list_changed` and
+//! `notifications/resources/updated`, and ends with the session. Its subscriptions are dropped with
+//! it, and only the session's own identifier gives access to them.
 //!
-//! Nothing here asks the client for its roots. While they are not known, subscriptions wait; when a request has asked for them,
-//! those that they do not hold are dropped.
+//! Nothing in this module requests the client's roots. While the roots are unknown, subscriptions
+//! are suspended. After a request has fetched the roots, subscriptions outside them are dropped.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ use super::subscription::{Due, Looked, SUBSCRIPTIONS, Subscription, look};
 use super::watch::{Watcher, lock};
 use crate::server::Server;
 
-/// What is kept for clients.
+/// The resource state of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
     sessions: Mutex<HashMap<SessionId, Arc<Subscriber>>>,
@@ -30,7 +30,7 @@ pub(crate) struct Resources {
     pub(super) listens: Arc<Listens>,
 }
 
-/// A session, as far as it is followed.
+/// The subscriptions of a session.
 #[derive(Debug, Default)]
 struct Subscriber {
     subscriptions: Mutex<HashMap<String, Arc<Subscription>>>,
@@ -38,7 +38,7 @@ struct Subscriber {
 }
 
 impl Resources {
-    /// Follows a session, if that is not done already.
+    /// Starts to follow a session, unless it is already followed.
     pub(crate) fn follow(self: &Arc<Self>, session: &Session, peer: &Peer<RoleServer>) {
         self.subscriber(session, peer);
     }
@@ -60,15 +60,16 @@ impl Resources {
         subscriber.clone()
     }
 
-    /// How many sessions are followed, and how many directories and files watched.
-    pub(crate) fn kept(&self) -> (usize, usize) {
+    /// The number of followed sessions, and the number of watched files and directories.
+    pub(crate) fn tracked(&self) -> (usize, usize) {
         (lock(&self.sessions).len(), self.watcher.places())
     }
 }
 
-/// Answers `resources/subscribe`.
+/// Handles `resources/subscribe`.
 ///
-/// A client whose roots are not kept, as it does not announce changes, is refused: nobody could say later whether they still hold.
+/// A client that does not announce changes of its roots is refused. Its roots are not cached, so
+/// the server could not tell later whether they still allow the resource.
 pub(crate) async fn subscribe(
     server: &Server,
     params: SubscribeRequestParams,
@@ -85,7 +86,7 @@ pub(crate) async fn subscribe(
         if subscriptions.len() >= SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
             drop(subscriptions);
             let full = format!(
-                "a session can have {SUBSCRIPTIONS} subscriptions: unsubscribe from one first"
+                "the limit of {SUBSCRIPTIONS} subscriptions is reached: unsubscribe from one first"
             );
             return Err(ErrorData::invalid_params(full, None).into());
         }
@@ -97,13 +98,14 @@ pub(crate) async fn subscribe(
     server.guard.request(ctx, Some(&params.uri), work).await
 }
 
-/// The answer to a request of no session, as the guard gives it.
+/// The guard's error for a request without a session.
 fn no_session() -> ErrorData {
     let data = serde_json::json!({ "kind": "no_session" });
     ErrorData::internal_error("the request belongs to no known session", Some(data))
 }
 
-/// Answers `resources/unsubscribe`, also for what is not subscribed to. It touches no file, and so needs no roots.
+/// Handles `resources/unsubscribe`. It succeeds even if there is no subscription. It accesses no
+/// file, so it does not need the roots.
 pub(crate) fn unsubscribe(server: &Server, uri: &str, ctx: &RequestContext<RoleServer>) {
     let Ok(session) = server.guard.session_of(&ctx.extensions) else { return };
     let subscriber = lock(&server.resources.sessions).get(&session.id()).cloned();
@@ -131,7 +133,8 @@ impl Following {
                         return;
                     }
                     let before = std::mem::replace(&mut state, self.session.state());
-                    // The first answer after a change, or ever, is no news: who asked had no list, or was told that it changed.
+                    // The first list of roots, overall or after a change, needs no notification.
+                    // The client has no resource list yet, or knows that its list is outdated.
                     if is_known(before) || !is_known(state) {
                         let _ = self.peer.notify_resource_list_changed().await;
                     }
@@ -183,7 +186,7 @@ impl Following {
     }
 }
 
-/// Also when the task is aborted, or panics.
+/// Cleans up even if the task is aborted or panics.
 impl Drop for Following {
     fn drop(&mut self) {
         lock(&self.resources.sessions).remove(&self.session.id());
@@ -196,7 +199,8 @@ fn is_known(state: RootsState) -> bool {
     matches!(state, RootsState::Available | RootsState::Empty)
 }
 
-/// Whether the client said that its roots changed, or is gone, and nothing was told since.
+/// Whether the known roots are outdated: the client has announced a change or disconnected, and has
+/// not sent a new list since.
 fn is_withdrawn(state: RootsState) -> bool {
     matches!(state, RootsState::Stale | RootsState::Failed(_) | RootsState::Closed)
 }

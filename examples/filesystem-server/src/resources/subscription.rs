@@ -1,11 +1,12 @@
-//! A resource that a client wants to hear about.
+//! Subscriptions to a resource, and the detection of changes.
 //!
-//! Goes in: a URI, checked within the request that subscribes. Comes out: whether it is another than at the last look. What is true after: each
-//! look is by the proof from that request, which the roots known now are asked about first; so once its root is withdrawn, nothing is
-//! looked at and nothing said.
+//! The URI is checked once, in the request that subscribes. Each later inspection uses the
+//! resulting `CheckedPath`, after verifying that the currently known roots still allow it. Once the
+//! root is withdrawn, the file is no longer inspected and no notification is sent.
 //!
-//! A file is another if its kind, size or times are, or if it is gone or back; a directory, if entries came or went. A link is followed
-//! once, when it is subscribed to: what it is pointed at later is not noticed.
+//! A file has changed if its type, size or times differ, or if it was removed or recreated. A
+//! directory has changed if an entry was added or removed. A symlink is followed only when the
+//! client subscribes: if its target is changed later, the subscription still covers the old target.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -20,33 +21,35 @@ use tokio::time::Instant;
 use super::entry;
 use super::watch::{Watch, Watcher, lock};
 
-/// The most subscriptions of a session, or in one `subscriptions/listen`: more than a person has open. Each costs a look when any of them
-/// wakes.
+/// The maximum number of subscriptions in a session or one `subscriptions/listen` request: more
+/// files than a person has open. An event on any of them causes all of them to be inspected.
 pub(super) const SUBSCRIPTIONS: usize = 64;
 
-/// How long after a wake-up a look is taken: what a program writes in one go is one change, and no URI is told of more often.
+/// The delay between an event and the inspection. It combines a program's consecutive writes into
+/// one notification, and limits the rate of notifications for a URI.
 const COALESCE: Duration = Duration::from_millis(300);
 
-/// How often a look is taken without a wake-up: a watch is lost with its directory, or never works on some file systems.
-const SWEEP: Duration = Duration::from_secs(10);
+/// The polling interval. Polling is necessary because a watch is lost when its directory is
+/// removed, and because watching does not work on every filesystem.
+const POLL: Duration = Duration::from_secs(10);
 
-/// How coarse the times of files are: a tick of the kernel (10 ms at 100 Hz), and room.
+/// The resolution of file times: one kernel tick (10 ms at 100 Hz), with a margin.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What is subscribed to.
+/// A subscription to a file or directory.
 #[derive(Debug)]
 pub(super) struct Subscription {
     uri: String,
     checked: CheckedPath,
     seen: Mutex<Look>,
-    /// None if it is left to the sweep.
+    /// `None` if changes are found only by polling.
     _watch: Option<Watch>,
 }
 
 #[derive(Debug)]
 struct Look {
     at: SystemTime,
-    /// None if there was nothing.
+    /// `None` if the file did not exist.
     found: Option<Found>,
 }
 
@@ -59,11 +62,12 @@ struct Found {
 }
 
 impl Subscription {
-    /// Subscribes to what a URI names.
+    /// Subscribes to the file or directory that a URI names.
     ///
     /// # Errors
     ///
-    /// Refusals of the guard; what cannot be read either is refused as by [`CheckedPath::open`].
+    /// Returns the guard's refusal. A file that is neither a regular file nor a directory is
+    /// refused as by [`CheckedPath::open`].
     pub(super) fn new(
         roots: &RequestRoots,
         uri: &str,
@@ -72,12 +76,12 @@ impl Subscription {
     ) -> std::result::Result<Self, HandlerError> {
         let checked = roots.check(&Location::from_uri(uri)?, Intent::Existing)?;
         let metadata = checked.metadata()?;
-        if !entry::is_told(&metadata) {
-            // The guard's policy refuses it.
+        if !entry::is_resource(&metadata) {
+            // Fails with the guard's refusal of special files.
             checked.open()?;
         }
         let watch = watcher.watch(&checked, metadata.is_dir(), wake);
-        // Looked at after it is watched: no change falls in between.
+        // Inspected only after the watch exists, so that no change is missed in between.
         let seen = Mutex::new(Look::take(&checked));
         Ok(Self { uri: uri.to_owned(), checked, seen, _watch: watch })
     }
@@ -86,12 +90,13 @@ impl Subscription {
         &self.uri
     }
 
-    /// Whether the roots that are known of a session hold it.
+    /// Returns an error unless the session's known roots still allow the resource.
     pub(super) fn still_allowed(&self, session: &Session) -> Result<()> {
         session.still_allows(&self.checked)
     }
 
-    /// Whether it is another than at the last look. After a wake-up, also whether it may be without a trace.
+    /// Whether the resource has changed since the last inspection. After an event, also returns
+    /// `true` if a change could be too recent to be visible in the file's times.
     fn has_changed(&self, woken: bool) -> bool {
         let now = Look::take(&self.checked);
         let mut seen = lock(&self.seen);
@@ -110,7 +115,8 @@ impl Look {
 }
 
 impl Found {
-    /// Whether it changed so near to a look that it may have changed again after it, within one tick of the clock.
+    /// Whether the modification time is within one tick of the inspection. A second change in the
+    /// same tick would then have the same modification time.
     fn is_racy(&self, looked: SystemTime) -> bool {
         self.modified.is_some_and(|modified| {
             let apart =
@@ -131,16 +137,17 @@ impl From<&Metadata> for Found {
     }
 }
 
-/// What a look at several found.
+/// The result of inspecting several subscriptions.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
-    /// These are others.
+    /// Subscriptions whose resource has changed.
     pub(super) updated: Vec<Arc<Subscription>>,
-    /// The roots in force do not hold these.
+    /// Subscriptions that the roots in force no longer allow.
     pub(super) withdrawn: Vec<Arc<Subscription>>,
 }
 
-/// Looks at those that the roots known now hold; at none if they are not known. It does I/O.
+/// Inspects the subscriptions that the known roots allow, or none if no roots are known. Blocks on
+/// file I/O.
 pub(super) fn look(
     subscriptions: &[Arc<Subscription>],
     woken: bool,
@@ -149,7 +156,7 @@ pub(super) fn look(
     let mut looked = Looked::default();
     for subscription in subscriptions {
         match allows(&subscription.checked).map_err(|error| error.kind()) {
-            // It is only read.
+            // Read-only access is enough to watch.
             Ok(()) | Err(ErrorKind::ReadOnly) => {
                 if subscription.has_changed(woken) {
                     looked.updated.push(subscription.clone());
@@ -162,7 +169,7 @@ pub(super) fn look(
     looked
 }
 
-/// When to look next.
+/// The time of the next inspection.
 #[derive(Debug)]
 pub(super) struct Due {
     at: Instant,
@@ -170,23 +177,23 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// After a look.
+    /// Schedules the next inspection after one polling interval.
     pub(super) fn new() -> Self {
-        Self { at: Instant::now() + SWEEP, woken: false }
+        Self { at: Instant::now() + POLL, woken: false }
     }
 
-    /// After a wake-up: soon, and no later for another.
+    /// Brings the inspection forward after an event. Further events do not postpone it.
     pub(super) fn wake(&mut self) {
         self.woken = true;
         self.soon();
     }
 
-    /// After the roots changed.
+    /// Brings the inspection forward after a change of the roots.
     pub(super) fn soon(&mut self) {
         self.at = self.at.min(Instant::now() + COALESCE);
     }
 
-    /// Waits for it. True if it is for a wake-up.
+    /// Waits until the inspection is due. Returns whether an event caused it.
     pub(super) async fn wait(&self) -> bool {
         tokio::time::sleep_until(self.at).await;
         self.woken

@@ -1,17 +1,24 @@
-//! Being told soon that something may have changed.
+//! Watches files, so that changes are detected earlier than by polling.
 //!
-//! Goes in: a checked path. Comes out: a wake-up when something happened at it. What is true after: a wake-up is a hint to look by way of the
-//! guard, and nothing else is ever taken from it.
+//! A watch on a checked path produces an event when something may have changed. The server then
+//! inspects the file through the guard. It uses no other information from the event.
 //!
-//! This is the one place that hands a path to something that is not the guard, and why that is no way around it: a watcher reads no content,
-//! no name that it tells leaves this module, and the look that follows is the guard's. On Linux it is handed an open descriptor, whose
-//! name the kernel says is the checked one, so that no link leads it elsewhere; a directory that is moved out of its root afterwards
-//! stays watched. On other systems it walks the name from the top: there, who may put a link into a root while a client subscribes can
-//! have another directory watched, and learn when something happens in it, as a change that the guard sees anyway is then told
-//! sooner than by the sweep.
+//! This is the only module that passes a path to code other than the guard. That does not bypass
+//! the guard: the watcher reads no content, the names in its events do not leave this module, and
+//! the subsequent inspection goes through the guard.
 //!
-//! For a file the directory is watched in which it is, since programs replace files by renaming; for a root that is a file, the
-//! file alone, as what is around it is outside. Nothing is watched recursively. What can not be watched is left to the sweep.
+//! On Linux, the watcher receives an open descriptor after the kernel has confirmed that its name
+//! is the checked path, so a symlink cannot redirect the watch. A directory that is later moved out
+//! of its root stays watched.
+//!
+//! On other systems, the watcher resolves the path by name. An attacker who can place a symlink in
+//! a root while a client subscribes can redirect the watch to another directory. The client could
+//! then learn when something happens in that directory, because a change that polling would find
+//! later is reported at that time.
+//!
+//! For a file, its parent directory is watched, because programs replace files by renaming. For a
+//! root that is a file, only the file is watched, because its parent is outside the root. Watches
+//! are not recursive. A path that cannot be watched is still polled.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -28,14 +35,16 @@ use mcp_roots_guard::OpenFile;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
-/// The most directories and files that are watched at once, for all clients: a part of what a user may have of inotify (8,192 or more,
-/// inotify(7) `max_user_watches`). Who subscribes beyond it is told by the sweep.
+/// The maximum number of watched files and directories for all clients: half of 8,192, the smallest
+/// default limit of inotify watches per user (inotify(7), `max_user_watches`). Further
+/// subscriptions rely on polling.
 pub(super) const PLACES: usize = 4_096;
 
-/// One watcher for all clients.
+/// The watcher that all clients share.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
-    /// Made when it is first needed. It waits for its own thread, which calls [`Places::told`]: not while `places` is locked.
+    /// Created on first use. Its methods wait for its thread, which calls [`Places::notify`], so
+    /// they must not be called while `places` is locked.
     inner: Mutex<Option<RecommendedWatcher>>,
     places: Arc<Places>,
 }
@@ -43,20 +52,20 @@ pub(super) struct Watcher {
 #[derive(Debug, Default)]
 struct Places(Mutex<Table>);
 
-/// Who waits for what.
+/// The waiters for each watched place.
 #[derive(Debug, Default)]
 struct Table {
-    /// By what the watcher calls the place.
+    /// The waiters, by the path under which the watcher knows the place.
     waiters: HashMap<PathBuf, HashMap<u64, Waiter>>,
-    /// What the watcher calls it, by its canonical path.
+    /// The path under which the watcher knows each place, by canonical path.
     called: HashMap<PathBuf, PathBuf>,
-    /// The last waiter's.
+    /// The number of the newest waiter.
     number: u64,
 }
 
 #[derive(Debug)]
 struct Waiter {
-    /// In a watched directory, the name that counts; any, if none.
+    /// The name to wait for in a watched directory, or `None` for any name.
     name: Option<OsString>,
     wake: Arc<Notify>,
 }
@@ -71,8 +80,9 @@ pub(super) struct Watch {
 }
 
 impl Watcher {
-    /// Wakes when something happened at a checked file or directory, or may have. None if there are [`PLACES`] already, the system refuses,
-    /// or the place is another by now.
+    /// Watches a checked file or directory, and wakes `wake` when it may have changed. Returns
+    /// `None` if the limit of [`PLACES`] is reached, the system refuses, or the path has been
+    /// replaced.
     pub(super) fn watch(
         self: &Arc<Self>,
         checked: &CheckedPath,
@@ -100,12 +110,12 @@ impl Watcher {
             table.called.entry(place.clone()).or_insert_with(|| called.clone());
             let waiter = Waiter { name, wake: wake.clone() };
             table.waiters.entry(called.clone()).or_default().insert(number, waiter);
-            // From here on, dropping it undoes it.
+            // From here on, dropping the `Watch` removes the entries.
             (Watch { watcher: self.clone(), place, called, number }, is_new)
         };
         if is_new && let Err(error) = self.begin(&mut inner, &watch.called) {
             drop(inner);
-            tracing::warn!(%error, "not watched");
+            tracing::warn!(%error, "cannot watch a path");
             return None;
         }
         Some(watch)
@@ -116,24 +126,24 @@ impl Watcher {
             Some(watcher) => watcher,
             none => {
                 let places = self.places.clone();
-                none.insert(notify::recommended_watcher(move |event| places.told(event))?)
+                none.insert(notify::recommended_watcher(move |event| places.notify(event))?)
             }
         };
         watcher.watch(called, RecursiveMode::NonRecursive)
     }
 
-    /// How many directories and files are watched.
+    /// The number of watched files and directories.
     pub(super) fn places(&self) -> usize {
         lock(&self.places.0).called.len()
     }
 }
 
 impl Places {
-    fn told(&self, event: notify::Result<Event>) {
+    fn notify(&self, event: notify::Result<Event>) {
         let table = lock(&self.0);
         let waiters = |path: &Path| table.waiters.get(path).into_iter().flat_map(HashMap::values);
         match event {
-            // Reading is no change; what this server reads would wake it again.
+            // A read is not a change. The server's own reads would wake it again.
             Ok(event) if matches!(event.kind, EventKind::Access(_)) => {}
             Ok(event) if !event.need_rescan() => {
                 for path in &event.paths {
@@ -144,7 +154,7 @@ impl Places {
                     waiters(path).chain(named).for_each(|waiter| waiter.wake.notify_one());
                 }
             }
-            // Something was lost.
+            // Events were lost, so wake all waiters.
             _ => table
                 .waiters
                 .values()
@@ -167,25 +177,28 @@ impl Drop for Watch {
             table.waiters.remove(&self.called);
             table.called.remove(&self.place);
         }
-        // It fails for what is gone.
+        // Fails if the place no longer exists.
         let _ = inner.as_mut().map(|watcher| watcher.unwatch(&self.called));
     }
 }
 
-/// Opens what is to be watched. None if that is not what the guard checked, by the kernel's name of what was opened.
+/// Opens the place to watch. Returns `None` if the kernel reports a name for the opened file that
+/// differs from the checked path.
 #[cfg(target_os = "linux")]
 fn hold(checked: &CheckedPath, place: &Path) -> Option<File> {
     if checked.root().is_file() {
         return checked.open().ok().map(OpenFile::into_std);
     }
-    // With the dot only a directory is opened, so that this waits for no FIFO.
+    // The trailing dot makes the open fail for anything except a directory, so it never blocks on a
+    // FIFO.
     let file = File::open(place.join(".")).ok()?;
     let name = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     (name == place).then_some(file)
 }
 
-/// A name of a descriptor that no other place has, although the descriptor is closed once its place is watched, and its number given to
-/// another: the watcher tells places apart by name. An open one would keep the kernel from saying that a directory was removed.
+/// A path to the descriptor that is unique to this watch, because the watcher distinguishes places
+/// by path. The descriptor is closed once the watch exists, and its number can be reused. Keeping
+/// it open would prevent the kernel from reporting that a directory was removed.
 #[cfg(target_os = "linux")]
 fn call(held: &File, _: &Path, number: u64) -> PathBuf {
     let digits = format!("{number:b}").replace('0', "fd/../").replace('1', "fdinfo/../");
@@ -193,7 +206,7 @@ fn call(held: &File, _: &Path, number: u64) -> PathBuf {
 }
 
 #[cfg(not(target_os = "linux"))]
-#[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
+#[expect(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
 fn hold(_: &CheckedPath, place: &Path) -> Option<PathBuf> {
     Some(place.to_owned())
 }
@@ -203,7 +216,7 @@ fn call(held: &Path, _: &Path, _: u64) -> PathBuf {
     held.to_owned()
 }
 
-/// A panic elsewhere leaves what is locked as good as it was.
+/// Locks a mutex, and ignores poisoning: a panic leaves the data in a consistent state.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -249,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_became_a_link_out_is_not_watched() {
+    async fn directory_replaced_by_a_symlink_is_not_watched() {
         let fixture = Fixture::new();
         for (path, is_dir) in [("d/a", false), ("e", true)] {
             let checked = fixture.check(path);
@@ -264,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn places_are_told_apart_although_their_descriptors_have_one_number() {
+    async fn places_are_distinct_even_if_descriptor_numbers_are_reused() {
         let fixture = Fixture::new();
         let watch = |number: usize| {
             let (name, wake) = (format!("many{number}"), Arc::new(Notify::new()));
@@ -289,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_no_place_is_left_only_what_is_watched_already_is() {
+    async fn new_places_are_not_watched_beyond_the_limit() {
         let fixture = Fixture::new();
         let kept = fixture.watcher.watch(&fixture.check("d/a"), false, &fixture.wake);
         for number in 1..PLACES {

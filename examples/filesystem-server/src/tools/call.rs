@@ -1,7 +1,7 @@
-//! A call of a tool, as far as all tools do the same.
+//! The parts of a tool call that all tools share.
 //!
-//! Goes in: what rmcp knows of the call, and the tool's work. Comes out: what the tool answers. What is true after: the work ran with the
-//! roots in force, where waiting is allowed; its failure is a result that the model can read.
+//! The work of each tool runs with the roots in force, on a thread that may block. If it fails, the
+//! error becomes a tool result that the model can read.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::text;
 use crate::progress::{self, Progress};
 use crate::server::Server;
 
-/// What a tool function gives back.
+/// The return type of a tool function.
 pub(super) type Answered = Result<CallToolResponse, ErrorData>;
 
-/// What a tool's work gives back.
+/// The return type of a tool's work.
 pub(super) type Work<T = String> = Result<T, HandlerError>;
 
-/// A call, to be answered once. A tool function takes it beside its parameters.
+/// A tool call in progress. Each tool function receives it in addition to its parameters.
 pub(super) struct Call {
     guard: Guard,
     ctx: RequestContext<RoleServer>,
@@ -33,7 +33,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Answers with the text that the work gives.
+    /// Performs the work, and returns its text as the result.
     pub(super) async fn text<W>(self, work: W) -> Answered
     where
         W: FnOnce(&RequestRoots) -> Work + Send + 'static,
@@ -41,7 +41,7 @@ impl Call {
         self.result(move |roots| Ok(text(&work(roots)?))).await
     }
 
-    /// As [`text`](Self::text), for work that takes long and says how far it came.
+    /// Like [`text`](Self::text), for long-running work that reports progress.
     pub(super) async fn long<W>(self, work: W) -> Answered
     where
         W: FnOnce(&RequestRoots, &Progress) -> Work + Send + 'static,
@@ -49,11 +49,11 @@ impl Call {
         let (progress, reports) = progress::channel();
         let Self { guard, ctx, answers } = self;
         let work = guard.tool(&ctx, answers, move |roots| Ok(text(&work(&roots, &progress)?)));
-        // It is large.
+        // Boxed because the future is large.
         reports.during(Box::pin(work), &ctx).await
     }
 
-    /// Answers with the result that the work gives.
+    /// Performs the work, and returns its result.
     pub(super) async fn result<W>(self, work: W) -> Answered
     where
         W: FnOnce(&RequestRoots) -> Work<CallToolResult> + Send + 'static,
@@ -72,7 +72,7 @@ impl FromContextPart<ToolCallContext<'_, Server>> for Call {
     }
 }
 
-/// The shape of what most tools answer.
+/// The output schema of most tools.
 pub(super) fn text_schema() -> Arc<JsonObject> {
     Arc::new(object(json!({
         "type": "object",
@@ -81,30 +81,31 @@ pub(super) fn text_schema() -> Arc<JsonObject> {
     })))
 }
 
-/// Refuses more of something than a limit.
+/// Returns an error if the count is above the limit.
 pub(super) fn at_most(limit: usize, count: usize, what: &str) -> Work<()> {
     if count <= limit {
         return Ok(());
     }
     Err(HandlerError::new(format!(
-        "{count} {what}, and at most {limit} are taken at once: split the call"
+        "{count} {what}, but at most {limit} are allowed in one call: split the call"
     )))
 }
 
-/// A name or path for a line of an answer. One that would break the line, or is not UTF-8, is escaped and in quotes, and so is one that
-/// begins with a quote: no two look the same, but for what is not UTF-8.
+/// A name or path as part of a line of the result. A name with a control character or a leading
+/// quote, or one that is not valid UTF-8, is quoted and escaped. Different names have different
+/// representations, unless they are not valid UTF-8.
 pub(super) fn shown(name: impl AsRef<OsStr>) -> String {
     let name = name.as_ref();
     let lossy = name.to_string_lossy();
     if is_plain(name) { lossy.into_owned() } else { format!("{lossy:?}") }
 }
 
-/// Whether a name can stand for itself in a line.
+/// Whether a name can be part of a line without quoting.
 pub(super) fn is_plain(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| !name.starts_with('"') && !name.contains(char::is_control))
 }
 
-/// Lines of an answer, as many as are of use.
+/// The lines of a result, up to [`ANSWER`] bytes.
 #[derive(Default)]
 pub(super) struct Lines {
     text: String,
@@ -112,7 +113,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Adds a line; false if there is no room for it.
+    /// Adds a line. Returns `false` if there is no room for it.
     pub(super) fn push(&mut self, line: &str) -> bool {
         self.is_cut |= self.text.len() + line.len() >= ANSWER;
         if !self.is_cut {
@@ -122,10 +123,10 @@ impl Lines {
         !self.is_cut
     }
 
-    /// All lines, and what is to be said of those that are missing.
+    /// Returns the lines, a notice if some were dropped, and the remarks.
     pub(super) fn finish(mut self, remarks: impl IntoIterator<Item = String>) -> String {
         if self.is_cut {
-            self.text.push_str("There is more: the answer is cut\n");
+            self.text.push_str("The result is truncated\n");
         }
         for remark in remarks {
             self.text.push_str(&remark);
@@ -136,5 +137,5 @@ impl Lines {
     }
 }
 
-/// The most bytes of an answer that tells names: more than a model can use.
+/// The maximum size of a result that lists names, in bytes: more than a model can use.
 pub(super) const ANSWER: usize = 1 << 20;

@@ -1,9 +1,10 @@
-//! The tool that edits a file: it replaces texts in it, one after the other, and answers with what
-//! changed as a unified diff.
+//! The `edit_file` tool, which replaces parts of a text file and returns the changes as a unified
+//! diff.
 //!
-//! Either all edits are in the file afterwards, or none. Lines that no edit touched keep their ends.
-//! Edits of the same file are made one after the other. An edit waits for the one before it at most
-//! [`WAIT`], and never for one of another file, so a file that hangs costs only those who edit it.
+//! Either all edits of a call are applied or none. Lines that no edit touches keep their line
+//! endings. Calls that edit the same file run one after the other. A call waits at most [`WAIT`]
+//! for another call on the same file, and never for a call on a different file. If one file hangs,
+//! only calls that edit it are delayed.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -27,10 +28,10 @@ use crate::server::Server;
 struct EditFile {
     /// A path inside the allowed directories, or a `file:` URI.
     path: String,
-    /// Made in this order, each on what the one before it left.
+    /// Edits to apply in this order. Each edit applies to the result of the previous one.
     #[schemars(length(max = EDITS))]
     edits: Vec<Edit>,
-    /// Only tells what would change.
+    /// Return the diff without changing the file.
     #[serde(default)]
     dry_run: bool,
 }
@@ -39,9 +40,10 @@ struct EditFile {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 struct Edit {
-    /// What to replace: the first place where it is. White space around its lines need not be exact.
+    /// Text to replace. Only its first occurrence is replaced. Leading and trailing white space on
+    /// each line need not match exactly.
     old_text: String,
-    /// What to put there.
+    /// Replacement text.
     new_text: String,
 }
 
@@ -49,10 +51,15 @@ struct Edit {
 impl Server {
     #[tool(
         title = "Edit File",
-        description = "Replaces parts of a text file and tells the change as a diff. If one edit fails, the file stays as it was. With \
-                       dryRun, it does in any case.",
+        description = "Replaces parts of a text file and returns a diff of the changes. If any \
+                       edit fails, the file is not changed. With dryRun, it is never changed.",
         output_schema = text_schema(),
-        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = false)
+        annotations(
+            read_only_hint = false,
+            destructive_hint = true,
+            idempotent_hint = false,
+            open_world_hint = false
+        )
     )]
     async fn edit_file(Parameters(args): Parameters<EditFile>, call: Call) -> Answered {
         call.text(move |roots| edit(roots, &args)).await
@@ -62,29 +69,29 @@ impl Server {
 fn edit(roots: &RequestRoots, args: &EditFile) -> Work {
     at_most(EDITS, args.edits.len(), "edits")?;
     let file = roots.check(&args.path, Intent::Existing)?;
-    let mut left = LOOKED_AT;
+    let mut left = EXAMINED;
     let mut content = file.read_to_string(BYTES)?;
     for _ in 0..TRIES {
         let old = Text::new(&content);
         let new = edited(roots, old.clone(), &args.edits, &mut left)?;
         if new.as_str() == old.as_str() {
-            return Ok(format!("The edits change nothing in {}", args.path));
+            return Ok(format!("The edits do not change {}", args.path));
         }
         if !args.dry_run {
             roots.ensure_active()?;
-            let _alone = Alone::with(name_of(&file), || Ok(roots.ensure_active()?))?;
+            let _lock = FileLock::acquire(name_of(&file), || Ok(roots.ensure_active()?))?;
             let now = file.read_to_string(BYTES)?;
             if now != content {
-                // To read it and split it into lines costs, too.
+                // Reading the file again and splitting it into lines also takes time.
                 let Some(less) = left.checked_sub(8 * now.len()) else { break };
                 (left, content) = (less, now);
                 continue;
             }
             put(&file, &new.content())?;
         }
-        return Ok(told(&shown(&args.path), old.as_str(), new.as_str()));
+        return Ok(diff(&shown(&args.path), old.as_str(), new.as_str()));
     }
-    Err(HandlerError::new("other edits of the file are under way; try again"))
+    Err(HandlerError::new("the file is being edited by other calls; try again"))
 }
 
 fn edited(roots: &RequestRoots, mut text: Text, edits: &[Edit], left: &mut usize) -> Work<Text> {
@@ -98,13 +105,13 @@ fn edited(roots: &RequestRoots, mut text: Text, edits: &[Edit], left: &mut usize
     for (number, edit) in (1..).zip(edits) {
         let failed = |why| {
             HandlerError::new(format!(
-                "edit {number} of {}: {why}. Nothing was changed",
+                "edit {number} of {}: {why}. The file was not changed",
                 edits.len()
             ))
         };
         let [old, new] = [&edit.old_text, &edit.new_text].map(|text| text.replace("\r\n", "\n"));
         if old.is_empty() {
-            return Err(failed("oldText is empty; write_file writes a whole file".into()));
+            return Err(failed("oldText is empty; to write a whole file, use write_file".into()));
         }
         match find_first(text.as_str(), &old, &new, &mut spend) {
             Ok((part, new)) => text.replace(part, &new),
@@ -122,31 +129,34 @@ fn edited(roots: &RequestRoots, mut text: Text, edits: &[Edit], left: &mut usize
 
 fn advice(why: &NotFound) -> String {
     match why {
-        NotFound::Nowhere(None) => "oldText is not in the file; read the file and copy it from there".into(),
-        NotFound::Nowhere(Some(line)) => {
-            format!("oldText is not in the file; its first line is like line {line}, but not those after it")
+        NotFound::Nowhere(None) => {
+            "oldText is not in the file; read the file and copy the text from it".into()
         }
-        NotFound::Stopped => {
-            "these are too many edits of so large a file; split the call, and copy each oldText exactly".into()
-        }
+        NotFound::Nowhere(Some(line)) => format!(
+            "oldText is not in the file; its first line matches line {line}, but the following \
+             lines do not match"
+        ),
+        NotFound::Stopped => "too many edits for a file of this size; split the call, and copy \
+                              each oldText exactly"
+            .into(),
     }
 }
 
-/// What changed, as a code block, whose fence nothing in it ends.
-fn told(name: &str, old: &str, new: &str) -> String {
+/// The changes as a code block. Its fence is longer than any sequence of backticks in the diff.
+fn diff(name: &str, old: &str, new: &str) -> String {
     let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
-    let mut told = Beginning::default();
-    // It fails when it is full.
-    let all = write!(told, "{}", diff.unified_diff().header(name, name)).is_ok();
-    let Beginning(diff) = told;
+    let mut text = Beginning::default();
+    // Fails when the limit is reached.
+    let all = write!(text, "{}", diff.unified_diff().header(name, name)).is_ok();
+    let Beginning(diff) = text;
     let longest = diff.split(|char| char != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.max(2) + 1);
-    let remark = if all { "" } else { "The diff is longer: what is above is its beginning.\n" };
+    let remark = if all { "" } else { "The diff is truncated\n" };
     let newline = if diff.ends_with('\n') { "" } else { "\n" };
     format!("{fence}diff\n{diff}{newline}{fence}\n{remark}")
 }
 
-/// The first [`DIFF_BYTES`] of what is written.
+/// Collects the first [`DIFF_BYTES`] bytes of a text.
 #[derive(Default)]
 struct Beginning(String);
 
@@ -159,76 +169,79 @@ impl std::fmt::Write for Beginning {
     }
 }
 
-/// The turn to look at a file for the last time and write it: an edit in between would be lost.
-struct Alone(String);
+/// A lock on a file, by name. It is held from the last read of the file until the write, so that no
+/// other edit is lost in between.
+struct FileLock(String);
 
-/// The files whose turn somebody has. Their number is that of edits at work at most.
-static EDITED: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+/// The locked files. There are at most as many as running edits.
+static LOCKED: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 
-/// Told whenever a turn ends.
-static ENDED: Condvar = Condvar::new();
+/// Notified whenever a lock is released.
+static RELEASED: Condvar = Condvar::new();
 
-impl Alone {
-    /// Waits for the turn, as long as the call may go on.
-    fn with(name: String, proceed: impl Fn() -> Work<()>) -> Work<Self> {
+impl FileLock {
+    /// Waits for the lock, at most [`WAIT`] and only while `proceed` succeeds.
+    fn acquire(name: String, proceed: impl Fn() -> Work<()>) -> Work<Self> {
         let start = Instant::now();
-        let mut edited = lock();
-        while edited.contains(&name) {
+        let mut locked = locked();
+        while locked.contains(&name) {
             proceed()?;
             if start.elapsed() >= WAIT {
                 return Err(HandlerError::new(format!(
-                    "another edit of the file has not ended in {} seconds; try again later",
+                    "another edit of the file did not finish within {} seconds; try again later",
                     WAIT.as_secs()
                 )));
             }
-            edited = ENDED.wait_timeout(edited, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            locked = RELEASED.wait_timeout(locked, POLL).unwrap_or_else(PoisonError::into_inner).0;
         }
-        edited.insert(name.clone());
+        locked.insert(name.clone());
         Ok(Self(name))
     }
 }
 
-impl Drop for Alone {
+impl Drop for FileLock {
     fn drop(&mut self) {
-        lock().remove(&self.0);
-        ENDED.notify_all();
+        locked().remove(&self.0);
+        RELEASED.notify_all();
     }
 }
 
-fn lock() -> MutexGuard<'static, HashSet<String>> {
-    EDITED.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked() -> MutexGuard<'static, HashSet<String>> {
+    LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One name for a file: its canonical path. Where systems take names that differ by case for one, so
-/// does this. Of a file with several hard links each is replaced by itself, so each has its own turn.
+/// The name by which a file is locked: its canonical path, in lower case on systems that ignore
+/// case. Several hard links of a file have separate locks, because a write replaces only one of
+/// them.
 fn name_of(file: &CheckedPath) -> String {
     let name = file.to_string();
     if cfg!(any(windows, target_vendor = "apple")) { name.to_lowercase() } else { name }
 }
 
-/// The longest wait for another edit of the same file: many times as long as to read and write one of
-/// [`BYTES`] on a slow disk.
+/// The maximum wait for another edit of the same file: much longer than reading and writing
+/// [`BYTES`] bytes on a slow disk.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// How often a waiting edit looks whether its call was cancelled.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval at which a waiting edit checks whether its call was cancelled.
+const POLL: Duration = Duration::from_millis(50);
 
-/// The most bytes of a file that is edited: it is held several times, with a list of its lines.
+/// The maximum size of a file to edit. Several copies of it, and a list of its lines, are in
+/// memory.
 const BYTES: u64 = 4 << 20;
 
-/// More are a new file.
+/// The maximum number of edits in a call. To change more, write the whole file.
 const EDITS: usize = 500;
 
-/// Bytes looked at in one call: some hundred milliseconds' worth.
-const LOOKED_AT: usize = 200_000_000;
+/// The maximum number of bytes to examine in a call, which takes a few hundred milliseconds.
+const EXAMINED: usize = 200_000_000;
 
-/// Each but the last means that another edit of the file came first.
+/// The maximum number of attempts. An attempt fails if the file changed in the meantime.
 const TRIES: usize = 64;
 
-/// The time to find the smallest diff in; after that, a larger one does.
+/// The time limit for finding the smallest diff. After that, a larger diff is acceptable.
 const DIFF_TIME: Duration = Duration::from_millis(200);
 
-/// A diff is for a model to look over.
+/// The maximum size of a diff: as much as a model is likely to review.
 const DIFF_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
@@ -240,7 +253,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(45);
 
-    /// Done in a thread of its own, as it may wait for ever.
+    /// Runs the work in a separate thread, because it may wait forever.
     fn within<T: Send + 'static>(
         time: Duration,
         work: impl FnOnce() -> T + Send + 'static,
@@ -250,32 +263,33 @@ mod tests {
         answer.recv_timeout(time).ok()
     }
 
-    fn turn(name: &str) -> Work<Alone> {
-        Alone::with(name.to_owned(), || Ok(()))
+    fn acquire(name: &str) -> Work<FileLock> {
+        FileLock::acquire(name.to_owned(), || Ok(()))
     }
 
-    /// The file whose turn is never over is as one on a filesystem that hangs.
+    /// A lock that is never released simulates an edit on a filesystem that hangs.
     #[test]
-    fn an_edit_that_hangs_holds_up_edits_of_its_file_only() {
-        let hung = turn("/hung").unwrap();
+    fn hanging_edit_delays_only_edits_of_the_same_file() {
+        let hung = acquire("/hung").unwrap();
         let others =
-            within(LONG, || (0..2_000).all(|number| turn(&format!("/other/{number}")).is_ok()));
+            within(LONG, || (0..2_000).all(|number| acquire(&format!("/other/{number}")).is_ok()));
         assert_eq!(others, Some(true));
-        // Of the same file: not for ever, and not after its call was cancelled.
+        // An edit of the same file waits for a limited time, and stops when its call is cancelled.
         let start = Instant::now();
-        let waited =
-            within(LONG, || turn("/hung").err().map(|error| error.to_string())).unwrap().unwrap();
+        let waited = within(LONG, || acquire("/hung").err().map(|error| error.to_string()));
+        let waited = waited.unwrap().unwrap();
         assert!(
-            waited.contains("another edit of the file has not ended in 10 seconds"),
+            waited.contains("another edit of the file did not finish within 10 seconds"),
             "{waited}"
         );
         assert!(start.elapsed() >= WAIT);
-        let cancelled =
-            || Alone::with("/hung".to_owned(), || Err(HandlerError::new("cancelled".to_owned())));
+        let cancelled = || {
+            FileLock::acquire("/hung".to_owned(), || Err(HandlerError::new("cancelled".to_owned())))
+        };
         assert!(within(LONG, move || cancelled().is_err()).unwrap());
-        let next = thread::spawn(|| turn("/hung").is_ok());
+        let next = thread::spawn(|| acquire("/hung").is_ok());
         drop(hung);
         assert!(next.join().unwrap());
-        assert!(!lock().contains("/hung"));
+        assert!(!locked().contains("/hung"));
     }
 }

@@ -1,8 +1,9 @@
-//! A text, and how its lines end.
+//! A text with its line endings.
 //!
-//! Goes in: a file's content, and what to put in place of parts of it. Comes out: the text with `\n` at the ends of its lines, to look for
-//! parts in, and the content to write. What is true after: a line that is not replaced, or by itself, ends as it did; a new one as the
-//! replaced ones did, or as most lines of the file if those differed.
+//! The text is searched and edited with `\n` as the only line ending, and written with its original
+//! endings. A line that is not replaced, or is replaced with itself, keeps its ending. A new line
+//! has the ending of the lines that it replaces. If those differ, it has the file's most common
+//! ending.
 
 use std::ops::Range;
 
@@ -10,8 +11,9 @@ use std::ops::Range;
 #[derive(Clone)]
 pub(super) struct Text {
     lines: String,
-    /// Whether each line that ends does so by `\r\n`.
+    /// For each terminated line, whether it ends with `\r\n`.
     crlf: Vec<bool>,
+    /// Whether most lines end with `\r\n`.
     most: bool,
 }
 
@@ -32,12 +34,12 @@ impl Text {
         Self { lines, crlf, most }
     }
 
-    /// The text, its lines ended by `\n`.
+    /// The text with `\n` line endings.
     pub(super) fn as_str(&self) -> &str {
         &self.lines
     }
 
-    /// The bytes of the content to write.
+    /// The size of the content to write, in bytes.
     pub(super) fn size(&self) -> usize {
         self.lines.len() + count(&self.crlf)
     }
@@ -55,12 +57,12 @@ impl Text {
         content
     }
 
-    /// Puts a new text, its lines ended by `\n`, in place of a part.
+    /// Replaces a part with a new text that has `\n` line endings.
     pub(super) fn replace(&mut self, part: Range<usize>, new: &str) {
         let old = self.lines.get(part.clone()).unwrap_or_default();
         let (first, ended) =
             (newlines(self.lines.get(..part.start).unwrap_or_default()), newlines(old));
-        // A last line that is replaced in part ends after it.
+        // If the last line is replaced only in part, its ending follows the part.
         let touched = first + ended + usize::from(!old.ends_with('\n'));
         let touched = self.crlf.get(first..touched.min(self.crlf.len())).unwrap_or_default();
         let end = match touched {
@@ -74,11 +76,12 @@ impl Text {
     }
 }
 
-/// How many lines both begin with, and how many lines beyond these both end with.
+/// The number of lines that both texts start with, and the number of other lines that both end
+/// with.
 fn same_lines(old: &str, new: &str) -> (usize, usize) {
     let before = old.split_inclusive('\n').zip(new.split_inclusive('\n'));
     let before = before.take_while(|(old, new)| old == new && old.ends_with('\n')).count();
-    // Not more than either has left, and only what follows a newline in both is surely whole lines.
+    // Limited to the remaining lines. Only lines after a newline in both texts are complete.
     let most = newlines(old).min(newlines(new)) - before;
     let after = old.rsplit('\n').zip(new.rsplit('\n')).take_while(|(old, new)| old == new).count();
     (before, after.saturating_sub(1).min(most))
@@ -97,26 +100,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_keeps_its_end() {
+    fn replacement_preserves_line_endings() {
         let cases = [
-            // content, part of the text, new, content after
+            // content, replaced part, new text, expected content
             ("a\r\na\nb\n", 0..2, "", "a\nb\n"),
             ("a\na\r\nb\n", 0..2, "", "a\r\nb\n"),
             ("a\r\na\nb\n", 2..4, "", "a\r\nb\n"),
             ("a\r\nb\nc\n", 0..1, "x\ny", "x\r\ny\r\nb\nc\n"),
             ("a\r\nb\nc\n", 2..4, "x\ny\n", "a\r\nx\ny\nc\n"),
             ("a\r\nb\nc\n", 1..2, "", "ab\nc\n"),
-            // Replaced by itself.
+            // Lines that are replaced with themselves.
             ("a\r\nb\nc\r\nd\n", 0..7, "a\nb\nx\nd", "a\r\nb\nx\nd\n"),
             ("a\r\nb\nc\nd\r\n", 0..8, "a\nb\nx\ny\nc\nd\n", "a\r\nb\nx\ny\nc\nd\r\n"),
             ("a\r\nb\n", 0..4, "a\nx\nb\n", "a\r\nx\nb\n"),
             ("a\nb\r\n", 0..4, "a\nx\nb\n", "a\nx\nb\r\n"),
-            // As most.
+            // The most common ending.
             ("a\nb\r\nc\r\nd", 0..3, "x\ny", "x\r\ny\r\nc\r\nd"),
             ("a\r\nb\r\nc", 4..5, "x\ny\n", "a\r\nb\r\nx\r\ny\r\n"),
             ("a", 0..1, "x\ny\n", "x\ny\n"),
             ("", 0..0, "x\n", "x\n"),
-            // A `\r` that ends no line.
+            // A `\r` that is not part of a line ending.
             ("a\r\r\nb\r", 0..1, "x", "x\r\r\nb\r"),
             ("a\nb", 0..3, "x", "x"),
             ("é\r\né\r\n", 0..2, "è\n", "è\r\n\r\né\r\n"),

@@ -1,8 +1,9 @@
-//! Glob patterns of a call.
+//! Glob patterns in tool arguments.
 //!
-//! Goes in: patterns, matched with the path from the directory that the call names: `*` and `?` stay within a name, `**` crosses
-//! directories, `{a,b}` is either, names that begin with a dot are no exception. Comes out: whether a path matches. What is true after:
-//! matching takes time linear in the path and in the patterns, and those are bounded together.
+//! A pattern is matched against the path relative to the requested directory. `*` and `?` match
+//! within a name, `**` matches across directories, and `{a,b}` matches either alternative. Names
+//! that start with a dot are matched like any others. Matching takes time linear in the length of
+//! the path and of the patterns, whose total size is limited.
 
 use std::path::Path;
 
@@ -11,17 +12,18 @@ use mcp_roots_guard::rmcp::HandlerError;
 
 use super::call::{Work, at_most};
 
-/// Patterns, one of which has to match.
+/// A set of patterns, at least one of which must match.
 pub(super) struct Globs(GlobSet);
 
 impl Globs {
-    /// The pattern of a search.
+    /// Compiles the pattern of a search.
     pub(super) fn one(pattern: &str) -> Work<Self> {
         bounded([pattern])?;
         Self::new([glob(pattern)?])
     }
 
-    /// What to leave out. A pattern without `*` names an entry wherever it is: `target` is `**/target`.
+    /// Compiles exclusion patterns. A pattern without `*` matches at any depth, so `target` also
+    /// means `**/target`.
     pub(super) fn excluding(patterns: &[String]) -> Work<Self> {
         at_most(PATTERNS, patterns.len(), "patterns")?;
         bounded(patterns.iter().map(String::as_str))?;
@@ -53,7 +55,7 @@ fn bounded<'a>(patterns: impl IntoIterator<Item = &'a str> + Clone) -> Work<()> 
         patterns.into_iter().flat_map(str::bytes).filter(|byte| b"*?[{".contains(byte)).count();
     if wild > WILD {
         return Err(HandlerError::new(format!(
-            "the patterns have more than {WILD} of *, ?, [ and {{"
+            "the patterns have more than {WILD} wildcards (*, ?, [ or {{)"
         )));
     }
     Ok(())
@@ -71,11 +73,13 @@ fn refused(error: &globset::Error) -> HandlerError {
     HandlerError::new(format!("{error}; a pattern is a glob such as *.rs, **/*.rs or src/**"))
 }
 
-/// More than any project leaves out; they are compiled into one automaton.
+/// The maximum number of patterns, which are compiled into one automaton: more than any project
+/// needs.
 const PATTERNS: usize = 100;
 
-/// All patterns together: as long as a path may be.
+/// The maximum total length of all patterns in bytes: the maximum length of a path.
 const BYTES: usize = 4096;
 
-/// All patterns together. Each can be where matching goes on from, for each byte of a path: three thousand took 3 ms for a name.
+/// The maximum total number of wildcards. For each byte of a path, matching may have to consider
+/// every wildcard: with 3,000 of them, matching one name took 3 ms.
 const WILD: usize = 256;

@@ -1,6 +1,4 @@
-//! Tools that describe a file, and the allowed directories.
-//!
-//! Goes in: a path, or nothing. Comes out: lines of `key: value`, or of paths. What is true after: nothing was opened.
+//! The tools `get_file_info` and `list_allowed_directories`. Neither opens a file.
 
 use std::time::SystemTime;
 
@@ -22,8 +20,8 @@ struct GetFileInfo {
 impl Server {
     #[tool(
         title = "Get File Info",
-        description = "Describes a file or directory without reading it: size, times (UTC), type and permissions. A link inside the \
-                       allowed directories is followed.",
+        description = "Returns the size, times (UTC), type and permissions of a file or directory. \
+                       Follows symlinks inside the allowed directories.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -33,17 +31,19 @@ impl Server {
 
     #[tool(
         title = "List Allowed Directories",
-        description = "Tells the directories that the tools may touch, with all beneath them, and single files. Relative paths start in the first.",
+        description = "Lists the directories and files that the other tools can access. Access \
+                       to a directory includes everything beneath it. Relative paths are \
+                       resolved against the first entry.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn list_allowed_directories(call: Call) -> Answered {
         call.text(|roots| {
-            let told = |root: &Root| {
+            let line = |root: &Root| {
                 shown(root.display_path()) + if root.is_file() { " (a file)" } else { "" }
             };
             let paths: Vec<_> =
-                roots.roots().filter(|root| root.is_available()).map(told).collect();
+                roots.roots().filter(|root| root.is_available()).map(line).collect();
             if paths.is_empty() {
                 return Ok("No directories are allowed".into());
             }
@@ -69,7 +69,7 @@ fn described(metadata: &Metadata) -> String {
     .join("\n")
 }
 
-/// As RFC 3339 has it. A file's owner may set any time, also one that no calendar has.
+/// Formats a time as in RFC 3339. The owner of a file can set a time outside the calendar's range.
 fn time(time: Option<SystemTime>) -> String {
     let time = time.and_then(|time| Timestamp::try_from(time).ok());
     time.map_or_else(|| UNKNOWN.into(), |time| time.to_string())

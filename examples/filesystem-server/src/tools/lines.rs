@@ -1,7 +1,7 @@
-//! The first or last lines of a file.
+//! The first or last lines of a file of any size.
 //!
-//! Goes in: an open file of any size. Comes out: so many lines, without the last one's newline. What is true after: no more of the file
-//! was read than the lines take, and never more than [`LIMIT`] bytes and a block.
+//! The newline of the last line is removed. Only the necessary blocks are read, and at most
+//! [`LIMIT`] bytes plus one block.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
@@ -9,8 +9,8 @@ use mcp_roots_guard::OpenFile;
 
 use super::LIMIT;
 
-/// The first lines. `FileTooLarge` if they are larger than the limit, `InvalidData` if they are not
-/// text.
+/// Reads the first lines. Fails with `FileTooLarge` if they are larger than the limit, and with
+/// `InvalidData` if they are not UTF-8.
 pub(super) fn head(file: OpenFile, count: u32) -> io::Result<String> {
     let mut reader = BufReader::new(file).take(LIMIT + 1);
     let mut bytes = Vec::new();
@@ -24,7 +24,8 @@ pub(super) fn head(file: OpenFile, count: u32) -> io::Result<String> {
     Ok(without_newline(&lines).to_owned())
 }
 
-/// The last lines. A newline at the file's end ends the last line, and begins no other.
+/// Reads the last lines. A newline at the end of the file terminates the last line and does not
+/// start another. Fails like [`head`].
 pub(super) fn tail(file: OpenFile, count: u32) -> io::Result<String> {
     let bytes = last_blocks(file, count)?;
     let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
@@ -36,11 +37,11 @@ pub(super) fn tail(file: OpenFile, count: u32) -> io::Result<String> {
     Ok(without_newline(lines).to_owned())
 }
 
-/// The blocks at the end of a file that hold so many lines, or all of it.
+/// Reads blocks from the end of the file until they contain enough lines, or the whole file.
 fn last_blocks(mut file: OpenFile, count: u32) -> io::Result<Vec<u8>> {
     let mut start = file.seek(SeekFrom::End(0))?;
     let (mut blocks, mut read, mut newlines) = (Vec::new(), 0, 0_u64);
-    // One more, as the last may end the file.
+    // One more newline is needed, because the last one may be the end of the file.
     while start > 0 && newlines <= u64::from(count) && read <= LIMIT {
         let size = start.min(BLOCK);
         start -= size;
@@ -67,9 +68,9 @@ fn within_limit(lines: &[u8]) -> io::Result<()> {
 }
 
 fn without_newline(lines: &str) -> &str {
-    // A `\r` that no `\n` follows ends no line.
+    // A `\r` without `\n` is not a line ending.
     lines.strip_suffix("\r\n").or_else(|| lines.strip_suffix('\n')).unwrap_or(lines)
 }
 
-/// Some hundred lines: most tails are one read.
+/// The size of a block: about a thousand lines, so most calls need only one.
 const BLOCK: u64 = 64 << 10;

@@ -1,7 +1,7 @@
-//! Tools that list one directory.
+//! The tools `list_directory` and `list_directory_with_sizes`.
 //!
-//! Goes in: a path. Comes out: a line for each entry. What is true after: no entry was opened or followed. What is no directory is a
-//! `[FILE]`, also a link, wherever it leads, and a FIFO; only regular files have a size.
+//! Entries are neither opened nor followed. An entry that is not a directory is labeled `[FILE]`,
+//! even if it is a symlink or FIFO. Only regular files have a size.
 
 use std::cmp::Reverse;
 
@@ -24,7 +24,7 @@ struct ListDirectory {
 struct ListWithSizes {
     /// A path inside the allowed directories, or a `file:` URI.
     path: String,
-    /// By name, or the largest first.
+    /// Sort by name, or by size with the largest file first.
     #[serde(default)]
     sort_by: SortBy,
 }
@@ -42,7 +42,8 @@ enum SortBy {
 impl Server {
     #[tool(
         title = "List Directory",
-        description = "Lists what is in a directory, in the order of names, each with [DIR] or [FILE] before it.",
+        description = "Lists the entries of a directory, sorted by name and prefixed with [DIR] or \
+                       [FILE].",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -60,7 +61,8 @@ impl Server {
 
     #[tool(
         title = "List Directory with Sizes",
-        description = "Lists what is in a directory as list_directory does, with the sizes of files and their sum.",
+        description = "Lists the entries of a directory like list_directory, with file sizes and \
+                       their total.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -79,7 +81,7 @@ impl Server {
     }
 }
 
-/// A directory's entries by name, and what is to be said of those that are missing.
+/// The entries of a directory sorted by name, and remarks about missing entries.
 struct Listing {
     entries: Vec<DirEntry>,
     remarks: Vec<String>,
@@ -90,9 +92,7 @@ impl Listing {
         let (mut entries, mut unknown, mut remarks) = (Vec::new(), 0_usize, Vec::new());
         for entry in roots.read_dir(path)? {
             if entries.len().saturating_add(unknown) == ENTRIES {
-                remarks.push(format!(
-                    "There are more entries: only {ENTRIES} are listed, in no particular choice"
-                ));
+                remarks.push(format!("There are more entries: only {ENTRIES} of them are listed"));
                 break;
             }
             match entry {
@@ -101,7 +101,7 @@ impl Listing {
             }
         }
         if unknown > 0 {
-            remarks.push(format!("Entries that can not be described: {unknown}"));
+            remarks.push(format!("Entries that could not be read: {unknown}"));
         }
         entries.sort_by(|one, other| one.name().cmp(other.name()));
         Ok(Self { entries, remarks })
@@ -130,7 +130,7 @@ fn size(entry: &DirEntry) -> u64 {
     if entry.metadata().is_file() { entry.metadata().size() } else { 0 }
 }
 
-/// A size with two decimals in the largest unit that it fills.
+/// Formats a size with two decimals, in the largest unit that is not larger than the size.
 fn readable(bytes: u64) -> String {
     let units = [("TB", 1_u64 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)];
     match units.into_iter().find(|(_, unit)| bytes >= *unit) {
@@ -142,5 +142,6 @@ fn readable(bytes: u64) -> String {
     }
 }
 
-/// A listing is for a model to read; of a larger directory, search_files finds what is wanted.
+/// The maximum number of entries in a listing. For a larger directory, `search_files` is more
+/// useful.
 const ENTRIES: usize = 10_000;

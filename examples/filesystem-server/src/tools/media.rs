@@ -1,7 +1,6 @@
-//! The tool that reads a file as it is.
+//! The `read_media_file` tool, which returns a file of any type in base64.
 //!
-//! Goes in: a path. Comes out: its bytes in base64, as an image, a sound, or an embedded resource. What is true after: the type was told
-//! by the extension of the file's real name; nobody looked into the file.
+//! The MIME type depends only on the extension of the file's resolved name, never on its content.
 
 use std::sync::Arc;
 
@@ -29,8 +28,8 @@ struct ReadMedia {
 impl Server {
     #[tool(
         title = "Read Media File",
-        description = "Reads a file of any type and gives it in base64 with its MIME type: an image or a sound as such, anything else as \
-                       an embedded resource.",
+        description = "Reads a file of any type and returns it in base64 with its MIME type: as \
+                       image or audio content, or as an embedded resource for any other type.",
         output_schema = media_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -58,9 +57,10 @@ fn read_media(roots: &RequestRoots, path: &str) -> Work<CallToolResult> {
 
 fn media_schema() -> Arc<JsonObject> {
     let string = json!({ "type": "string" });
+    let kind = json!({ "enum": ["image", "audio"] });
     let media = json!({
         "type": "object",
-        "properties": { "type": { "enum": ["image", "audio"] }, "data": string, "mimeType": string },
+        "properties": { "type": kind, "data": string, "mimeType": string },
         "required": ["type", "data", "mimeType"],
     });
     let resource = json!({

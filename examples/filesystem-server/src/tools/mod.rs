@@ -1,6 +1,5 @@
-//! The tools of the reference filesystem server: its names, parameters, annotations and shape of results.
-//!
-//! What they do otherwise is a table in the README.
+//! The tools of the reference filesystem server, with the same names, parameters, annotations and
+//! result formats. README.md lists the differences in behavior.
 
 mod call;
 mod globs;
@@ -36,10 +35,11 @@ impl Server {
     }
 }
 
-/// The most bytes that are read of a file, written to one, or answered with: all is held in memory, as its base64 is, and as the message is.
+/// The maximum number of bytes to read from a file, write to a file, or return. The content, its
+/// base64 encoding and the message are in memory at the same time.
 pub(crate) const LIMIT: u64 = 10 << 20;
 
-/// A tool's answer: the text as a block, and as structured content.
+/// A tool result with the text as a content block and as structured content.
 pub(crate) fn text(content: &str) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(content)]);
     result.structured_content = Some(json!({ "content": content }));

@@ -1,7 +1,6 @@
-//! Tools that read files as text.
+//! The tools that read text files.
 //!
-//! Goes in: paths. Comes out: what the files hold, whole or some lines. What is true after: nothing that is not UTF-8 was told as text,
-//! and nothing was cut without saying so.
+//! A file that is not UTF-8 is refused. Content is never truncated silently.
 
 use std::io;
 
@@ -20,11 +19,11 @@ use crate::server::Server;
 struct ReadText {
     /// A path inside the allowed directories, or a `file:` URI.
     path: String,
-    /// Only the first so many lines.
+    /// Number of lines to read from the start of the file.
     #[serde(default, deserialize_with = "lines")]
     #[schemars(with = "Option<u64>")]
     head: Option<u32>,
-    /// Only the last so many lines.
+    /// Number of lines to read from the end of the file.
     #[serde(default, deserialize_with = "lines")]
     #[schemars(with = "Option<u64>")]
     tail: Option<u32>,
@@ -51,8 +50,9 @@ impl Server {
 
     #[tool(
         title = "Read Text File",
-        description = "Reads a file as UTF-8 text, whatever its extension: all of it, or with head or tail only its first or last lines. \
-                       Of a file that is too large to be read whole, head and tail still work.",
+        description = "Reads a file as UTF-8 text, whatever its extension. With head or tail, \
+                       reads only the first or last lines, which also works for files that are \
+                       too large to read in full.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -62,8 +62,9 @@ impl Server {
 
     #[tool(
         title = "Read Multiple Files",
-        description = "Reads several files as text in one call, each under its path. One that can not be read is told in its place and \
-                       does not fail the others.",
+        description = "Reads several text files in one call and returns each with its path. If a \
+                       file cannot be read, the result has an error in its place, and the other \
+                       files are still read.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -77,10 +78,12 @@ impl Server {
 
 fn read_text(roots: &RequestRoots, args: &ReadText) -> Work {
     let path = &args.path;
-    // Some clients send 0 for what they leave out.
+    // Some clients send 0 for an omitted argument.
     let (count, from_end) =
         match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
-            (Some(_), Some(_)) => return Err(HandlerError::new("give head or tail, not both")),
+            (Some(_), Some(_)) => {
+                return Err(HandlerError::new("head and tail cannot be combined"));
+            }
             (Some(lines), None) => (lines, false),
             (None, Some(lines)) => (lines, true),
             (None, None) => {
@@ -105,66 +108,68 @@ fn read_text(roots: &RequestRoots, args: &ReadText) -> Work {
 
 fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
     if paths.is_empty() {
-        return Err(HandlerError::new("paths is empty: name at least one file"));
+        return Err(HandlerError::new("paths is empty: at least one path is required"));
     }
     at_most(PATHS, paths.len(), "paths")?;
-    let (mut told, mut left) = (Vec::new(), LIMIT);
+    let (mut parts, mut left) = (Vec::new(), LIMIT);
     for path in paths {
         roots.ensure_active()?;
-        told.push(match roots.read_to_string(path, left) {
+        parts.push(match roots.read_to_string(path, left) {
             Ok(content) => {
                 left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));
                 format!("{path}:\n{content}\n")
             }
             Err(error) if error.code() == "too_large" && fits(roots, path) => {
-                format!("{path}: Error - {error}: the files before it fill this answer; read it in another call")
+                let advice = "the preceding files fill this result; read it in another call";
+                format!("{path}: Error - {error}: {advice}")
             }
             Err(error) => format!("{path}: Error - {}", advised("", &error, WHOLE)),
         });
     }
-    Ok(told.join("\n---\n"))
+    Ok(parts.join("\n---\n"))
 }
 
-/// Whether a file could be read if it were the first.
+/// Whether the file could be read in a call of its own.
 fn fits(roots: &RequestRoots, path: &str) -> bool {
     roots.metadata(path).is_ok_and(|metadata| metadata.size() <= LIMIT)
 }
 
-/// A refusal, and what to do instead.
+/// Adds advice to a refusal.
 fn advised(at: &str, error: &Error, too_large: &str) -> HandlerError {
     let advice = match error.kind() {
         ErrorKind::LimitExceeded => &format!("; {too_large}"),
         ErrorKind::NotUtf8 => &format!("; {AS_IT_IS}"),
-        ErrorKind::IsADirectory => "; list_directory lists it",
+        ErrorKind::IsADirectory => "; to list a directory, use list_directory",
         _ => "",
     };
     HandlerError::new(format!("{at}{error}{advice}"))
 }
 
-/// A count of lines. As in the reference it may be any whole number; one beyond all files means all lines.
+/// Parses a number of lines. As in the reference server, it can be any non-negative whole number.
+/// One that is larger than any file means all lines.
 fn lines<'de, D: Deserializer<'de>>(number: D) -> Result<Option<u32>, D::Error> {
     match Option::<f64>::deserialize(number)? {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "whole and not negative; `as` saturates"
+            reason = "the number is whole and not negative, and `as` saturates"
         )]
         Some(count) if count >= 0.0 && count.fract() == 0.0 => Ok(Some(count as u32)),
         Some(count) => Err(de::Error::custom(format!(
-            "{count} lines: give a whole number that is not negative"
+            "invalid number of lines {count}: expected a non-negative whole number"
         ))),
         None => Ok(None),
     }
 }
 
-/// What to do about a file that is not text.
-const AS_IT_IS: &str = "read_media_file reads it as it is";
-/// What to do about a file that is too large.
-const WHOLE: &str = "read_text_file reads its first or last lines, with head or tail";
-/// What to do about lines that are.
-const LINES: &str = "ask for fewer lines with head or tail";
-/// What to do about a line that is.
-const LINE: &str = "it is one line, and no tool reads a part of one";
+/// Advice for a file that is not text.
+const AS_IT_IS: &str = "to read it in base64, use read_media_file";
+/// Advice for a file that is too large.
+const WHOLE: &str = "to read its first or last lines, use read_text_file with head or tail";
+/// Advice if the requested lines are too large.
+const LINES: &str = "request fewer lines with head or tail";
+/// Advice if a single line is too large.
+const LINE: &str = "it is a single line, and no tool can read part of a line";
 
-/// Each is a line of the answer at least; a model that wants more wants a search.
+/// The maximum number of paths in a call. For more files, a search is more useful.
 const PATHS: usize = 100;

@@ -1,26 +1,28 @@
-//! One edit of a text.
+//! Finds the part of a text that an edit replaces.
 //!
-//! Goes in: a text with `\n` at the ends of its lines, what to replace in it, and by what. Comes out: which part to replace, and by what.
-//! What is true after: the part is the first that is the old text; else the first that is, line by line, but for white space around the
-//! lines, and then the new lines are indented as the old ones really were. The work grew with the texts, not with their product, and
-//! stopped when it was to.
+//! All texts have `\n` line endings. The part is the first exact occurrence of the old text. If
+//! there is none, it is the first sequence of lines that matches when white space around each line
+//! is ignored. In that case, the new lines are indented like the matching lines in the file.
+//!
+//! The work is linear in the size of the texts, and stops when its budget is exhausted.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Why a text was not edited.
+/// The reason why an edit could not be applied.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotFound {
-    /// The text is not there; the line, from 1, that is as the first of the old text.
+    /// The old text does not occur. Contains the number of the first line, from 1, that matches the
+    /// first line of the old text.
     Nowhere(Option<usize>),
-    /// The work was not allowed to go on.
+    /// The budget is exhausted, or the call was cancelled.
     Stopped,
 }
 
-/// Asks whether so much more work may be done, in bytes looked at.
+/// Reserves budget for examining a number of bytes, or fails if the work must stop.
 pub(super) type Spend<'a> = &'a mut dyn FnMut(usize) -> Result<(), NotFound>;
 
-/// Finds the first place: a part of the text, and what to put there.
+/// Returns the first part of the text that matches, and its replacement.
 pub(super) fn find_first(
     text: &str,
     old: &str,
@@ -32,7 +34,7 @@ pub(super) fn find_first(
         return Ok((start..start + old.len(), new.to_owned()));
     }
     let wanted: Vec<&str> = old.lines().collect();
-    // Blank lines are everywhere.
+    // Blank lines alone would match almost anywhere.
     let Some(first) = wanted.iter().map(|line| line.trim()).find(|line| !line.is_empty()) else {
         return Err(NotFound::Nowhere(None));
     };
@@ -55,11 +57,12 @@ pub(super) fn find_first(
     Err(NotFound::Nowhere(similar))
 }
 
-/// Lines to find, each as a number, so that lines are compared once.
+/// The lines to find, each represented by a number so that strings are compared only once.
 struct Pattern<'a> {
     numbers: HashMap<&'a str, usize>,
     lines: Vec<usize>,
-    /// For each line, how many before and with it are also the first ones: where Knuth, Morris and Pratt go on after a mismatch.
+    /// The failure function of Knuth, Morris and Pratt: for each line, the length of the longest
+    /// proper prefix of the pattern that is also a suffix of the lines up to this one.
     borders: Vec<usize>,
 }
 
@@ -78,7 +81,7 @@ impl<'a> Pattern<'a> {
         pattern
     }
 
-    /// How many lines of the pattern the text ends with, one line further.
+    /// The number of matched lines after the next line of the text, given the number before it.
     fn after(&self, mut matched: usize, line: Option<usize>) -> usize {
         while matched > 0 && self.lines.get(matched).copied() != line {
             matched = self.borders.get(matched - 1).copied().unwrap_or(0);
@@ -87,7 +90,9 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// The part that is the wanted lines, from a line on. Whole lines are replaced, but what ends the last one only if it is in the old text.
+/// The part that consists of the matching lines, starting at line `first`, and its replacement.
+/// Whole lines are replaced. The newline of the last line is included only if the old text ends
+/// with one.
 fn part(
     text: &str,
     first: usize,
@@ -104,7 +109,8 @@ fn part(
     Ok((start..end - usize::from(kept), indented(new, wanted, &found, spend)?))
 }
 
-/// The new lines: one that begins as a line of the old text is indented as that is in the file.
+/// Indents the new lines. A line whose indentation starts like that of a line in the old text
+/// receives the indentation of that line in the file.
 fn indented(new: &str, wanted: &[&str], found: &[&str], spend: Spend) -> Result<String, NotFound> {
     let mut indents = HashMap::new();
     for (wanted, found) in wanted.iter().zip(found).filter(|(wanted, _)| !wanted.trim().is_empty())
@@ -116,7 +122,7 @@ fn indented(new: &str, wanted: &[&str], found: &[&str], spend: Spend) -> Result<
     let mut lines = String::with_capacity(new.len());
     for (number, line) in new.split_inclusive('\n').enumerate() {
         let own = indent(line);
-        // Of the line in the same place, if that is like it; else the deepest.
+        // Prefer the line at the same position if its indentation is equal, then the deepest match.
         let same_place =
             wanted.get(number).zip(found.get(number)).filter(|(wanted, _)| indent(wanted) == own);
         let known = match (same_place, deepest.get(own)) {
@@ -147,13 +153,14 @@ fn indent(line: &str) -> &str {
     line.split_at_checked(line.len() - line.trim_start().len()).unwrap_or_default().0
 }
 
-/// Lines between two looks whether to go on: some milliseconds at most.
+/// The number of lines between two checks of the budget: a few milliseconds at most.
 const LOOK: usize = 4096;
 
-/// What a line costs beside its bytes, as so many of them.
+/// The fixed cost of a line, expressed in bytes.
 const LINE: usize = 32;
 
-/// What a line of the old text costs beside its bytes: a place in a table that no cache holds.
+/// The fixed cost of a line in the old text, expressed in bytes: a hash table access that misses
+/// the CPU cache.
 const LOOK_UP: usize = 128;
 
 #[cfg(test)]
@@ -163,13 +170,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_place_is_replaced_exactly_or_line_by_line() {
+    fn first_exact_or_line_by_line_match_is_replaced() {
         let nested = "fn a() {\n    if b {\n        c();\n    }\n}\n";
         let cases = [
             // text, old, new, expected
             ("a b a", "a", "x", Ok("x b a")),
             ("a\nb\n", "b\n", "", Ok("a\n")),
-            // Indented as in the file, also relative to each other.
+            // The new lines are indented as in the file, and relative to each other.
             (
                 nested,
                 "if b {\n    c();\n}",
@@ -182,23 +189,23 @@ mod tests {
                 "if b {\n    c();\n        f();",
                 Ok("fn a() {\n    if b {\n        c();\n            f();\n    }\n}\n"),
             ),
-            // Tabs in the file, spaces in the request.
+            // The file has tabs, and the request has spaces.
             ("\tx\n\t\ty\n", "  x\n    y\n", "  x\n    z\n", Ok("\tx\n\t\tz\n")),
-            // The first line's indentation is no rule for the second.
+            // Each line is indented independently of the first.
             ("a {\n    b\n}\n", "a {\nb\n", "a {\nc\n", Ok("a {\n    c\n}\n")),
-            // White space behind a line.
+            // The file has trailing white space.
             ("x  \ny\n", "x\ny", "z", Ok("z\n")),
-            // The end of the last line: kept, part of what is replaced, not there.
+            // The last newline is preserved, replaced, or missing.
             ("\ta\nb\n", " a", "", Ok("\nb\n")),
             ("\ta\nb\n", " a\n", "", Ok("b\n")),
             ("\ta", " a\n", "b\n", Ok("b\n")),
-            // A blank line is kept as it is.
+            // A blank line is not indented.
             ("\ta\n\tb\n", " a\n b", " a\n\n b", Ok("\ta\n\n\tb\n")),
             ("a\nb\nc\n", "b\nd", "x", Err(NotFound::Nowhere(Some(2)))),
             ("a\n", "b", "x", Err(NotFound::Nowhere(None))),
             ("a\n\nb", "  ", "x", Err(NotFound::Nowhere(None))),
             ("a", "a\nb\nc", "x", Err(NotFound::Nowhere(Some(1)))),
-            // A place that begins inside one that fails.
+            // A match starts inside a partial match.
             ("\ta\na\nb\na\na\nc\n", " a\na\nc", "x", Ok("\ta\na\nb\nx\n")),
             ("\ta\nb\na\nb\na\nc\n", " a\nb\na\nc", "x", Ok("\ta\nb\nx\n")),
             ("\ta\na\na\nb\n", " a\na\nb\n", "x\n", Ok("\ta\nx\n")),
@@ -214,7 +221,7 @@ mod tests {
         }
     }
 
-    /// What was asked for, of so much at most.
+    /// The budget that an edit requested, up to a limit, and its result.
     fn spent(most: usize, text: &str, old: &str, new: &str) -> (usize, Result<(), NotFound>) {
         let mut spent = 0;
         let found = find_first(text, old, new, &mut |more| {
@@ -225,28 +232,28 @@ mod tests {
     }
 
     #[test]
-    fn looking_for_a_place_has_a_bound() {
-        // Each place fails at its last line, and each line has much to trim.
+    fn search_is_linear_and_can_be_stopped() {
+        // Each partial match fails at its last line, and each line has much white space to trim.
         let line = format!("{}x\n", " ".repeat(145));
         let (text, old) = (line.repeat(14_000), line.repeat(6_999) + "y\n");
         let start = Instant::now();
         let (work, found) = spent(usize::MAX, &text, &old, "");
         assert_eq!(found, Err(NotFound::Nowhere(Some(1))));
         assert!(work < 2 * (text.len() + old.len()), "{work}");
-        // It takes some tenths of a second; to compare at each place takes minutes.
+        // A linear search takes some tenths of a second, and a quadratic one takes minutes.
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
-        // It stops between.
+        // The search stops when the budget is exhausted.
         assert_eq!(spent(work - 1, &text, &old, "").1, Err(NotFound::Stopped));
         assert_eq!(spent(0, &text, &old, "").1, Err(NotFound::Stopped));
     }
 
     #[test]
-    fn to_indent_has_a_bound() {
+    fn indentation_is_bounded_and_can_be_stopped() {
         let lines = |from: usize, to| {
             (from..to).flat_map(|line| [" ".repeat(line), "x\n".into()]).collect::<String>()
         };
         let (text, old) = (format!("\t{}", lines(0, 1000)), lines(0, 1000));
-        // The same indentation many times is looked up once.
+        // An indentation that occurs many times is looked up once.
         let (few, _) = spent(usize::MAX, &text, &old, "  x\n");
         let (more, found) = spent(usize::MAX, &text, &old, &"  x\n".repeat(10_000));
         assert!(found.is_ok() && more < few + 100_000, "{few} {more}");

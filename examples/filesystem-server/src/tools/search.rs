@@ -1,7 +1,7 @@
-//! The tool that finds files by name.
+//! The `search_files` tool, which finds files and directories by path.
 //!
-//! Goes in: a directory, a glob for the path from there, and what to leave out. Comes out: the full paths that match, a line each. What is
-//! true after: all beneath the directory was looked at, or the answer says what was not. A link is found by its own name, and not followed.
+//! It returns the matching paths, one per line. If it could not search everything beneath the
+//! directory, the result says so. A symlink is matched by its own name and not followed.
 
 use std::path::Path;
 
@@ -20,11 +20,13 @@ use crate::server::Server;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct SearchFiles {
-    /// Where to search: a path inside the allowed directories, or a `file:` URI.
+    /// Directory to search: a path inside the allowed directories, or a `file:` URI.
     path: String,
-    /// A glob for paths relative to that: `*.rs` is in it, `**/*.rs` anywhere beneath it.
+    /// Glob for paths relative to that directory: `*.rs` matches in the directory itself, and
+    /// `**/*.rs` matches at any depth.
     pattern: String,
-    /// Globs of what to leave out, with all that is in it. One without * leaves out that name everywhere.
+    /// Globs for entries to exclude, with everything beneath them. A glob without `*` excludes
+    /// entries with that name at any depth.
     #[serde(default)]
     exclude_patterns: Vec<String>,
 }
@@ -32,9 +34,10 @@ struct SearchFiles {
 #[tool_router(router = search_tools, vis = "pub(super)")]
 impl Server {
     #[tool(
-        title = "EntryResolver Files",
-        description = "Finds files and directories whose path matches a glob, and tells their full paths. *.ext matches in the directory \
-                       itself, **/*.ext also in those beneath it. Contents are not searched.",
+        title = "Search Files",
+        description = "Finds files and directories whose path matches a glob, and returns their \
+                       full paths. *.ext matches in the directory itself, and **/*.ext matches at \
+                       any depth. File contents are not searched.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -54,7 +57,7 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
             Step::Entry(entry) if pattern.matches(&entry.path()) => {
                 if found == MATCHES {
                     remarks.push(format!(
-                        "There are more matches: only {MATCHES} are told; narrow the pattern"
+                        "There are more matches: only {MATCHES} are listed; narrow the pattern"
                     ));
                     break;
                 }
@@ -65,8 +68,9 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
             }
             Step::Entry(_) => {}
             Step::Unreadable(_) => unreadable += 1,
-            Step::Full => remarks
-                .push(format!("Only {WALK_ENTRIES} entries were looked at; search further down")),
+            Step::Full => remarks.push(format!(
+                "Only the first {WALK_ENTRIES} entries were searched; search a subdirectory"
+            )),
         }
     }
     if unreadable > 0 {
@@ -78,7 +82,8 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
     Ok(lines.finish(remarks))
 }
 
-/// A path that another call can name: as it is, or where that can not stand in a line, as a URI.
+/// A path that can be passed to another tool: unchanged, or as a URI if it cannot be part of a
+/// line.
 fn named(roots: &RequestRoots, path: &Path) -> String {
     if is_plain(path.as_os_str()) {
         return path.display().to_string();
@@ -86,5 +91,5 @@ fn named(roots: &RequestRoots, path: &Path) -> String {
     roots.check(path, Intent::NoFollow).map_or_else(|_| shown(path), |checked| checked.uri())
 }
 
-/// More paths are no answer to a question.
+/// The maximum number of matches: more would not be useful.
 const MATCHES: usize = 1_000;

@@ -1,9 +1,8 @@
-//! The steps of a walk.
+//! A walk with exclusions, progress reports and cancellation.
 //!
-//! Goes in: a directory, and what to leave out. Comes out: its entries in the order of names, a directory before what is in it. What is
-//! true after: the walk stopped soon after the request was cancelled or its roots withdrawn, and the client heard how far it came.
-//!
-//! Links are entries and not followed; a FIFO or a link out is just a name.
+//! Entries are sorted by name, each directory before its entries. The walk stops soon after the
+//! request is cancelled or its roots are withdrawn. Symlinks are not followed, and special files
+//! are not opened.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +13,18 @@ use super::call::Work;
 use super::globs::Globs;
 use crate::progress::Progress;
 
-/// What a walk comes to.
+/// A step of a walk.
 pub(super) enum Step {
-    /// An entry that is not left out.
+    /// An entry that is not excluded.
     Entry(WalkEntry),
-    /// The directory that came last can not be listed, or only in part.
+    /// The most recent directory could not be listed, or only in part.
     Unreadable(Error),
-    /// [`WALK_ENTRIES`](mcp_roots_guard::limits::WALK_ENTRIES) were seen, and there are more. The last step.
+    /// There are more than [`WALK_ENTRIES`](mcp_roots_guard::limits::WALK_ENTRIES) entries. This is
+    /// the last step.
     Full,
 }
 
-/// A walk, step by step.
+/// An iterator over the steps of a walk.
 pub(super) struct Steps<'a> {
     walk: Walk,
     excluded: Globs,
@@ -35,7 +35,7 @@ pub(super) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// A walk of what is beneath a directory.
+    /// Starts a walk beneath a directory.
     pub(super) fn new(
         top: &CheckedPath,
         exclude: &[String],
@@ -80,5 +80,6 @@ impl Iterator for Steps<'_> {
     }
 }
 
-/// How often it is asked whether the walk may go on: often enough to stop at once, and seldom enough to cost nothing.
+/// The interval between checks for cancellation: short enough to stop promptly, and long enough for
+/// the cost to be negligible.
 const LOOK: Duration = Duration::from_millis(10);

@@ -1,9 +1,8 @@
-//! The tool that tells a directory tree.
+//! The `directory_tree` tool, which returns a directory tree as JSON.
 //!
-//! Goes in: a directory, and what to leave out. Comes out: JSON, an array of `name`, `type` (`file` or `directory`) and, for a directory,
-//! `children`. What is true after: the array is whole, but for directories that could not be listed, which say so in `error`.
-//!
-//! A link is a `file`, wherever it leads, and not followed.
+//! Each entry has a `name`, a `type` (`file` or `directory`) and, for a directory, `children`. The
+//! tree is never truncated. A directory that could not be listed has an `error`. A symlink is not
+//! followed, and has the type `file`.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{Intent, WalkEntry};
@@ -20,7 +19,8 @@ use crate::server::Server;
 struct DirectoryTree {
     /// A path inside the allowed directories, or a `file:` URI.
     path: String,
-    /// Globs of what to leave out, with all that is in it. One without * leaves out that name everywhere.
+    /// Globs for entries to exclude, with everything beneath them. A glob without `*` excludes
+    /// entries with that name at any depth.
     #[serde(default)]
     exclude_patterns: Vec<String>,
 }
@@ -29,8 +29,8 @@ struct DirectoryTree {
 impl Server {
     #[tool(
         title = "Directory Tree",
-        description = "Tells all that is beneath a directory as JSON: an array of entries with name, type (file or directory) and, for \
-                       directories only, children.",
+        description = "Returns everything beneath a directory as JSON: an array of entries with \
+                       name, type (file or directory) and, for directories only, children.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -46,7 +46,7 @@ struct Node {
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     children: Option<Vec<Node>>,
-    /// Why the children are not, or not all, told.
+    /// The reason why the children are missing or incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -71,11 +71,11 @@ fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work
 }
 
 fn too_large(limit: impl std::fmt::Display) -> HandlerError {
-    let advice = "ask for a directory further down, or leave some out with excludePatterns";
+    let advice = "request a subdirectory, or exclude entries with excludePatterns";
     HandlerError::new(format!("the tree has more than {limit}: {advice}"))
 }
 
-/// What takes no more than an answer.
+/// A buffer that holds at most [`ANSWER`] bytes.
 struct Limited(Vec<u8>);
 
 impl std::io::Write for Limited {
@@ -91,11 +91,11 @@ impl std::io::Write for Limited {
     }
 }
 
-/// A tree that grows in the order of a walk.
+/// A tree that is built in the order of a walk.
 struct Tree {
-    /// The directory that was added last, behind those that it is in.
+    /// The most recent directory and its ancestors, innermost last.
     open: Vec<Node>,
-    /// The entries at the top, but for the open one.
+    /// The completed entries of the top directory.
     done: Vec<Node>,
 }
 
@@ -121,7 +121,7 @@ impl Tree {
         }
     }
 
-    /// Closes directories until so many are open.
+    /// Closes directories until `open` of them are left.
     fn close(&mut self, open: usize) {
         while self.open.len() > open {
             if let Some(node) = self.open.pop() {
@@ -136,5 +136,5 @@ impl Tree {
     }
 }
 
-/// More than a model can use.
+/// The maximum number of entries: more than a model can use.
 const ENTRIES: usize = 10_000;

@@ -1,7 +1,7 @@
-//! Tools that make, replace and move files and directories.
+//! The tools that create, replace and move files and directories.
 //!
-//! Goes in: paths, and content. Comes out: a line that says what was done. What is true after: a file has the whole new content or the
-//! old, but for a root that is a file; nothing was moved over something else.
+//! A write either replaces the whole content or changes nothing, except for a root that is a file,
+//! which is written in place. A move never replaces an existing file.
 
 use std::io::Write as _;
 
@@ -18,7 +18,7 @@ use crate::server::Server;
 struct WriteFile {
     /// A path inside the allowed directories, or a `file:` URI. Its directory must exist.
     path: String,
-    /// All that the file will hold.
+    /// Complete new content of the file.
     content: String,
 }
 
@@ -30,9 +30,9 @@ struct CreateDirectory {
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct MoveFile {
-    /// What to move: a path inside the allowed directories, or a `file:` URI.
+    /// File or directory to move: a path inside the allowed directories, or a `file:` URI.
     source: String,
-    /// Its new path, which must not exist.
+    /// New path, which must not exist.
     destination: String,
 }
 
@@ -40,16 +40,22 @@ struct MoveFile {
 impl Server {
     #[tool(
         title = "Write File",
-        description = "Makes a file with this content. A file that exists is replaced without asking; edit_file changes parts of one.",
+        description = "Creates a file with the given content, or replaces an existing file without \
+                       confirmation. To change parts of a file, use edit_file.",
         output_schema = text_schema(),
-        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = true, open_world_hint = false)
+        annotations(
+            read_only_hint = false,
+            destructive_hint = true,
+            idempotent_hint = true,
+            open_world_hint = false
+        )
     )]
     async fn write_file(Parameters(args): Parameters<WriteFile>, call: Call) -> Answered {
         call.text(move |roots| {
             let WriteFile { path, content } = args;
             if u64::try_from(content.len()).is_ok_and(|size| size > LIMIT) {
                 return Err(HandlerError::new(format!(
-                    "the content is larger than {LIMIT} bytes, which no tool reads"
+                    "the content is larger than {LIMIT} bytes, the limit for reading and writing"
                 )));
             }
             put(&roots.check(&path, Intent::New)?, &content)?;
@@ -60,9 +66,15 @@ impl Server {
 
     #[tool(
         title = "Create Directory",
-        description = "Makes a directory, and the directories above it that are missing. One that exists already is fine.",
+        description = "Creates a directory and its missing parents. Succeeds if the directory \
+                       already exists.",
         output_schema = text_schema(),
-        annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
+        annotations(
+            read_only_hint = false,
+            destructive_hint = false,
+            idempotent_hint = true,
+            open_world_hint = false
+        )
     )]
     async fn create_directory(
         Parameters(args): Parameters<CreateDirectory>,
@@ -70,16 +82,22 @@ impl Server {
     ) -> Answered {
         call.text(move |roots| {
             roots.create_dir_all(&args.path)?;
-            Ok(format!("The directory {} is there", args.path))
+            Ok(format!("Directory {} exists", args.path))
         })
         .await
     }
 
     #[tool(
         title = "Move File",
-        description = "Moves or renames a file or a directory with all in it. Fails if the destination exists. A link is moved itself.",
+        description = "Moves or renames a file, or a directory with its contents. Fails if the \
+                       destination exists. A symlink is moved without being followed.",
         output_schema = text_schema(),
-        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = false)
+        annotations(
+            read_only_hint = false,
+            destructive_hint = true,
+            idempotent_hint = false,
+            open_world_hint = false
+        )
     )]
     async fn move_file(Parameters(args): Parameters<MoveFile>, call: Call) -> Answered {
         call.text(move |roots| {
@@ -90,7 +108,8 @@ impl Server {
     }
 }
 
-/// Gives a file its content, whole or not at all. A root that is a file can not be replaced, so that is written in place.
+/// Replaces the content of a file, completely or not at all. A root that is a file cannot be
+/// replaced, so it is written in place.
 pub(super) fn put(file: &CheckedPath, content: &str) -> Work<()> {
     match file.write(content) {
         Err(error) if error.kind() == ErrorKind::RootItself => {

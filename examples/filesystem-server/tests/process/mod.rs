@@ -1,4 +1,4 @@
-//! The server as a process of its own, spoken to over stdio.
+//! A client for a server in a separate process, over stdio.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// A server in a process of its own, and a client of it.
+/// A server in a separate process, with its client.
 pub(crate) struct Server {
     pub(crate) process: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
-    asked: u64,
+    requests: u64,
 }
 
-/// It ends with its test, whatever comes of that.
+/// Ends the process when the test ends, even if the test fails.
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -34,7 +34,7 @@ fn command(arguments: &[&str]) -> Command {
     server
 }
 
-/// Whether it ends well, having nobody to serve, and what it says on standard error until then.
+/// Runs the server without a client. Returns whether it succeeds, and its standard error output.
 pub(crate) fn run(arguments: &[&str]) -> (bool, String) {
     let mut server = start(command(arguments));
     drop(server.stdin.take());
@@ -47,13 +47,17 @@ impl Server {
         Self::of(command(arguments))
     }
 
-    /// Of a command that becomes the server.
+    /// Runs a command that becomes the server.
     pub(crate) fn of(command: Command) -> Self {
         let mut process = start(command);
         let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-        let mut server = Self { process, input, output: BufReader::new(output).lines(), asked: 0 };
-        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } });
-        server.ask("initialize", &hello);
+        let mut server =
+            Self { process, input, output: BufReader::new(output).lines(), requests: 0 };
+        let client = json!({ "name": "test", "version": "0" });
+        let revision = "2025-11-25";
+        let params =
+            json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": client });
+        server.request("initialize", &params);
         server.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         server
     }
@@ -63,24 +67,24 @@ impl Server {
     }
 
     pub(crate) fn next(&mut self) -> Value {
-        serde_json::from_str(&self.output.next().expect("the server goes on").unwrap()).unwrap()
+        serde_json::from_str(&self.output.next().expect("the server is running").unwrap()).unwrap()
     }
 
-    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.asked += 1;
+    pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
+        self.requests += 1;
         self.send(
-            &json!({ "jsonrpc": "2.0", "id": self.asked, "method": method, "params": params }),
+            &json!({ "jsonrpc": "2.0", "id": self.requests, "method": method, "params": params }),
         );
         loop {
             let message = self.next();
-            if message["id"] == self.asked {
+            if message["id"] == self.requests {
                 return message["result"].clone();
             }
         }
     }
 
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> String {
-        let result = self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }));
+        let result = self.request("tools/call", &json!({ "name": tool, "arguments": arguments }));
         result["content"][0]["text"]
             .as_str()
             .unwrap_or_else(|| panic!("{tool}: {result}"))

@@ -1,6 +1,6 @@
-//! A client with roots, at the other end of a pipe.
+//! A client with roots, connected through an in-memory pipe.
 
-// Roots, and subscriptions of the session era.
+// Roots and `resources/subscribe` are deprecated in the protocol.
 #![allow(deprecated)]
 
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(crate) enum Era {
     Stateless,
 }
 
-/// What a client declares of roots.
+/// The roots capability that a client declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Declares {
     Nothing,
@@ -75,13 +75,13 @@ impl Client {
         Self { peer: handler.serve_with_lifecycle(near, mode).await.unwrap(), told }
     }
 
-    /// Has other roots, and says so.
+    /// Changes the roots, and notifies the server.
     pub(crate) async fn change(&self, roots: &[&Path]) {
         self.peer.service().set(roots);
         self.peer.notify_roots_list_changed().await.unwrap();
     }
 
-    /// A page: its URIs, and the next cursor.
+    /// A page of resources, and the next cursor.
     pub(crate) async fn page(
         &self,
         cursor: Option<String>,
@@ -120,7 +120,7 @@ impl Client {
         self.peer.unsubscribe(UnsubscribeRequestParams::new(uri)).await.unwrap();
     }
 
-    /// The next notification, which comes soon: sooner than the server looks by itself.
+    /// The next notification. Waits for less than the server's polling interval.
     pub(crate) async fn told(&mut self) -> Told {
         self.told_within(Duration::from_secs(6)).await
     }
@@ -129,11 +129,11 @@ impl Client {
         tokio::time::timeout(time, self.told.recv()).await.unwrap().unwrap()
     }
 
-    /// For a while nothing is told.
+    /// Fails if a notification arrives within a short time.
     pub(crate) async fn quiet(&mut self) {
         if let Ok(told) = tokio::time::timeout(Duration::from_millis(1_200), self.told.recv()).await
         {
-            panic!("told {told:?}");
+            panic!("unexpected notification: {told:?}");
         }
     }
 }
@@ -176,12 +176,12 @@ impl ClientHandler for Handler {
     }
 }
 
-/// A path as a URI, for names that need no escapes but those written here.
+/// A path as a URI. Only `%` and spaces are escaped.
 pub(crate) fn uri(path: &Path) -> String {
     crate::tree::uri(path).replace('%', "%25").replace(' ', "%20")
 }
 
-/// The URI of something that no server of these tests serves.
+/// The URI of a path that no server in these tests serves.
 pub(crate) fn elsewhere(path: &str) -> String {
     format!("file:///{}{path}", if cfg!(windows) { "C:/" } else { "" })
 }

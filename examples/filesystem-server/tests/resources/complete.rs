@@ -1,4 +1,4 @@
-//! The templates, and what their path may be.
+//! Resource templates, and the completion of their path.
 
 use rmcp::model::{ArgumentInfo, CompleteRequestParams, CompletionInfo, Reference};
 
@@ -16,7 +16,7 @@ async fn complete(client: &Client, typed: &str) -> CompletionInfo {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_path_is_completed_inside_the_roots_only() {
+async fn path_is_completed_only_inside_the_roots() {
     let fixture = Fixture::new();
     fixture.write("a b/100%.txt", "");
     fixture.write("a b/1/x", "");
@@ -65,7 +65,8 @@ async fn the_path_is_completed_inside_the_roots_only() {
                 (expected.clone(), Some(false)),
                 "{typed}, {era:?}"
             );
-            // With a slash before it, the same: a value with one would make a URI that names a host.
+            // A leading slash in the input makes no difference. A value with a leading slash would
+            // result in a URI that names a host.
             assert_eq!(
                 complete(&client, &format!("/{typed}")).await.values,
                 expected,
@@ -86,7 +87,7 @@ async fn the_path_is_completed_inside_the_roots_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn values_are_bounded() {
+async fn number_of_completions_is_limited() {
     let fixture = Fixture::new();
     for number in 0..150 {
         fixture.write(&format!("{number:03}"), "");
@@ -101,12 +102,12 @@ async fn values_are_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn templates_are_told_and_nothing_else_is_completed() {
+async fn only_the_path_of_a_listed_template_is_completed() {
     let fixture = Fixture::new();
     let client = fixture.client(Era::Session, Declares::Changes).await;
-    let told = client.peer.list_all_resource_templates().await.unwrap();
-    let told: Vec<_> = told.into_iter().map(|template| template.uri_template).collect();
-    assert_eq!(told, [TEMPLATE, "file:///{+path}"]);
+    let templates = client.peer.list_all_resource_templates().await.unwrap();
+    let uris: Vec<_> = templates.into_iter().map(|template| template.uri_template).collect();
+    assert_eq!(uris, [TEMPLATE, "file:///{+path}"]);
     for (reference, argument) in [
         (Reference::for_resource("file:///{name}"), "path"),
         (Reference::for_resource(TEMPLATE), "name"),

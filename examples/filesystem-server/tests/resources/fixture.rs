@@ -1,4 +1,4 @@
-//! A directory with one in it that the server serves, and a server of that.
+//! A server for a temporary directory, with a file outside it.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ impl Fixture {
         path
     }
 
-    /// A link, if it is seen as one.
+    /// Creates a symlink, if the system supports them.
     pub(crate) fn link(&self, target: &str, path: &str) {
         if crate::tree::links_are_seen() {
             crate::tree::link(target.as_ref(), &self.site().join(path)).unwrap();

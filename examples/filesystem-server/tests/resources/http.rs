@@ -1,4 +1,4 @@
-//! Two sessions over streamable HTTP, spoken by hand.
+//! Sessions over streamable HTTP, with handwritten requests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,14 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::client::uri;
 use crate::fixture::Fixture;
 
-/// A session, and its stream of notifications.
+fn initialize() -> Value {
+    let client = json!({ "name": "test", "version": "0" });
+    let revision = "2025-11-25";
+    let params = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": client });
+    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })
+}
+
+/// A session and its stream of notifications.
 struct Session {
     address: String,
     id: String,
@@ -20,9 +27,7 @@ struct Session {
 
 impl Session {
     async fn new(address: &str) -> Self {
-        let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
-        let answer = send(address, "POST", "", &initialize).await;
+        let answer = send(address, "POST", "", &initialize()).await;
         let id = answer
             .lines()
             .find_map(|line| line.strip_prefix("mcp-session-id: "))
@@ -50,7 +55,7 @@ impl Session {
         assert!(answer.contains(r#""result":{}"#), "{answer}");
     }
 
-    /// The URI of the next update, if one comes.
+    /// The URI of the next update, or `None` if none arrives in time.
     async fn updated(&mut self) -> Option<String> {
         let next = async {
             loop {
@@ -70,15 +75,16 @@ impl Session {
 async fn request(address: &str, method: &str, header: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(
-        "{method} /mcp HTTP/1.1\r\nHost: {address}\r\nAccept: application/json, text/event-stream\r\n\
-         Content-Type: application/json\r\nmcp-protocol-version: 2025-11-25\r\n{header}Content-Length: {}\r\n\r\n{body}",
+        "{method} /mcp HTTP/1.1\r\nHost: {address}\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
+         mcp-protocol-version: 2025-11-25\r\n{header}Content-Length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream
 }
 
-/// What is answered within a while.
+/// Sends a request, and returns the response.
 async fn send(address: &str, method: &str, header: &str, body: &Value) -> String {
     let header = format!("{header}Connection: close\r\n");
     let mut stream = request(address, method, &header, &body.to_string()).await;
@@ -91,7 +97,7 @@ async fn send(address: &str, method: &str, header: &str, body: &Value) -> String
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
+async fn http_sessions_receive_only_their_own_notifications() {
     let fixture = Fixture::new();
     let (mine, yours) = (fixture.write("in/mine", ""), fixture.write("yours", ""));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -102,7 +108,7 @@ async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
     let (mut me, mut you) = (Session::new(&address).await, Session::new(&address).await);
     me.subscribe(&mine).await;
     you.subscribe(&yours).await;
-    assert_eq!(fixture.server.kept(), (2, 2));
+    assert_eq!(fixture.server.tracked(), (2, 2));
     std::fs::write(&mine, "1").unwrap();
     assert_eq!(me.updated().await, Some(uri(&mine)));
     assert_eq!(you.updated().await, None);
@@ -113,24 +119,22 @@ async fn sessions_over_http_hear_of_their_own_subscriptions_only() {
         send(&address, "DELETE", &format!("mcp-session-id: {}\r\n", me.id), &Value::Null).await;
     assert!(gone.starts_with("HTTP/1.1 2"), "{gone}");
     for _ in 0..250 {
-        if fixture.server.kept() == (1, 1) {
+        if fixture.server.tracked() == (1, 1) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("{:?}", fixture.server.kept());
+    panic!("{:?}", fixture.server.tracked());
 }
 
 #[tokio::test]
-async fn a_page_of_elsewhere_can_not_use_it() {
+async fn browser_requests_from_other_origins_are_refused() {
     let fixture = Fixture::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let served =
         serve_http(listener, fixture.server.clone(), Limits::default(), std::future::pending());
     tokio::spawn(served);
-    let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
     for (origin, served) in [
         ("http://localhost:6274", true),
         ("http://127.0.0.1:1", true),
@@ -139,14 +143,14 @@ async fn a_page_of_elsewhere_can_not_use_it() {
         ("https://localhost:6274", false),
         ("null", false),
     ] {
-        let answer = send(&address, "POST", &format!("Origin: {origin}\r\n"), &initialize).await;
+        let answer = send(&address, "POST", &format!("Origin: {origin}\r\n"), &initialize()).await;
         let status = if served { "HTTP/1.1 200" } else { "HTTP/1.1 403" };
         assert!(answer.starts_with(status), "{origin}: {answer}");
     }
 }
 
 #[tokio::test]
-async fn it_stops_when_told_while_somebody_listens() {
+async fn server_stops_while_a_client_is_listening() {
     let fixture = Fixture::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

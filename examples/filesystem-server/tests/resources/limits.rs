@@ -1,5 +1,5 @@
-//! What one HTTP client cannot do to the others. Times are far below those of the server, and are
-//! waited for up to a hundred times as long.
+//! One HTTP client cannot block others. The time limits are much shorter than the server's
+//! defaults, and each test waits up to a hundred times as long for them.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::fixture::Fixture;
 
-/// How long something short may take here.
+/// The time limit under test.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// How long is waited for it.
+/// The maximum wait for it.
 const LONG: Duration = Duration::from_secs(30);
 
 async fn serve(fixture: &Fixture, change: impl FnOnce(&mut Limits)) -> String {
@@ -29,16 +29,18 @@ fn head(address: &str, method: &str, session: &str, length: usize) -> String {
     let session =
         if session.is_empty() { String::new() } else { format!("mcp-session-id: {session}\r\n") };
     format!(
-        "{method} /mcp HTTP/1.1\r\nHost: {address}\r\nAccept: application/json, text/event-stream\r\n\
-         Content-Type: application/json\r\n{session}Content-Length: {length}\r\n"
+        "{method} /mcp HTTP/1.1\r\nHost: {address}\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
+         {session}Content-Length: {length}\r\n"
     )
 }
 
-/// All that is answered on a connection that is closed after it.
+/// Reads until the server closes the connection.
 async fn end(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
-    let _ =
-        tokio::time::timeout(LONG, stream.read_to_end(&mut answer)).await.expect("it is closed");
+    let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut answer))
+        .await
+        .expect("the connection closes");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -50,8 +52,10 @@ async fn send(address: &str, method: &str, session: &str, body: &Value) -> Strin
 }
 
 fn initialize() -> Value {
-    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } })
+    let client = json!({ "name": "test", "version": "0" });
+    let revision = "2025-11-25";
+    let params = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": client });
+    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })
 }
 
 fn read(path: &str) -> Value {
@@ -59,7 +63,7 @@ fn read(path: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
 }
 
-/// Begins a session, or says why not.
+/// Opens a session. Returns its identifier, or the refusal.
 async fn open(address: &str) -> Result<String, String> {
     let answer = send(address, "POST", "", &initialize()).await;
     let Some(id) = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")) else {
@@ -75,7 +79,7 @@ async fn is_served(address: &str, session: &str) -> bool {
     send(address, "POST", session, &read("f")).await.contains("served")
 }
 
-/// Waits for something to become true.
+/// Waits until a condition holds. Returns whether it did in time.
 async fn until(mut is_so: impl AsyncFnMut() -> bool) -> bool {
     let start = Instant::now();
     while start.elapsed() < LONG {
@@ -88,12 +92,12 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_without_headers_is_closed() {
+async fn connection_with_slow_headers_is_closed() {
     let fixture = Fixture::new();
     fixture.write("f", "served");
     let address = serve(&fixture, |limits| limits.header_time = SHORT).await;
     let session = open(&address).await.unwrap();
-    // None at all; some; one more now and then; and none after a first request.
+    // No headers, incomplete headers, endless headers, and no second request.
     let mut silent = TcpStream::connect(&address).await.unwrap();
     let mut half = TcpStream::connect(&address).await.unwrap();
     half.write_all(b"POST /mcp HTTP/1.1\r\nHost: x\r\n").await.unwrap();
@@ -111,13 +115,13 @@ async fn a_connection_without_headers_is_closed() {
     assert!(end(&mut idle).await.starts_with("HTTP/1.1 405"));
     let mut answer = Vec::new();
     let closed = tokio::time::timeout(LONG, drops.read_to_end(&mut answer)).await;
-    assert!(closed.is_ok(), "a connection whose headers never end");
+    assert!(closed.is_ok(), "a connection with endless headers stayed open");
     tokio::time::timeout(LONG, dripping).await.unwrap().unwrap();
     assert!(is_served(&address, &session).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_is_bounded_in_time_and_size() {
+async fn body_is_limited_in_time_and_size() {
     let fixture = Fixture::new();
     let address = serve(&fixture, |limits| limits.body_time = SHORT).await;
     let mut slow = TcpStream::connect(&address).await.unwrap();
@@ -130,13 +134,13 @@ async fn a_body_is_bounded_in_time_and_size() {
     let mut large = TcpStream::connect(&address).await.unwrap();
     let head = head(&address, "POST", "", (4 << 20) + 1);
     large.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
-    // It is refused by its length, before it is there.
+    // The body is refused by its declared length, before it arrives.
     let answer = end(&mut large).await;
     assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("4194304 bytes"), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_does_not_read_is_given_up() {
+async fn client_that_does_not_read_is_disconnected() {
     let fixture = Fixture::new();
     fixture.write("f", "served");
     fixture.write("large", "x".repeat(8 << 20));
@@ -150,7 +154,7 @@ async fn a_client_that_does_not_read_is_given_up() {
     let body = read("large").to_string();
     let head = head(&address, "POST", &session, body.len());
     hog.write_all(format!("{head}\r\n{body}").as_bytes()).await.unwrap();
-    // It has the one connection until it is given up.
+    // The client holds the only connection until it is disconnected.
     let start = Instant::now();
     assert!(
         until(async || is_served(&address, &session).await).await,
@@ -161,7 +165,7 @@ async fn a_client_that_does_not_read_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_beyond_the_limit_are_refused_and_the_others_served() {
+async fn connections_beyond_the_limit_are_refused_and_others_continue() {
     let fixture = Fixture::new();
     fixture.write("f", "served");
     let address = serve(&fixture, |limits| {
@@ -172,7 +176,7 @@ async fn connections_beyond_the_limit_are_refused_and_the_others_served() {
     let session = open(&address).await.unwrap();
     let mut mine = TcpStream::connect(&address).await.unwrap();
     let mut held = Vec::new();
-    // The connections that opened the session may still be on their way out.
+    // The connections that opened the session may still be closing.
     assert!(
         until(async || {
             let mut stream = TcpStream::connect(&address).await.unwrap();
@@ -190,7 +194,7 @@ async fn connections_beyond_the_limit_are_refused_and_the_others_served() {
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 503"), "{answer}");
     }
     let refused = send(&address, "POST", &session, &read("f")).await;
-    assert!(refused.contains("no connection free"), "{refused}");
+    assert!(refused.contains("the limit on connections is reached"), "{refused}");
     let body = read("f").to_string();
     let start = head(&address, "POST", &session, body.len());
     mine.write_all(format!("{start}Connection: close\r\n\r\n{body}").as_bytes()).await.unwrap();
@@ -200,11 +204,11 @@ async fn connections_beyond_the_limit_are_refused_and_the_others_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_beyond_the_limit_are_refused_and_the_others_served() {
+async fn sessions_beyond_the_limit_are_refused_and_others_continue() {
     let fixture = Fixture::new();
     fixture.write("f", "served");
     let address = serve(&fixture, |limits| limits.sessions = 3).await;
-    // At once, so that they race for the last places.
+    // The requests are concurrent, so they race for the last places.
     let opened = (0..12).map(|_| {
         let address = address.clone();
         tokio::spawn(async move { open(&address).await })
@@ -219,13 +223,13 @@ async fn sessions_beyond_the_limit_are_refused_and_the_others_served() {
     assert_eq!((sessions.len(), refused.len()), (3, 9), "{refused:?}");
     for answer in &refused {
         let clear = answer.starts_with("HTTP/1.1 503")
-            && answer.contains("the server has 3 sessions and takes no more");
+            && answer.contains("the limit of 3 sessions is reached");
         assert!(clear && answer.to_lowercase().contains("retry-after:"), "{answer}");
     }
     for session in &sessions {
         assert!(is_served(&address, session).await);
     }
-    // A message that only looks like another does not get around it.
+    // A duplicate `method` does not bypass the limit.
     let hidden = initialize().to_string().replacen('{', r#"{"method":"ping","#, 1);
     let mut stream = TcpStream::connect(&address).await.unwrap();
     let head = head(&address, "POST", "", hidden.len());
@@ -237,7 +241,7 @@ async fn sessions_beyond_the_limit_are_refused_and_the_others_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_is_not_used_ends() {
+async fn idle_session_ends() {
     let fixture = Fixture::new();
     fixture.write("f", "served");
     let address = serve(&fixture, |limits| {

@@ -1,4 +1,4 @@
-//! The list and its pages.
+//! The resource list and its pages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +9,7 @@ use crate::client::{Client, Declares, Era, uri};
 use crate::fixture::Fixture;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_list_has_the_roots_and_the_files_beneath_them_and_no_links_or_devices() {
+async fn list_contains_roots_files_and_directories_but_no_symlinks_or_fifos() {
     let fixture = Fixture::new();
     fixture.write("a.txt", "four");
     fixture.write("b 100%.json", "{}");
@@ -54,7 +54,7 @@ async fn the_list_has_the_roots_and_the_files_beneath_them_and_no_links_or_devic
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_hold_all_once_in_order_whatever_changes_between_them() {
+async fn pages_list_each_resource_once_in_order_despite_changes() {
     let fixture = Fixture::new();
     for number in 0..450 {
         fixture.write(&format!("{}/{:03}", ["a", "b", "b.x"][number % 3], number), "");
@@ -65,7 +65,7 @@ async fn pages_hold_all_once_in_order_whatever_changes_between_them() {
     assert!(all.is_sorted_by_key(|uri| uri.split('/').map(str::to_owned).collect::<Vec<_>>()));
     let (first, next) = client.page(None).await.unwrap();
     assert_eq!(first.len(), 200);
-    // What was told last is gone, and there is something new before it and after it.
+    // The last listed file is removed, and new files are created before and after it.
     std::fs::remove_file(fixture.site().join(last(&first).rsplit_once("site/").unwrap().1))
         .unwrap();
     fixture.write("a/000a", "");
@@ -83,7 +83,7 @@ fn last(page: &[rmcp::model::Resource]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_root_that_is_withdrawn_between_pages_is_told_no_more() {
+async fn root_withdrawn_between_pages_is_not_listed() {
     let fixture = Fixture::new();
     for number in 0..250 {
         fixture.write(&format!("old/{number:03}"), "");
@@ -101,7 +101,7 @@ async fn a_root_that_is_withdrawn_between_pages_is_told_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_root_in_a_root_is_told_once() {
+async fn nested_root_is_listed_once() {
     let fixture = Fixture::new();
     let file = fixture.write("in/file", "");
     let (site, inner) = (fixture.site(), fixture.site().join("in"));
@@ -115,7 +115,7 @@ async fn a_root_in_a_root_is_told_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cursor_that_was_made_up_is_refused() {
+async fn forged_cursor_is_refused() {
     let fixture = Fixture::new();
     for (era, declares) in [(Era::Session, Declares::Changes), (Era::Stateless, Declares::Nothing)]
     {
@@ -127,14 +127,14 @@ async fn a_cursor_that_was_made_up_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stateless_client_lists_what_it_told_in_another_request() {
+async fn stateless_list_uses_the_roots_from_another_request() {
     let fixture = Fixture::new();
     let file = fixture.write("in/file", "");
     let inner = fixture.site().join("in");
     let client = Client::new(&fixture.server, Era::Stateless, Declares::Roots, &[&inner]).await;
-    assert_eq!(client.page(None).await.err(), Some(-32603), "nobody can be asked in a list");
+    assert_eq!(client.page(None).await.err(), Some(-32603), "the list request cannot fetch roots");
     let Err(ServiceError::McpError(error)) = client.peer.list_resources(None).await else {
-        panic!("it is refused")
+        panic!("the request succeeded without roots")
     };
     assert!(error.message.contains("call a tool or read a resource first"), "{error}");
     client.read(&uri(&file)).await.unwrap();
@@ -142,7 +142,7 @@ async fn a_stateless_client_lists_what_it_told_in_another_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_roots_nothing_is_listed() {
+async fn list_is_empty_without_roots() {
     let server = filesystem_server::server::Server::new(Guard::new(
         Boundary::builder().client_roots_only().build().unwrap(),
     ));
@@ -151,12 +151,12 @@ async fn without_roots_nothing_is_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_directory_hides_nothing() {
+async fn large_directory_is_listed_completely() {
     #[cfg(windows)]
     if !crate::tree::links_are_seen() {
         return crate::tree::not_shown(
-            "list::a_large_directory_hides_nothing",
-            "Wine looks at all names of a directory for each",
+            "list::large_directory_is_listed_completely",
+            "Wine scans the whole directory for each name",
         );
     }
     let fixture = Fixture::new();
@@ -180,7 +180,7 @@ async fn a_large_directory_hides_nothing() {
     let (second, next) = client.page(next).await.unwrap();
     assert_eq!(told(second), expected[200..]);
     assert!(next.is_some());
-    // As the page before would have given it.
+    // The cursor that the preceding page would have returned.
     let cursor = URL_SAFE_NO_PAD.encode(format!("{}\0many/100298", fixture.site().display()));
     let (last, next) = client.page(Some(cursor)).await.unwrap();
     let expected = [fixture.site().join("many/100299"), fixture.site().join("zz"), after];

@@ -1,4 +1,4 @@
-//! Subscriptions of the stateless era.
+//! Stateless subscriptions.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::client::{Declares, Era, code, elsewhere, uri};
 use crate::fixture::Fixture;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stateless_client_listens() {
+async fn stateless_client_receives_updates_until_its_roots_change() {
     let fixture = Fixture::new();
     let path = fixture.write("a", "");
     let file = uri(&path);
     for declares in [Declares::Nothing, Declares::Roots] {
         let client = fixture.client(Era::Stateless, declares).await;
-        // Tells its roots, if it has any.
+        // The client sends its roots with this request, if it has any.
         client.read(&file).await.unwrap();
         let filter = SubscriptionFilter::builder()
             .resources_list_changed()
@@ -38,7 +38,8 @@ async fn a_stateless_client_listens() {
         };
         assert_eq!(told.params.uri, file);
         if declares == Declares::Roots {
-            // It tells others in another request: the listening ends, as nothing of it is left.
+            // Another request sends different roots. The stream ends, because none of its
+            // resources is still allowed.
             let other = fixture.write("other/b", "");
             client.peer.service().set(&[other.parent().unwrap()]);
             tokio::time::sleep(Duration::from_secs(6)).await;
@@ -53,12 +54,12 @@ async fn a_stateless_client_listens() {
         for _ in 0..50 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert_eq!(fixture.server.kept(), (0, 0));
+        assert_eq!(fixture.server.tracked(), (0, 0));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stateless_client_does_not_listen_outside() {
+async fn subscription_outside_the_roots_is_refused() {
     let fixture = Fixture::new();
     let client = fixture.client(Era::Stateless, Declares::Nothing).await;
     let filter =
@@ -69,7 +70,7 @@ async fn a_stateless_client_does_not_listen_outside() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_refused_does_not_end_the_rest() {
+async fn refused_resource_does_not_affect_other_subscriptions() {
     let fixture = Fixture::new();
     let path = fixture.write("a", "");
     let client = fixture.client(Era::Stateless, Declares::Nothing).await;
@@ -89,7 +90,7 @@ async fn what_is_refused_does_not_end_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_listens_a_few_times_at_once() {
+async fn concurrent_requests_of_a_client_are_limited() {
     let fixture = Fixture::new();
     let filter =
         SubscriptionFilter::builder().resource_subscription(uri(&fixture.write("a", ""))).build();
@@ -102,7 +103,7 @@ async fn a_client_listens_a_few_times_at_once() {
     let mut more = client.peer.listen(filter.clone()).await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(4), more.next()).await.unwrap();
     assert_eq!(ended.map_err(code).err(), Some(-32602));
-    // Another is not hindered.
+    // Another client is not affected.
     let other = fixture.client(Era::Stateless, Declares::Nothing).await;
     let mut listening = other.peer.listen(filter).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(500), listening.next()).await.is_err());

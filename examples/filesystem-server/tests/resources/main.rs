@@ -1,4 +1,5 @@
-//! Files as resources, as a client sees them: over a transport in memory, on real files, in both eras.
+//! Resources as seen by a client, over an in-memory transport and with real files, for session and
+//! stateless clients.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -13,5 +14,5 @@ mod read;
 mod sessions;
 mod subscribe;
 #[path = "../../../../tests/support/tree.rs"]
-#[allow(dead_code)] // The guard's own tests use the rest.
+#[allow(dead_code)] // The guard's own tests use the other functions.
 mod tree;

@@ -1,4 +1,4 @@
-//! Content, and refusals.
+//! The content of resources, and refusals.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::fixture::Fixture;
 use crate::tree::links_are_seen;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn text_is_text_bytes_are_base64_and_a_directory_is_its_entries() {
+async fn content_is_text_base64_or_directory_entries() {
     let fixture = Fixture::new();
     let site = uri(&fixture.site());
     fixture.write("a.rs", "fn é() {}");
@@ -48,7 +48,7 @@ async fn text_is_text_bytes_are_base64_and_a_directory_is_its_entries() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_have_the_codes_of_their_era() {
+async fn refusals_have_the_error_codes_of_the_protocol_revision() {
     let fixture = Fixture::new();
     let site = uri(&fixture.site());
     #[cfg(unix)]
@@ -68,7 +68,7 @@ async fn refusals_have_the_codes_of_their_era() {
         ("site/a".into(), "not_absolute", -32602, -32602),
         (format!("{site}/large"), "too_large", -32603, -32603),
     ] {
-        // Windows has no FIFOs, and Wine no links.
+        // Windows has no FIFOs, and Wine has no symlinks.
         if !links_are_seen() && uri.ends_with("/out") || cfg!(windows) && kind == "special_file" {
             continue;
         }
@@ -82,22 +82,22 @@ async fn refusals_have_the_codes_of_their_era() {
             assert!(began.elapsed() < Duration::from_secs(5), "{uri}");
             let data = error.data.unwrap_or(Value::Null);
             assert_eq!((error.code.0, &data["kind"]), (code, &json!(kind)), "{uri}, {era:?}");
-            let is_told = !matches!(
+            let has_uri = !matches!(
                 kind,
                 "encoded_separator" | "foreign_scheme" | "not_absolute" | "too_large"
             );
-            assert_eq!(data.get("uri"), is_told.then_some(&json!(uri)), "{uri}, {era:?}");
+            assert_eq!(data.get("uri"), has_uri.then_some(&json!(uri)), "{uri}, {era:?}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_directory_is_cut_with_a_remark() {
+async fn truncated_directory_ends_with_a_comment() {
     #[cfg(windows)]
     if !crate::tree::links_are_seen() {
         return crate::tree::not_shown(
-            "read::a_large_directory_is_cut_with_a_remark",
-            "Wine looks at all names of a directory for each",
+            "read::truncated_directory_ends_with_a_comment",
+            "Wine scans the whole directory for each name",
         );
     }
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! What is kept for sessions, and told to each.
+//! The state of sessions, and the notifications that each session receives.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::client::{Client, Declares, Era, Told, uri};
 use crate::fixture::Fixture;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_of_roots_is_a_change_of_the_list_and_the_first_answer_is_none() {
+async fn changed_roots_change_the_resource_list_but_the_first_roots_do_not() {
     let fixture = Fixture::new();
     let file = fixture.write("in/a", "");
     let mut client = fixture.client(Era::Session, Declares::Changes).await;
@@ -19,7 +19,7 @@ async fn a_change_of_roots_is_a_change_of_the_list_and_the_first_answer_is_none(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_hear_of_their_own_subscriptions_and_roots_only() {
+async fn sessions_receive_only_their_own_notifications() {
     let fixture = Fixture::new();
     let (mine, yours) = (fixture.write("mine", ""), fixture.write("yours", ""));
     let mut me = fixture.client(Era::Session, Declares::Changes).await;
@@ -40,24 +40,24 @@ async fn sessions_hear_of_their_own_subscriptions_and_roots_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_of_a_thousand_sessions() {
+async fn ended_sessions_leave_no_state() {
     let fixture = Fixture::new();
     let file = uri(&fixture.write("a", ""));
     for number in 0..1_000 {
         let client =
             Client::new(&fixture.server, Era::Session, Declares::Changes, &[&fixture.site()]).await;
         client.subscribe(&file).await.unwrap();
-        let (sessions, places) = fixture.server.kept();
+        let (sessions, places) = fixture.server.tracked();
         assert!((1..200).contains(&sessions) && places == 1, "{number}: {sessions}, {places}");
         if number % 2 == 0 {
             client.peer.cancel().await.unwrap();
         }
     }
     for _ in 0..500 {
-        if fixture.server.kept() == (0, 0) {
+        if fixture.server.tracked() == (0, 0) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("{:?}", fixture.server.kept());
+    panic!("{:?}", fixture.server.tracked());
 }

@@ -1,4 +1,4 @@
-//! Subscriptions of the session era.
+//! Subscriptions in a session.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn updated(uri: &str) -> Told {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_is_heard_about_until_it_is_unsubscribed_from() {
+async fn client_receives_file_updates_until_it_unsubscribes() {
     let fixture = Fixture::new();
     let path = fixture.write("a b.txt", "");
     let (file, beside) = (uri(&path), fixture.write("beside", ""));
@@ -19,7 +19,7 @@ async fn a_file_is_heard_about_until_it_is_unsubscribed_from() {
     client.quiet().await;
     std::fs::write(&path, "1").unwrap();
     assert_eq!(client.told().await, updated(&file));
-    // Replaced, as editors do and this server's own tools.
+    // Editors and this server's tools replace a file by renaming another.
     std::fs::write(fixture.site().join("new"), "22").unwrap();
     std::fs::rename(fixture.site().join("new"), &path).unwrap();
     assert_eq!(client.told().await, updated(&file));
@@ -27,20 +27,20 @@ async fn a_file_is_heard_about_until_it_is_unsubscribed_from() {
     assert_eq!(client.told().await, updated(&file));
     std::fs::write(&path, "333").unwrap();
     assert_eq!(client.told().await, updated(&file));
-    // Neither what is beside it, nor reading it.
+    // Changing a sibling or reading the file is not an update.
     std::fs::write(beside, "4").unwrap();
     client.read(&file).await.unwrap();
     client.quiet().await;
     client.unsubscribe(&file).await;
     std::fs::write(&path, "55555").unwrap();
     client.quiet().await;
-    assert_eq!(fixture.server.kept(), (1, 0));
-    // What was never subscribed to.
+    assert_eq!(fixture.server.tracked(), (1, 0));
+    // Unsubscribing without a subscription succeeds.
     client.unsubscribe(&elsewhere("etc/passwd")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_changes_are_few_notifications() {
+async fn frequent_changes_are_combined() {
     let fixture = Fixture::new();
     let path = fixture.write("a", "");
     let mut client = fixture.client(Era::Session, Declares::Nothing).await;
@@ -60,7 +60,7 @@ async fn many_changes_are_few_notifications() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_is_heard_about_when_entries_come_and_go() {
+async fn client_receives_updates_when_directory_entries_change() {
     let fixture = Fixture::new();
     let inner = fixture.write("dir/sub/a", "");
     let directory = uri(&fixture.site().join("dir"));
@@ -74,24 +74,24 @@ async fn a_directory_is_heard_about_when_entries_come_and_go() {
     client.quiet().await;
 }
 
-// On Windows a directory stays while it is watched.
+// On Windows, a watched directory cannot be removed.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_watcher_misses_is_found_later() {
+async fn change_without_an_event_is_found_by_polling() {
     let fixture = Fixture::new();
     let path = fixture.write("dir/a", "");
     let mut client = fixture.client(Era::Session, Declares::Changes).await;
     client.subscribe(&uri(&path)).await.unwrap();
     std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
     assert_eq!(client.told().await, updated(&uri(&path)));
-    // The watch went with the directory.
+    // The watch was lost with the directory.
     fixture.write("dir/a", "");
     client.quiet().await;
     assert_eq!(client.told_within(Duration::from_secs(20)).await, updated(&uri(&path)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_root_that_is_one_file_is_watched_alone() {
+async fn client_receives_updates_for_a_file_root() {
     let fixture = Fixture::new();
     let path = fixture.write("dir/only", "");
     let mut client = Client::new(&fixture.server, Era::Session, Declares::Changes, &[&path]).await;
@@ -101,7 +101,7 @@ async fn a_root_that_is_one_file_is_watched_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscription_ends_with_its_root_and_waits_while_roots_are_not_known() {
+async fn subscription_is_suspended_while_roots_are_unknown_and_ends_with_its_root() {
     let fixture = Fixture::new();
     let (old, kept) = (fixture.write("old/a", ""), fixture.write("kept/b", ""));
     let (old_root, kept_root) = (old.parent().unwrap(), kept.parent().unwrap());
@@ -111,19 +111,19 @@ async fn a_subscription_ends_with_its_root_and_waits_while_roots_are_not_known()
     client.subscribe(&uri(&kept)).await.unwrap();
     client.change(&[kept_root]).await;
     assert_eq!(client.told().await, Told::ListChanged);
-    // The roots are not known: nothing is said of either.
+    // While the roots are unknown, neither file is reported.
     std::fs::write(&old, "1").unwrap();
     std::fs::write(&kept, "1").unwrap();
     client.quiet().await;
-    // A request asks for them; then what was kept is caught up with.
+    // A request fetches the roots. Then the change in the remaining root is reported.
     client.read(&uri(&kept)).await.unwrap();
     assert_eq!(client.told().await, updated(&uri(&kept)));
     std::fs::write(&old, "22").unwrap();
     client.quiet().await;
-    assert_eq!(fixture.server.kept(), (1, 1));
+    assert_eq!(fixture.server.tracked(), (1, 1));
     std::fs::write(&kept, "22").unwrap();
     assert_eq!(client.told().await, updated(&uri(&kept)));
-    // Its root comes back, and it does not.
+    // The root returns, but its subscription does not.
     client.change(&[old_root, kept_root]).await;
     assert_eq!(client.told().await, Told::ListChanged);
     client.read(&uri(&old)).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_subscription_ends_with_its_root_and_waits_while_roots_are_not_known()
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_that_becomes_a_link_out_tells_nothing_of_what_is_there() {
+async fn directory_replaced_by_a_symlink_reports_no_changes_outside() {
     let fixture = Fixture::new();
     let (path, outside) = (fixture.write("dir/a", ""), fixture.top.join("outside"));
     std::fs::create_dir(&outside).unwrap();
@@ -143,14 +143,14 @@ async fn a_directory_that_becomes_a_link_out_tells_nothing_of_what_is_there() {
     client.quiet().await;
     std::fs::rename(fixture.site().join("dir"), fixture.site().join("away")).unwrap();
     std::os::unix::fs::symlink(&outside, fixture.site().join("dir")).unwrap();
-    assert_eq!(client.told().await, updated(&uri(&path)), "it is gone");
+    assert_eq!(client.told().await, updated(&uri(&path)), "the file was removed");
     std::fs::write(outside.join("a"), "1").unwrap();
     std::fs::write(fixture.site().join("away/a"), "1").unwrap();
     client.quiet().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_may_not_be_read_may_not_be_subscribed_to() {
+async fn subscription_to_an_unreadable_resource_is_refused() {
     let fixture = Fixture::new();
     let site = uri(&fixture.site());
     #[cfg(unix)]
@@ -163,17 +163,17 @@ async fn what_may_not_be_read_may_not_be_subscribed_to() {
         (elsewhere("etc/passwd"), -32002),
         ("https://example.com/".into(), -32602),
     ] {
-        // Where there is no FIFO, it is missing.
+        // On a system without FIFOs, the file is missing, which has the same code.
         assert_eq!(client.subscribe(&uri).await, Err(code), "{uri}");
     }
-    // Nobody can say later what its roots are.
+    // This client does not announce changes, so its roots would be unknown later.
     let client = fixture.client(Era::Session, Declares::Roots).await;
     assert_eq!(client.subscribe(&site).await, Err(-32603));
-    assert_eq!(fixture.server.kept(), (2, 0));
+    assert_eq!(fixture.server.tracked(), (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscriptions_are_bounded() {
+async fn number_of_subscriptions_is_limited() {
     let fixture = Fixture::new();
     let uris: Vec<_> =
         (0..65).map(|number| uri(&fixture.write(&format!("{number}"), ""))).collect();

@@ -1,4 +1,4 @@
-//! A client, and a server of a directory for it, over a transport in memory.
+//! A client, and a server for a temporary directory, over an in-memory transport.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use crate::tree::{link, links_are_seen, uri};
 
-/// A client with roots, or without, that keeps the progress it is told.
+/// A client with or without roots that records progress notifications.
 #[derive(Clone, Default)]
 pub(crate) struct Client {
     pub(crate) roots: Option<Arc<Mutex<Vec<String>>>>,
@@ -61,10 +61,10 @@ impl ClientHandler for Client {
     }
 }
 
-/// A client of a server of a directory.
+/// A server for a directory, and its client.
 pub(crate) struct Served {
     pub(crate) directory: PathBuf,
-    /// What is not served, beside what is.
+    /// A directory next to it that is not allowed.
     pub(crate) outside: PathBuf,
     pub(crate) client: RunningService<RoleClient, Client>,
     _keep: [TempDir; 2],
@@ -105,8 +105,9 @@ impl Served {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// A FIFO, a link that dangles, one that leads out to a file, and one out to a directory. Those that the system can not have are
-    /// returned: the FIFO on Windows; under Wine the links, too.
+    /// Creates a FIFO, a dangling symlink, and symlinks to a file and a directory outside. Returns
+    /// the names of those that the system does not support: the FIFO on Windows, and also the
+    /// symlinks under Wine.
     pub(crate) fn put_oddities(&self) -> Vec<&'static str> {
         let mut missing = Vec::new();
         #[cfg(unix)]
@@ -129,7 +130,7 @@ impl Served {
         missing
     }
 
-    /// The text of a call that succeeds, which must be the structured content, too.
+    /// The text of a successful call, which must equal its structured content.
     pub(crate) async fn ok(&self, tool: &'static str, args: Value) -> String {
         let shown = format!("{tool} {args}");
         let result = self.client.call_tool(params(tool, &args)).await.unwrap();
@@ -139,7 +140,7 @@ impl Served {
         text.text.clone()
     }
 
-    /// The text of a call that is refused.
+    /// The text of a refused call.
     pub(crate) async fn err(&self, tool: &'static str, args: Value) -> String {
         let shown = format!("{tool} {args}");
         let result = self.client.call_tool(params(tool, &args)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Editing files.
+//! The `edit_file` tool.
 
 #[cfg(unix)]
 use std::{fs, os::unix::fs::PermissionsExt as _};
@@ -7,30 +7,30 @@ use serde_json::json;
 
 use super::client::Served;
 
-/// Old texts and new ones.
+/// Pairs of old and new texts.
 type Edits = &'static [(&'static str, &'static str)];
 
 #[tokio::test]
-async fn an_edit_tells_its_diff_and_keeps_line_ends() {
+async fn edit_returns_a_diff_and_preserves_line_endings() {
     let served = Served::new().await;
-    // Content; edits; content after.
+    // Content, edits, expected content.
     let cases: [(&str, Edits, &str); 12] = [
         ("a\nb\nc\n", &[("b", "B")], "a\nB\nc\n"),
         ("a\nb\nc\n", &[("a\nb\n", ""), ("c", "d\ne")], "d\ne\n"),
         ("a\na\n", &[("a", "x")], "x\na\n"),
-        // Only by CRLF, whatever the edit has.
+        // The file has a single kind of line ending, and the edit may have another.
         ("a\r\nb\r\nc\r\n", &[("a\nb", "x\ny\nz")], "x\r\ny\r\nz\r\nc\r\n"),
         ("a\r\nb\r\n", &[("a\r\nb\r\n", "x\r\n")], "x\r\n"),
         ("a\nb\n", &[("a\r\nb", "x\r\ny")], "x\ny\n"),
-        // Mixed: what is not touched stays, what is new is as most are.
+        // With mixed endings, untouched lines keep theirs, and new lines have the most common one.
         ("a\r\nb\nc\r\nd\r\n", &[("c", "C\nCC")], "a\r\nb\nC\r\nCC\r\nd\r\n"),
-        // Of equal lines, the one that is not replaced keeps its own end.
+        // If two lines have the same text, the one that is not replaced keeps its ending.
         ("a\r\na\nb\n", &[("a\n", "")], "a\nb\n"),
         ("a\na\r\nb\n", &[("a\n", "")], "a\r\nb\n"),
         ("a\r\n\tb\nc\n", &[("a\n b", "x\n b")], "x\n\tb\nc\n"),
-        // White space, and no newline at the end.
+        // Different white space, and no newline at the end.
         ("fn a() {\n    b();\n}", &[("fn a() {\nb();", "fn a() {\nc();")], "fn a() {\n    c();\n}"),
-        // Each on what the one before left.
+        // Each edit applies to the result of the previous one.
         ("a", &[("a", "b"), ("b", "$&c")], "$&c"),
     ];
     for (content, edits, expected) in cases {
@@ -58,13 +58,13 @@ async fn an_edit_tells_its_diff_and_keeps_line_ends() {
 }
 
 #[tokio::test]
-async fn a_failing_edit_leaves_the_file_and_says_why() {
+async fn failed_edit_reports_the_reason_and_leaves_the_file_unchanged() {
     let served = Served::new().await;
     let edit = |old: &str, new: &str| json!({"oldText": old, "newText": new});
     let many = vec![edit("a", "a"); 501];
     let cases = [
         (json!([edit("a", "x"), edit("zz", "y")]), "edit 2 of 2: oldText is not in the file"),
-        (json!([edit("b\nzz", "y")]), "its first line is like line 2"),
+        (json!([edit("b\nzz", "y")]), "its first line matches line 2"),
         (json!([edit("", "y")]), "oldText is empty"),
         (json!([edit("a", &"x".repeat(5 << 20))]), "would be larger than 4194304 bytes"),
         (json!(many), "at most 500"),
@@ -79,7 +79,7 @@ async fn a_failing_edit_leaves_the_file_and_says_why() {
         served
             .ok("edit_file", json!({"path": "file", "edits": []}))
             .await
-            .contains("change nothing")
+            .contains("do not change")
     );
     served.put("large", vec![b'\n'; (4 << 20) + 1]);
     assert!(
@@ -88,28 +88,28 @@ async fn a_failing_edit_leaves_the_file_and_says_why() {
             .await
             .contains("larger than")
     );
-    // As it is written.
+    // The limit applies to the written size, with `\r\n`.
     served.put("crlf", "\r\n".repeat((2 << 20) - 1) + "a");
     let larger =
         served.err("edit_file", json!({"path": "crlf", "edits": [edit("a", "b\nb")]})).await;
     assert!(larger.contains("would be larger than 4194304 bytes"), "{larger}");
-    // A diff that is too long is cut, the edit is not.
+    // A long diff is truncated, but the edit is applied completely.
     served.put("long", "a\n".repeat(200_000));
     let new = "b\n".repeat(200_000);
     let diff = served
         .ok("edit_file", json!({"path": "long", "edits": [edit(&"a\n".repeat(200_000), &new)]}))
         .await;
-    assert!(diff.len() < 300_000 && diff.contains("The diff is longer"));
+    assert!(diff.len() < 300_000 && diff.contains("The diff is truncated"));
     assert_eq!(served.content("long"), new);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn edits_at_once_lose_nothing() {
+async fn concurrent_edits_are_all_applied() {
     #[cfg(windows)]
     if !crate::tree::links_are_seen() {
         return crate::tree::not_shown(
-            "edits::edits_at_once_lose_nothing",
-            "Wine does not replace a file that another has open",
+            "edits::concurrent_edits_are_all_applied",
+            "Wine does not replace a file that is open elsewhere",
         );
     }
     let served = Served::new().await;
@@ -129,7 +129,7 @@ async fn edits_at_once_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn edits_that_take_long_are_refused() {
+async fn edits_that_take_too_long_are_refused() {
     let served = Served::new().await;
     served.put("file", "x\n".repeat(2 << 20));
     let edits = vec![json!({"oldText": "x", "newText": "x"}); 499];

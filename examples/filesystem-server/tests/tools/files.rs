@@ -1,4 +1,4 @@
-//! Reading, writing and moving files.
+//! The tools that read, write and move files.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::client::{Client, Served, params};
 use crate::tree::{link, links_are_seen, uri};
 
 #[tokio::test]
-async fn names_parameters_annotations_and_schemas_are_the_references() {
+async fn tool_definitions_match_the_reference_server() {
     let served = Served::new().await;
     let tools = served.client.list_all_tools().await.unwrap();
-    // Name; parameters, required ones with `!`; read-only, destructive, idempotent.
+    // Name, parameters (`!` marks required ones), and the hints read-only, destructive, idempotent.
     let expected = [
         ("create_directory", "path!", (false, Some(false), Some(true))),
         ("directory_tree", "excludePatterns path!", (true, None, None)),
@@ -74,7 +74,7 @@ async fn names_parameters_annotations_and_schemas_are_the_references() {
 }
 
 #[tokio::test]
-async fn a_text_is_read_whole_or_by_its_first_or_last_lines() {
+async fn text_is_read_in_full_or_by_head_or_tail() {
     let served = Served::new().await;
     served.put("three", "a\nb\nc\n");
     served.put("open", "a\nb");
@@ -83,7 +83,7 @@ async fn a_text_is_read_whole_or_by_its_first_or_last_lines() {
     served.put("empty", "");
     let cases = [
         ("three", json!({}), "a\nb\nc\n"),
-        // As JSON has numbers.
+        // Any JSON number with a whole value.
         ("three", json!({"head": 2.0}), "a\nb"),
         ("three", json!({"head": 4_294_967_296_u64}), "a\nb\nc"),
         ("three", json!({"tail": 4_294_967_296_u64}), "a\nb\nc"),
@@ -99,7 +99,7 @@ async fn a_text_is_read_whole_or_by_its_first_or_last_lines() {
         ("open", json!({"head": 1}), "a"),
         ("crlf", json!({"head": 2}), "a\r\nb"),
         ("crlf", json!({"tail": 1}), "c"),
-        // No `\n` after it: part of the line.
+        // A `\r` without `\n` is part of the line.
         ("cr", json!({"tail": 1}), "3\r"),
         ("cr", json!({"head": 3}), "1\r\n2\r\n3\r"),
         ("cr", json!({"tail": 2}), "2\r\n3\r"),
@@ -113,7 +113,7 @@ async fn a_text_is_read_whole_or_by_its_first_or_last_lines() {
         }
     }
     let both = served.err("read_text_file", json!({"path": "three", "head": 1, "tail": 1})).await;
-    assert_eq!(both, "give head or tail, not both");
+    assert_eq!(both, "head and tail cannot be combined");
     for count in [json!(1.5), json!(-1)] {
         let error = served
             .client
@@ -127,9 +127,10 @@ async fn a_text_is_read_whole_or_by_its_first_or_last_lines() {
 }
 
 #[tokio::test]
-async fn lines_of_a_file_of_any_size_are_read_within_a_bound() {
+async fn head_and_tail_of_a_huge_file_are_read_with_bounded_memory() {
     let served = Served::new().await;
-    // Sparse: 1 TiB that nobody could hold. On Windows a file is not by itself.
+    // A sparse file of 1 TiB, more than fits in memory. On Windows, files are not sparse by
+    // default.
     served.put("huge", "first\nsecond\n");
     let mut huge = fs::OpenOptions::new().write(true).open(served.path("huge")).unwrap();
     huge.set_len(if cfg!(unix) { 1 << 40 } else { 1 << 26 }).unwrap();
@@ -146,7 +147,7 @@ async fn lines_of_a_file_of_any_size_are_read_within_a_bound() {
         served.ok("read_text_file", json!({"path": "huge", "tail": 2})).await,
         "last but one\nlast"
     );
-    let (fewer, line) = ("ask for fewer lines", "it is one line");
+    let (fewer, line) = ("request fewer lines", "it is a single line");
     served.put("line", "x".repeat((10 << 20) + 1));
     let cases = [
         ("huge", json!({"head": 3}), fewer),
@@ -162,7 +163,7 @@ async fn lines_of_a_file_of_any_size_are_read_within_a_bound() {
         let start = format!("read \"{name}\": {what}larger than 10485760 bytes; ");
         assert!(error.starts_with(&start) && error.contains(advice), "{args}: {error}");
     }
-    // More lines than a block holds.
+    // More lines than fit in a block.
     let lines: Vec<String> = (0..100_000).map(|line| format!("line {line}")).collect();
     served.put("long", lines.join("\n"));
     assert_eq!(
@@ -176,13 +177,13 @@ async fn lines_of_a_file_of_any_size_are_read_within_a_bound() {
 }
 
 #[tokio::test]
-async fn what_is_outside_or_no_file_is_refused_by_every_tool() {
+async fn every_tool_refuses_outside_paths_and_special_files() {
     let served = Served::new().await;
     served.put("file", "x");
     served.put("binary", b"\xff\xfe");
     let missing = served.put_oddities();
     let secret = served.outside.join("secret").display().to_string();
-    // Without a drive it names nothing on Windows.
+    // On Windows, a URI needs a drive.
     let passwd = if cfg!(windows) { "file:///C:/etc/passwd" } else { "file:///etc/passwd" };
     let with = |path: &str| {
         let edits = json!([{"oldText": "s", "newText": "t"}]);
@@ -213,7 +214,7 @@ async fn what_is_outside_or_no_file_is_refused_by_every_tool() {
             assert!(error.ends_with(outside), "{tool} {args}: {error}");
         }
     }
-    // A link is moved itself; all else follows it.
+    // Every tool except `move_file` follows a symlink.
     let through = Some("out").filter(is_there).map(with);
     for (tool, args) in through.into_iter().flatten().filter(|(tool, _)| *tool != "move_file") {
         let error = served.err(tool, args.clone()).await;
@@ -236,7 +237,7 @@ async fn what_is_outside_or_no_file_is_refused_by_every_tool() {
 }
 
 #[tokio::test]
-async fn media_is_told_in_base64_with_its_type() {
+async fn media_is_returned_in_base64_with_its_type() {
     let served = Served::new().await;
     let uri = uri(&served.path("data"));
     let cases = [
@@ -245,7 +246,10 @@ async fn media_is_told_in_base64_with_its_type() {
         ("a.mp3", json!({"type": "audio", "data": "//4=", "mimeType": "audio/mpeg"})),
         (
             "data",
-            json!({"type": "resource", "resource": {"uri": uri, "mimeType": "application/octet-stream", "blob": "//4="}}),
+            json!({
+                "type": "resource",
+                "resource": {"uri": uri, "mimeType": "application/octet-stream", "blob": "//4="},
+            }),
         ),
     ];
     for (name, expected) in cases {
@@ -258,7 +262,7 @@ async fn media_is_told_in_base64_with_its_type() {
         assert_eq!(serde_json::to_value(&result.content).unwrap(), json!([expected]), "{name}");
         assert_eq!(result.structured_content, Some(json!({"content": [expected]})), "{name}");
     }
-    // By the name that it really has.
+    // The type depends on the resolved name, not on the name of the symlink.
     if links_are_seen() {
         link("a.png".as_ref(), &served.path("link")).unwrap();
         let result = served
@@ -278,7 +282,7 @@ async fn media_is_told_in_base64_with_its_type() {
 }
 
 #[tokio::test]
-async fn one_bad_file_of_many_does_not_fail_the_others() {
+async fn unreadable_file_does_not_fail_the_others() {
     let served = Served::new().await;
     served.put("a", "one\n");
     served.put("b", "two");
@@ -289,15 +293,15 @@ async fn one_bad_file_of_many_does_not_fail_the_others() {
     assert_eq!(parts[1], "missing: Error - read \"missing\": no such file or directory");
     assert_eq!(parts[2], "../x: Error - read \"../x\": not inside the allowed directories");
     assert_eq!(parts[3], "b:\ntwo\n");
-    // Together no more than one may hold.
+    // All files together have the same size limit as a single file.
     served.put("large", "x".repeat(6 << 20));
     let text = served.ok("read_multiple_files", json!({"paths": ["large", "large", "b"]})).await;
     assert!(
         text.contains("large: Error")
-            && text.contains("fill this answer")
+            && text.contains("fill this result")
             && text.ends_with("b:\ntwo\n")
     );
-    // One that no call reads is not for another call.
+    // For a file that is too large for any call, the advice is different.
     served.put("larger", "x".repeat((10 << 20) + 1));
     let text = served.ok("read_multiple_files", json!({"paths": ["b", "larger"]})).await;
     assert!(text.contains("with head or tail") && !text.contains("another call"), "{text}");
@@ -309,7 +313,7 @@ async fn one_bad_file_of_many_does_not_fail_the_others() {
 }
 
 #[tokio::test]
-async fn files_and_directories_are_made_and_moved_and_nothing_is_moved_over() {
+async fn files_and_directories_are_created_and_moved_without_overwriting() {
     let served = Served::new().await;
     served.ok("create_directory", json!({"path": "a/b"})).await;
     served.ok("create_directory", json!({"path": "a/b"})).await;
@@ -364,7 +368,7 @@ async fn files_and_directories_are_made_and_moved_and_nothing_is_moved_over() {
 }
 
 #[tokio::test]
-async fn a_root_that_is_a_file_is_written_and_edited_in_place() {
+async fn file_root_is_written_and_edited_in_place() {
     let client = Client { roots: Some(Arc::default()), ..Client::default() };
     let roots = client.roots.clone().unwrap();
     let served = Served::to(client, Access::ReadWrite).await;

@@ -1,4 +1,4 @@
-//! Listing, searching and describing.
+//! The tools that list directories, search, and describe files.
 
 use std::fs;
 #[cfg(unix)]
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::client::Served;
 
 #[tokio::test]
-async fn a_directory_is_listed_with_what_is_odd_in_it() {
+async fn listing_includes_symlinks_fifos_and_odd_names() {
     let served = Served::new().await;
     served.put("sub/inner", "x");
     served.put("small", "12345");
@@ -26,7 +26,8 @@ async fn a_directory_is_listed_with_what_is_odd_in_it() {
         let lines = text.lines().filter(|line| !missing.iter().any(|name| line.contains(name)));
         lines.collect::<Vec<_>>().join("\n")
     };
-    let names = "[FILE] dangling\n[FILE] fifo\n[FILE] large\n[FILE] \"line\\nbreak\"\n[FILE] out\n[FILE] outdir\n[FILE] small\n[DIR] sub";
+    let names = "[FILE] dangling\n[FILE] fifo\n[FILE] large\n[FILE] \"line\\nbreak\"\n[FILE] out\n\
+                 [FILE] outdir\n[FILE] small\n[DIR] sub";
     assert_eq!(served.ok("list_directory", json!({"path": "."})).await, there(names));
     let listed = served.ok("list_directory_with_sizes", json!({"path": "."})).await;
     let expected = "\
@@ -63,8 +64,8 @@ Combined size: 2.00 KB";
     #[cfg(windows)]
     if !crate::tree::links_are_seen() {
         return crate::tree::not_shown(
-            "lists::a_directory_is_listed_with_what_is_odd_in_it",
-            "Wine looks at all names of a directory for each",
+            "lists::listing_includes_symlinks_fifos_and_odd_names",
+            "Wine scans the whole directory for each name",
         );
     }
     for number in 0..10_001 {
@@ -72,7 +73,7 @@ Combined size: 2.00 KB";
     }
     let text = served.ok("list_directory", json!({"path": "sub"})).await;
     assert_eq!(text.lines().count(), 10_001);
-    assert!(text.ends_with("only 10000 are listed, in no particular choice"));
+    assert!(text.ends_with("only 10000 of them are listed"));
     assert!(
         served
             .err("directory_tree", json!({"path": "sub"}))
@@ -82,7 +83,7 @@ Combined size: 2.00 KB";
 }
 
 #[tokio::test]
-async fn a_tree_is_json_without_what_is_excluded() {
+async fn tree_is_json_without_excluded_entries() {
     let served = Served::new().await;
     served.put("src/a/deep.rs", "");
     served.put("src/b.rs", "");
@@ -91,7 +92,10 @@ async fn a_tree_is_json_without_what_is_excluded() {
     fs::create_dir(served.path("empty")).unwrap();
     let missing = served.put_oddities();
     let file = |name: &str| json!({"name": name, "type": "file"});
-    let directory = |name: &str, children: Value| json!({"name": name, "type": "directory", "children": children});
+    let directory = |name: &str, children: Value| {
+        let kind = "directory";
+        json!({"name": name, "type": kind, "children": children})
+    };
     let odd = [
         file("dangling"),
         directory("empty", json!([])),
@@ -106,7 +110,7 @@ async fn a_tree_is_json_without_what_is_excluded() {
         json!([directory("a", json!([file("deep.rs")])), file("b.rs"), file("z")]),
     );
     let target = directory("target", json!([directory("debug", json!([file("x")]))]));
-    // What is excluded; what is left beside the odd ones.
+    // Excluded patterns, and the remaining entries apart from the odd ones.
     let cases = [
         (json!([]), json!([src, target])),
         (json!(["target"]), json!([src])),
@@ -135,7 +139,7 @@ async fn a_tree_is_json_without_what_is_excluded() {
 }
 
 #[tokio::test]
-async fn a_search_finds_by_glob_within() {
+async fn search_finds_paths_by_glob() {
     let served = Served::new().await;
     for name in
         ["top.rs", "src/a.rs", "src/deep/b.rs", "src/deep/c.txt", ".hidden/d.rs", "target/e.rs"]
@@ -143,7 +147,7 @@ async fn a_search_finds_by_glob_within() {
         served.put(name, "");
     }
     let missing = served.put_oddities();
-    // Pattern; excluded; found.
+    // Pattern, excluded patterns, expected matches.
     let cases: [(&str, Value, &[&str]); 11] = [
         ("*.rs", json!([]), &["top.rs"]),
         (
@@ -176,7 +180,7 @@ async fn a_search_finds_by_glob_within() {
             if expected.is_empty() { "No matches found".into() } else { expected.join("\n") };
         assert_eq!(text, expected, "{args}");
     }
-    // What a search tells, the other tools take.
+    // Other tools accept the resulting paths.
     let path = served.ok("search_files", json!({"path": "src", "pattern": "deep/*.txt"})).await;
     assert_eq!(served.ok("read_text_file", json!({"path": path})).await, "");
     assert!(
@@ -190,18 +194,18 @@ async fn a_search_finds_by_glob_within() {
     }
     let text = served.ok("search_files", json!({"path": "many", "pattern": "*"})).await;
     assert_eq!(text.lines().count(), 1_001);
-    assert!(text.ends_with("only 1000 are told; narrow the pattern"), "{text}");
+    assert!(text.ends_with("only 1000 are listed; narrow the pattern"), "{text}");
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_directory_that_can_not_be_listed_fails_nothing_else() {
+async fn unlistable_directory_is_reported_and_skipped() {
     let served = Served::new().await;
     served.put("closed/x.rs", "");
     served.put("open/y.rs", "");
     fs::set_permissions(served.path("closed"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read_dir(served.path("closed")).is_ok() {
-        return; // Who may do everything can list it.
+        return; // A privileged user can list any directory.
     }
     let tree = served.ok("directory_tree", json!({"path": "."})).await;
     let tree: Value = serde_json::from_str(&tree).unwrap();
@@ -214,19 +218,18 @@ async fn a_directory_that_can_not_be_listed_fails_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_too_deep_is_said_and_fails_nothing_else() {
+async fn too_deep_directory_is_reported_and_skipped() {
     #[cfg(windows)]
     if !crate::tree::links_are_seen() {
-        let reason = "Wine tells no final path of more than 260 characters";
         return crate::tree::not_shown(
-            "lists::what_is_too_deep_is_said_and_fails_nothing_else",
-            reason,
+            "lists::too_deep_directory_is_reported_and_skipped",
+            "Wine does not report a final path of more than 260 characters",
         );
     }
     let served = Served::new().await;
     served.put(&format!("{}x.rs", "d/".repeat(130)), "");
     served.put("y.rs", "");
-    // Deeper than this test's parser goes.
+    // The JSON is nested too deeply to parse here.
     let tree = served.ok("directory_tree", json!({"path": "."})).await;
     assert_eq!(tree.matches("\"children\"").count(), 128);
     assert_eq!(tree.matches("nested more than 128 directories deep").count(), 1);
@@ -238,7 +241,7 @@ async fn what_is_too_deep_is_said_and_fails_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_file_and_the_directories_are_described() {
+async fn file_info_and_allowed_directories_are_returned() {
     let served = Served::new().await;
     served.put("file", "12345");
     #[cfg(unix)]

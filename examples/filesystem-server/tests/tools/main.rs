@@ -1,4 +1,4 @@
-//! Each tool, as a client sees it: over a transport in memory, on real files.
+//! Tools as seen by a client, over an in-memory transport and with real files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -7,6 +7,6 @@ mod files;
 mod edits;
 mod lists;
 #[path = "../../../../tests/support/tree.rs"]
-#[allow(dead_code)] // The guard's own tests use the rest.
+#[allow(dead_code)] // The guard's own tests use the other functions.
 mod tree;
 mod walks;

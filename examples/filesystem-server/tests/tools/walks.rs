@@ -1,4 +1,4 @@
-//! What stops a long walk, and what it tells meanwhile.
+//! Cancellation, progress and limits of long walks.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::client::{Client, Served};
 
-/// Enough entries that a walk does not end before a message comes through.
+/// Creates enough entries that a walk takes longer than sending a message.
 fn put_many(directory: &Path, directories: u32) {
     for outer in 0..directories {
         let outer = directory.join(format!("{outer}"));
@@ -28,7 +28,7 @@ fn with_roots() -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_walk_tells_its_progress() {
+async fn long_walk_reports_progress() {
     let served = Served::new().await;
     put_many(&served.directory, 50);
     let began = Instant::now();
@@ -47,11 +47,11 @@ async fn a_long_walk_tells_its_progress() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_withdrawn_root_stops_a_walk() {
+async fn withdrawn_root_stops_a_walk() {
     let served = Served::to(with_roots(), Access::ReadWrite).await;
     put_many(&served.directory, 200);
     let (tool, args) = ("search_files", json!({"path": ".", "pattern": "none"}));
-    // The walk may end just before it hears.
+    // The walk may complete before the notification arrives.
     for _ in 0..10 {
         let handle = served.start(tool, args.clone()).await;
         let _ =
@@ -64,7 +64,7 @@ async fn a_withdrawn_root_stops_a_walk() {
         if result.is_error == Some(true) {
             let text = &result.content[0].as_text().unwrap().text;
             assert!(text.contains("changed or expired; try again"), "{text}");
-            // And the next request is decided by the new list.
+            // The next request uses the new list.
             served.client.service().roots.as_ref().unwrap().lock().unwrap().clear();
             served.client.notify_roots_list_changed().await.unwrap();
             assert!(served.err(tool, args).await.contains("the client listed no directories"));
@@ -72,10 +72,10 @@ async fn a_withdrawn_root_stops_a_walk() {
             return;
         }
     }
-    panic!("the walk went on");
+    panic!("the walk was not stopped");
 }
 
-/// How many descriptors of this process are open beneath a directory.
+/// The number of open descriptors of this process beneath a directory.
 #[cfg(target_os = "linux")]
 fn open_beneath(directory: &Path) -> usize {
     let links = fs::read_dir("/proc/self/fd")
@@ -86,7 +86,7 @@ fn open_beneath(directory: &Path) -> usize {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancelled_walk_stops() {
+async fn cancelled_walk_stops() {
     let served = Served::new().await;
     let many = served.path("many");
     fs::create_dir(&many).unwrap();
@@ -100,7 +100,7 @@ async fn a_cancelled_walk_stops() {
     served.client.service().progress.lock().unwrap().clear();
     let told = served.client.service().told.clone();
     while tokio::time::timeout(Duration::ZERO, told.notified()).await.is_ok() {}
-    // It may end just before it hears.
+    // The walk may complete before the cancellation arrives.
     for _ in 0..10 {
         let handle = served.start(tool, args.clone()).await;
         let walks = tokio::time::timeout(Duration::from_secs(2), told.notified()).await.is_ok();
@@ -114,13 +114,13 @@ async fn a_cancelled_walk_stops() {
             return;
         }
     }
-    panic!("the walk went on");
+    panic!("the walk was not stopped");
 }
 
-// None of these names is one on Windows.
+// None of these names is valid on Windows.
 #[cfg(unix)]
 #[tokio::test]
-async fn what_a_search_finds_another_call_can_name() {
+async fn paths_from_a_search_can_be_read() {
     let served = Served::new().await;
     let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"bad\xff.txt");
     for (name, content) in
@@ -138,12 +138,12 @@ async fn what_a_search_finds_another_call_can_name() {
 }
 
 #[tokio::test]
-async fn answers_of_names_and_the_work_of_globs_are_bounded() {
+async fn result_sizes_and_glob_patterns_are_limited() {
     #[cfg(windows)]
     if !crate::tree::links_are_seen() {
         return crate::tree::not_shown(
-            "walks::answers_of_names_and_the_work_of_globs_are_bounded",
-            "Wine looks at all names of a directory for each",
+            "walks::result_sizes_and_glob_patterns_are_limited",
+            "Wine scans the whole directory for each name",
         );
     }
     let served = Served::new().await;
@@ -152,7 +152,7 @@ async fn answers_of_names_and_the_work_of_globs_are_bounded() {
     }
     let listed = served.ok("list_directory", json!({ "path": "." })).await;
     assert!(
-        listed.len() <= (1 << 20) + 100 && listed.ends_with("\nThere is more: the answer is cut"),
+        listed.len() <= (1 << 20) + 100 && listed.ends_with("\nThe result is truncated"),
         "{}",
         listed.len()
     );
