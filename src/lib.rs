@@ -160,6 +160,8 @@
 //!
 //! The minimum Rust version is 1.85, and 1.88 with `rmcp` or `rmcp-http`.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
+#![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]
+#![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../docs/tools.md"))]
 
 #[cfg(not(any(unix, windows)))]
 compile_error!(
