@@ -22,7 +22,10 @@ PAGE, CHART = HERE.parent / "docs/speed.md", HERE.parent / "docs/chart.svg"
 LONGEST_RUN = 30 * 60  # seconds
 MARKS = "<!-- from benches/report.py -->", "<!-- end -->"
 
-SUBJECTS = ["guard", "openat2", "openat2-plain", "std", "cap-std", "path_jail", "strict-path", "soft-canonicalize"]
+SUBJECTS = [
+    "guard", "openat2", "openat2-plain", "std",
+    "cap-std", "path_jail", "strict-path", "soft-canonicalize",
+]
 DEPTHS = [2, 8, 16]
 WORKS = {
     "open": "open, verify, close",
@@ -58,7 +61,8 @@ def table(times):
     yield row(["---"] * (2 + len(SUBJECTS)))
     for group, work in WORKS.items():
         for depth in DEPTHS:
-            ratios = (times.get((group, subject, depth), 0) / times[group, "guard", depth] for subject in SUBJECTS)
+            guard = times[group, "guard", depth]
+            ratios = (times.get((group, subject, depth), 0) / guard for subject in SUBJECTS)
             yield row([work, str(depth), *(f"{ratio:.2f}" if ratio else "" for ratio in ratios)])
 
 
@@ -68,12 +72,16 @@ def scaling(times):
     yield row(["---"] * 3)
     one = times["roots", "guard", 1]
     for count in [10, 100, 1000, 10000]:
-        yield row([f"`check` with {count:,} roots", "with one root", f"{times['roots', 'guard', count] / one:.2f}"])
-    yield row(["`check` with 10,000 roots, in one that is not held open", "with one root", f"{times['roots', 'last', 10000] / one:.2f}"])
+        ratio = times["roots", "guard", count] / one
+        yield row([f"`check` with {count:,} roots", "with one root", f"{ratio:.2f}"])
+    last = times["roots", "last", 10000] / one
+    work = "`check` with 10,000 roots, in one that is not held open"
+    yield row([work, "with one root", f"{last:.2f}"])
     warm = times["session", "warm", 8] / times["session", "bare", 8]
     yield row(["`check` with a client's cached roots", "without a session", f"{warm:.2f}"])
-    yield row(["throughput of two threads, 10,000 clients", "of one thread", f"{2 * speed(times, 'guard'):.2f}"])
-    yield row(["throughput of two threads, bare `openat2`", "of one thread", f"{2 * speed(times, 'openat2'):.2f}"])
+    for subject, work in [("guard", "10,000 clients"), ("openat2", "bare `openat2`")]:
+        ratio = 2 * speed(times, subject)
+        yield row([f"throughput of two threads, {work}", "of one thread", f"{ratio:.2f}"])
 
 
 def speed(times, subject):
@@ -90,25 +98,31 @@ def bars(times):
         yield f"check/{depth}: guard ÷ openat2-plain", ratio("check", depth, "openat2-plain"), 1.5
     yield "open/16: guard ÷ std", ratio("open", 16, "std"), 0.2
     for depth in DEPTHS:
-        yield f"open/{depth}: guard ÷ path_jail, which verifies the file", ratio("open", depth, "path_jail"), 1
-        yield f"open/{depth}: guard ÷ cap-std, which does not verify it", ratio("open", depth, "cap-std"), 1.3
+        verified, unverified = ratio("open", depth, "path_jail"), ratio("open", depth, "cap-std")
+        yield f"open/{depth}: guard ÷ path_jail, which verifies the file", verified, 1
+        yield f"open/{depth}: guard ÷ cap-std, which does not", unverified, 1.3
     yield "check/16: guard ÷ std", ratio("check", 16, "std"), 0.4
     yield "check/2: guard ÷ std", ratio("check", 2, "std"), 1.3
     for depth in DEPTHS[1:]:
         for peer in ["soft-canonicalize", "path_jail", "strict-path"]:
             yield f"check/{depth}: guard ÷ {peer}", ratio("check", depth, peer), 1
     yield "roots: 10,000 ÷ 1", times["roots", "guard", 10000] / times["roots", "guard", 1], 1.2
-    yield "session: warm minus bare, in ns", times["session", "warm", 8] - times["session", "bare", 8], 300
-    yield "load: scaling of openat2 ÷ scaling of the guard", speed(times, "openat2") / speed(times, "guard"), 1 / 0.95
+    cost = times["session", "warm", 8] - times["session", "bare", 8]
+    yield "session: warm minus bare, in ns", cost, 300
+    scaling = speed(times, "openat2") / speed(times, "guard")
+    yield "load: scaling of openat2 ÷ scaling of the guard", scaling, 1 / 0.95
 
 
 def chart(times):
-    """Draws horizontal bars of the times at depth 8, with a separate scale for each kind of work."""
+    """Draws horizontal bars of the times at depth 8, each kind of work on its own scale."""
     width, label, line, depth = 720, 150, 20, 8
     shapes, top = [], 0
-    text = lambda x, y, words, more="": shapes.append(f'<text x="{x:.0f}" y="{y:.0f}"{more}>{words}</text>')
+    text = lambda x, y, words, more="": shapes.append(
+        f'<text x="{x:.0f}" y="{y:.0f}"{more}>{words}</text>'
+    )
     for group in ["open", "check", "create"]:
-        shown = [(subject, times[group, subject, depth]) for subject in SUBJECTS if (group, subject, depth) in times]
+        keys = [(group, subject, depth) for subject in SUBJECTS]
+        shown = [(key[1], times[key]) for key in keys if key in times]
         most = max(time for _, time in shown)
         top += 30
         text(0, top, f"{WORKS[group]}, depth {depth}", ' font-weight="bold"')
@@ -117,24 +131,28 @@ def chart(times):
             long = (width - label - 60) * time / most
             text(label - 8, top, subject, ' text-anchor="end"')
             colour = "#2a6f4e" if subject == "guard" else "#9aa5b1"
-            shapes.append(f'<rect x="{label}" y="{top - 12}" width="{long:.0f}" height="14" fill="{colour}"/>')
+            place = f'x="{label}" y="{top - 12}" width="{long:.0f}" height="14"'
+            shapes.append(f'<rect {place} fill="{colour}"/>')
             text(label + long + 6, top, f"{time / dict(shown)['guard']:.2f}")
         top += 10
     style = 'font-family="sans-serif" font-size="13" fill="#24292f"'
     back = f'<rect width="{width}" height="{top + 10}" fill="#ffffff"/>'
     title = "<title>Time as a multiple of the guard's. Shorter is faster.</title>"
     body = "\n".join([title, back, *shapes])
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top + 10}" {style}>\n{body}\n</svg>\n'
+    space = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top + 10}"'
+    return f"<svg {space} {style}>\n{body}\n</svg>\n"
 
 
 def main():
     times = load()
-    machine = f"One run on {os.cpu_count()} processors, {platform.system()} {platform.release().split('-')[0]}, {platform.machine()}."
+    system = f"{platform.system()} {platform.release().split('-')[0]}"
+    machine = f"One run on {os.cpu_count()} processors, {system}, {platform.machine()}."
     shown = "\n".join([machine, "", *table(times), "", *scaling(times)])
     if "--update" in sys.argv:
         CHART.write_text(chart(times))
         start, end = (re.escape(mark) for mark in MARKS)
-        text, count = re.subn(f"{start}.*?{end}", lambda _: f"{MARKS[0]}\n\n{shown}\n\n{MARKS[1]}", PAGE.read_text(), flags=re.S)
+        block = f"{MARKS[0]}\n\n{shown}\n\n{MARKS[1]}"
+        text, count = re.subn(f"{start}.*?{end}", lambda _: block, PAGE.read_text(), flags=re.S)
         if count != 1:
             sys.exit(f"{PAGE} must contain {MARKS[0]} and {MARKS[1]} exactly once")
         PAGE.write_text(text)

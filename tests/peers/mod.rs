@@ -110,7 +110,8 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
                 let top = tree.path("");
                 let reveals = [top.file_name().unwrap().to_str().unwrap(), "outside/"]
                     .map(|part| failure.text.contains(part));
-                if reveals.contains(&true) { "reveals paths" } else { "names only the request" }.into()
+                if reveals.contains(&true) { "reveals paths" } else { "names only the request" }
+                    .into()
             }
         },
         "attest" => on(&root)
@@ -127,9 +128,12 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
                 return of_read(way.read(request));
             }
             way.is_current()
-                .map_or(NOT_OFFERED, |is_current| {
-                    if is_current { "not detected" } else { "detected" }
-                })
+                .map_or(
+                    NOT_OFFERED,
+                    |is_current| {
+                        if is_current { "not detected" } else { "detected" }
+                    },
+                )
                 .into()
         }
         "several" | "read-only" if name != "guard" => NOT_OFFERED.into(),
@@ -195,9 +199,7 @@ fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
         let read = way.read(request);
         is_done.store(true, SeqCst);
         match read {
-            Ok(content) if content.starts_with(b"from the writer") => {
-                "blocks".into()
-            }
+            Ok(content) if content.starts_with(b"from the writer") => "blocks".into(),
             read => of_read(read),
         }
     })
