@@ -177,9 +177,9 @@
 //! | `handler failed` (feature `rmcp`) | warn | `session`, `error` |
 //!
 //! `session` is the session's number, `kind` the [code](Error::code) of the error, and `detail` its
-//! [`operator_detail`](Error::operator_detail), which only the operator may see. `error` is the text
-//! of a refusal, or the error of a handler with its causes. A subscriber must not call the guard,
-//! because `roots evicted` is emitted while the cache is locked.
+//! [`operator_detail`](Error::operator_detail), which only the operator may see. `error` is the
+//! text of a refusal, or the error of a handler with its causes. A subscriber must not call the
+//! guard, because `roots evicted` is emitted while the cache is locked.
 //!
 //! # Memory
 //!

@@ -68,7 +68,7 @@
 //! [unannounced]: crate::GuardBuilder::time_to_live_unannounced
 //! [keyed]: crate::GuardBuilder::time_to_live_keyed
 //!
-//! # What each era does in special cases
+//! # Special cases of each era
 //!
 //! | case | until 2025-11-25 | 2026-07-28 |
 //! | --- | --- | --- |
