@@ -150,8 +150,8 @@
 //!
 //! None is on by default.
 //!
-//! - `tracing`: events for the operator's log about fetches, changes, rejected entries and
-//!   refusals; the README lists them.
+//! - `tracing`: [events](#events) for the operator's log about fetches, changes, rejected entries
+//!   and refusals.
 //! - `landlock`: on Linux, `Guard::confine_process` has the kernel restrict the whole process to
 //!   the allowed directories. On other systems it returns an error.
 //! - `rmcp`: the adapter for rmcp 3, the official SDK. It enables rmcp's `server`.
@@ -159,7 +159,36 @@
 //!   `transport-streamable-http-server`.
 //!
 //! The minimum Rust version is 1.85, and 1.88 with `rmcp` or `rmcp-http`.
+//!
+//! # Events
+//!
+//! With the feature `tracing`, the target `mcp_roots_guard` has these events:
+//!
+//! | message | level | fields |
+//! | --- | --- | --- |
+//! | `roots fetched` | debug | `session`, `roots`, `rejected`, `pages` |
+//! | `roots not fetched` | warn | `session`, `kind`, `detail` |
+//! | `roots changed` | debug | `session` |
+//! | `roots resolved again` | debug | `session`, `roots` |
+//! | `roots evicted` | debug | `session`, `cause` |
+//! | `session closed` | debug | `session` |
+//! | `entry rejected` | warn | `session`, `index`, `entry`, `kind`, `detail` |
+//! | `refused` | info | `session`, `kind`, `error`, `detail` |
+//! | `handler failed` (feature `rmcp`) | warn | `session`, `error` |
+//!
+//! `session` is the session's number, `kind` the [code](Error::code) of the error, and `detail` its
+//! [`operator_detail`](Error::operator_detail), which only the operator may see. `error` is the
+//! text of a refusal, or the error of a handler with its causes. A subscriber must not call the
+//! guard, because `roots evicted` is emitted while the cache is locked.
+//!
+//! # Memory
+//!
+//! One cache holds the snapshots of all sessions and of clients with a key, 512 MiB at most. Equal
+//! directories of different sessions share one handle. 100,000 sessions with the same workspace
+//! take less than a KiB of heap each (`tests/session_memory.rs`).
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
+#![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]
+#![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../docs/tools.md"))]
 
 #[cfg(not(any(unix, windows)))]
 compile_error!(

@@ -114,7 +114,7 @@ def uri(tree, root):
 def said(answer):
     """What came of a call, in the words of servers.txt."""
     if answer is None:
-        return "no answer"
+        return "no response"
     result = answer.get("result", {"isError": True})
     if result.get("isError"):
         return "refused"
@@ -129,14 +129,14 @@ def row(name):
     return lambda function: ROWS.setdefault(name, function)
 
 
-@row("a link out")
+@row("a symlink to a file outside")
 def link_out(start, tree):
     (tree / "op/a/l").symlink_to("../../secret")
     with start() as server:
         return said(server.wait(server.open(tree / "op/a/l")))
 
 
-@row("an absolute link that stays inside")
+@row("an absolute symlink to a file inside")
 def link_inside(start, tree):
     (tree / "op/a/l").symlink_to(tree / "op/a/f")
     with start() as server:
@@ -149,7 +149,7 @@ def file_uri(start, tree):
         return said(server.wait(server.open((tree / "op/a/f").as_uri())))
 
 
-@row("a link is swapped in for the file while it is read")
+@row("a file that is exchanged with a symlink out during the read")
 def swapped(start, tree):
     (tree / "op/a/other").symlink_to(tree / "secret")
     swapper = multiprocessing.Process(target=exchange, args=(tree / "op/a/f", tree / "op/a/other"), daemon=True)
@@ -163,7 +163,7 @@ def swapped(start, tree):
         swapper.join()
     print(f"     {sum(counts.values())} reads: {counts}")
     assert counts.get("reads") and counts.get("refused"), "nothing was raced"
-    return "reads outside" if "reads outside" in counts else "never outside"
+    return "reads outside" if "reads outside" in counts else "never reads outside"
 
 
 def exchange(one, other):
@@ -173,7 +173,7 @@ def exchange(one, other):
         pass
 
 
-@row("a new file through a link to nothing outside")
+@row("writing through a dangling symlink to a path outside")
 def dangling(start, tree):
     (tree / "op/a/l").symlink_to("../../new")
     with start() as server:
@@ -183,12 +183,12 @@ def dangling(start, tree):
     return "refused" if answer["result"].get("isError") else "writes inside"
 
 
-@row("an overwrite, for who reads the file meanwhile")
+@row("overwriting a file that another process is reading")
 def overwrite(start, tree):
     with start() as server, open(tree / "op/a/f", encoding="utf-8") as held:
         assert not server.wait(server.call("write_file", path=str(tree / "op/a/f"), content="new"))["result"].get("isError")
         assert (tree / "op/a/f").read_text() == "new"
-        return "replaced whole" if held.read() == INSIDE else "cut, then filled"
+        return "replaced atomically" if held.read() == INSIDE else "truncated, then written"
 
 
 @row("a FIFO without a writer")
@@ -198,7 +198,7 @@ def fifo(start, tree):
         return said(server.wait(server.open(tree / "op/a/p")))
 
 
-@row("any other file, after four of such reads")
+@row("any other file, after four reads of a FIFO")
 def fifos(start, tree):
     os.mkfifo(tree / "op/a/p")
     with start() as server:
@@ -208,64 +208,64 @@ def fifos(start, tree):
         return said(server.wait(server.open(tree / "op/a/f")))
 
 
-@row("a link out: what it is refused with, if nothing is there")
+@row("the error for a symlink out, if its target is then removed")
 def oracle(start, tree):
     (tree / "op/a/l").symlink_to("../../secret")
     with start() as server:
         there = server.refusal(tree / "op/a/l")
         (tree / "secret").unlink()
-        return "the same" if there == server.refusal(tree / "op/a/l") else "another"
+        return "same error" if there == server.refusal(tree / "op/a/l") else "different error"
 
 
-@row("what the refusal of a link out tells")
+@row("the error text for a symlink to a file outside")
 def tells(start, tree):
     (tree / "op/a/l").symlink_to("../../secret")
     with start() as server:
         text = server.refusal(tree / "op/a/l").replace(str(tree / "op/a/l"), "")
-        return "where it leads" if str(tree / "secret") in text else "paths" if str(tree) in text else "only the request"
+        return "reveals the target" if str(tree / "secret") in text else "reveals paths" if str(tree) in text else "names only the request"
 
 
-@row("a client without roots")
+@row("a client that does not declare roots")
 def no_capability(start, tree):
     with start() as server:
         return said(server.wait(server.open(tree / "op/a/f")))
 
 
-@row("roots that narrow: what is beside them")
+@row("a file outside the client's narrower roots")
 def narrow(start, tree):
     with start(["op/a"]) as server:
         server.settle()
         return said(server.wait(server.open(tree / "op/b/f")))
 
 
-@row("a root list that is wider than the allowed directory")
+@row("a root list wider than the allowed directory")
 def wider(start, tree):
     with start(["file:///"]) as server:
         server.settle()
         return said(server.wait(server.open(tree / "secret")))
 
 
-@row("an empty list of roots")
+@row("an empty root list")
 def empty(start, tree):
     with start([]) as server:
         server.settle()
         return said(server.wait(server.open(tree / "op/a/f")))
 
 
-@row("`roots/list` answered with an error")
+@row("an error in response to `roots/list`")
 def error(start, tree):
     with start(ERROR) as server:
         server.settle()
         return said(server.wait(server.open(tree / "op/a/f")))
 
 
-@row("what is beside the roots, before the client has told them")
+@row("a file outside the client's roots, before the client sends them")
 def early(start, tree):
     with start(["op/a"], 1.0) as server:
         return said(server.wait(server.open(tree / "op/b/f")))
 
 
-@row("a root that was withdrawn, right behind `list_changed`")
+@row("a withdrawn root, immediately after `list_changed`")
 def withdrawn(start, tree):
     with start(["op/a", "op/b"]) as server:
         server.settle()
@@ -275,7 +275,7 @@ def withdrawn(start, tree):
         return said(server.wait(server.open(tree / "op/a/f")))
 
 
-@row("the same, of a client that does not say what is left")
+@row("a withdrawn root, if the client does not send its new list")
 def unsaid(start, tree):
     with start(["op/a", "op/b"]) as server:
         server.settle()
@@ -285,7 +285,7 @@ def unsaid(start, tree):
         return said(server.wait(server.open(tree / "op/a/f"), FETCH_LIMIT + PATIENCE))
 
 
-@row("the same, when the new list is empty")
+@row("a withdrawn root, if the new list is empty")
 def emptied(start, tree):
     with start(["op/a", "op/b"]) as server:
         server.settle()

@@ -67,6 +67,31 @@
 //!
 //! [unannounced]: crate::GuardBuilder::time_to_live_unannounced
 //! [keyed]: crate::GuardBuilder::time_to_live_keyed
+//!
+//! # Special cases of each era
+//!
+//! | case | until 2025-11-25 | 2026-07-28 |
+//! | --- | --- | --- |
+//! | the client did not declare roots | it is never asked; the allowed directories are in force, or nothing with [`WithoutClientRoots::Deny`] | the same; the refusal is the error -32021 |
+//! | the client does not answer | the waiting calls fail after [`fetch_limit`], the request `roots/list` is cancelled, and the client is not asked again for a while | the client does not retry its request |
+//! | the client answers with an error | the waiting calls fail at once, and the client is not asked again for a while | that request fails, and the cached list is dropped |
+//! | an entry of the list is malformed | the other entries are used | the same |
+//! | several requests at once | one asks, and the others wait | each request asks |
+//! | the server knows the client ([`ClientKey`]) | a session serves only requests with the key that it began with | other requests with the same key use the last list for 5 s ([`time_to_live_keyed`]) |
+//! | lists, completions, subscriptions | the client is asked, as in any request | the client cannot be asked: the last list for the key is used, else the request is refused (`roots_stale`) |
+//! | the transport is not wrapped | the request is refused (`no_session`), unless client roots are ignored | the request is served |
+//!
+//! # Client keys
+//!
+//! A [`ClientKey`] identifies the client of a request, and only the server's own code can set it:
+//! with `guard.wrap(stdio()).one_client()` for a connection that has a single client, or with
+//! [`ClientKey::principal`] as an extension of the HTTP request, in the layer that authenticates.
+//! Nothing that a client sends becomes a key. Requests with equal keys share roots. If a user runs
+//! several programs, add the program's name to the key.
+//!
+//! [`WithoutClientRoots::Deny`]: crate::WithoutClientRoots::Deny
+//! [`fetch_limit`]: crate::GuardBuilder::fetch_limit
+//! [`time_to_live_keyed`]: crate::GuardBuilder::time_to_live_keyed
 
 mod transport;
 #[cfg(feature = "rmcp-http")]

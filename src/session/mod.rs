@@ -78,6 +78,40 @@ use crate::workers::Account;
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// # }).unwrap();
 /// ```
+///
+/// # Which roots are in force
+///
+/// | case | in force |
+/// | --- | --- |
+/// | the client sent a list | the part of it inside the allowed directories; all of it with [`client_roots_only`] |
+/// | the client did not declare roots | the allowed directories, or nothing: [`WithoutClientRoots`] |
+/// | the list is empty, late, malformed or an error | nothing |
+/// | the capabilities are missing or malformed | there is no session: answer the request with -32602 |
+/// | an allowed directory is replaced or comes back (a deploy) | the cached list is resolved again, and the client is not asked. If that fails, the roots that are still available are served, and the next attempt follows half a second later |
+///
+/// A relative path starts at the first root in force. That is the client's first available root if
+/// the client has any, else the first allowed directory. [`Roots::with_base`] chooses another root.
+/// Mention this in the descriptions of your tools.
+///
+/// # When the client is asked
+///
+/// | case | behavior |
+/// | --- | --- |
+/// | it announces changes (`listChanged`) | its list is used until it announces a change, for an hour at most |
+/// | it does not announce changes | it is asked at each request, unless [`time_to_live_unannounced`] is set |
+/// | several calls arrive at once | one call asks, within its own request, and the others wait. If that call is cancelled or stalls, or its [`RootsSource`] panics, a waiting call asks. The panic is a panic of that one call |
+/// | it does not answer | each call ends after 5 s ([`fetch_limit`]). Calls in the next 1, 2, 4 … 30 s are refused at once, unless the client announces a change |
+///
+/// # If every request is refused
+///
+/// Look at the events `entry rejected` (feature `tracing`) or at [`Roots::rejected`]: probably no
+/// entry of the client's list grants anything. A client that sends paths instead of URIs, such as
+/// Cursor, needs [`bare_paths`]. [`state`](Self::state) returns the current state of the session.
+///
+/// [`client_roots_only`]: crate::BoundaryBuilder::client_roots_only
+/// [`time_to_live_unannounced`]: crate::GuardBuilder::time_to_live_unannounced
+/// [`fetch_limit`]: crate::GuardBuilder::fetch_limit
+/// [`bare_paths`]: crate::BoundaryBuilder::bare_paths
 #[derive(Clone)]
 pub struct Session {
     shared: Arc<CloseOnDrop>,

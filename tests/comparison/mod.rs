@@ -1,10 +1,11 @@
-//! Beside other ways: what the guard, the usual recipe over `std`, cap-std, path_jail and strict-path do with the same request.
+//! Compares the guard with the usual recipe over `std`, cap-std, path_jail and strict-path.
 //!
-//! A line of `data/comparison.txt` is a need or an attack, on a small tree, and what each way was seen to do: a way that does anything else,
-//! better or worse, fails the test, so that what the README says of it is what was run. Its tables are compared with the data, and its
-//! versions with the lock files.
+//! Each line of `data/comparison.txt` is a request on a small tree, and what each of these ways does with
+//! it. A different result, better or worse, fails the test. The tables in `docs/comparison.md` are
+//! compared with the data, and the versions in them with the lock files.
 //!
-//! `refused` is any error but that nothing is there. `no such call` is what an interface does not have, and is not run.
+//! `refused` is any error except `not found`. `not offered` means that an interface lacks the
+//! operation; nothing is run then.
 
 mod ways;
 
@@ -24,7 +25,7 @@ use crate::support::kernel::{ENOSYS, block};
 use crate::support::tree::Tree;
 use ways::{Done, Failure, LIMIT, WAYS, Way, all_of, way};
 
-/// What came of it, in the words of the data.
+/// Describes the result of a read in the words of the data.
 fn of_read(read: Done<Vec<u8>>) -> String {
     match read {
         Ok(content) => match String::from_utf8(content).unwrap().as_str() {
@@ -40,9 +41,9 @@ fn of_failure(failure: &Failure) -> &'static str {
     if failure.is_missing { "not found" } else { "refused" }
 }
 
-const NO_SUCH_CALL: &str = "no such call";
+const NOT_OFFERED: &str = "not offered";
 
-/// Does what a row says by one way, and tells what came of it. Each has a tree of its own.
+/// Runs a row's request in one way, on a tree of its own, and returns the result.
 #[expect(clippy::too_many_lines, reason = "one arm for each way and verb")]
 fn outcome(name: &str, tree: &str, work: &str) -> String {
     let tree = Tree::new(&format!("file root/f = inside; file outside/secret = outside; {tree}"));
@@ -52,21 +53,25 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
     let at = root.join(request);
     let on =
         |root: &Path| way(name, root).unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
-    let of_option = |done: Option<Done<Vec<u8>>>| done.map_or(NO_SUCH_CALL.into(), of_read);
+    let of_option = |done: Option<Done<Vec<u8>>>| done.map_or(NOT_OFFERED.into(), of_read);
     match verb {
         "read" => of_read(on(&root).read(request)),
         "write" => write(&*on(&root), request, &tree, &at),
-        // A reader that has the file open meanwhile reads on in what was, or sees it cut.
+        // A reader that has the file open sees the old content, or a truncated file.
         "overwrite" => {
             let held = File::open(&at).unwrap();
             on(&root)
                 .write(request, "written")
                 .unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
             assert_eq!(fs::read(&at).unwrap(), b"written");
-            if all_of(held).unwrap() == b"inside" { "replaced whole" } else { "cut, then filled" }
-                .into()
+            if all_of(held).unwrap() == b"inside" {
+                "replaced atomically"
+            } else {
+                "truncated, then written"
+            }
+            .into()
         }
-        // Between the check and the use.
+        // The symlink takes the file's place between check and use.
         "swap" => {
             let way = on(&root);
             let Some(checked) = way.check(request) else { return "one call".into() };
@@ -83,36 +88,37 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
                 |failure| of_failure(&failure).into(),
                 |()| {
                     assert_eq!(fs::read(&at).unwrap(), b"inside");
-                    "makes it".into()
+                    "creates it".into()
                 },
             ),
-            None => NO_SUCH_CALL.into(),
+            None => NOT_OFFERED.into(),
         },
-        // The refusal of what leads to a file, and of what leads to none.
+        // Compares the error while the target exists with the error after its removal.
         "oracle" => {
             let way = on(&root);
-            let refusal = || way.read(request).expect_err("what is outside was read");
+            let refusal = || way.read(request).expect_err("a file outside was read");
             let there = refusal();
             fs::remove_file(tree.path("outside/secret")).unwrap();
             let missing = refusal();
             let is_same = (there.is_missing, there.text) == (missing.is_missing, missing.text);
-            if is_same { "the same" } else { "another" }.into()
+            if is_same { "same error" } else { "different error" }.into()
         }
         "tells" => match on(&root).read(request) {
-            Ok(_) => panic!("{name}: what is outside was read"),
-            Err(failure) if failure.text.is_empty() => "up to its author".into(),
+            Ok(_) => panic!("{name}: a file outside was read"),
+            Err(failure) if failure.text.is_empty() => "depends on the author".into(),
             Err(failure) => {
                 let top = tree.path("");
-                let tells = [top.file_name().unwrap().to_str().unwrap(), "outside/"]
+                let reveals = [top.file_name().unwrap().to_str().unwrap(), "outside/"]
                     .map(|part| failure.text.contains(part));
-                if tells.contains(&true) { "paths" } else { "only the request" }.into()
+                if reveals.contains(&true) { "reveals paths" } else { "names only the request" }
+                    .into()
             }
         },
         "attest" => on(&root)
             .attests(request)
-            .map_or(NO_SUCH_CALL, |is| if is { "attested" } else { "denied" })
+            .map_or(NOT_OFFERED, |is| if is { "attested" } else { "denied" })
             .into(),
-        // The root is replaced by another directory of its name.
+        // Another directory takes the root's name.
         "replaced" | "noticed" => {
             let way = on(&root);
             fs::rename(&root, tree.path("was")).unwrap();
@@ -122,15 +128,20 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
                 return of_read(way.read(request));
             }
             way.is_current()
-                .map_or(NO_SUCH_CALL, |is_current| if is_current { "not told" } else { "told" })
+                .map_or(
+                    NOT_OFFERED,
+                    |is_current| {
+                        if is_current { "not detected" } else { "detected" }
+                    },
+                )
                 .into()
         }
-        "several" | "read-only" if name != "guard" => NO_SUCH_CALL.into(),
+        "several" | "read-only" if name != "guard" => NOT_OFFERED.into(),
         "several" => {
             let roots = tree.roots(["root", "outside"]);
             let read = |path: &str| roots.read(tree.path(path).to_str().unwrap(), LIMIT);
             assert!(read("root/f").is_ok() && read("outside/secret").is_ok());
-            "one value".into()
+            "supported".into()
         }
         "read-only" => {
             let boundary = Boundary::builder().directory(&root, Access::ReadOnly).build().unwrap();
@@ -142,7 +153,8 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
                 .map_or_else(|f| of_failure(&f), |()| "writes")
                 .into()
         }
-        // As on an old kernel; in a thread, as the filter stays. Whether a value can be made may be remembered from before.
+        // As on an old kernel. The filter cannot be removed, so it is installed in a thread. A way
+        // may have cached that `openat2` exists, so it is constructed behind the filter.
         "without-openat2" => thread::scope(|scope| {
             let blocked = scope.spawn(|| {
                 block(ENOSYS);
@@ -166,18 +178,20 @@ fn write(way: &dyn Way, request: &str, tree: &Tree, at: &Path) -> String {
     }
 }
 
-/// Who waits for a writer gets one, and what it writes; so no thread stays behind, and no clock decides.
+/// Provides a writer for a read that blocks, so that it ends without a time-out and its content
+/// shows that it blocked.
 fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
     let is_done = AtomicBool::new(false);
     let start = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(SeqCst) && start.elapsed() < Duration::from_secs(60) {
-                // ENXIO until somebody reads (fifo(7)); a reader that does not wait is met, or not, and refuses in any case.
+                // ENXIO until there is a reader (fifo(7)). A reader that does not block refuses the
+                // FIFO, whether the writer opened it at that moment or not.
                 let flags = OFlags::NONBLOCK.bits().try_into().unwrap();
                 let writer = OpenOptions::new().write(true).custom_flags(flags).open(at);
                 if let Ok(mut writer) = writer {
-                    let _ = writer.write_all(b"what a writer said");
+                    let _ = writer.write_all(b"from the writer");
                 }
                 thread::sleep(Duration::from_millis(1));
             }
@@ -185,9 +199,7 @@ fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
         let read = way.read(request);
         is_done.store(true, SeqCst);
         match read {
-            Ok(content) if content.starts_with(b"what a writer said") => {
-                "waits for a writer".into()
-            }
+            Ok(content) if content.starts_with(b"from the writer") => "blocks".into(),
             read => of_read(read),
         }
     })
@@ -213,22 +225,23 @@ fn rows() -> Vec<Row> {
     rows.collect()
 }
 
-/// Behind what a way is seen to do: that its own documentation says so.
-const SAID: &str = " (documented)";
+/// Marks a result that the way's own documentation describes.
+const DOCUMENTED: &str = " (documented)";
 
 #[test]
-fn each_way_does_what_the_table_says() {
+fn each_way_behaves_as_the_table_says() {
     let rows = rows();
     let mut failures = Vec::new();
     for row in &rows {
         assert_eq!(row.cells.len(), WAYS.len(), "{}", row.name);
         for (name, cell) in WAYS.iter().zip(&row.cells) {
-            // Nothing can be made of it where the whole suite has no openat2, which is a row.
+            // path_jail cannot be constructed without openat2, so the second run of the suite
+            // skips it, except in the row for that case.
             if is_second_run() && *name == "path_jail" && row.work != "without-openat2 f" {
                 continue;
             }
             let seen = outcome(name, row.tree, row.work);
-            if seen != cell.trim_end_matches(SAID) {
+            if seen != cell.trim_end_matches(DOCUMENTED) {
                 failures.push(format!("{}: {name}: {seen}; the table says: {cell}", row.name));
             }
         }
@@ -238,10 +251,10 @@ fn each_way_does_what_the_table_says() {
     assert!(rows.len() > 20, "only {} rows were read", rows.len());
 }
 
-/// Who opens in one call has no moment between check and open, so it is raced instead. Only of the guard is anything demanded.
-/// `GUARD_RACE_SECONDS` are shared out among all.
+/// Races each way, because those that check and open in one call cannot be stopped in between.
+/// Only the guard must never read the file outside. `GUARD_RACE_SECONDS` is divided among the ways.
 #[test]
-fn a_race_is_reported_for_each_way() {
+fn races_never_make_the_guard_read_outside() {
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let time = seconds.map_or(RACE_TIME, |seconds| Duration::from_secs(seconds) / 5);
     for name in WAYS {
@@ -269,7 +282,7 @@ fn a_race_is_reported_for_each_way() {
             is_done.store(true, SeqCst);
             swapper.join().unwrap()
         });
-        println!("race: {name}: {leaks} of {reads} reads gave what is outside, {swaps} swaps");
+        println!("race: {name}: {leaks} of {reads} reads returned the file outside, {swaps} swaps");
         assert!(
             reads > 0 && swaps > 0 && (name != "guard" || leaks == 0),
             "{name}: {leaks} of {reads}, {swaps} swaps"
@@ -277,20 +290,18 @@ fn a_race_is_reported_for_each_way() {
     }
 }
 
-/// The README's tables are the data's, and nothing else.
 #[test]
-fn the_readme_says_what_the_data_say() {
+fn documented_tables_match_the_data() {
     let rows = rows().into_iter().map(|row| [&[row.name], row.cells.as_slice()].concat());
-    assert_eq!(readme("tests/data/comparison.txt").1, rows.collect::<Vec<_>>());
+    assert_eq!(documented("tests/data/comparison.txt").1, rows.collect::<Vec<_>>());
     let servers =
         include_str!("../../.ci/peers/servers.txt").lines().filter(|line| !line.starts_with('#'));
     let servers = servers.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
-    assert_eq!(readme(".ci/peers/servers.txt").1, servers.collect::<Vec<_>>());
+    assert_eq!(documented(".ci/peers/servers.txt").1, servers.collect::<Vec<_>>());
 }
 
-/// They were compared in the versions that the tables name.
 #[test]
-fn the_readme_names_the_versions_that_were_run() {
+fn documented_versions_match_the_lock_files() {
     let lock = include_str!("../../Cargo.lock");
     let version = |name: &str| {
         let (_, package) = lock.split_once(&format!("name = \"{name}\"\nversion = \"")).unwrap();
@@ -298,7 +309,7 @@ fn the_readme_names_the_versions_that_were_run() {
     };
     let peers = ["cap-std", "path_jail", "strict-path"].map(version);
     let ways = ["guard".to_owned(), "`std`".to_owned()].into_iter().chain(peers);
-    assert_eq!(readme("tests/data/comparison.txt").0[1..], ways.collect::<Vec<_>>());
+    assert_eq!(documented("tests/data/comparison.txt").0[1..], ways.collect::<Vec<_>>());
     let lock: serde_json::Value =
         serde_json::from_str(include_str!("../../.ci/peers/package-lock.json")).unwrap();
     let reference =
@@ -307,13 +318,14 @@ fn the_readme_names_the_versions_that_were_run() {
     let (_, rust_server) = include_str!("../../.ci/peers/run").split_once("rust_server=").unwrap();
     let rust_server = rust_server.lines().next().unwrap().replace('@', " ");
     let servers = ["`examples/filesystem-server`".to_owned(), reference, rust_server];
-    assert_eq!(readme(".ci/peers/servers.txt").0[1..], servers);
+    assert_eq!(documented(".ci/peers/servers.txt").0[1..], servers);
 }
 
-/// The heads and the rows of the table that is marked with where it is from; what is strong there is plain here.
-fn readme(from: &str) -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
-    let readme: &'static str = include_str!("../../README.md");
-    let (_, table) = readme.split_once(&format!("<!-- from {from} -->")).expect(from);
+/// Returns the header and the rows of the table that is marked as generated from `from`, without
+/// bold marks.
+fn documented(from: &str) -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
+    let page: &'static str = include_str!("../../docs/comparison.md");
+    let (_, table) = page.split_once(&format!("<!-- from {from} -->")).expect(from);
     let (table, _) = table.split_once("<!-- end -->").unwrap();
     let mut lines = table.lines().filter(|line| line.starts_with('|')).map(|line| {
         let cells = line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('*'));

@@ -1,4 +1,5 @@
-//! The ways, each used as its own documentation tells for files that others may change, given a path as it came.
+//! The ways that are compared. Each is used as its own documentation recommends for files that
+//! others may change, and receives the path as the request contains it.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -14,7 +15,8 @@ use path_jail::JailError;
 use path_jail::guard::{FdJail, OpenOptions as JailOptions};
 use strict_path::{PathBoundary, StrictPathError, VirtualRoot};
 
-/// What a caller is told; of the recipe over `std`, whose refusals say what its author likes, nothing.
+/// A failure with the text that a caller sees. The text is empty for the recipe over `std`, because
+/// its author chooses the text.
 pub(super) struct Failure {
     pub(super) text: String,
     pub(super) is_missing: bool,
@@ -22,15 +24,15 @@ pub(super) struct Failure {
 
 pub(super) type Done<T> = Result<T, Failure>;
 
-/// What a check gave, to be used once.
+/// Uses the result of a check, once.
 pub(super) type Use<'a> = Box<dyn FnOnce() -> Done<Vec<u8>> + 'a>;
 
-/// A value that was made of one root. What a way has no call for is `None`.
+/// A value constructed from one root. An operation that a way does not offer returns `None`.
 pub(super) trait Way {
     fn read(&self, request: &str) -> Done<Vec<u8>>;
     fn write(&self, request: &str, content: &str) -> Done<()>;
 
-    /// A check, and what its documentation tells to read by then.
+    /// Checks the request, and returns the read that the way's documentation recommends after it.
     fn check(&self, _request: &str) -> Option<Done<Use<'_>>> {
         None
     }
@@ -43,23 +45,23 @@ pub(super) trait Way {
         self.read(request)
     }
 
-    /// Makes a link, relative to its own directory.
+    /// Creates a symlink. The target is relative to the symlink's directory.
     fn link(&self, _target: &str, _at: &str) -> Option<Done<()>> {
         None
     }
 
-    /// Whether what is opened says of itself that no race could have led it out.
+    /// Whether an open file attests that its open was free of races.
     fn attests(&self, _request: &str) -> Option<bool> {
         None
     }
 
-    /// Whether the root is still what was named.
+    /// Whether the root's name still refers to the directory that was opened.
     fn is_current(&self) -> Option<bool> {
         None
     }
 }
 
-/// Their columns, in order.
+/// In the order of the columns.
 pub(super) const WAYS: [&str; 5] = ["guard", "std", "cap-std", "path_jail", "strict-path"];
 
 pub(super) fn way(name: &str, root: &Path) -> Done<Box<dyn Way>> {
@@ -104,7 +106,7 @@ impl Way for Guard {
         Some(boundary.allowed_roots().read(request, LIMIT).map_err(Into::into))
     }
 
-    /// That was just verified, and is again after a rest.
+    /// Waits between calls, because a root is verified at most once every `VERIFY_EVERY`.
     fn is_current(&self) -> Option<bool> {
         Some((0..20).all(|_| {
             thread::sleep(VERIFY_EVERY);
@@ -113,7 +115,8 @@ impl Way for Guard {
     }
 }
 
-/// The usual recipe: the canonical path, or of what is missing its parent's, has to begin with the root's, and is opened by name.
+/// The usual recipe: canonicalize the path (or the parent of a missing file), require that it
+/// starts with the canonical root, and open it by name.
 struct Recipe {
     root: PathBuf,
 }
@@ -171,7 +174,7 @@ impl Way for Dir {
     }
 }
 
-/// path_jail, by the layer and the options that it names for trees which others can change.
+/// path_jail, with the layer and the options that it recommends for trees that others can change.
 impl Way for FdJail {
     fn read(&self, request: &str) -> Done<Vec<u8>> {
         let options = JailOptions::new().read(true).require_regular_file(true);
@@ -265,5 +268,5 @@ impl From<StrictPathError> for Failure {
     }
 }
 
-/// No file here is larger.
+/// Larger than every file in these tests.
 pub(super) const LIMIT: u64 = 1 << 10;
