@@ -1,4 +1,4 @@
-//! Queries about the configured directories for process confinement.
+//! Information about the configured directories that process confinement needs.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! Resolves the entries of a root list.
 //!
 //! An [`EntryResolver`] resolves entries one at a time beneath the enclosing roots, which are the
-//! allowed directories or the filesystem root. Each place that an entry names becomes a
-//! [`Candidate`]: it is opened but not yet granted, and has the trail of the symlinks that were
+//! allowed directories or the filesystem root. For each place that an entry names, the result has
+//! one [`Candidate`], which is open but not yet granted, with the trail of the symlinks that were
 //! followed. Nothing outside the enclosing roots is looked up, and the work and time spent on a
 //! list are bounded.
 

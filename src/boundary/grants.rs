@@ -21,7 +21,7 @@ use crate::limits::{GRANTED, GRANTED_EACH};
 use crate::roots::{PathHash, Root, Roots, Trail, TrailEntry, path_hashes};
 use crate::workers::Account;
 
-/// A place that an entry resolved to and that is not granted yet.
+/// A place that an entry resolved to, before it is granted.
 pub(crate) struct Candidate {
     pub(crate) root: Root,
     pub(crate) trail: Trail,

@@ -87,7 +87,7 @@ struct Inner {
     snapshots: WeakTable<u64, Snapshot>,
 }
 
-/// Omits the directories that clients were granted.
+/// Omits the directories granted to clients.
 impl fmt::Debug for Boundary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Boundary")
@@ -384,8 +384,8 @@ impl Roots {
     ///
     /// A long-running program should keep a [`Boundary`] and call
     /// [`allowed_roots`](Boundary::allowed_roots) for each request, or call
-    /// [`verify`](Roots::verify). Otherwise, it notices only when an operation fails that a
-    /// directory was moved away.
+    /// [`verify`](Roots::verify). Otherwise, it does not notice that a directory was moved away
+    /// until an operation fails.
     ///
     /// # Errors
     ///
@@ -420,7 +420,7 @@ impl Roots {
     }
 }
 
-// On Windows a directory that is held open cannot be moved away.
+// On Windows, an open directory cannot be moved away.
 #[cfg(unix)]
 #[cfg(test)]
 mod tests {

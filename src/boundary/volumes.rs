@@ -50,7 +50,7 @@ pub(crate) fn named_volumes(
     Roots::new(volumes, Policy::default().mounts(Rule::Allow), Vec::new())
 }
 
-/// The filesystem root. Mounts may be crossed on the way to a root.
+/// The filesystem root. Mounts may be crossed when a root is resolved.
 #[cfg(not(windows))]
 pub(crate) fn filesystem_root() -> Result<Roots> {
     Ok(Roots::new(

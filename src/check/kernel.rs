@@ -2,8 +2,8 @@
 //! resolver's decision.
 //!
 //! The resolver ([`resolve`](mod@crate::roots::resolve)) defines the decision. A kernel walk
-//! beneath the root is only faster, so it is used only in these cases, where the result is provably
-//! the same:
+//! beneath the root is an optimization, used only in these cases, where the result is provably the
+//! same:
 //!
 //! | the walk | the decision |
 //! | --- | --- |
@@ -55,7 +55,7 @@ impl Roots {
                 names.push(last);
                 Some(Ok((number, names, found)))
             }
-            // EXDEV can also mean a mount, unless mounts may be crossed.
+            // Without this condition, EXDEV could also mean a mount that may not be crossed.
             (Err(error), Err(from), _)
                 if error.kind() == io::ErrorKind::CrossesDevices && mounts == Rule::Allow =>
             {

@@ -27,8 +27,7 @@ use crate::path::names::{below, components, is_absolute};
 use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, retry_changed};
 use crate::workers::counted;
 
-/// Proof that a request names something inside a root: which root, and the place in it. File
-/// operations are its methods.
+/// Proof that a request names a place inside a root. File operations are methods of this type.
 ///
 /// A proof holds its snapshot of the roots and remains valid for that snapshot, regardless of the
 /// roots in force later.
@@ -428,7 +427,7 @@ impl Hash for CheckedPath {
 }
 
 /// The place and its root: the index of the root in [`Roots::roots`] and its last name, as in
-/// `"docs/a.txt" in root 0 ("site")`. For logs; this is not a path. To show a path, use
+/// `"docs/a.txt" in root 0 ("site")`. This text is for logs and is not a path. To show a path, use
 /// [`display_path`](CheckedPath::display_path).
 impl fmt::Display for CheckedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -108,7 +108,7 @@ fn is_enforced(paths: &[ConfinedPath]) -> bool {
 /// An extra that exists.
 struct OpenExtra<'a> {
     named: &'a Extra,
-    /// With all symlinks resolved.
+    /// The path with all symlinks resolved.
     path: PathBuf,
     file: File,
     metadata: Metadata,
@@ -129,7 +129,8 @@ fn find<'a>(boundary: &Boundary, named: &'a Extra) -> Result<OpenExtra<'a>> {
 /// The rules to enforce, and their report.
 struct Rules {
     ruleset: RulesetCreated,
-    /// Read-only allowed directories, to which no extra may add access. Includes missing ones.
+    /// Read-only allowed directories, to which no extra may add access. Includes missing
+    /// directories.
     read_only: Vec<PathBuf>,
     /// The identities of the same directories, which bind mounts can give other names.
     objects: Vec<Identity>,
@@ -204,7 +205,7 @@ fn ruleset() -> Result<RulesetCreated> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let wanted = wanted.handle_access(AccessFs::from_all(ABI::V1)).map_err(|_| {
         Error::new(Code::ConfinementUnavailable)
-            .detail("the kernel has no Landlock, or it is not enabled")
+            .detail("the kernel does not support Landlock, or Landlock is not enabled")
     })?;
     let wanted = wanted.set_compatibility(CompatLevel::BestEffort);
     wanted.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(io_error)
@@ -245,7 +246,7 @@ fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
 
 fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus> {
     let ruleset = ruleset.set_compatibility(CompatLevel::HardRequirement);
-    // The only thread runs this code, so no other thread can start in the meantime.
+    // This is the only thread, so no other thread can be started in the meantime.
     let ruleset = if threads == 1 {
         ruleset
     } else {
@@ -282,7 +283,7 @@ fn open<F: AsFd>(at: F, path: &Path, flags: OFlags) -> Result<File> {
 fn name_of(file: &File) -> Option<PathBuf> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let text = readlinkat(CWD, link, Vec::with_capacity(256)).ok()?.into_bytes();
-    // Either the file was removed, or its name really ends in this suffix.
+    // Either the file was removed, or its real name ends in this suffix.
     if text.ends_with(b" (deleted)") { None } else { Some(PathBuf::from(OsString::from_vec(text))) }
 }
 
@@ -295,10 +296,10 @@ fn io_error(error: RulesetError) -> Error {
 mod tests {
     use super::*;
 
-    /// The kernel appends a suffix to the name of a removed file. Another file's name can really
-    /// end in that suffix. Both are refused.
+    /// The kernel appends a suffix to the name of a removed file. The name of an existing file can
+    /// end in the same suffix. Both names are refused.
     #[test]
-    fn a_name_that_ends_like_that_of_a_removed_file_is_refused() {
+    fn names_with_the_suffix_of_removed_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap().join("f");
         let file = File::create(&path).unwrap();

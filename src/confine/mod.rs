@@ -37,7 +37,7 @@ use crate::error::Code;
 use crate::error::Result;
 use crate::session::Guard;
 
-/// The paths that a process may use in addition to the allowed directories. Passed to
+/// The paths that a process may use in addition to the allowed directories. They are passed to
 /// [`Guard::confine_process`].
 ///
 /// ```no_run
@@ -87,7 +87,7 @@ struct Extra {
 enum Missing {
     Refused,
     Reported,
-    /// For the runtime files: each system has only some of them.
+    /// For the runtime files, of which each system has only some.
     Ignored,
 }
 
@@ -100,8 +100,8 @@ impl Confinement {
 
     /// Adds a file or directory, which must exist. Symlinks are followed, because the operator is
     /// trusted. The exceptions are symlinks in an allowed directory or a writable extra, where a
-    /// tool could have created them. A temporary directory must be added too. Prefer a directory
-    /// that only the server uses to all of `/tmp`, which other programs also use.
+    /// tool could have created them. If the process needs a temporary directory, add it too. Prefer
+    /// a directory that only the server uses to all of `/tmp`, which other programs also use.
     pub fn extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
         self.push(path.into(), access, Missing::Refused);
         self
@@ -255,7 +255,7 @@ impl Confined {
 /// "Landlock ABI versions").
 const SINCE: &[(u32, &str)] = &[
     (2, "files cannot be renamed or linked from one directory to another, even inside"),
-    (3, "files outside that the user may write can be truncated by path"),
+    (3, "files outside can be truncated by path if the user may write them"),
     (5, "devices that can be opened accept any ioctl"),
 ];
 

@@ -40,8 +40,8 @@ impl Acl {
     }
 
     /// Sets this list on a file, with the given bits for the owning group. Until the mode is set,
-    /// the list has no effect for anybody but the owner: chmod(2) sets the mask and the entries of
-    /// the owner and of others.
+    /// the list has no effect for anyone except the owner: chmod(2) sets the mask and the entries
+    /// of the owner and of others.
     #[cfg(target_os = "linux")]
     pub(super) fn set_without_effect(&self, file: &File, owning_group: u32) -> io::Result<()> {
         let entries = self.0.iter().map(|entry| match entry.tag {

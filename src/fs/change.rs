@@ -11,7 +11,7 @@ use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH};
 use crate::path::Location;
 use crate::roots::{Found, Intent, Roots, retry_changed};
 
-/// The behavior of a rename if the destination exists.
+/// How a rename treats an existing destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replace {
     /// Refuses the rename, in the same step (`RENAME_NOREPLACE`, renameat2(2)). On a filesystem
@@ -24,8 +24,8 @@ pub enum Replace {
 }
 
 impl Roots {
-    /// Renames a file, symlink or directory, within a root or from one root to another. A symlink
-    /// is renamed or replaced itself, and its target is not affected.
+    /// Renames a file, symlink or directory, within a root or from one root to another. If a name
+    /// is a symlink, the symlink itself is renamed or replaced, not its target.
     ///
     /// # Errors
     ///

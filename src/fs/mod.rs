@@ -192,7 +192,7 @@ operations! {
     /// # Errors
     ///
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself),
-    /// [`NotADirectory`](crate::ErrorKind::NotADirectory) also for a symlink,
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory) (also for a symlink),
     /// [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty),
     /// [`NotFound`](crate::ErrorKind::NotFound).
     NoFollow: fn remove_dir() -> () => remove_dir_now, "remove";

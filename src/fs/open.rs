@@ -1,10 +1,10 @@
 //! Opening and describing files.
 //!
 //! An opened file is verified before any effect: it must be a regular file and, if the policy
-//! refuses hard links, have only one name. Reading a file takes one `openat2` and one look at the
-//! descriptor. Before a file is written, its name is looked up, because opening a FIFO would wake
-//! its reader. `O_TRUNC` is never passed, and a file is truncated only after it has been verified.
-//! A new file is created with `O_EXCL`.
+//! refuses hard links, have only one name. Reading a file takes one `openat2` and one metadata
+//! call. Before a file is written, its name is looked up, because opening a FIFO would wake its
+//! reader. `O_TRUNC` is never passed, and a file is truncated only after it has been verified. A
+//! new file is created with `O_EXCL`.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -102,8 +102,8 @@ impl OpenOptions {
 /// was opened, and remains the same file whatever happens to its name or to the roots.
 ///
 /// It reads, writes and seeks as [`std::fs::File`] does, through its own descriptor. An access for
-/// which it was not opened fails with the error of the operating system. For example, the error of
-/// a write to a file from [`Roots::open`] is `EBADF` on Unix and `ERROR_ACCESS_DENIED` on Windows.
+/// which it was not opened fails with the error of the operating system. For example, writing to a
+/// file from [`Roots::open`] fails with `EBADF` on Unix and `ERROR_ACCESS_DENIED` on Windows.
 ///
 /// ```
 /// use std::io::{Read as _, Seek as _, Write as _};
@@ -147,7 +147,7 @@ impl OpenFile {
         self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
     }
 
-    /// Like [`read_all`](Self::read_all), but returns text.
+    /// Like [`read_all`](Self::read_all), but returns the content as UTF-8 text.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl OpenFile {
         self.all_metadata.get_or_init(|| Box::new(self.metadata.with_birth(&self.file)))
     }
 
-    /// Returns the file as a [`std::fs::File`]. On Unix its descriptor has `O_NONBLOCK`, which has
+    /// Returns the file as a [`std::fs::File`]. On Unix, its descriptor has `O_NONBLOCK`, which has
     /// no effect on a regular file.
     #[must_use]
     pub fn into_std(self) -> File {
@@ -226,7 +226,7 @@ impl Seek for OpenFile {
 
 impl Roots {
     /// Opens a file for reading, and checks the request in the same step. On Linux, this takes one
-    /// `openat2` beneath the root and one look at the result.
+    /// `openat2` beneath the root and one metadata call.
     ///
     /// # Errors
     ///
@@ -283,7 +283,7 @@ impl Roots {
         })
     }
 
-    /// Reads a file as [`read`](Self::read) does, as text.
+    /// Like [`read`](Self::read), but returns the content as UTF-8 text.
     ///
     /// # Errors
     ///
@@ -342,7 +342,7 @@ impl CheckedPath {
         self.perform("read", || self.open_for_reading()?.read_within(limit))
     }
 
-    /// Reads a file as [`read`](Self::read) does, as text.
+    /// Like [`read`](Self::read), but returns the content as UTF-8 text.
     ///
     /// # Errors
     ///

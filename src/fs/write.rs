@@ -49,7 +49,7 @@ impl WriteOptions {
     }
 }
 
-/// The treatment of an existing file when a whole file is written.
+/// How a write of a whole file treats an existing file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Existing {
@@ -104,7 +104,7 @@ impl CheckedPath {
         if in_place && old.is_some() {
             return self.write_in_place(content.as_ref());
         }
-        // This check comes last, so that a directory is refused for being a directory.
+        // This check comes last, so that a directory is refused with `IsADirectory`.
         self.ensure_not_root()?;
         self.ensure_not_file_root_alias(&directory, &name)?;
         let mut new =

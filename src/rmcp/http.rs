@@ -26,7 +26,7 @@ pub struct GuardedSessions<M> {
 
 impl Guard {
     /// Wraps a session manager, such as rmcp's `LocalSessionManager`, for its
-    /// `StreamableHttpService`. Each session of the protocol has a session of the guard.
+    /// `StreamableHttpService`. Each protocol session has its own session of the guard.
     ///
     /// A `list_changed` applies to every request that the client sends after the POST of the
     /// notification was answered. The exception is a `list_changed` with headers of the stateless

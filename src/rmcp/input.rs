@@ -18,8 +18,8 @@ pub const ROOTS_KEY: &str = "mcp-roots-guard/roots";
 /// The input that a client sent with a retried request: its input responses, and the state that the
 /// server sent to it.
 ///
-/// Convert it from a request's parameters, or from the value that a tool of rmcp's macros extracts.
-/// That value is `InputResponses`, or `(InputResponses, RequestState)` for a tool with a state. The
+/// Convert it from a request's parameters, or from the value that rmcp's tool macros extract. That
+/// value is `InputResponses`, or `(InputResponses, RequestState)` for a tool with a state. The
 /// state is sent back to the client with the guard's request for roots.
 #[derive(Clone, Debug, Default)]
 pub struct ClientInput {

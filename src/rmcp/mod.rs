@@ -54,7 +54,7 @@
 //! session, has its own queue. Requests of the stateless era without a key share one queue. The
 //! queues are served in turn, and one client's work takes at most a quarter of the places
 //! ([`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once)). Work that is still running
-//! when the process exits is cut off, so wait for the service to end first.
+//! when the process exits is interrupted, so wait for the service to end first.
 //!
 //! | | until 2025-11-25 | 2026-07-28 |
 //! | --- | --- | --- |

@@ -40,7 +40,7 @@ impl RootsSource for PeerSource {
         match answered {
             Ok(result) => to_response(result),
             // This includes "method not found": a client that declared roots must not gain access
-            // by an error.
+            // by returning an error.
             Err(error) => RootsResponse::Failed(error.to_string()),
         }
     }

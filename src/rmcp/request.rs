@@ -37,8 +37,8 @@ use crate::workers::Account;
 ///
 /// Files that are already open stay open, and a [`Walk`](crate::Walk) or
 /// [`ReadDir`](crate::ReadDir) that has begun continues, so drop it with the request. A client that
-/// uses one id for two concurrent requests can keep the roots of the first request valid until they
-/// are dropped.
+/// uses the same id for two concurrent requests can keep the roots of the first request valid until
+/// they are dropped.
 ///
 /// Code that outlives its request, such as a subscription or a task, should keep a [`Session`]
 /// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and call
@@ -78,7 +78,7 @@ impl RequestRoots {
     ///
     /// - [`Cancelled`](crate::ErrorKind::Cancelled) if the client cancelled the request or
     ///   disconnected, or if the response was sent.
-    /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the client announced a change of its roots
+    /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the client announced a change to its roots
     ///   since the request obtained them.
     /// - [`SessionClosed`](crate::ErrorKind::SessionClosed) if the session is closed.
     ///
@@ -305,8 +305,8 @@ impl Guard {
         }))
     }
 
-    /// Returns the roots of a list that came with an earlier request of the client, if the list is
-    /// not too old and the roots pass verification.
+    /// Returns the roots of a list that came with an earlier request of the client, if the list has
+    /// not expired and the roots pass verification.
     async fn cached_roots(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
         let Some(key) = key else { return Ok(None) };
         let Some(roots) = self.last_of(key) else { return Ok(None) };
@@ -324,8 +324,8 @@ impl Guard {
             .filter(|roots| unchanged && roots.is_whole() && self.boundary().is_current(roots)))
     }
 
-    /// Returns the roots of the last list that a client sent in the stateless era, if it is not too
-    /// old.
+    /// Returns the roots of the last list that a client sent in the stateless era, if it has not
+    /// expired.
     fn last_of(&self, key: &ClientKey) -> Option<Roots> {
         self.cache().get(key.account()).map(|cached| cached.roots.clone())
     }

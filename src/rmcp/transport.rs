@@ -53,7 +53,7 @@ impl Guard {
     ///
     /// A `list_changed` applies to every request that the transport receives after it. The session
     /// is closed together with the transport. rmcp closes the transport when the calls in flight
-    /// have ended, or after some seconds.
+    /// have ended, or after a few seconds.
     ///
     /// Use the same guard, or its clones, for a transport and its tools. A tool with another guard
     /// finds no session.
@@ -76,7 +76,7 @@ impl Received {
     }
 
     /// Returns the number of a request. A request that did not pass through a wrapped transport
-    /// gets the next number.
+    /// receives the next number.
     pub(super) fn of(extensions: &Extensions) -> u64 {
         extensions.get().copied().unwrap_or_else(Self::now).0
     }

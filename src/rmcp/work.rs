@@ -54,7 +54,7 @@ impl Guard {
     /// Runs a tool's work with the roots in force, and returns the response for `call_tool`.
     ///
     /// `input` is the input that the client sent with the call. It is converted from the call's
-    /// parameters, or from the value that a tool of rmcp's macros extracts. That value is
+    /// parameters, or from the value that rmcp's tool macros extract. That value is
     /// `InputResponses`, or `(InputResponses, RequestState)` for a tool with a state.
     ///
     /// `work` runs on a thread of the guard. It first waits for one of
@@ -174,8 +174,8 @@ impl Guard {
     ///
     /// In the stateless era, the client cannot be asked in such a request. For a client that
     /// declared no roots, the allowed directories are in force. For any other client with a
-    /// [`ClientKey`](super::ClientKey), the roots are those that it sent at most [a short
-    /// time](crate::GuardBuilder::time_to_live_keyed) ago.
+    /// [`ClientKey`](super::ClientKey), the roots in its last list are in force for [a short
+    /// time](crate::GuardBuilder::time_to_live_keyed) after it sent the list.
     ///
     /// # Errors
     ///
@@ -246,7 +246,7 @@ impl Guard {
         let done = cancelled.run_until_cancelled(done).await;
         let done = done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()));
         if let Err(HandlerError(Reason::Other(error))) = &done {
-            // `Display` of the author's error may panic.
+            // The `Display` implementation of the author's error may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| events::failed(session, &**error)));
         }
         done
@@ -274,7 +274,7 @@ macro_rules! responses {
 responses! { CallToolResponse GetPromptResponse ReadResourceResponse }
 
 impl HandlerError {
-    /// Creates an error with a text of the handler. The model reads the text, so it must not
+    /// Creates an error with the handler's own text. The model reads the text, so it must not
     /// contain anything that the client must not know.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Reason::Text(text.into()))

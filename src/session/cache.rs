@@ -38,7 +38,7 @@ pub(crate) struct Cached {
     /// The session's epoch in which the list was requested. In the stateless era, the number of the
     /// request that carried the list.
     pub(crate) epoch: u64,
-    /// When the list expires.
+    /// The time at which the list expires.
     pub(crate) until: Instant,
     pub(crate) roots: Roots,
     /// Set by [`SnapshotCache::forget_all`].

@@ -36,7 +36,7 @@ pub(crate) struct Client {
     pub(crate) changed: Notify,
 }
 
-/// The time for which the guard knows a client.
+/// How long the guard keeps the state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifetime {
     Session,
@@ -115,7 +115,7 @@ impl Client {
         cached.is_current(now).then_some(cached)
     }
 
-    /// Returns the cached snapshot of this epoch, which can be too old, and whether it must be
+    /// Returns the cached snapshot of this epoch, which may have expired, and whether it must be
     /// renewed.
     fn look(&self, now: Instant) -> Option<(Arc<Cached>, bool)> {
         let cache = self.guard.cache();
@@ -204,7 +204,7 @@ impl Client {
         list: Arc<ListRootsResult>,
         deadline: Instant,
     ) -> Result<Roots> {
-        // These are verified separately, because an allowed directory that the list does not name
+        // The allowed directories are verified separately, because one that the list does not name
         // may hang.
         self.guard.allowed_roots(deadline).await?;
         let (boundary, account) = (self.guard.boundary().clone(), self.account.clone());
@@ -225,7 +225,7 @@ impl Client {
     /// Closes the session. Returns false if it was already closed.
     pub(crate) fn close(&self) -> bool {
         let Ok(fetch) = self.lock().close() else { return false };
-        // A client with the lifetime of a request was not counted and has nothing in the cache.
+        // A client with `Lifetime::Request` was not counted and has nothing in the cache.
         if self.lifetime == Lifetime::Session {
             self.guard.cache().forget(&self.key());
             self.guard.unregister_session();

@@ -223,7 +223,7 @@ impl GuardBuilder {
         }
         #[cfg(feature = "rmcp")]
         if !(1..=MOST_WORK).contains(&self.choices.work_at_once) {
-            return invalid("work_at_once must be from 1 to 4096");
+            return invalid("work_at_once must be between 1 and 4096");
         }
         let needs_directories = self.choices.client_roots == ClientRoots::Ignore
             || self.choices.without_client_roots == WithoutClientRoots::AllowedDirectories;
@@ -329,8 +329,8 @@ impl Guard {
     /// Returns the allowed directories, and first verifies them if verification is due.
     ///
     /// If verification takes longer than [`VERIFY_LIMIT`], or another call is already verifying,
-    /// this returns the last result, so that an allowed directory that hangs does not keep clients
-    /// from the others. Until that directory responds, no allowed directory is verified or resolved
+    /// this returns the last result, so that an allowed directory that hangs does not block access
+    /// to the others. Until that directory responds, no allowed directory is verified or resolved
     /// again.
     pub(crate) async fn allowed_roots(&self, deadline: Instant) -> Result<Roots> {
         let (current, turn) = self.boundary().current_allowed_roots();

@@ -1,4 +1,4 @@
-//! The call that leads a fetch, and its handling of the response.
+//! The leader of a fetch, which requests the list and handles the response.
 
 use std::sync::Arc;
 

@@ -121,8 +121,8 @@ pub enum RootsState {
     Unsupported,
     /// This server ignores client roots ([`ClientRoots::Ignore`]).
     Ignored,
-    /// The roots must be requested, because they never were, because they changed, expired or were
-    /// evicted, or because the client does not announce changes.
+    /// The roots must be requested: they were never requested, they changed, expired or were
+    /// evicted, or the client does not announce changes.
     Stale,
     /// The roots were requested but could not be obtained. Nothing is in force.
     Failed(ErrorKind),
@@ -272,10 +272,10 @@ impl Session {
     /// `notifications/roots/list_changed`.
     ///
     /// The change takes effect before this method returns. It does not wait and does not contact
-    /// the client, because a server may send a request only while it handles one, and a
-    /// notification is not a request. Call it before the client's next message is handled. If
-    /// messages are handled concurrently, call it in the loop that reads them, not in a task that
-    /// the notification starts.
+    /// the client, because a server may send requests only while it is handling a request, and a
+    /// notification is not one. Call it before the client's next message is handled. If messages
+    /// are handled concurrently, call it in the loop that reads them, not in a task that the
+    /// notification starts.
     ///
     /// Directories of the withdrawn list may stay open until the next list replaces it, the cache
     /// evicts it, or the session closes. No later call receives them. A request that already
@@ -306,7 +306,7 @@ impl Session {
         self.current_roots()?.still_allows(checked)
     }
 
-    /// The roots in force, or an error if they must be requested from the client.
+    /// Returns the roots in force, or an error if they must be requested from the client.
     fn current_roots(&self) -> Result<Roots> {
         let client = self.client();
         let _ = client.epoch()?;
@@ -382,7 +382,7 @@ impl Session {
     }
 }
 
-/// Waits for changes of a session's roots. It does not keep the session open.
+/// Waits for changes to a session's roots. It does not keep the session open.
 #[derive(Clone)]
 pub struct Changes {
     client: Arc<Client>,

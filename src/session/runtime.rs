@@ -6,7 +6,7 @@
 //! When this is built with `--cfg shuttle`, the same code runs under the shuttle scheduler, which
 //! then controls locks, atomics and time. Shuttle does not control the cache and the notifications.
 //! Each of their operations is therefore one step, which begins with [`schedule_point`]. While they
-//! hold their own locks, they wake and drop nothing that takes a step.
+//! hold their own locks, they do not wake or drop anything that takes a step.
 
 use std::future::Future;
 use std::pin::pin;
@@ -111,7 +111,7 @@ mod tokio_time {
         Error::new(code).detail(message.unwrap_or("panicked"))
     }
 
-    /// Ensures that a job that has not started when its caller is dropped never starts.
+    /// Prevents a job from starting after its caller was dropped.
     struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
     impl<T> Drop for AbortOnDrop<T> {

@@ -31,9 +31,9 @@ pub enum RootsResponse {
 ///
 /// A source is called only if the roots must be requested. It is called more than once if the list
 /// has several pages or changes meanwhile, or if an earlier caller stopped waiting. The protocol
-/// allows a server to send a request only while it handles one (SEP-2260), and the caller is that
-/// request. A source needs no timeout of its own and may be dropped at any await point. Closures
-/// implement this trait.
+/// allows a server to send a request only while it is handling a client's request (SEP-2260), and
+/// the source is called within that request. A source needs no timeout of its own and may be
+/// dropped at any await point. Closures implement this trait.
 ///
 /// The request must be sent within `ask`, not earlier, because a response to an earlier request may
 /// predate a change. For a list that came with a request, use

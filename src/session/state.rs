@@ -289,7 +289,7 @@ impl Failure {
 }
 
 impl Fetch {
-    /// Ends the fetch and wakes the calls that wait for it. Only the first end counts.
+    /// Ends the fetch and wakes the calls that wait for it. Only the first call sets the end.
     pub(super) fn end(&self, end: End) {
         let _ = self.end.set(end);
         self.ended.notify_waiters();
