@@ -215,8 +215,8 @@ fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     Some(path.clean()).filter(|cleaned| cleaned != canonical)
 }
 
-/// Returns the other paths that lead to a place through the system symlinks of macOS. The symlinks
-/// are read once.
+/// Returns the other paths to a place through the system symlinks of macOS. The symlinks are read
+/// once.
 #[cfg(target_vendor = "apple")]
 fn system_aliases(canonical: &Path) -> Vec<PathBuf> {
     use crate::path::names::apple;

@@ -51,7 +51,7 @@ impl PendingRoots {
         }
     }
 
-    /// Rejects nested directories with different access, because a symlink could lead from one to
+    /// Rejects nested directories with different access, because a symlink could cross from one to
     /// the other. Also rejects a directory that is mounted in two places with different access.
     pub(super) fn drop_conflicts(&mut self) {
         let first = self.roots.first().map(|(.., root)| root.access);

@@ -120,8 +120,8 @@ pub(super) fn remove(_: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether the file has no list besides its mode, or its filesystem does not support lists
-/// (getxattr(2)).
+/// Returns whether the file has no list other than its mode, or its filesystem does not support
+/// lists (getxattr(2)).
 #[cfg(target_os = "linux")]
 fn is_none(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
