@@ -1,10 +1,10 @@
 //! Resolves the entries of a root list.
 //!
 //! An [`EntryResolver`] resolves entries one at a time beneath the enclosing roots, which are the
-//! allowed directories or the filesystem root. For each place that an entry names, the result has
-//! one [`Candidate`], which is open but not yet granted, with the trail of the symlinks that were
-//! followed. Nothing outside the enclosing roots is looked up, and the work and time spent on a
-//! list are bounded.
+//! allowed directories or the filesystem root. The result has one [`Candidate`] for each place that
+//! an entry names. A candidate is open but not yet granted, and records the trail of the symlinks
+//! that were followed. Nothing outside the enclosing roots is looked up, and the work and time
+//! spent on a list are bounded.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::roots::{
 };
 use crate::workers::Account;
 
-/// One entry of a list, before it is resolved.
+/// An entry of a list, before it is resolved.
 pub(crate) struct Entry {
     pub(crate) text: String,
     pub(crate) location: Result<Location>,

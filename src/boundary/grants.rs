@@ -31,7 +31,7 @@ pub(crate) struct Candidate {
 #[derive(Debug, Default)]
 pub(crate) struct GrantMemory {
     places: Places,
-    /// The number of directories that are remembered on behalf of each account.
+    /// The number of directories remembered on behalf of each account.
     charged: HashMap<Account, usize>,
 }
 

@@ -48,7 +48,7 @@ use crate::session::Guard;
 ///     let guard = Guard::new(boundary);
 ///     let cache = "/var/cache/server";
 ///     let extras = Confinement::new().runtime_files().extra(cache, ExtraAccess::ReadWrite);
-///     eprintln!("{}", guard.confine_process(&extras)?); // before any other thread starts
+///     eprintln!("{}", guard.confine_process(&extras)?); // first, while there is no other thread
 ///     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
 ///     runtime.block_on(async { /* serve */ });
 ///     Ok(())

@@ -20,7 +20,7 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// The name. It can contain any bytes except `/` and NUL.
+    /// The name of the entry. It can contain any bytes except `/` and NUL.
     #[must_use]
     pub fn name(&self) -> &OsStr {
         &self.name

@@ -112,7 +112,7 @@ fn change_owner(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(
     if fchown(file, uid, gid).is_err() {
         let _ = fchown(file, None, gid);
     }
-    // With CAP_CHOWN alone, the owner can be changed, but then the mode cannot be set any more,
+    // With CAP_CHOWN alone, the owner can be changed, but the mode can then no longer be set,
     // because that requires CAP_FOWNER (capabilities(7)).
     if rustix::fs::fstat(file)?.st_uid != own
         && rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR).is_err()

@@ -66,7 +66,7 @@ pub enum Existing {
     ///
     /// It is not atomic. A reader can see part of the new content, or the new content followed by
     /// the rest of the old. A write that fails midway, for instance on a full disk, leaves the file
-    /// in such a state, and the overwritten part of the old content is lost.
+    /// in that state, and the overwritten part of the old content is lost.
     InPlace,
     /// Like [`Replace`](Self::Replace) if the new file can have the owner, the group and the access
     /// control list of the old one, and otherwise like [`InPlace`](Self::InPlace). On Windows, the

@@ -1,5 +1,5 @@
 //! The adapter for [rmcp](https://docs.rs/rmcp), the official Rust SDK (version 3). It requires the
-//! feature `rmcp`, and for streamable HTTP also `rmcp-http`.
+//! feature `rmcp` and, for streamable HTTP, also `rmcp-http`.
 //!
 //! A server wraps its transport or session manager once ([`Guard::wrap`](crate::Guard::wrap),
 //! `Guard::wrap_sessions`). Each handler calls [`Guard::tool`](crate::Guard::tool) or one of its

@@ -326,7 +326,7 @@ impl Guard {
         &self.inner.workers
     }
 
-    /// Returns the allowed directories, and first verifies them if verification is due.
+    /// Returns the allowed directories, verifying them first if verification is due.
     ///
     /// If verification takes longer than [`VERIFY_LIMIT`], or another call is already verifying,
     /// this returns the last result, so that an allowed directory that hangs does not block access

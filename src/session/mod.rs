@@ -136,7 +136,7 @@ pub enum RootsState {
 }
 
 impl Guard {
-    /// Begins a session for a client, with the capabilities that it declared in `initialize`.
+    /// Begins a session for a client with the capabilities that it declared in `initialize`.
     ///
     /// A session requires readable capabilities; see [`ClientCapabilities`].
     ///

@@ -38,7 +38,7 @@ pub enum RootsResponse {
 /// The request must be sent within `ask`, not earlier, because a response to an earlier request may
 /// predate a change. For a list that came with a request, use
 /// [`Session::roots_from_list`](crate::Session::roots_from_list). A source must not block its
-/// thread, because the time limit cannot end it then.
+/// thread, because the time limit cannot interrupt it then.
 ///
 /// ```
 /// use mcp_roots_guard::{RootsResponse, ListRootsResult, RootsSource};
