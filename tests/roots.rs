@@ -441,7 +441,9 @@ fn a_configuration_that_can_not_hold_is_an_error() {
         let refused = both.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
         assert!(
-            refused.to_string().starts_with("client_roots_only and a directory exclude each other"),
+            refused
+                .to_string()
+                .starts_with("client_roots_only and directories are mutually exclusive"),
             "{refused}"
         );
     }

@@ -33,33 +33,33 @@ pub(super) struct Directory {
 
 impl BoundaryBuilder {
     /// Adds an allowed directory (or a single file), which must exist when the boundary is built. A
-    /// relative path is resolved against the process directory at that time. Symlinks are followed,
+    /// relative path is resolved against the current directory at that time. Symlinks are followed,
     /// because the operator is trusted. On Windows, short names (`PROGRA~1`) are expanded at that
-    /// time, and a symlink or junction to another volume is followed only if some allowed directory
-    /// names that volume.
+    /// time, and a symlink or junction to another volume is followed only if the path of some
+    /// allowed directory starts with that volume.
     pub fn directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
         self.directories.push(Directory { path: path.into(), access, optional: false });
         self
     }
 
-    /// As [`directory`](Self::directory), but the directory may be missing. It is looked up again
-    /// later.
+    /// Like [`directory`](Self::directory), but the directory may be missing. If it is, it is
+    /// looked up again by [`Boundary::allowed_roots`].
     pub fn optional_directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
         self.directories.push(Directory { path: path.into(), access, optional: true });
         self
     }
 
-    /// Builds without allowed directories: everything that a client lists is served, including
-    /// `file:///`. Combining this with a directory is an error, because it would have no effect: a
-    /// directory already limits what a client can list.
+    /// Builds the boundary without allowed directories. Everything that a client lists is served,
+    /// including `file:///`. Combining this with a directory is an error, because a directory
+    /// already limits the roots that a client can list.
     pub fn client_roots_only(mut self) -> Self {
         self.client_roots_only = true;
         self
     }
 
-    /// Whether a root list may contain bare absolute paths, which are used as they are, without
-    /// decoding. The protocol requires `file://`, so they are refused by default
-    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`); Cursor is known to send
+    /// Sets whether a root list may contain bare absolute paths, which are used unchanged, without
+    /// percent-decoding. The protocol requires `file://` URIs, so bare paths are refused by default
+    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). Cursor is known to send
     /// them. A guard that ignores client roots reads no lists, but [`Boundary::resolve`] still
     /// follows this rule.
     pub fn bare_paths(mut self, bare_paths: Rule) -> Self {
@@ -77,23 +77,25 @@ impl BoundaryBuilder {
     ///
     /// # Errors
     ///
-    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if there
-    /// are no directories and [`client_roots_only`](Self::client_roots_only) was not called: an
-    /// empty configuration is rejected. [`InvalidInput`](crate::ErrorKind::InvalidInput)
-    /// (`invalid_options`) if it was called and there are directories.
-    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`). The error of a directory
-    /// that is not optional and cannot be opened.
-    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
-    /// directory lies, or would lie once created, in another one with other access.
-    /// [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path runs
-    /// through a symlink inside another one.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if
+    ///   there are no directories and [`client_roots_only`](Self::client_roots_only) was not
+    ///   called.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if
+    ///   [`client_roots_only`](Self::client_roots_only) was called and there are directories.
+    /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
+    ///   [`ROOT_LIST_ENTRIES`] directories.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
+    ///   directory is, or would be once created, inside another one with different access.
+    /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path
+    ///   runs through a symlink inside another one.
+    /// - The error of opening a directory that is not optional.
     pub fn build(mut self) -> Result<Boundary> {
         if self.directories.is_empty() && !self.client_roots_only {
             return Err(Code::NoDirectories.into());
         }
         if self.client_roots_only && !self.directories.is_empty() {
             let text =
-                "client_roots_only and a directory exclude each other: leave one of them out";
+                "client_roots_only and directories are mutually exclusive: leave one of them out";
             return Err(Error::new(Code::InvalidOptions).says(text));
         }
         if self.directories.len() > ROOT_LIST_ENTRIES {
@@ -102,7 +104,7 @@ impl BoundaryBuilder {
         for directory in &mut self.directories {
             directory.path = std::path::absolute(&directory.path)
                 .map_err(|error| Error::from(error).at("open root", directory.path.as_os_str()))?;
-            // The system itself uses short names for some directories of a user, such as `%TEMP%`.
+            // Windows itself uses short names for some of a user's directories, such as `%TEMP%`.
             #[cfg(windows)]
             if Location::from_path(&directory.path)
                 .is_err_and(|error| error.reason() == Code::ShortName)

@@ -1,4 +1,4 @@
-//! What confinement of the process asks about the configured directories.
+//! Information about the configured directories that process confinement needs.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,8 @@ impl Boundary {
         self.directory(rejected).map(|directory| (&*directory.path, directory.access))
     }
 
-    /// The place that an absolute path of the operator names, and the trail of the symlinks on the
-    /// way.
+    /// Resolves an absolute path from the operator. Returns the place that it names and the trail
+    /// of the symlinks that were followed.
     pub(crate) fn resolve_path(&self, path: &Path) -> Result<(PathBuf, Trail)> {
         let filesystem = &self.inner.filesystem_root;
         let mut budget = Budget::new();
@@ -36,8 +36,8 @@ impl Boundary {
         }
     }
 
-    /// Whether a symlink on the trail lies in a root or in one of the other directories, so that a
-    /// tool could have created it.
+    /// Returns whether a symlink on the trail is inside a root or one of the other directories, so
+    /// that a tool could have created it.
     pub(crate) fn runs_through_planted_link(
         roots: &Roots,
         others: &[(PathBuf, Identity)],

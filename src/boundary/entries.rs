@@ -1,10 +1,10 @@
 //! Resolves the entries of a root list.
 //!
-//! An [`EntryResolver`] takes one entry after the other and resolves it beneath the enclosing
-//! roots: the allowed directories, or the filesystem root. The result is one [`Candidate`] for each
-//! place that the entry names, opened but not yet granted, with the trail of the symlinks on the
-//! way. Nothing outside the enclosing roots is looked up, and a list takes no more work and time
-//! than its bounds.
+//! An [`EntryResolver`] resolves entries one at a time beneath the enclosing roots, which are the
+//! allowed directories or the filesystem root. The result has one [`Candidate`] for each place that
+//! an entry names. A candidate is open but not yet granted, and records the trail of the symlinks
+//! that were followed. Nothing outside the enclosing roots is looked up, and the work and time
+//! spent on a list are bounded.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::roots::{
 };
 use crate::workers::Account;
 
-/// One entry of a list, before it is resolved.
+/// An entry of a list, before it is resolved.
 pub(crate) struct Entry {
     pub(crate) text: String,
     pub(crate) location: Result<Location>,
@@ -35,7 +35,7 @@ pub(crate) struct Entry {
     pub(crate) access: Option<Access>,
 }
 
-/// Resolves the entries of one list, within its budget.
+/// Resolves the entries of one list within the list's budget.
 pub(crate) struct EntryResolver<'a> {
     enclosing: &'a Roots,
     account: &'a Account,
@@ -49,13 +49,13 @@ impl<'a> EntryResolver<'a> {
         Self { enclosing, account, lookups: 0, effort }
     }
 
-    /// The places that an entry names beneath the enclosing roots: one place, or the roots that it
-    /// is an ancestor of.
+    /// Returns the places that an entry names beneath the enclosing roots. This is one place or, if
+    /// the entry is an ancestor of enclosing roots, those roots.
     ///
     /// # Errors
     ///
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
-    /// the list is spent, or no call waits for the list any more.
+    /// the list is exhausted, or if no call is waiting for the list any longer.
     pub(crate) fn resolve(
         &mut self,
         entry: &Entry,
@@ -80,7 +80,7 @@ impl<'a> EntryResolver<'a> {
         if !is_absolute(location) {
             return Err(Code::NotAbsolute.into());
         }
-        // On Windows its volume may be missing, such as a disk that is not plugged in.
+        // On Windows, the volume may be missing, for example if a disk is unplugged.
         if *self.account == Account::Operator && enclosing.index().begin(location).is_none() {
             return Err(Code::NotFound.into());
         }
@@ -112,7 +112,7 @@ impl<'a> EntryResolver<'a> {
                 let root = as_listed(self.open(enclosing.root(root)?, &path)?, budget.spent());
                 Ok(vec![Candidate { root, trail }])
             }
-            // A symlink that a tool created can also lead to an ancestor.
+            // A symlink to an ancestor can also be created by a tool, so the trail is kept.
             Place::Above(node) => {
                 let roots = enclosing.index().beneath(node);
                 let name = if roots.len() == 1 { &entry.name } else { &None };
@@ -128,8 +128,8 @@ impl<'a> EntryResolver<'a> {
         }
     }
 
-    /// Opens the place that an entry names if no symlink is on the way: in one call, however deep
-    /// it is. `None` if the resolver must walk it.
+    /// Opens the place that an entry names in a single call, whatever its depth, if its path
+    /// contains no symlink. Returns `None` if the resolver must walk the path.
     fn open_without_symlinks(
         &self,
         location: &OsStr,
@@ -152,7 +152,7 @@ impl<'a> EntryResolver<'a> {
         }
     }
 
-    /// Creates a root of the place at `path` in `outer`.
+    /// Creates a root for the place at `path` in `outer`.
     fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
         let (handle, mounts) = (outer.handle()?, self.enclosing.policy().mounts);
         let place = outer.beneath_handle(path);
@@ -206,8 +206,8 @@ impl<'a> EntryResolver<'a> {
     }
 }
 
-/// The path as listed, without `//`, `.` and a trailing slash, if it differs from the canonical
-/// path. A path with `..` names no fixed place and gives no alias.
+/// Returns the listed path, without `//`, `.` and a trailing slash, if it differs from the
+/// canonical path. A path with `..` does not name a fixed place, so it has no alias.
 fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     if path.components().any(|component| component == Component::ParentDir) {
         return None;
@@ -215,7 +215,8 @@ fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     Some(path.clean()).filter(|cleaned| cleaned != canonical)
 }
 
-/// Further paths that macOS has for a place, through system symlinks that are read once.
+/// Returns the other paths to a place through the system symlinks of macOS. The symlinks are read
+/// once.
 #[cfg(target_vendor = "apple")]
 fn system_aliases(canonical: &Path) -> Vec<PathBuf> {
     use crate::path::names::apple;
@@ -241,7 +242,7 @@ mod tests {
     /// A filesystem may reuse the inode number of a removed directory, but not while that directory
     /// is held open.
     #[test]
-    fn a_reused_inode_is_another_directory_unless_one_is_held() {
+    fn birth_times_are_compared_unless_both_directories_are_held_open() {
         let directory = tempfile::tempdir().unwrap();
         let enclosing = Roots::from_dirs([directory.path()]).unwrap();
         let effort = Effort::default();
@@ -275,8 +276,8 @@ mod tests {
                 two.birth
             );
         }
-        // A root that is opened on use does not match a directory with another birth time. On
-        // Windows the identity alone is enough.
+        // A root that is opened on use does not match a directory with a different birth time. On
+        // Windows, the identity alone is sufficient.
         assert!(root(None, false).verify());
         assert_eq!(root(Some(1), false).verify(), cfg!(windows));
         assert!(root(Some(1), true).verify());

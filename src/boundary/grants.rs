@@ -1,14 +1,15 @@
-//! The memory of granted directories, so that what a tool writes cannot widen a list.
+//! The memory of granted directories, which prevents tools from widening a client's list.
 //!
-//! No entry of a list is granted through a symlink in a directory that was ever granted, or that
-//! the same list grants: a tool could have created that symlink. [`GrantMemory`] remembers
-//! directories by identity and by canonical path, and either one is a match: a rename changes the
-//! path, and overlayfs can change the identity. If a parent's path is remembered, a directory's own
-//! path is not stored; its identity is, because the directory can be moved out of there.
+//! A list entry is rejected if it resolves through a symlink in a directory that was ever granted
+//! or that the same list grants, because a tool could have created that symlink. [`GrantMemory`]
+//! remembers directories by identity and by canonical path. A match on either one is sufficient,
+//! because a rename changes the path, and overlayfs can change the identity. If the path of an
+//! ancestor is remembered, only the identity of a directory is stored. The identity is still
+//! needed, because the directory can be moved out of that ancestor.
 //!
-//! The memory is bounded. A client whose account is full gets no directory that would have to be
-//! remembered, and no other client is affected. When the whole memory is full, clients get no root
-//! through a symlink any more; the allowed directories still resolve.
+//! The memory is bounded. A client whose account is full is refused any directory that would have
+//! to be remembered, and other clients are not affected. Once the whole memory is full, no client
+//! root is granted through a symlink any more, but the allowed directories still resolve.
 
 use std::collections::{HashMap, HashSet};
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -20,7 +21,7 @@ use crate::limits::{GRANTED, GRANTED_EACH};
 use crate::roots::{PathHash, Root, Roots, Trail, TrailEntry, path_hashes};
 use crate::workers::Account;
 
-/// A resolved place of an entry that is not yet granted.
+/// A place that an entry resolved to, before it is granted.
 pub(crate) struct Candidate {
     pub(crate) root: Root,
     pub(crate) trail: Trail,
@@ -30,7 +31,7 @@ pub(crate) struct Candidate {
 #[derive(Debug, Default)]
 pub(crate) struct GrantMemory {
     places: Places,
-    /// The number of remembered directories that each account caused.
+    /// The number of directories remembered on behalf of each account.
     charged: HashMap<Account, usize>,
 }
 
@@ -52,8 +53,8 @@ impl Places {
             || directory.identity.is_some_and(|identity| self.identities.contains(&identity))
     }
 
-    /// The path of a root, unless it or the path of a directory that contains it is in this set.
-    /// The allowed directories do not count, because a trail omits them.
+    /// Returns the path of a root, unless this set contains that path or the path of an ancestor.
+    /// Allowed directories are not considered ancestors here, because a trail omits them.
     fn new_path(&self, enclosing: &Roots, root: &Root) -> Option<PathHash> {
         let operators = if enclosing.is_filesystem_root() {
             Vec::new()
@@ -85,7 +86,7 @@ impl Places {
 
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 impl GrantMemory {
-    /// A memory in which exactly these directories were granted.
+    /// Creates a memory in which exactly these directories were granted.
     pub(crate) fn from_directories(
         directories: impl IntoIterator<Item = (PathBuf, Identity)>,
     ) -> Self {
@@ -102,7 +103,7 @@ impl GrantMemory {
 }
 
 impl GrantMemory {
-    /// Decides which of a list's candidates are granted, and remembers those.
+    /// Decides which of a list's candidates are granted, and remembers the granted ones.
     ///
     /// # Errors
     ///
@@ -159,8 +160,8 @@ impl GrantMemory {
             return Ok(());
         }
         let is_operator = *account == Account::Operator;
-        // A full memory rejects every client root through a symlink, so nothing more must be
-        // remembered.
+        // A full memory rejects every client root that runs through a symlink, so nothing more
+        // needs to be remembered.
         if self.places.len() >= if is_operator { 2 * GRANTED } else { GRANTED } {
             return Ok(());
         }
@@ -173,7 +174,7 @@ impl GrantMemory {
         };
         let charged = self.charged.entry(account.clone()).or_default();
         if *charged >= limit {
-            let detail = format!("the client was granted {limit} other directories before");
+            let detail = format!("the client has already been granted {limit} other directories");
             return Err(Error::new(Code::TooCostly).detail(detail));
         }
         *charged += 1;
@@ -192,7 +193,7 @@ mod tests {
     use crate::path::Location;
 
     /// Candidates for the directories `a`, `a/b` and `c` beneath an allowed directory, with a
-    /// symlink on the trail of those in `linked`.
+    /// symlink on the trail of each directory in `linked`.
     fn candidates(linked: &[&str]) -> (tempfile::TempDir, Roots, Vec<Candidate>) {
         let directory = tempfile::tempdir().unwrap();
         let top = directory.path().canonicalize().unwrap();
@@ -253,7 +254,7 @@ mod tests {
                 (2, 3, 3)
             );
         }
-        // The allowed directory contains them all, and does not count.
+        // The allowed directory contains all of them, but it is not considered an ancestor.
         let own = find(&enclosing, enclosing.roots().next().unwrap().path());
         let mut granted = GrantMemory::default();
         admit(&mut granted, &enclosing, &Account::Operator, &[own]);

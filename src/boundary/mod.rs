@@ -1,22 +1,22 @@
-//! The boundary: from a root list to the roots in force.
+//! Computes the roots in force from a root list.
 //!
 //! A [`Boundary`] is the set of allowed directories in the server's configuration, built once. It
 //! turns untrusted root lists into [`Roots`]. If there are allowed directories, nothing outside
-//! them is ever in force. No entry grants what a symlink points to if a tool could have written
-//! that symlink.
+//! them is ever in force. No entry grants the target of a symlink that a tool could have created.
 //!
-//! Entries are resolved by the same resolver as requests: beneath the allowed directories, or
-//! beneath `/` if there are none. An entry that leads out of the allowed directories is therefore
-//! not looked up at all. With allowed directories, an entry has one of these results:
+//! Entries are resolved by the same resolver as requests, beneath the allowed directories or, if
+//! there are none, beneath `/`. Resolution stops at the first step that leaves the allowed
+//! directories. With allowed directories, each entry has one of these results:
 //!
-//! - It leads into an allowed directory: it grants that place.
-//! - It is an ancestor of allowed directories: it grants those.
-//! - It leads elsewhere: it grants nothing ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)).
-//! - It runs through a symlink in a root granted earlier or by the same list: it grants nothing
-//!   ([`RootRejected`](crate::ErrorKind::RootRejected), `through_link`). An allowed directory that
-//!   was granted as a whole does not count as such a root.
-//! - It leads to the same place as an earlier entry: it adds an alias to that root and is rejected
-//!   ([`RootRejected`](crate::ErrorKind::RootRejected), `duplicate`).
+//! - An entry that resolves into an allowed directory grants that place.
+//! - An entry that is an ancestor of allowed directories grants those directories.
+//! - An entry that resolves to any other place grants nothing
+//!   ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)).
+//! - An entry that runs through a symlink in a root granted earlier or by the same list grants
+//!   nothing ([`RootRejected`](crate::ErrorKind::RootRejected), `through_link`). An allowed
+//!   directory that was granted as a whole is not considered such a root.
+//! - An entry that resolves to the same place as an earlier entry adds an alias to that root and is
+//!   rejected ([`RootRejected`](crate::ErrorKind::RootRejected), `duplicate`).
 //!
 //! Without allowed directories, an entry grants the place that it names, and the last two rules
 //! apply to every root.
@@ -50,8 +50,8 @@ use crate::roots::{
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
 
-/// The allowed directories of a server, and the memory of what it granted. Built once, shared by
-/// all clients.
+/// The allowed directories of a server, and a record of the directories that it has granted. A
+/// boundary is built once and shared by all clients.
 ///
 /// ```no_run
 /// use mcp_roots_guard::{Access, Boundary, ListRootsResult};
@@ -72,22 +72,22 @@ struct Inner {
     directories: Vec<Directory>,
     bare_paths: bool,
     policy: Policy,
-    /// The filesystem root, beneath which everything is resolved that no allowed directory
-    /// contains. On Windows each list has its own volumes.
+    /// The filesystem root, beneath which the allowed directories are resolved, and also every list
+    /// if there are none. On Windows, each list has its own volumes.
     #[cfg(not(windows))]
     filesystem_root: Roots,
-    /// The allowed directories as last resolved: always from their configured paths, never from the
-    /// previous result.
+    /// The allowed directories as last resolved. They are always resolved from their configured
+    /// paths, never from the previous result.
     allowed: Mutex<Roots>,
     /// Incremented when the allowed directories change.
     generation: AtomicU64,
     granted: Mutex<GrantMemory>,
-    /// The cached snapshots by a hash of their lists. Ten thousand clients with the same workspace
-    /// share one snapshot, and no client can detect it.
+    /// Cached snapshots, keyed by a hash of their lists. Ten thousand clients with the same
+    /// workspace share one snapshot, and no client can detect this.
     snapshots: WeakTable<u64, Snapshot>,
 }
 
-/// Omits what clients were granted.
+/// Omits the directories granted to clients.
 impl fmt::Debug for Boundary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Boundary")
@@ -97,7 +97,7 @@ impl fmt::Debug for Boundary {
 }
 
 impl Boundary {
-    /// Returns an empty configuration.
+    /// Returns a builder without directories.
     pub fn builder() -> BoundaryBuilder {
         BoundaryBuilder::default()
     }
@@ -106,7 +106,8 @@ impl Boundary {
         !self.inner.directories.is_empty()
     }
 
-    /// Whether a rejected allowed directory must exist, so that its absence is an error.
+    /// Returns whether it is an error that an allowed directory was rejected. It is not an error if
+    /// the directory is a duplicate, or if it is optional and missing.
     pub(crate) fn is_required(&self, rejected: &RejectedRoot) -> bool {
         match rejected.error.reason() {
             Code::Duplicate => false,
@@ -121,10 +122,10 @@ impl Boundary {
 
     /// Returns the allowed directories as roots, without a client's list.
     ///
-    /// Verifies their names, at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) and by one
-    /// caller at a time. If one is gone or was missing, all are resolved again, so that a directory
-    /// replaced by a deploy is in the next snapshot. A directory that cannot be resolved is
-    /// [rejected](Roots::rejected) and grants nothing.
+    /// Their names are verified at most once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY),
+    /// by one caller at a time. If a directory is gone or was missing, all directories are resolved
+    /// again, so the next snapshot contains a directory that a deploy has replaced. A directory
+    /// that cannot be resolved is [rejected](Roots::rejected) and grants nothing.
     #[must_use]
     pub fn allowed_roots(&self) -> Roots {
         match self.current_allowed_roots() {
@@ -133,8 +134,8 @@ impl Boundary {
         }
     }
 
-    /// The allowed directories as last resolved, without I/O, and the turn to verify them if it is
-    /// due.
+    /// Returns the allowed directories as last resolved, without I/O. Also returns a
+    /// [`Verification`] if the caller must verify them now.
     pub(crate) fn current_allowed_roots(&self) -> (Roots, Option<Verification>) {
         let current = self.last_allowed_roots();
         if current.is_outdated() {
@@ -144,12 +145,13 @@ impl Boundary {
         (current, turn)
     }
 
-    /// The allowed directories as last resolved, without I/O.
+    /// Returns the allowed directories as last resolved, without I/O.
     pub(crate) fn last_allowed_roots(&self) -> Roots {
         lock(&self.inner.allowed).clone()
     }
 
-    /// Whether the allowed directories are still those beneath which a cached list was resolved.
+    /// Returns whether the allowed directories are still the ones beneath which these roots were
+    /// resolved.
     pub(crate) fn is_current(&self, roots: &Roots) -> bool {
         roots.generation() == self.inner.generation.load(Ordering::Acquire)
     }
@@ -169,8 +171,8 @@ impl Boundary {
         let mut allowed = lock(&self.inner.allowed);
         let fresh = fresh.with_generation(allowed.generation() + 1);
         let last = std::mem::replace(&mut *allowed, fresh.clone());
-        // Stored after the roots: a caller that resolves beneath them before this resolves once
-        // more.
+        // The generation is stored after the roots. A caller that resolves a list between the two
+        // stores resolves it once more.
         self.inner.generation.store(fresh.generation(), Ordering::Release);
         drop(allowed);
         // Dropped after the lock is released, because this may close directories.
@@ -178,23 +180,24 @@ impl Boundary {
         fresh
     }
 
-    /// Returns the roots in force for a client's root list: the part of it inside the allowed
-    /// directories, or the whole list if there are none. A bad entry is [rejected](Roots::rejected)
-    /// without affecting the others. An empty list grants nothing.
+    /// Returns the roots in force for a client's root list. They are the part of the list inside
+    /// the allowed directories, or the whole list if there are none. An invalid entry is
+    /// [rejected](Roots::rejected) without affecting the others. An empty list grants nothing.
     ///
     /// # Errors
     ///
-    /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`),
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a list of more than
-    /// [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) of text.
+    /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) for a list with more
+    ///   than [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES) entries.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) for a list with more than
+    ///   [`ROOT_LIST_BYTES`](crate::limits::ROOT_LIST_BYTES) bytes of text.
     pub fn resolve(&self, list: &ListRootsResult) -> Result<Roots> {
         let _ = self.allowed_roots();
         self.resolve_within(list, &Account::Anonymous, &Effort::default())
     }
 
-    /// As [`resolve`](Self::resolve), for a session, which caches the snapshot with its list to
-    /// resolve it again. Returns an error if the effort is spent. The session has already had the
-    /// allowed directories verified.
+    /// Like [`resolve`](Self::resolve), for a session that caches the snapshot. The snapshot
+    /// contains its list, so that it can be resolved again. Returns an error if the effort is
+    /// exhausted. The session has already verified the allowed directories.
     pub(crate) fn resolve_to_cache(
         &self,
         list: &Arc<ListRootsResult>,
@@ -208,10 +211,11 @@ impl Boundary {
         Ok(self.share(roots))
     }
 
-    /// Returns an equivalent older snapshot if there is one, or else this one.
+    /// Returns an equivalent older snapshot if there is one, and otherwise this snapshot.
     fn share(&self, roots: Roots) -> Roots {
         let key = roots.list_hash();
-        // Not under the table's lock: dropping either snapshot may close directories.
+        // The table's lock is not held here, because dropping either snapshot may close
+        // directories.
         match self.inner.snapshots.get(&key).map(Roots::from_snapshot) {
             Some(older)
                 if older.generation() == roots.generation() && older.is_equivalent(&roots) =>
@@ -263,20 +267,21 @@ impl Boundary {
         self.grant(&filesystem, &Account::Operator, entries, &Effort::default())
     }
 
-    /// The roots beneath which entries are resolved if there are no allowed directories.
+    /// Returns the roots beneath which allowed directories are resolved, or the entries of a list
+    /// if there are no allowed directories.
     #[cfg(not(windows))]
     fn filesystem_roots(&self, _: &[Entry], _: &Account) -> Roots {
         self.inner.filesystem_root.clone()
     }
 
     #[cfg(windows)]
-    #[expect(clippy::unused_self, reason = "a method on other systems")]
+    #[expect(clippy::unused_self, reason = "other systems use `self`")]
     fn filesystem_roots(&self, entries: &[Entry], account: &Account) -> Roots {
         volumes::named_volumes(entries, account, volumes::open_root)
     }
 
-    /// Refuses a configuration in which an optional directory that is missing now would conflict
-    /// once it is created: it would lie in a directory with other access, or contain one.
+    /// Refuses a configuration in which a missing optional directory would conflict once it is
+    /// created, because it would be inside a directory with different access or contain one.
     fn check_missing_directories(&self, allowed: &PendingRoots) -> Result<()> {
         let there = allowed.roots.iter().map(|(.., root)| (root.canonical.clone(), root.access));
         let mut planned: Vec<_> = there.collect();
@@ -287,7 +292,7 @@ impl Boundary {
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
             let filesystem = &self.filesystem_roots(&[entry], &Account::Operator);
-            // Its volume does not exist either.
+            // The volume does not exist either.
             if filesystem.index().begin(location.as_os_str()).is_none() {
                 planned.push((location.as_path().to_owned(), directory.access));
                 continue;
@@ -301,7 +306,7 @@ impl Boundary {
                 location.as_os_str(),
                 Intent::NewTree,
             );
-            // If this cannot be determined now, a conflict is possible later.
+            // A place that cannot be determined now could conflict later, so this is an error.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
                 Place::Inside { root, path, .. } => {
                     planned.push((filesystem.root(root)?.path().join(path), directory.access));
@@ -315,8 +320,8 @@ impl Boundary {
         }
     }
 
-    /// Resolves entries beneath `enclosing`, admits them by everything that was granted before, and
-    /// holds open the granted directories.
+    /// Resolves entries beneath `enclosing`, checks them against everything granted before, and
+    /// keeps the granted directories open.
     fn grant(
         &self,
         enclosing: &Roots,
@@ -329,7 +334,8 @@ impl Boundary {
         let mut seen = HashSet::new();
         let mut resolver = EntryResolver::new(enclosing, account, effort);
         for (index, entry) in entries.into_iter().enumerate() {
-            // A repeated text. Entries of the operator may repeat with different access.
+            // A client's entry with the same location as an earlier one. The operator's entries are
+            // exempt, because they can have different access.
             let location = entry.location.as_ref().ok().filter(|_| *account != Account::Operator);
             if location.is_some_and(|location| !seen.insert(location.clone())) {
                 pending.reject(index, &entry.text, Code::Duplicate.into());
@@ -337,7 +343,7 @@ impl Boundary {
             }
             let mut budget = effort.entry();
             match retry_changed(|| resolver.resolve(&entry, &mut budget)) {
-                // An ancestor, but not of an allowed directory.
+                // The entry names an ancestor, but no enclosing root is beneath it.
                 Ok(candidates) if candidates.is_empty() => {
                     pending.reject(index, &entry.text, Code::OutsideRoots.into());
                 }
@@ -365,7 +371,8 @@ impl Boundary {
     }
 }
 
-/// A poisoned lock is usable: holders only read or swap, and do no I/O.
+/// Locks the mutex even if it is poisoned, because holders only read or swap the value and do no
+/// I/O.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -377,12 +384,12 @@ impl Roots {
     ///
     /// A long-running program should keep a [`Boundary`] and call
     /// [`allowed_roots`](Boundary::allowed_roots) for each request, or call
-    /// [`verify`](Roots::verify). Otherwise a directory that is moved away is noticed only when an
-    /// operation fails.
+    /// [`verify`](Roots::verify). Otherwise, it does not notice that a directory was moved away
+    /// until an operation fails.
     ///
     /// # Errors
     ///
-    /// As [`BoundaryBuilder::build`].
+    /// Same as [`BoundaryBuilder::build`].
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Roots};
@@ -401,19 +408,19 @@ impl Roots {
     }
 
     /// Creates roots from a client's list, without allowed directories: everything that the client
-    /// names is served. Use this for a single list. A server that knows its directories, or
-    /// resolves lists repeatedly, should keep a [`Boundary`]: it remembers what it granted, so that
-    /// a symlink which a tool created in one root cannot become the next root.
+    /// names is served. Use this for a single list. A server that knows its directories or resolves
+    /// lists repeatedly should keep a [`Boundary`], which remembers the directories that it
+    /// granted. A symlink that a tool created in one root then cannot become the next root.
     ///
     /// # Errors
     ///
-    /// As [`Boundary::resolve`]; a bad entry is [rejected](Roots::rejected).
+    /// Same as [`Boundary::resolve`]. An invalid entry is [rejected](Roots::rejected).
     pub fn from_list(list: &ListRootsResult) -> Result<Self> {
         Boundary::builder().client_roots_only().build()?.resolve(list)
     }
 }
 
-// On Windows a directory that is held open cannot be moved away.
+// On Windows, an open directory cannot be moved away.
 #[cfg(unix)]
 #[cfg(test)]
 mod tests {
@@ -437,15 +444,15 @@ mod tests {
         }
         boundary
             .resolve_to_cache(&Arc::new(list), &Account::Anonymous, &Effort::default())
-            .expect("a list")
+            .expect("the list is within its limits")
     }
 
     fn is_shared(one: &Roots, two: &Roots) -> bool {
         one.is_same_snapshot(two)
     }
 
-    /// A change between two resolutions of a list that names directory `a`, the symlink `l` to it,
-    /// file `f` and the missing `none`.
+    /// A change between two resolutions of a list. The list names the directory `a`, the symlink
+    /// `l` to it, the file `f` and the missing path `none`.
     type Change = fn(&Path);
 
     #[test]
@@ -504,7 +511,8 @@ mod tests {
         let first = named(Some("one"));
         assert!(is_shared(&first, &named(Some("one"))));
         assert!(!is_shared(&first, &named(Some("two"))) && !is_shared(&first, &named(None)));
-        // Another object with the same name, and one that was found to be gone although it is back.
+        // A different directory with the same name, and a directory that was found to be missing
+        // and has since returned.
         let first = named(None);
         fs::rename(top.join("a"), top.join("was")).unwrap();
         fs::create_dir(top.join("a")).unwrap();
@@ -520,7 +528,7 @@ mod tests {
         assert!(is_shared(&first, &all()));
     }
 
-    /// An entry through symlinks that take the whole budget.
+    /// Uses an entry whose symlinks exhaust the whole budget.
     #[test]
     fn a_cancelled_resolution_stops_within_an_entry() {
         let directory = tempfile::tempdir().unwrap();
@@ -550,9 +558,11 @@ mod tests {
                 stopped.then(|| ended.saturating_duration_since(gave_up))
             })
         };
-        // The fastest of many runs, because other processes interfere.
-        let quickest =
-            (0..50).filter_map(ended_after).min().expect("one was given up in the middle");
+        // Only the fastest of many runs counts, because other processes interfere.
+        let quickest = (0..50)
+            .filter_map(ended_after)
+            .min()
+            .expect("at least one resolution was cancelled midway");
         assert!(quickest < Duration::from_millis(5), "{quickest:?} of {whole:?}");
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct PendingRoots {
 impl PendingRoots {
     pub(super) fn reject(&mut self, index: usize, entry: &str, error: Error) {
         let error = error.at("open root", entry.as_ref());
-        // A hostile entry may be long; the part stored for the log is bounded.
+        // A hostile entry may be long, so only a bounded part of it is stored for the log.
         let entry = entry.chars().take(ENTRY_CHARS).collect();
         self.rejected.push(RejectedRoot { index, entry, error });
     }
@@ -51,8 +51,8 @@ impl PendingRoots {
         }
     }
 
-    /// Rejects nested directories with different access, because a symlink between them would
-    /// cross, and a directory mounted in two places with different access.
+    /// Rejects nested directories with different access, because a symlink could cross from one to
+    /// the other. Also rejects a directory that is mounted in two places with different access.
     pub(super) fn drop_conflicts(&mut self) {
         let first = self.roots.first().map(|(.., root)| root.access);
         if self.conflicts.is_empty()
@@ -85,7 +85,7 @@ impl PendingRoots {
     }
 }
 
-/// The paths that lie in a directory with other access, or contain one.
+/// Returns the paths that are inside a directory with different access, or contain one.
 pub(super) fn conflicts(places: &[(PathBuf, Access)]) -> HashSet<PathBuf> {
     let mut tree = Tree::default();
     for (number, (path, _)) in places.iter().enumerate() {

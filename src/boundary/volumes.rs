@@ -1,8 +1,8 @@
 //! The filesystem root, or the volumes on Windows, beneath which a root list is resolved if there
 //! are no allowed directories.
 //!
-//! On Windows these are the volumes that the list's entries name. A network share is opened only if
-//! the operator names it. None of these roots is ever in force.
+//! On Windows, these are the volumes that the list's entries name. A network share is opened only
+//! if the operator names it. None of these roots is ever in force.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +20,10 @@ use crate::roots::{Held, Root, Roots, Throttle};
 #[cfg(windows)]
 use crate::workers::Account;
 
-/// The volumes that the entries name and that can be opened. A share that only a client names is
-/// not opened, because that would sign in at a host of the client's choice. A volume that only a
-/// symlink names is not opened either, because a tool could have created the symlink.
+/// Opens the volumes that the entries name, and omits volumes that cannot be opened. A share that
+/// only a client names is not opened, because the system would sign in to a host of the client's
+/// choice. A volume that only a symlink names is not opened either, because a tool could have
+/// created the symlink.
 #[cfg(windows)]
 pub(crate) fn named_volumes(
     entries: &[Entry],
@@ -49,7 +50,7 @@ pub(crate) fn named_volumes(
     Roots::new(volumes, Policy::default().mounts(Rule::Allow), Vec::new())
 }
 
-/// The filesystem root. Mounts may be crossed on the way to a root.
+/// The filesystem root. Mounts may be crossed when a root is resolved.
 #[cfg(not(windows))]
 pub(crate) fn filesystem_root() -> Result<Roots> {
     Ok(Roots::new(
@@ -107,16 +108,16 @@ mod tests {
             access: None,
         };
         let entries: Vec<_> = texts.iter().map(entry).collect();
-        let asked = |account| {
-            let asked = RefCell::new(Vec::new());
+        let opened = |account| {
+            let paths = RefCell::new(Vec::new());
             let open = |path: &Path| {
-                asked.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
+                paths.borrow_mut().push(path.to_str().unwrap_or_default().to_owned());
                 Err(Code::NotFound.into())
             };
             assert!(named_volumes(&entries, account, open).is_empty());
-            asked.into_inner()
+            paths.into_inner()
         };
-        assert_eq!(asked(&Account::Anonymous), [r"C:\", r"Q:\"]);
-        assert_eq!(asked(&Account::Operator), [r"C:\", r"\\server\share\", r"Q:\"]);
+        assert_eq!(opened(&Account::Anonymous), [r"C:\", r"Q:\"]);
+        assert_eq!(opened(&Account::Operator), [r"C:\", r"\\server\share\", r"Q:\"]);
     }
 }

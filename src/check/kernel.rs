@@ -1,14 +1,15 @@
-//! Decides requests with one walk by the Linux kernel, where that is provably the resolver's
-//! decision.
+//! Decides requests with a single path walk by the Linux kernel, where the result is provably the
+//! resolver's decision.
 //!
-//! The resolver decides requests ([`resolve`](mod@crate::roots::resolve)). The kernel's walk
-//! beneath the root is only faster, and is used only where the result is provably the same:
+//! The resolver ([`resolve`](mod@crate::roots::resolve)) defines the decision. A kernel walk
+//! beneath the root is an optimization, used only in these cases, where the result is provably the
+//! same:
 //!
 //! | the walk | the decision |
 //! | --- | --- |
 //! | meets no symlink, and ends at an existing entry | the place that the text names |
 //! | meets no symlink, and finds nothing there | the same refusal |
-//! | meets no symlink, and leaves the root (`EXDEV`) | the resolver continues from there |
+//! | meets no symlink, and leaves the root (`EXDEV`) | the resolver's, which continues from there |
 //! | follows symlinks that stay inside, for reading | the file, or the same refusal |
 //!
 //! For a name that need not exist, the kernel walks to the parent, and the last name is looked up
@@ -28,8 +29,8 @@ use crate::path::names::components;
 use crate::roots::{Found, Intent, Roots, resolve_in};
 
 impl Roots {
-    /// The place that a request names if no symlink is on the way. `None` leaves the decision to
-    /// the resolver.
+    /// Returns the place that a request names, if its path contains no symlink. `None` leaves the
+    /// decision to the resolver.
     pub(super) fn locate_by_kernel(
         &self,
         request: &Location,
@@ -54,7 +55,7 @@ impl Roots {
                 names.push(last);
                 Some(Ok((number, names, found)))
             }
-            // A mount that may not be crossed also gives EXDEV.
+            // Without this condition, EXDEV could also mean a mount that may not be crossed.
             (Err(error), Err(from), _)
                 if error.kind() == io::ErrorKind::CrossesDevices && mounts == Rule::Allow =>
             {
@@ -66,8 +67,8 @@ impl Roots {
         }
     }
 
-    /// Opens a file for reading, through symlinks that stay inside. `None` leaves the decision to
-    /// the resolver.
+    /// Opens a file for reading, and follows symlinks that stay inside. `None` leaves the decision
+    /// to the resolver.
     pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<File>> {
         let (number, rest) = self.start(request)?;
         // The kernel follows ordinary symlinks of procfs; the resolver refuses all symlinks there.
@@ -82,7 +83,7 @@ impl Roots {
 
     fn follow(&self, number: usize, path: &OsStr, want: Follow) -> Option<io::Result<File>> {
         let root = self.root(number).ok().filter(|root| !root.is_file())?;
-        // A filesystem may have longer names than the resolver accepts.
+        // A filesystem may allow longer names than the resolver accepts.
         if path.len() > NAME_BYTES && components(path).any(|(name, _)| name.len() > NAME_BYTES) {
             return None;
         }
@@ -92,15 +93,16 @@ impl Roots {
     }
 }
 
-/// The resolver's refusal, if the kernel's error determines it. EACCES does not: the resolver
-/// handles `..` in a directory without search permission.
+/// Returns the resolver's refusal, if the kernel's error determines it. EACCES does not determine
+/// it, because the resolver handles `..` in a directory without search permission.
 fn same_refusal(error: io::Error) -> Option<Error> {
     let is_the_same =
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     is_the_same.then(|| error.into())
 }
 
-/// The parent's path and the last name, if that can be looked up.
+/// Splits a path into the parent's path and the last name. Returns `None` if the last name cannot
+/// be looked up.
 fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
     let slash = path.as_bytes().iter().rposition(|&byte| byte == b'/');
     let (parent, last) = path.as_bytes().split_at(slash.map_or(0, |slash| slash + 1));
@@ -108,8 +110,8 @@ fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
     is_name.then(|| (OsStr::from_bytes(parent), Some(OsStr::from_bytes(last))))
 }
 
-/// The path without `.` and `..` if no symlink is on the way; or the offset of the `..` that leaves
-/// the root.
+/// Removes `.` and `..` from a path that contains no symlink. The error is the offset of the `..`
+/// that leaves the root.
 fn lexical_path(path: &OsStr) -> std::result::Result<PathBuf, usize> {
     let mut names = Vec::with_capacity(path.len());
     for (name, after) in components(path) {

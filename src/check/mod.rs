@@ -1,12 +1,12 @@
 //! The decision and its proof.
 //!
-//! [`Roots::check`] decides whether a [`Location`] is inside the roots, for an [`Intent`], and
+//! [`Roots::check`] decides, for an [`Intent`], whether a [`Location`] is inside the roots. It
 //! returns a [`CheckedPath`], which nothing else creates. The place that the request named was
 //! inside the root when it was checked. Every operation on the proof runs beneath the root's own
 //! handle, so the place is also inside when it is used.
 //!
-//! The resolver decides. On Linux, one walk of the kernel is tried first where its result is the
-//! same; `kernel.rs` lists these cases.
+//! The resolver defines the decision. On Linux, a single path walk by the kernel is tried first
+//! where its result is the same; `kernel.rs` lists these cases.
 
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -27,22 +27,21 @@ use crate::path::names::{below, components, is_absolute};
 use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, retry_changed};
 use crate::workers::counted;
 
-/// Proof that a request names something inside a root: which root, and the place in it. File
-/// operations are its methods.
+/// Proof that a request names a place inside a root. File operations are methods of this type.
 ///
-/// It holds its snapshot of the roots and remains valid for that snapshot, whichever roots are in
-/// force later.
+/// A proof holds its snapshot of the roots and remains valid for that snapshot, regardless of the
+/// roots in force later.
 ///
 /// Two proofs are equal if they name the same place: the same root, compared by device and inode,
-/// and the same relative path, compared byte for byte. Requests that reach one place in a root by
-/// different symlinks or against different snapshots give equal proofs. The request, the
-/// [`Intent`], the access and whether something existed there are not compared.
+/// and the same relative path, compared byte for byte. Requests that resolve to the same place in a
+/// root give equal proofs, even through different symlinks or against different snapshots. The
+/// request, the [`Intent`], the access and whether something existed there are not compared.
 ///
-/// Equality is by name, so it is not sufficient as the key of a lock: if roots are nested, which a
-/// client's list can cause, one place can have several unequal proofs. Two hard links are two
-/// places. Names that differ in case or in Unicode normalization are two places, even if the
+/// Equality compares names, so it is not sufficient for the key of a lock. If roots are nested,
+/// which a client's list can cause, one place can have several unequal proofs. Two hard links are
+/// two places. Names that differ in case or in Unicode normalization are two places, even if the
 /// filesystem treats them as one. For a root beyond the first [`HANDLES`](crate::limits::HANDLES),
-/// whose directory is not held open, the birth time is compared too.
+/// whose directory is not held open, the birth time is also compared.
 ///
 /// ```
 /// use std::collections::HashSet;
@@ -71,23 +70,27 @@ pub struct CheckedPath {
 }
 
 impl Roots {
-    /// Decides whether a request may be served: if and only if the place that it names, with all
-    /// symlinks followed, is in a root.
+    /// Decides whether a request may be served. It may be served if and only if the place that it
+    /// names, with all symlinks followed, is in a root.
     ///
-    /// A text is parsed by [`Location::parse`]; a `Path` is used as it is. A relative request is
-    /// resolved against the first root, never against the process directory.
+    /// Text is parsed by [`Location::parse`]; a `Path` is used unchanged. A relative request is
+    /// resolved against the first root, never against the current directory of the process.
     ///
     /// # Errors
     ///
-    /// Those of [`Location::parse`]; [`OutsideRoots`](crate::ErrorKind::OutsideRoots), whether or
-    /// not anything is there; [`NotFound`](crate::ErrorKind::NotFound),
-    /// [`NotADirectory`](crate::ErrorKind::NotADirectory),
-    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`, or `too_costly` if it takes
-    /// more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups),
-    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for what is inside;
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`) by policy;
-    /// [`RootUnavailable`](crate::ErrorKind::RootUnavailable);
-    /// [`Changed`](crate::ErrorKind::Changed).
+    /// - The errors of [`Location::parse`].
+    /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is outside the roots,
+    ///   whether or not anything exists there.
+    /// - [`NotFound`](crate::ErrorKind::NotFound),
+    ///   [`NotADirectory`](crate::ErrorKind::NotADirectory) and
+    ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for a place inside a root.
+    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_many_links`; or `too_costly` if resolving
+    ///   takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups).
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`mount_crossing`) if the policy
+    ///   refuses mounts.
+    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's path no longer
+    ///   resolves to the root.
+    /// - [`Changed`](crate::ErrorKind::Changed) if the path keeps changing during the check.
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Intent, Roots};
@@ -107,7 +110,7 @@ impl Roots {
         self.run_request("check", &request, |budget| self.decide(&request, intent, budget))
     }
 
-    /// Parses a request. Each operation begins with this.
+    /// Parses a request. Every operation on a request starts with this call.
     pub(crate) fn location<L>(&self, request: L) -> Result<Location>
     where
         L: TryInto<Location>,
@@ -145,7 +148,7 @@ impl Roots {
         })
     }
 
-    /// The place that a request names: the root, the path in it, and what exists there.
+    /// Returns the place that a request names: the root, the path in it, and what exists there.
     fn locate(
         &self,
         request: &Location,
@@ -159,8 +162,8 @@ impl Roots {
         resolve_in(self, self.base(), request.as_os_str(), intent, budget)
     }
 
-    /// The root that a request starts in, and the rest of the request after that root's path or
-    /// alias.
+    /// Returns the root in which a request starts, and the rest of the request after that root's
+    /// path or alias.
     pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
         let request = request.as_os_str();
         if !is_absolute(request) {
@@ -184,9 +187,10 @@ impl Roots {
             .map_err(|error| self.log_refusal(error.at(operation, request.sent())))
     }
 
-    /// Runs the work of one request, and repeats it while the path changes concurrently. After an
-    /// error it verifies the names of the root where the request started and of the root that it
-    /// reached: if a root is no longer what it was, that is the error.
+    /// Runs the work of one request, and retries it while the path changes concurrently. After an
+    /// error, it verifies the names of the root where the request started and of the root that it
+    /// reached. If a root's names no longer resolve to it, the error is
+    /// [`RootUnavailable`](Code::RootUnavailable).
     pub(crate) fn run_verified<T>(
         &self,
         request: &Location,
@@ -239,9 +243,9 @@ impl CheckedPath {
     /// The canonical path as text for people and models, for responses and logs.
     ///
     /// This is the only form of a proof's path that is meant to be shown. Show it only to the
-    /// client whose roots these are, because all symlinks in it are followed. Do not open it: names
-    /// that are not UTF-8 contain replacement characters, and the path would be walked again from
-    /// `/`; see [`to_unguarded_path`](Self::to_unguarded_path).
+    /// client that the roots belong to, because it contains the targets of symlinks. Do not open
+    /// it: names that are not UTF-8 contain replacement characters, and the path would be walked
+    /// again from `/`; see [`to_unguarded_path`](Self::to_unguarded_path).
     ///
     /// ```
     /// # use mcp_roots_guard::{Intent, Roots};
@@ -265,17 +269,17 @@ impl CheckedPath {
         file_uri(&self.canonical())
     }
 
-    /// The canonical path, without the protection of the guard: a program that opens it walks it
-    /// again from `/`, where another process may have created a symlink. Use it for programs that
-    /// accept only a path, if nothing else writes to the root.
+    /// The canonical path, without the protection of the guard. A program that opens it walks it
+    /// again from `/`, where another process may have created a symlink in the meantime. Use it
+    /// only for programs that require a path, and only if nothing else writes to the root.
     #[must_use]
     pub fn to_unguarded_path(&self) -> PathBuf {
-        // On Windows without `\\?\`, which many programs do not accept.
+        // On Windows, the prefix `\\?\` is omitted, because many programs do not accept it.
         dunce::simplified(&self.canonical()).to_owned()
     }
 
     pub(crate) fn canonical(&self) -> PathBuf {
-        // Joining an empty path would add a slash.
+        // Joining an empty path would add a trailing slash.
         if self.relative.as_os_str().is_empty() {
             self.root.path().to_owned()
         } else {
@@ -295,7 +299,7 @@ impl CheckedPath {
         self.found
     }
 
-    /// Runs an operation on this proof, and repeats it while the path changes concurrently. An
+    /// Runs an operation on this proof, and retries it while the path changes concurrently. An
     /// error names the operation and the request. Only the proof's own root is verified.
     pub(crate) fn perform<T>(
         &self,
@@ -307,7 +311,7 @@ impl CheckedPath {
             .map_err(|error| self.roots.log_refusal(error.at(operation, self.request.sent())))
     }
 
-    /// Runs an operation once. After an error it verifies the root's names.
+    /// Runs an operation once. After an error, it verifies the root's names.
     pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let device = || Some(self.root.identity.device);
         counted(device, || {
@@ -317,7 +321,7 @@ impl CheckedPath {
         })
     }
 
-    /// The handle to operate beneath, and the path from there.
+    /// Returns the handle beneath which to operate, and the path relative to it.
     pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
         Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)))
     }
@@ -341,9 +345,9 @@ impl CheckedPath {
         Ok(())
     }
 
-    /// Refuses the same for another name of such a directory or file: in a bind mount, or in other
-    /// case on a filesystem that ignores case. Call this on a name in its open directory, right
-    /// before it is removed, renamed or replaced.
+    /// Refuses the same operation on another name of such a directory or file: through a bind
+    /// mount, or in a different case on a case-insensitive filesystem. Call this for a name in its
+    /// open directory, immediately before the name is removed, renamed or replaced.
     pub(crate) fn ensure_not_root_alias(&self, directory: &Handle, name: &OsStr) -> Result<()> {
         match directory.look_in(name, Rule::Allow)? {
             Look::Other(metadata) if metadata.is_dir() => {
@@ -360,8 +364,8 @@ impl CheckedPath {
         }
     }
 
-    /// As [`ensure_not_root_alias`](Self::ensure_not_root_alias), for a name that is not a
-    /// directory, or is left alone if it is one.
+    /// Like [`ensure_not_root_alias`](Self::ensure_not_root_alias), for an operation that does not
+    /// affect directories.
     pub(crate) fn ensure_not_file_root_alias(
         &self,
         directory: &Handle,
@@ -391,8 +395,8 @@ impl CheckedPath {
         self.roots.roots().chain(self.root.enclosing().into_iter().flat_map(Roots::roots))
     }
 
-    /// Returns an error unless the entry may be removed, renamed or replaced: it was checked with
-    /// [`Intent::NoFollow`] and contains no root.
+    /// Returns an error unless the entry may be removed, renamed or replaced: it must be writable,
+    /// must have been checked with [`Intent::NoFollow`] and must not contain a root.
     pub(crate) fn ensure_removable(&self) -> Result<()> {
         self.ensure_writable()?;
         self.ensure_not_root()?;
@@ -406,7 +410,7 @@ impl CheckedPath {
     }
 }
 
-/// Compares the places; see the type.
+/// Compares only the places; see [`CheckedPath`].
 impl PartialEq for CheckedPath {
     fn eq(&self, other: &Self) -> bool {
         self.root.object() == other.root.object() && self.relative == other.relative
@@ -423,14 +427,14 @@ impl Hash for CheckedPath {
 }
 
 /// The place and its root: the index of the root in [`Roots::roots`] and its last name, as in
-/// `"docs/a.txt" in root 0 ("site")`. For logs; this is not a path. To show a path, use
+/// `"docs/a.txt" in root 0 ("site")`. This text is for logs and is not a path. To show a path, use
 /// [`display_path`](CheckedPath::display_path).
 impl fmt::Display for CheckedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let relative = self.relative.as_os_str();
         let place = quoted(if relative.is_empty() { OsStr::new(".") } else { relative });
         let name = self.root.path().file_name().unwrap_or(self.root.path().as_os_str());
-        // The root is always one of the snapshot's.
+        // The root is always in the snapshot.
         let number =
             self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
         write!(f, "{place} in root {} ({})", number.unwrap_or_default(), quoted(name))

@@ -1,4 +1,4 @@
-//! Whether a proof from an earlier request is still allowed.
+//! Checks whether a proof from an earlier request is still allowed.
 
 use crate::check::CheckedPath;
 use crate::dir::Access;
@@ -8,24 +8,26 @@ use crate::roots::{Root, Roots};
 
 impl Roots {
     /// Checks whether these roots still allow a proof from another snapshot, as far as names can
-    /// show. Call it before each step of a long operation.
+    /// show this. Call it before each step of a long operation.
     ///
-    /// It compares names, and verifies those of the proof's root with a few system calls; if that
-    /// root is one of these, at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
+    /// It compares names, and verifies the names of the proof's root with a few system calls. If
+    /// that root is one of these roots, they are verified at most once every
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     ///
     /// # Errors
     ///
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots;
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is now read-only and the proof allowed
     /// writing; [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's names no
-    /// longer lead to it.
+    /// longer resolve to it.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         #[cfg(feature = "rmcp")]
         self.ensure_active()?;
         let proved = &checked.root;
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
         let enclosing = self.index().enclosing_roots(proved.path());
-        // The proof's own root, or the innermost one that contains it; else one further in.
+        // The proof's own root or the innermost root that contains it. If there is none, a root
+        // inside it that contains the place.
         let root = enclosing
             .into_iter()
             .rev()

@@ -20,7 +20,7 @@ use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Code, Error, Result};
 use crate::roots::{Root, Trail};
 
-/// Nothing is changed before the last call, so a refusal leaves the process as it was.
+/// Nothing changes before the last call, so a refusal leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
     if !boundary.has_allowed_directories() {
         return Err(
@@ -62,7 +62,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
             Err(error) => return Err(error.at("confine", named.path.as_os_str())),
         }
     }
-    // A writable place can contain a symlink that a tool created, also in an earlier run.
+    // A writable place can contain a symlink that a tool created, even in an earlier run.
     let writable = found.iter().filter(|extra| extra.named.access == ExtraAccess::ReadWrite);
     let written: Vec<_> =
         writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
@@ -97,8 +97,8 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     Ok(Confined { abi, enforced, threads, paths, missing })
 }
 
-/// Tests whether the kernel now denies something that it must deny. A filter can answer for it and
-/// do nothing.
+/// Tests whether the kernel now denies an access that it must deny. A seccomp filter can report
+/// success without doing anything.
 fn is_enforced(paths: &[ConfinedPath]) -> bool {
     let root_dir =
         openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
@@ -108,14 +108,14 @@ fn is_enforced(paths: &[ConfinedPath]) -> bool {
 /// An extra that exists.
 struct OpenExtra<'a> {
     named: &'a Extra,
-    /// With all symlinks resolved.
+    /// The path with all symlinks resolved.
     path: PathBuf,
     file: File,
     metadata: Metadata,
     trail: Trail,
 }
 
-/// Opens what an extra names, and records the symlinks on its path.
+/// Opens the file or directory that an extra names, and records the symlinks on its path.
 fn find<'a>(boundary: &Boundary, named: &'a Extra) -> Result<OpenExtra<'a>> {
     let (path, trail) = boundary.resolve_path(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
@@ -129,16 +129,17 @@ fn find<'a>(boundary: &Boundary, named: &'a Extra) -> Result<OpenExtra<'a>> {
 /// The rules to enforce, and their report.
 struct Rules {
     ruleset: RulesetCreated,
-    /// Read-only allowed directories, to which no extra may add access. Includes missing ones.
+    /// Read-only allowed directories, to which no extra may add access. Includes missing
+    /// directories.
     read_only: Vec<PathBuf>,
-    /// The same directories as objects, which bind mounts can give other names.
+    /// The identities of the same directories, which bind mounts can give other names.
     objects: Vec<Identity>,
     paths: Vec<ConfinedPath>,
 }
 
 impl Rules {
-    /// Adds an allowed directory, or the file if it is a single file, by the handle that the guard
-    /// holds, if its names still lead there.
+    /// Adds an allowed directory or a single-file root by the handle that the guard holds open, if
+    /// its names still resolve to it.
     fn with_root(mut self, root: &Root) -> Result<Self> {
         if !root.verify_all() {
             return Err(Code::RootUnavailable.into());
@@ -148,7 +149,7 @@ impl Rules {
             Access::ReadWrite => ExtraAccess::ReadWrite,
         };
         let handle = root.handle()?;
-        // A single file is written in place, and needs no access to its directory.
+        // A single file is written in place, so access to its directory is not needed.
         let file = open(
             &*handle,
             root.leaf.as_deref().map_or(Path::new("."), Path::new),
@@ -174,7 +175,8 @@ impl Rules {
 
     fn with_extra(mut self, extra: OpenExtra) -> Result<Self> {
         let OpenExtra { named, path, file, metadata, .. } = extra;
-        // Rules add up, so one on a parent would add its access to the read-only directory.
+        // Rules are cumulative, so a rule for a parent would add its access to the read-only
+        // directory.
         let lends =
             |read_only: &PathBuf| read_only.starts_with(&path) || path.starts_with(read_only);
         let is_other_name = self.objects.contains(&metadata.identity());
@@ -189,20 +191,21 @@ impl Rules {
     }
 }
 
-/// Where a missing directory would be created.
+/// Returns the path where a missing directory would be created.
 fn planned(path: &Path) -> PathBuf {
     let there =
         |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
     path.ancestors().find_map(there).unwrap_or_else(|| path.to_owned())
 }
 
-/// Creates a ruleset that denies everything without a rule: every right of the first version, which
-/// the kernel must have, and those of later versions that it has.
+/// Creates a ruleset that denies everything without a rule. It covers every right of the first
+/// version, which the kernel must support, and the rights of later versions that the kernel
+/// supports.
 fn ruleset() -> Result<RulesetCreated> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let wanted = wanted.handle_access(AccessFs::from_all(ABI::V1)).map_err(|_| {
         Error::new(Code::ConfinementUnavailable)
-            .detail("the kernel has no Landlock, or it is not enabled")
+            .detail("the kernel does not support Landlock, or Landlock is not enabled")
     })?;
     let wanted = wanted.set_compatibility(CompatLevel::BestEffort);
     wanted.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(io_error)
@@ -217,7 +220,7 @@ fn add(
     metadata: &Metadata,
     access: ExtraAccess,
 ) -> Result<RulesetCreated> {
-    // The kernel accepts no rule that gives a file the rights of a directory (EINVAL,
+    // The kernel rejects a rule that gives a file the rights of a directory (EINVAL,
     // landlock_add_rule(2)).
     let is_directory = metadata.file_type() == FileType::Directory;
     let rights =
@@ -225,8 +228,8 @@ fn add(
     ruleset.add_rule(PathBeneath::new(object, rights)).map_err(io_error)
 }
 
-/// To rename a symlink, a FIFO or a socket needs the right to create one (landlock(7)), and the
-/// guard renames those. It does not rename device nodes.
+/// Renaming a symlink, a FIFO or a socket requires the right to create one (landlock(7)), and the
+/// guard renames all of these. It does not rename device nodes.
 fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     match access {
@@ -243,20 +246,20 @@ fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
 
 fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus> {
     let ruleset = ruleset.set_compatibility(CompatLevel::HardRequirement);
-    // No other thread exists that could start one in the meantime.
+    // This is the only thread, so no other thread can be started in the meantime.
     let ruleset = if threads == 1 {
         ruleset
     } else {
-        let detail = format!("{threads} threads, and a kernel that confines one");
+        let detail = format!("{threads} threads, but the kernel confines only the calling one");
         let all = ruleset.all_threads(true);
         all.map_err(|_| Error::new(Code::ThreadsRunning).detail(detail))?
     };
     ruleset.restrict_self().map_err(io_error)
 }
 
-/// The number of threads of this process. `/proc/self/task` has a link for itself, one for its
-/// parent, and one for each thread (`proc_task_getattr` in Linux's fs/proc/base.c). It is not
-/// listed, because a process that is already confined cannot do that.
+/// Returns the number of threads of this process. `/proc/self/task` has one hard link for itself,
+/// one for its parent, and one for each thread (`proc_task_getattr` in Linux's fs/proc/base.c). The
+/// directory is not listed, because a process that is already confined cannot list it.
 fn threads() -> Result<usize> {
     let unknown =
         |error: Error| Error::new(Code::ThreadsRunning).detail(format!("/proc/self/task: {error}"));
@@ -264,22 +267,23 @@ fn threads() -> Result<usize> {
     let links = Metadata::of_file(&tasks).map_err(|error| unknown(error.into()))?.hard_links();
     match usize::try_from(links).unwrap_or(0).checked_sub(2) {
         Some(threads @ 1..) if is_proc(&tasks).map_err(unknown)? => Ok(threads),
-        _ => Err(Error::new(Code::ThreadsRunning).detail("/proc is not what it should be")),
+        _ => Err(Error::new(Code::ThreadsRunning)
+            .detail("/proc/self/task does not report the number of threads")),
     }
 }
 
-/// Opens a path for its metadata and to create a rule for it.
+/// Opens a path to read its metadata and to create a rule for it.
 fn open<F: AsFd>(at: F, path: &Path, flags: OFlags) -> Result<File> {
     let opened = openat(at, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty());
     Ok(File::from(opened.map_err(io::Error::from)?))
 }
 
-/// The kernel's current name of an open file (proc(5), `/proc/PID/fd`). `None` if the file has no
-/// name, or the kernel does not report it.
+/// Returns the kernel's current name of an open file (proc(5), `/proc/PID/fd`). Returns `None` if
+/// the file has no name or the kernel does not report it.
 fn name_of(file: &File) -> Option<PathBuf> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let text = readlinkat(CWD, link, Vec::with_capacity(256)).ok()?.into_bytes();
-    // The file was removed, or its name looks like that.
+    // Either the file was removed, or its real name ends in this suffix.
     if text.ends_with(b" (deleted)") { None } else { Some(PathBuf::from(OsString::from_vec(text))) }
 }
 
@@ -292,10 +296,10 @@ fn io_error(error: RulesetError) -> Error {
 mod tests {
     use super::*;
 
-    /// The kernel's name of a removed file ends in a suffix that a file name can also end in.
-    /// Neither is accepted.
+    /// The kernel appends a suffix to the name of a removed file. The name of an existing file can
+    /// end in the same suffix. Both names are refused.
     #[test]
-    fn the_kernels_name_is_taken_only_when_it_is_one() {
+    fn names_with_the_suffix_of_removed_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap().join("f");
         let file = File::create(&path).unwrap();

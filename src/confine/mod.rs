@@ -1,16 +1,16 @@
 //! Confines the whole process to the allowed directories.
 //!
-//! [`Guard::confine_process`] takes a [`Confinement`], which lists what the process needs besides
-//! the allowed directories. From then on no thread of the process opens, creates, removes, renames
-//! or runs a file outside of both, whether the code uses the guard or not, and neither does any
-//! program that it starts. This cannot be undone. The result is a [`Confined`], the report of what
-//! the kernel enforces.
+//! [`Guard::confine_process`] takes a [`Confinement`], which lists the paths that the process needs
+//! in addition to the allowed directories. From then on, no thread of the process and no program
+//! that it starts can open, create, remove, rename or run a file outside these paths, whether or
+//! not the code uses the guard. This cannot be undone. The result is a [`Confined`], which reports
+//! what the kernel enforces.
 //!
 //! The mechanism is Landlock (landlock(7), Linux 5.13): rules about directory objects, which the
-//! kernel checks for each path that it opens. The rules are made from the guard's own handles, so a
-//! path that is swapped in the meantime widens nothing. The guard itself continues to work: its
-//! look-ups are `O_PATH` descriptors, `statx` and the text of symlinks, which Landlock does not
-//! restrict, and everything else is beneath the directories.
+//! kernel checks for each path that it opens. The rules are created from the guard's own handles,
+//! so a path that is swapped in the meantime does not widen access. The guard itself continues to
+//! work. Its look-ups use `O_PATH` descriptors, `statx` and the text of symlinks, which Landlock
+//! does not restrict, and all its other operations are beneath the directories.
 //!
 //! Confinement is refused, and nothing is enforced, in these cases:
 //!
@@ -18,12 +18,12 @@
 //! | --- | --- |
 //! | no allowed directory | `no_directories` |
 //! | another system, or a kernel without Landlock | `confinement_unavailable` |
-//! | other threads, and a kernel that confines only the calling one | `threads_running` |
-//! | a writable extra in or around a read-only directory, or its other name | `access_conflict` |
+//! | other threads, if the kernel confines only the calling thread | `threads_running` |
+//! | a writable extra that is in, contains or is another name of a read-only directory | `access_conflict` |
 //! | an extra named through a symlink that a tool could have created | `through_link` |
 //!
-//! An older Landlock with fewer rights is not a refusal. [`Confined::not_enforced`] lists what it
-//! does not enforce.
+//! An older version of Landlock with fewer rights does not cause a refusal.
+//! [`Confined::not_enforced`] lists the restrictions that it does not enforce.
 //!
 
 #[cfg(target_os = "linux")]
@@ -37,7 +37,8 @@ use crate::error::Code;
 use crate::error::Result;
 use crate::session::Guard;
 
-/// What a process may use besides the allowed directories. Passed to [`Guard::confine_process`].
+/// The paths that a process may use in addition to the allowed directories. They are passed to
+/// [`Guard::confine_process`].
 ///
 /// ```no_run
 /// use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess, Guard};
@@ -59,7 +60,7 @@ pub struct Confinement {
     extras: Vec<Extra>,
 }
 
-/// What may be done with a path and everything beneath it.
+/// The operations allowed on a path and everything beneath it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExtraAccess {
@@ -67,14 +68,14 @@ pub enum ExtraAccess {
     ReadOnly,
     /// Read, list, create, write, rename and remove, except device nodes.
     ReadWrite,
-    /// Read, list and run programs, with the libraries they load. If it encloses a writable path,
-    /// or lies in one, files written there can be run, and nothing can be renamed into it from
-    /// where files cannot be run (`CrossDevice`).
+    /// Read, list, and run programs with the libraries that they load. If the path contains or is
+    /// inside a writable path, files written there can be run. A rename into this path is refused
+    /// (`CrossDevice`) if it comes from a place where files cannot be run.
     Execute,
 }
 
 #[derive(Clone, Debug)]
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux confines"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux supports confinement"))]
 struct Extra {
     path: PathBuf,
     access: ExtraAccess,
@@ -86,39 +87,39 @@ struct Extra {
 enum Missing {
     Refused,
     Reported,
-    /// Each system has only some of these.
+    /// For the runtime files, of which each system has only some.
     Ignored,
 }
 
 impl Confinement {
-    /// The allowed directories alone. That is enough for the guard, for a Rust program that is
-    /// already running, and for tokio.
+    /// Creates a confinement to the allowed directories alone. This is sufficient for the guard,
+    /// for a Rust program that is already running, and for tokio.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a file or directory, which must exist. Symlinks are followed, because the operator is
-    /// trusted, but not through an allowed directory or a writable extra, where a tool could have
-    /// created one. A temporary directory is an extra, too. Prefer one of the server's own to all
-    /// of `/tmp`, which other programs also use.
+    /// trusted. The exceptions are symlinks in an allowed directory or a writable extra, where a
+    /// tool could have created them. If the process needs a temporary directory, add it too. Prefer
+    /// a directory that only the server uses to all of `/tmp`, which other programs also use.
     pub fn extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
         self.push(path.into(), access, Missing::Refused);
         self
     }
 
-    /// As [`extra`](Self::extra), but the path may be missing. Then it is reported
+    /// Like [`extra`](Self::extra), but the path may be missing. A missing path is reported
     /// ([`Confined::missing`]), and stays inaccessible if it is created later.
     pub fn optional_extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
         self.push(path.into(), access, Missing::Reported);
         self
     }
 
-    /// Adds the files that the system's libraries read for host names, time zones and certificates
-    /// ([`RUNTIME_FILES`]), read-only and as far as they exist, and `/dev/null`, writable. It adds
-    /// no program, and nothing of `/proc`, which contains the process's own environment. With glibc
-    /// 2.34 or later, host names need nothing more. A file that is replaced, as some programs
-    /// replace `resolv.conf` when the network changes, is inaccessible until a restart. If that
-    /// matters, add its directory.
+    /// Adds the files that system libraries read for host names, time zones and certificates
+    /// ([`RUNTIME_FILES`]). They are read-only, and missing files are ignored. It also adds
+    /// `/dev/null`, which is writable. It adds no programs and nothing in `/proc`, which contains
+    /// the process's own environment. With glibc 2.34 or later, resolving host names needs nothing
+    /// more. A file that is replaced, as some programs replace `resolv.conf` when the network
+    /// changes, is inaccessible until a restart. If that matters, add its directory.
     pub fn runtime_files(mut self) -> Self {
         for path in RUNTIME_FILES {
             self.push(path.into(), ExtraAccess::ReadOnly, Missing::Ignored);
@@ -156,10 +157,10 @@ pub const RUNTIME_FILES: &[&str] = &[
     "/var/lib/ca-certificates",
 ];
 
-/// A report of what the kernel enforces. `Display` prints it for the operator's log, with a line
-/// for each path.
+/// A report of the confinement that the kernel enforces. `Display` formats it for the operator's
+/// log, with one line for each path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "it tells what is not enforced"]
+#[must_use = "it reports the restrictions that are not enforced"]
 pub struct Confined {
     abi: u32,
     enforced: Enforced,
@@ -174,7 +175,8 @@ pub struct Confined {
 pub enum Enforced {
     /// Everything that was requested.
     Fully,
-    /// Not what [`Confined::not_enforced`] lists, because the kernel is older.
+    /// Everything except the restrictions in [`Confined::not_enforced`], because the kernel is
+    /// older.
     Partly,
 }
 
@@ -194,7 +196,7 @@ impl ConfinedPath {
         &self.path
     }
 
-    /// What may be done there.
+    /// The operations allowed on the path.
     #[must_use]
     pub fn access(&self) -> ExtraAccess {
         self.access
@@ -208,27 +210,28 @@ impl ConfinedPath {
 }
 
 impl Confined {
-    /// The version of Landlock that the kernel offers.
+    /// The version of Landlock that the kernel supports.
     #[must_use]
     pub fn abi(&self) -> u32 {
         self.abi
     }
 
-    /// How much is enforced.
+    /// How much of the confinement the kernel enforces.
     #[must_use]
     pub fn enforced(&self) -> Enforced {
         self.enforced
     }
 
-    /// What this kernel does not enforce, or enforces differently, and newer kernels do. What no
-    /// kernel enforces is listed at [`Guard::confine_process`].
+    /// The restrictions that newer kernels enforce, but that this kernel does not enforce or
+    /// enforces differently. For the restrictions that no kernel enforces, see
+    /// [`Guard::confine_process`].
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
         let abi = self.abi;
         SINCE.iter().filter(move |(since, _)| abi < *since).map(|(_, what)| *what)
     }
 
-    /// The number of threads that the process had. All of them are confined, with all that they
-    /// start.
+    /// The number of threads of the process when it was confined. All of them are confined, and so
+    /// are the threads and programs that they start.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads
@@ -240,26 +243,26 @@ impl Confined {
         &self.paths
     }
 
-    /// Optional allowed directories and extras that did not exist. One that is created later is
-    /// inaccessible, unless it lies in one of [`paths`](Self::paths).
+    /// The optional allowed directories and extras that did not exist. A path that is created later
+    /// is inaccessible, unless it is inside one of [`paths`](Self::paths).
     #[must_use]
     pub fn missing(&self) -> &[PathBuf] {
         &self.missing
     }
 }
 
-/// The version of Landlock from which each limitation no longer applies (landlock(7), "Landlock ABI
-/// versions").
+/// Each limitation, with the first version of Landlock to which it no longer applies (landlock(7),
+/// "Landlock ABI versions").
 const SINCE: &[(u32, &str)] = &[
-    (2, "files can not be renamed or linked from one directory to another, not even inside"),
-    (3, "files outside that may be written can be truncated by their path"),
-    (5, "devices that can be opened take any ioctl"),
+    (2, "files cannot be renamed or linked from one directory to another, even inside"),
+    (3, "files outside can be truncated by path if the user may write them"),
+    (5, "devices that can be opened accept any ioctl"),
 ];
 
 impl fmt::Display for Confined {
     #[expect(
         clippy::unnecessary_debug_formatting,
-        reason = "a path is one line, whatever its name"
+        reason = "each path takes one line, whatever its name"
     )]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let enforced = match self.enforced {
@@ -282,68 +285,75 @@ impl fmt::Display for Confined {
             write!(f, "\n  {whose}, {access}: {:?}", confined.path)?;
         }
         for path in &self.missing {
-            write!(f, "\n  missing, out of reach until a restart: {path:?}")?;
+            write!(f, "\n  missing, inaccessible until a restart: {path:?}")?;
         }
         Ok(())
     }
 }
 
 impl Guard {
-    /// Restricts the whole process to the allowed directories, by their access, and to the extras,
-    /// so the kernel stops code that does not use the guard. This is permanent: neither this
-    /// process nor a program that it starts can undo it. Each further call narrows, up to 16
-    /// (landlock(7)).
+    /// Restricts the whole process to the allowed directories, with their configured access, and to
+    /// the extras. The kernel then also stops code that does not use the guard. This is permanent:
+    /// neither this process nor a program that it starts can undo it. Each further call, up to 16
+    /// in total, narrows the confinement (landlock(7)).
     ///
-    /// Call it first, after the guard is built and before any thread or runtime exists. From Linux
-    /// 7.0 on, the kernel confines all threads at once. An older kernel confines the calling thread
-    /// and those that it starts later. So if `/proc/self/task` shows more than one thread, or
-    /// cannot be read, this is refused and nothing is changed. A thread that was just joined can
-    /// still be there for an instant.
+    /// Call this right after the guard is built, before any thread or runtime exists. From Linux
+    /// 7.0 on, the kernel confines all threads at once. An older kernel confines only the calling
+    /// thread and the threads that it starts later. On an older kernel, the call is therefore
+    /// refused, and nothing changes, if `/proc/self/task` shows more than one thread. On any
+    /// kernel, it is refused if the threads cannot be counted. A thread that was just joined can
+    /// still be counted for an instant.
     ///
     /// This is a second line of defense and does not replace the guard: Landlock knows paths, not
-    /// clients. **It does not restrict**, on any kernel:
+    /// clients. On any kernel, **it does not restrict**:
     ///
-    /// - what is open already: descriptors, standard input and output;
-    /// - whether something exists, its metadata, its extended attributes and the text of symlinks
-    ///   (`stat`, `getxattr`, `readlink`), in the whole filesystem; and the names of what changes
-    ///   in a watched directory (`inotify`);
-    /// - changes of mode, owner, times and extended attributes, also outside, as far as the user
-    ///   has the right to make them;
-    /// - the network, signals, and sockets by their path: a service behind one (a session bus, a
-    ///   container daemon) does what it is asked, unconfined;
-    /// - other names of the same object, by bind mounts and hard links: a file in a read-only
-    ///   directory can be written through a name in a writable one, and a file inside can have a
-    ///   name outside, too.
+    /// - descriptors that are already open, including standard input and output;
+    /// - existence checks, and reads of metadata, extended attributes and the text of symlinks
+    ///   (`stat`, `getxattr`, `readlink`), in the whole filesystem; and the names of changed
+    ///   entries in a watched directory (`inotify`);
+    /// - changes to modes, owners, times and extended attributes, even outside, as far as the user
+    ///   is permitted to make them;
+    /// - the network, signals, and connections to sockets by path: a service that listens there (a
+    ///   session bus, a container daemon) executes requests unconfined;
+    /// - other names of the same object, through bind mounts and hard links: a file in a read-only
+    ///   directory can be written through a name in a writable one, and a file inside can also have
+    ///   a name outside.
     ///
     /// The rules are tied to the objects that exist now. A directory that is moved away stays
-    /// accessible under its new name. One that **replaces it, or comes back later, is not
+    /// accessible under its new name. A directory that **replaces it or is created later is not
     /// accessible**: the guard resolves it again, and operations there are refused
     /// ([`PermissionDenied`](crate::ErrorKind::PermissionDenied)) until the process is restarted.
-    /// So a deploy that replaces an allowed directory needs a restart, and one that replaces its
-    /// content does not. The same holds for a root that is a file, once another file has its name.
+    /// So a deploy that replaces an allowed directory requires a restart, but a deploy that
+    /// replaces its content does not. The same applies to a single-file root once another file has
+    /// its name.
     ///
-    /// No file is run as a program unless it lies in an extra with [`ExtraAccess::Execute`]. A
-    /// program that exists only in memory (memfd_create(2)) can be run, and is confined, too.
+    /// A file can be run as a program only if it is in an extra with [`ExtraAccess::Execute`]. A
+    /// program that exists only in memory (memfd_create(2)) can be run, but it is also confined.
     /// Device nodes cannot be created, and a device that is opened later accepts none of its own
-    /// ioctls. `no_new_privs` is set (prctl(2)): programs that are started gain no rights by
+    /// ioctls. `no_new_privs` is set (prctl(2)), so programs that are started gain no rights from
     /// set-user-ID.
     ///
     /// # Errors
     ///
-    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) without
-    /// allowed directories, because the clients' lists are not known yet.
-    /// [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable)
-    /// (`confinement_unavailable`) without Landlock: on other systems, on kernels before 5.13, on
-    /// those where it is not built in or not enabled (`lsm=`), and behind a filter that blocks it
-    /// or answers for it. [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable)
-    /// (`threads_running`). [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and similar
-    /// errors for an allowed directory that is gone.
-    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) for a
-    /// writable extra that lies in a read-only allowed directory, encloses one, or is another name
-    /// of one. [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) for an extra that
-    /// is named through a symlink in an allowed directory or in a writable extra. An extra that is
-    /// not optional and cannot be opened has the error of that. [`Io`](crate::ErrorKind::Io) for
-    /// other errors of the kernel: `no_new_privs` may be set then, and nothing else is.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`)
+    ///   without allowed directories, because the clients' lists are not known yet.
+    /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable)
+    ///   (`confinement_unavailable`) without Landlock: on other systems, on kernels before 5.13, on
+    ///   kernels where it is not built in or not enabled (`lsm=`), and under a seccomp filter that
+    ///   blocks it or only reports success.
+    /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) (`threads_running`)
+    ///   if other threads exist that the kernel would not confine, or if the threads cannot be
+    ///   counted.
+    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) and similar errors for an allowed
+    ///   directory that is gone.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) for a
+    ///   writable extra that is inside a read-only allowed directory, contains one, or is another
+    ///   name of one.
+    /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) for an extra that is
+    ///   named through a symlink in an allowed directory or in a writable extra.
+    /// - The error of opening an extra that is not optional.
+    /// - [`Io`](crate::ErrorKind::Io) for other errors of the kernel. `no_new_privs` may then be
+    ///   set, but nothing else changes.
     pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
         #[cfg(target_os = "linux")]
         return linux::confine(self.boundary(), confinement);
@@ -374,13 +384,13 @@ mod tests {
     }
 
     #[test]
-    fn the_report_tells_what_is_enforced_and_what_is_not() {
+    fn the_report_lists_accessible_paths_and_unenforced_restrictions() {
         let lines = [
             "confined by Landlock, version 7, fully enforced, 1 thread",
             r#"  directory, read-write: "/srv/a\nb""#,
             r#"  directory, read-only: "/srv/c""#,
             r#"  extra, read and execute: "/usr""#,
-            r#"  missing, out of reach until a restart: "/srv/none""#,
+            r#"  missing, inaccessible until a restart: "/srv/none""#,
         ];
         assert_eq!(report(7, Enforced::Fully).to_string(), lines.join("\n"));
         let old = report(1, Enforced::Partly).to_string();

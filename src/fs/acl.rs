@@ -1,8 +1,8 @@
-//! POSIX access control lists of files (acl(5)), as Linux's kernel reads and writes them: an
-//! extended attribute in a fixed layout.
+//! POSIX access control lists of files (acl(5)), in the format that the Linux kernel reads and
+//! writes: an extended attribute with a fixed layout.
 //!
-//! Other systems have lists of another kind, which only their C libraries can read. There, a file
-//! has no list here.
+//! Other systems have different kinds of lists, which only their C libraries can read. On those
+//! systems, this module treats every file as a file without a list.
 
 use std::fs::File;
 use std::io;
@@ -39,9 +39,9 @@ impl Acl {
         Ok(None)
     }
 
-    /// Gives a file this list with other bits for the owning group, and with no effect for anybody
-    /// but the owner until the mode is set: chmod(2) sets the mask, and the entries of the owner
-    /// and of others.
+    /// Sets this list on a file, with the given bits for the owning group. Until the mode is set,
+    /// the list has no effect for anyone except the owner: chmod(2) sets the mask and the entries
+    /// of the owner and of others.
     #[cfg(target_os = "linux")]
     pub(super) fn set_without_effect(&self, file: &File, owning_group: u32) -> io::Result<()> {
         let entries = self.0.iter().map(|entry| match entry.tag {
@@ -58,17 +58,17 @@ impl Acl {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The bits of the owning group under a mask.
+    /// The bits of the owning group, limited by a mask.
     pub(super) fn owning_group(&self, mask: u32) -> u32 {
         self.at_most(mask, &[OWNING_GROUP])
     }
 
-    /// The bits that every named group has under a mask.
+    /// The bits that every named group has, limited by a mask.
     pub(super) fn named_groups(&self, mask: u32) -> u32 {
         self.at_most(mask, &[NAMED_GROUP])
     }
 
-    /// The bits that every named user and group has under a mask.
+    /// The bits that every named user and group has, limited by a mask.
     pub(super) fn named(&self, mask: u32) -> u32 {
         self.at_most(mask, &[NAMED_USER, NAMED_GROUP])
     }
@@ -120,7 +120,8 @@ pub(super) fn remove(_: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// The mode says everything, or the filesystem has no lists (getxattr(2)).
+/// Returns whether the file has no list other than its mode, or its filesystem does not support
+/// lists (getxattr(2)).
 #[cfg(target_os = "linux")]
 fn is_none(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_what_its_bytes_say_or_none() {
+    fn a_list_round_trips_through_bytes_and_malformed_bytes_are_rejected() {
         let list = Acl(vec![
             Entry { tag: NAMED_USER, bits: 4, id: 7001 },
             Entry { tag: OWNING_GROUP, bits: 6, id: u32::MAX },

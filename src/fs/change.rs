@@ -11,27 +11,27 @@ use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH};
 use crate::path::Location;
 use crate::roots::{Found, Intent, Roots, retry_changed};
 
-/// What a rename does if the destination exists.
+/// How a rename treats an existing destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replace {
-    /// Refuses it, in the same step (`RENAME_NOREPLACE`, renameat2(2)). A filesystem that does not
-    /// support that is asked for the destination first, and another process may create it in
-    /// between.
+    /// Refuses the rename, in the same step (`RENAME_NOREPLACE`, renameat2(2)). On a filesystem
+    /// that does not support this flag, the destination is looked up first, and another process may
+    /// create it in between.
     Never,
-    /// Replaces it, as rename(2) does: a file replaces a file or symlink, and a directory replaces
-    /// an empty directory.
+    /// Replaces the destination, as rename(2) does: a file replaces a file or symlink, and a
+    /// directory replaces an empty directory.
     Existing,
 }
 
 impl Roots {
-    /// Renames a file, symlink or directory, in a root or from one root to another. A symlink is
-    /// renamed or replaced itself.
+    /// Renames a file, symlink or directory, within a root or from one root to another. If a name
+    /// is a symlink, the symlink itself is renamed or replaced, not its target.
     ///
     /// # Errors
     ///
-    /// Those of [`Roots::check`] for both ends, naming the end that was refused;
+    /// The errors of [`Roots::check`] for both paths, naming the path that was refused;
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) and [`RootItself`](crate::ErrorKind::RootItself)
-    /// for both ends; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows
+    /// for both paths; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows
     /// it; [`CrossDevice`](crate::ErrorKind::CrossDevice); errors of the operating system.
     ///
     /// ```
@@ -69,7 +69,7 @@ impl CheckedPath {
     ///
     /// # Errors
     ///
-    /// As [`Roots::rename`].
+    /// Same as [`Roots::rename`].
     pub fn rename(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
         let renamed = retry_changed(|| self.operate(|| self.rename_now(to, replace)));
         let named =
@@ -97,8 +97,8 @@ impl CheckedPath {
         self.operate(|| to.operate(|| renamed).map_err(of_destination))
     }
 
-    /// Decides which end of a rename an error is about (rename(2)). Both names are single, in
-    /// directories that are open.
+    /// Decides whether an error of a rename concerns the source or the destination (rename(2)).
+    /// Each is a single name in an open directory.
     fn blame(&self, to: &CheckedPath, error: io::Error) -> Error {
         let is_invalid = error.kind() == io::ErrorKind::InvalidInput;
         let error = Error::from(error);
@@ -135,21 +135,21 @@ impl CheckedPath {
         }
         let (directory, name) = self.parent()?;
         self.ensure_not_root_alias(&directory, &name)?;
-        // A filesystem can be mounted on the directory itself, too.
+        // A filesystem can also be mounted on the directory itself.
         let base = directory.dir(Path::new(&name), Rule::Refuse)?;
         remove_content(&base, REMOVED_ENTRIES)?;
-        // Windows removes no directory that is open.
+        // Windows does not remove an open directory.
         drop(base);
         Ok(directory.remove_dir(&name)?)
     }
 }
 
-/// Removes everything in a directory, the deepest first, one batch at a time. Each directory is
-/// opened from `top` by a path on which no symlink is followed and no mount is crossed. So no more
-/// than two are open, however deep the tree is.
+/// Removes everything in a directory, deepest entries first, one batch at a time. Each directory is
+/// opened from `base` along a path on which no symlink is followed and no mount is crossed. So at
+/// most two directories are open, however deep the tree is.
 fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
     let mut path = PathBuf::new();
-    // The directories of the last batch that are still to be removed, for each depth.
+    // For each depth, the directories of the last batch that are not removed yet.
     let mut levels = vec![Vec::new()];
     loop {
         let mut not_empty = None;
@@ -181,7 +181,7 @@ fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
                     *last = directories;
                 }
             }
-            // Its content cannot be listed.
+            // The directory is not empty, but its listing is.
             (None, Some(error)) => return Err(error.into()),
             (None, None) if path.as_os_str().is_empty() => return Ok(()),
             (None, None) => {}
@@ -189,8 +189,8 @@ fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
     }
 }
 
-/// Takes one batch of the entries of the directory at `path`. Removes those that are not
-/// directories, and returns the directories. `None` if there are no entries.
+/// Reads one batch of entries of the directory at `path`. Removes the entries that are not
+/// directories, and returns the directories. Returns `None` if there are no entries.
 fn remove_batch(
     base: &Handle,
     path: &Path,
@@ -223,7 +223,7 @@ fn remove_batch(
     within.map(|()| found.then_some(directories))
 }
 
-/// Another process may have removed it.
+/// Ignores a missing entry, because another process may have removed it.
 fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -235,9 +235,9 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Another process adds entries as fast as they are removed.
+    /// This bound is reached if another process adds entries as fast as they are removed.
     #[test]
-    fn a_removal_is_bounded_and_the_next_goes_on() {
+    fn a_removal_is_bounded_and_the_next_call_continues() {
         let directory = tempfile::tempdir().unwrap();
         let handle = Handle::ambient(directory.path()).unwrap();
         let left = || std::fs::read_dir(directory.path()).unwrap().count();

@@ -11,7 +11,8 @@ use crate::error::{Code, Error, Result};
 use crate::limits::{ALLOCATION, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::workers::counted;
 
-/// An entry of a directory: its name and metadata. A symlink is described itself.
+/// An entry of a directory, with its name and metadata. The metadata of a symlink describes the
+/// symlink itself.
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     name: OsString,
@@ -19,7 +20,7 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// The name. It can contain any bytes except `/` and NUL.
+    /// The name of the entry. It can contain any bytes except `/` and NUL.
     #[must_use]
     pub fn name(&self) -> &OsStr {
         &self.name
@@ -32,8 +33,8 @@ impl DirEntry {
     }
 }
 
-/// Iterates over the entries of a directory in the order of the system, without `.` and `..`. An
-/// entry that is removed in the meantime is left out.
+/// An iterator over the entries of a directory in the order of the operating system, without `.`
+/// and `..`. An entry that is removed during the listing is omitted.
 pub struct ReadDir {
     directory: Handle,
     inner: Entries,
@@ -68,7 +69,7 @@ impl fmt::Debug for ReadDir {
     }
 }
 
-/// Limits of a walk.
+/// The limits of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WalkOptions {
@@ -83,26 +84,26 @@ impl Default for WalkOptions {
 }
 
 impl WalkOptions {
-    /// The limits [`WALK_DEPTH`] and [`WALK_ENTRIES`].
+    /// Returns the default limits, [`WALK_DEPTH`] and [`WALK_ENTRIES`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Directories at this depth are yielded and not entered. 1 is what
-    /// [`read_dir`](crate::Roots::read_dir) lists. Without this limit, a directory deeper than
-    /// [`WALK_DEPTH`] is an error.
+    /// Sets the maximum depth. Directories at this depth are yielded but not entered. With a depth
+    /// of 1, the walk yields the entries that [`read_dir`](crate::Roots::read_dir) lists. Without
+    /// this limit, a directory deeper than [`WALK_DEPTH`] is an error.
     pub fn max_depth(self, max_depth: usize) -> Self {
         Self { max_depth, ..self }
     }
 
-    /// The walk yields at most this many entries, and an error at the end if there are more. Which
+    /// Sets the maximum number of entries. If there are more, the walk ends with an error. Which
     /// entries of a larger directory are yielded is not specified.
     pub fn max_entries(self, max_entries: usize) -> Self {
         Self { max_entries, ..self }
     }
 }
 
-/// An entry that a walk yielded. Entries of one directory share its path.
+/// An entry yielded by a walk. Entries of one directory share its path.
 #[derive(Clone, Debug)]
 pub struct WalkEntry {
     directory: Arc<Path>,
@@ -112,7 +113,7 @@ pub struct WalkEntry {
 }
 
 impl WalkEntry {
-    /// The path relative to where the walk began. Each call builds it, as in
+    /// The path relative to the directory where the walk began. Each call creates a new path, like
     /// [`std::fs::DirEntry::path`].
     #[must_use]
     pub fn path(&self) -> PathBuf {
@@ -140,14 +141,14 @@ impl WalkEntry {
 
 /// A walk through a directory tree.
 ///
-/// The walk holds the directory where it began open, and one more while it lists that one. Each
-/// directory is opened from the first by a path on which no symlink is followed, so what is yielded
-/// was beneath the first when it was listed. A directory that is removed or replaced before it is
+/// The walk keeps its first directory open, and opens one more while listing it. Each directory is
+/// opened from the first along a path on which no symlink is followed, so every entry was beneath
+/// the first directory when it was listed. A directory that is removed or replaced before it is
 /// entered is skipped.
 ///
-/// A directory is listed and sorted when the walk enters it. The walk holds the entries that it has
-/// listed and not yielded yet, with about 160 bytes and the name for each, at most [`WALK_BYTES`]
-/// in all; and the paths of the directories that it is in.
+/// A directory is listed and sorted when the walk enters it. The walk stores the entries that it
+/// has listed but not yielded yet, with about 160 bytes and the name for each, and at most
+/// [`WALK_BYTES`] in total. It also stores the paths of the directories that it is in.
 ///
 /// ```
 /// use mcp_roots_guard::{FileType, Roots, WalkOptions};
@@ -185,9 +186,9 @@ pub struct Walk {
     next_dir: Option<OsString>,
     /// The number of entries listed so far.
     listed: usize,
-    /// The bytes used by the entries that were listed and not yielded yet.
+    /// The bytes used by the entries that are listed but not yielded yet.
     held_bytes: usize,
-    /// There were more entries than a limit allows.
+    /// Whether there were more entries than a limit allows.
     is_exceeded: bool,
 }
 
@@ -195,12 +196,12 @@ pub struct Walk {
 #[derive(Debug)]
 struct Level {
     path: Arc<Path>,
-    /// The entries that were not yielded yet, the next one last.
+    /// The entries that are not yielded yet, with the next one last.
     entries: Vec<DirEntry>,
 }
 
 impl Walk {
-    /// Skips the directory that was yielded last, with everything in it.
+    /// Skips the directory that was yielded last and everything in it.
     pub fn skip_current_dir(&mut self) {
         self.next_dir = None;
     }
@@ -213,7 +214,7 @@ impl Walk {
 
     fn list_now(&mut self, path: &Path) -> Result<()> {
         let directory = match self.base.dir(path, self.mounts) {
-            // It was removed or replaced before it was entered.
+            // The directory was removed or replaced before it was entered.
             Err(error) if !self.levels.is_empty() && is_replaced(error.reason()) => return Ok(()),
             directory => directory?,
         };
@@ -283,7 +284,8 @@ impl Iterator for Walk {
     }
 }
 
-/// The heap that an entry uses: its place in the directory's list, and an allocation for its name.
+/// The heap memory that an entry uses: its place in the directory's list, and the allocation for
+/// its name.
 fn heap_size(entry: &DirEntry) -> usize {
     size_of::<DirEntry>().saturating_add(entry.name.len()).saturating_add(ALLOCATION)
 }

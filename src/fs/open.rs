@@ -1,10 +1,10 @@
 //! Opening and describing files.
 //!
-//! An opened file is verified before any effect: it is a regular file and, if the policy says so,
-//! has only one name. To read a file takes one `openat2` and one look at the descriptor. To write
-//! one, the name is looked up first, because opening a FIFO would wake its reader. `O_TRUNC` is
-//! never passed: a file is truncated only after it was verified. A new file is created with
-//! `O_EXCL`.
+//! An opened file is verified before any effect: it must be a regular file and, if the policy
+//! refuses hard links, have only one name. Reading a file takes one `openat2` and one metadata
+//! call. Before a file is written, its name is looked up, because opening a FIFO would wake its
+//! reader. `O_TRUNC` is never passed, and a file is truncated only after it has been verified. A
+//! new file is created with `O_EXCL`.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -42,7 +42,7 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// No options are set yet.
+    /// Returns options with nothing set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -62,7 +62,7 @@ impl OpenOptions {
         Self { append, ..self }
     }
 
-    /// Truncates the file to nothing after it was verified.
+    /// Truncates the file to length zero after it has been verified.
     pub fn truncate(self, truncate: bool) -> Self {
         Self { truncate, ..self }
     }
@@ -73,9 +73,9 @@ impl OpenOptions {
         Self { create, ..self }
     }
 
-    /// Creates the file, which must not exist. Unlike with `O_EXCL`, a symlink as the last name
-    /// whose target is missing, inside a root, is followed, and its target is created. A new file
-    /// has nothing to truncate, so [`truncate`](Self::truncate) has no effect then, as in `std`.
+    /// Creates the file, which must not exist. Unlike `O_EXCL`, this follows a dangling symlink as
+    /// the last name if its target is inside a root, and creates the target. A new file is empty,
+    /// so [`truncate`](Self::truncate) has no effect with this option, as in `std`.
     pub fn create_new(self, create_new: bool) -> Self {
         Self { create_new, ..self }
     }
@@ -98,12 +98,12 @@ impl OpenOptions {
     }
 }
 
-/// An open file: a regular one, unless the policy allows others. It was verified when it was
-/// opened, and stays the same file whatever happens to its name or to the roots.
+/// An open file, which is a regular file unless the policy allows others. It was verified when it
+/// was opened, and remains the same file whatever happens to its name or to the roots.
 ///
-/// It reads, writes and seeks as [`std::fs::File`] does, through its own descriptor. An access that
-/// it was not opened for fails with the error of the operating system: a write to a file from
-/// [`Roots::open`] is `EBADF` on Unix and `ERROR_ACCESS_DENIED` on Windows.
+/// It reads, writes and seeks as [`std::fs::File`] does, through its own descriptor. An access for
+/// which it was not opened fails with the error of the operating system. For example, writing to a
+/// file from [`Roots::open`] fails with `EBADF` on Unix and `ERROR_ACCESS_DENIED` on Windows.
 ///
 /// ```
 /// use std::io::{Read as _, Seek as _, Write as _};
@@ -119,7 +119,7 @@ impl OpenOptions {
 /// let mut text = String::new();
 /// file.take(1 << 20).read_to_string(&mut text)?;
 /// assert_eq!(text, "hello");
-/// // Only for reading, with a limit.
+/// // Read only, with a limit.
 /// let file = roots.open("notes.txt")?;
 /// assert_eq!(file.metadata().size(), 5);
 /// assert_eq!(file.read_all_to_string(1 << 20)?, "hello");
@@ -130,14 +130,14 @@ impl OpenOptions {
 pub struct OpenFile {
     file: File,
     metadata: Metadata,
-    /// The metadata with the time of birth, which needs a slower call.
+    /// The metadata with the birth time, which needs a slower call.
     all_metadata: OnceLock<Box<Metadata>>,
     request: Location,
 }
 
 impl OpenFile {
     /// Reads from the current position to the end of a file of at most `limit` bytes. The limit
-    /// bounds the memory: a file can be sparse, and of any size.
+    /// bounds memory use, because a sparse file can have any size.
     ///
     /// # Errors
     ///
@@ -147,24 +147,24 @@ impl OpenFile {
         self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
     }
 
-    /// As [`read_all`](Self::read_all), as text.
+    /// Like [`read_all`](Self::read_all), but returns the content as UTF-8 text.
     ///
     /// # Errors
     ///
-    /// Those of [`read_all`](Self::read_all); [`NotUtf8`](crate::ErrorKind::NotUtf8).
+    /// The errors of [`read_all`](Self::read_all); [`NotUtf8`](crate::ErrorKind::NotUtf8).
     pub fn read_all_to_string(self, limit: u64) -> Result<String> {
         let content = self.read_within(limit).and_then(text);
         content.map_err(|error| error.at("read", self.request.sent()))
     }
 
-    /// The metadata of the file when it was opened, after a truncation if there was one. The time
-    /// of creation, which does not change, is looked up on the first call.
+    /// The metadata of the file when it was opened, after a truncation if there was one. The birth
+    /// time, which does not change, is looked up on the first call.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         self.all_metadata.get_or_init(|| Box::new(self.metadata.with_birth(&self.file)))
     }
 
-    /// Returns the file as a [`std::fs::File`]. On Unix its descriptor has `O_NONBLOCK`, which has
+    /// Returns the file as a [`std::fs::File`]. On Unix, its descriptor has `O_NONBLOCK`, which has
     /// no effect on a regular file.
     #[must_use]
     pub fn into_std(self) -> File {
@@ -183,9 +183,9 @@ impl OpenFile {
         if self.metadata.size() > limit && self.metadata.is_file() {
             return Err(too_large(limit));
         }
-        // A file can claim any size. Beyond this one, memory is allocated as content arrives.
+        // A file can claim any size. Beyond `READ_AHEAD`, memory is allocated as content arrives.
         let expected = usize::try_from(self.metadata.size().min(READ_AHEAD)).unwrap_or_default();
-        // With one more byte than the size, the end is found without growing.
+        // With one byte more than the size, the end is found without growing the buffer.
         let mut content = Vec::with_capacity(expected.saturating_add(1));
         (&self.file).take(limit.saturating_add(1)).read_to_end(&mut content)?;
         if u64::try_from(content.len()).is_ok_and(|len| len <= limit) {
@@ -194,7 +194,7 @@ impl OpenFile {
         Err(too_large(limit))
     }
 
-    /// Runs one call of `std`'s traits as an operation on the file's device.
+    /// Runs one call of an I/O trait of `std` as an operation on the file's device.
     fn io<T>(&self, call: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
         let device = || Some(self.metadata.identity().device);
         counted(device, || Ok(call(&self.file)))
@@ -225,15 +225,14 @@ impl Seek for OpenFile {
 }
 
 impl Roots {
-    /// Opens a file for reading, checked and opened in one step. On Linux that takes one `openat2`
-    /// beneath the root and one look at the result.
+    /// Opens a file for reading, and checks the request in the same step. On Linux, this takes one
+    /// `openat2` beneath the root and one metadata call.
     ///
     /// # Errors
     ///
-    /// Those of [`Roots::check`]; [`IsADirectory`](crate::ErrorKind::IsADirectory);
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) and
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`hard_linked`) by policy;
-    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
+    /// The errors of [`Roots::check`]; [`IsADirectory`](crate::ErrorKind::IsADirectory);
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`) by
+    /// policy; [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
     pub fn open<L>(&self, request: L) -> Result<OpenFile>
     where
         L: TryInto<Location>,
@@ -243,12 +242,12 @@ impl Roots {
         self.run_request("open", &request, |budget| self.open_for_reading(&request, budget))
     }
 
-    /// Opens a file as the options say. Never blocks on a FIFO, socket or device. The policy
-    /// refuses those by default.
+    /// Opens a file with the given options. This never blocks on a FIFO, socket or device, which
+    /// the policy refuses by default.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// The errors of [`open`](Self::open); [`InvalidInput`](crate::ErrorKind::InvalidInput)
     /// (`invalid_options`), [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists).
     pub fn open_with<L>(&self, request: L, options: OpenOptions) -> Result<OpenFile>
@@ -271,7 +270,8 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`).
+    /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// (`too_large`).
     pub fn read<L>(&self, request: L, limit: u64) -> Result<Vec<u8>>
     where
         L: TryInto<Location>,
@@ -283,11 +283,11 @@ impl Roots {
         })
     }
 
-    /// Reads a file as [`read`](Self::read) does, as text.
+    /// Like [`read`](Self::read), but returns the content as UTF-8 text.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
+    /// The errors of [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
     pub fn read_to_string<L>(&self, request: L, limit: u64) -> Result<String>
     where
         L: TryInto<Location>,
@@ -316,16 +316,16 @@ impl CheckedPath {
     ///
     /// # Errors
     ///
-    /// As [`Roots::open`].
+    /// Same as [`Roots::open`].
     pub fn open(&self) -> Result<OpenFile> {
         self.perform("open", || self.open_for_reading())
     }
 
-    /// Opens the file as the options say.
+    /// Opens the file with the given options.
     ///
     /// # Errors
     ///
-    /// As [`Roots::open_with`].
+    /// Same as [`Roots::open_with`].
     pub fn open_with(&self, options: OpenOptions) -> Result<OpenFile> {
         self.perform("open", || {
             options.validate()?;
@@ -337,16 +337,16 @@ impl CheckedPath {
     ///
     /// # Errors
     ///
-    /// As [`Roots::read`].
+    /// Same as [`Roots::read`].
     pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
         self.perform("read", || self.open_for_reading()?.read_within(limit))
     }
 
-    /// Reads a file as [`read`](Self::read) does, as text.
+    /// Like [`read`](Self::read), but returns the content as UTF-8 text.
     ///
     /// # Errors
     ///
-    /// As [`Roots::read_to_string`].
+    /// Same as [`Roots::read_to_string`].
     pub fn read_to_string(&self, limit: u64) -> Result<String> {
         self.perform("read", || self.open_for_reading()?.read_within(limit).and_then(text))
     }
@@ -384,7 +384,7 @@ impl CheckedPath {
             Look::Missing if options.intent() == Intent::New => {
                 want.create_new = Some(NEW_FILE);
                 match handle.open(&place, want, policy.mounts) {
-                    // Another process created it a moment ago.
+                    // Another process has just created it.
                     Err(error) if error.reason() == Code::AlreadyExists && !options.create_new => {
                         Err(Code::Changed.into())
                     }
@@ -430,7 +430,7 @@ pub(super) fn verify(file: &File, policy: Policy) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// Refuses a type of file that the policy does not serve.
+/// Refuses a file that the policy does not allow.
 pub(super) fn allow(metadata: &Metadata, policy: Policy) -> Result<()> {
     match metadata.file_type() {
         FileType::Directory => Err(Code::IsADirectory.into()),
@@ -451,5 +451,5 @@ fn text(content: Vec<u8>) -> Result<String> {
     String::from_utf8(content).map_err(|_| Code::NotUtf8.into())
 }
 
-/// The mode of a new file before the umask, as `std` has it (open(2)).
+/// The mode of a new file before the umask is applied, as in `std` (open(2)).
 pub(super) const NEW_FILE: u32 = 0o666;

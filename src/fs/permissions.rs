@@ -1,8 +1,9 @@
-//! Carries the owner, group, mode and access control list over to the file that replaces another.
+//! Carries the owner, group, mode and access control list of a file over to the file that replaces
+//! it.
 //!
-//! Nobody can read or write the new content who could not read or write the old: what cannot be
-//! carried over narrows the rest. The new file's owner is the exception, because an owner can
-//! always change the mode.
+//! Nobody who could not read or write the old content can read or write the new content: if
+//! something cannot be carried over, the other permissions are narrowed. The new file's owner is
+//! the exception, because an owner can always change the mode.
 
 use std::fs::File;
 use std::io;
@@ -24,13 +25,13 @@ pub(super) struct Permissions {
 
 #[derive(Debug)]
 struct Known {
-    /// `None` if this user namespace has no number for the owner.
+    /// `None` if the owner has no number in this user namespace.
     uid: Option<u32>,
     gid: Option<u32>,
     acl: Option<Acl>,
 }
 
-/// What a new file got from the old one.
+/// The permissions that a new file received from the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Carried {
     /// The mode that the new file may have. Setting it also puts the access control list into
@@ -66,15 +67,16 @@ impl Permissions {
             mode: owner << 6 | group << 3 | other,
             is_complete,
         };
-        // An inherited list has no effect either, while the bits of the group, which are its mask,
-        // are zero.
+        // An inherited list has no effect either while the group bits, which are its mask, are
+        // zero.
         let Some(Known { uid, gid, acl }) = &self.known else { return Ok(carried(0, 0, false)) };
         acl::remove(new)?;
         let (has_owner, has_group) = change_owner(new, *uid, *gid)?;
         let owning_group = acl.as_ref().map_or(group, |acl| acl.owning_group(group));
-        // The old owner is a member of the group now, or one of the others.
+        // The old owner is now a member of the group, or one of the others.
         let by_owner = if has_owner { 7 } else { owner };
-        // So are members of the old group. Members of the new group may have been others.
+        // The same is true of members of the old group. Members of the new group may have been
+        // others before.
         let by_group = if has_group { 7 } else { owning_group & other };
         let Some(acl) = acl else {
             let at_most = by_owner & by_group;
@@ -88,14 +90,14 @@ impl Permissions {
                 has_owner && has_group,
             ));
         }
-        // Every user who was named is a member of the group now, or one of the others.
+        // Every named user is now a member of the group, or one of the others.
         let at_most = by_owner & by_group & acl.named(group);
         Ok(carried(owning_group & at_most, other & at_most, false))
     }
 }
 
-/// Gives a file to another owner and group, as far as permitted (chown(2)). Returns whether each is
-/// the requested one.
+/// Changes the owner and group of a file, as far as permitted (chown(2)). Returns whether each one
+/// is now the requested one.
 fn change_owner(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(bool, bool)> {
     let has = || -> io::Result<(bool, bool)> {
         let stat = rustix::fs::fstat(file)?;
@@ -105,25 +107,25 @@ fn change_owner(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<(
     if already == (true, true) {
         return Ok(already);
     }
-    // An owner may give a file to a group that it is a member of. Only root gives a file to another
-    // owner.
+    // An owner may change the group to one that it is a member of. Only root may change the owner.
     let own = rustix::fs::fstat(file)?.st_uid;
     if fchown(file, uid, gid).is_err() {
         let _ = fchown(file, None, gid);
     }
-    // With CAP_CHOWN alone a file can be given to another owner, but then its mode cannot be set
-    // any more: that needs CAP_FOWNER (capabilities(7)).
+    // With CAP_CHOWN alone, the owner can be changed, but the mode can then no longer be set,
+    // because that requires CAP_FOWNER (capabilities(7)).
     if rustix::fs::fstat(file)?.st_uid != own
         && rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR).is_err()
     {
         fchown(file, Some(own), None)?;
     }
-    // Some filesystems have one owner for all files, and report no error.
+    // Some filesystems have one owner for all files and report no error.
     has()
 }
 
-/// The owner or group that a number stands for. A user without a number in this user namespace
-/// reads as [`OVERFLOW`], which can be another user's number here (user_namespaces(7)).
+/// Returns the owner or group with this number, or `None` if it is unknown. A user without a number
+/// in this user namespace reads as [`OVERFLOW`], which can also be the number of another user here
+/// (user_namespaces(7)).
 #[cfg(target_os = "linux")]
 fn mapped(id: u32, map: &str) -> Option<u32> {
     let maps_all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);

@@ -1,4 +1,4 @@
-//! Writing whole files, and creating directories.
+//! Writing whole files and creating directories.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -37,39 +37,40 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// The default: an existing file is replaced.
+    /// Returns the default options: an existing file is replaced.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Chooses what happens to an existing file. A file that does not exist is always created
-    /// complete, or not at all.
+    /// Sets how an existing file is treated. A file that does not exist is always created
+    /// completely or not at all.
     pub fn existing(self, existing: Existing) -> Self {
         Self { existing }
     }
 }
 
-/// What a write of a whole file does if the file exists.
+/// How a write of a whole file treats an existing file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Existing {
-    /// A new file takes its place in one step: a reader sees the old content or the new, and a
-    /// failed write leaves the old. This needs the right to write the directory, not the file
-    /// (rename(2)). [`Roots::write`](crate::Roots::write) says what the new file keeps.
+    /// Replaces it atomically with a new file. A reader sees either the old content or the new, and
+    /// a failed write leaves the old content. This requires permission to write to the directory,
+    /// not to the file (rename(2)). See [`Roots::write`](crate::Roots::write) for the permissions
+    /// and attributes that the new file keeps.
     #[default]
     Replace,
-    /// The file itself is opened, verified and overwritten. It keeps its owner, group, access
-    /// control list, extended attributes, birth time and hard links, but not the set-user-ID and
-    /// set-group-ID bits. This needs the right to write the file, not the directory. It is the only
-    /// way to write a root that is a single file.
+    /// Opens the file itself, verifies it and overwrites it. The file keeps its owner, group,
+    /// access control list, extended attributes, birth time and hard links, but not the set-user-ID
+    /// and set-group-ID bits. This requires permission to write to the file, not to the directory.
+    /// It is the only way to write a root that is a single file.
     ///
     /// It is not atomic. A reader can see part of the new content, or the new content followed by
     /// the rest of the old. A write that fails midway, for instance on a full disk, leaves the file
-    /// like that: the old content is lost as far as it was overwritten.
+    /// in that state, and the overwritten part of the old content is lost.
     InPlace,
-    /// As [`Replace`](Self::Replace) if the new file can have the owner, the group and the access
-    /// control list of the old one, otherwise as [`InPlace`](Self::InPlace). On Windows, where the
-    /// new file never gets the old access control list, always in place.
+    /// Like [`Replace`](Self::Replace) if the new file can have the owner, the group and the access
+    /// control list of the old one, and otherwise like [`InPlace`](Self::InPlace). On Windows, the
+    /// file is always written in place, because a new file never has the old access control list.
     InPlaceIfOwnerChanges,
 }
 
@@ -103,7 +104,7 @@ impl CheckedPath {
         if in_place && old.is_some() {
             return self.write_in_place(content.as_ref());
         }
-        // This comes last, because a directory is refused as a directory.
+        // This check comes last, so that a directory is refused with `IsADirectory`.
         self.ensure_not_root()?;
         self.ensure_not_file_root_alias(&directory, &name)?;
         let mut new =
@@ -127,18 +128,19 @@ impl CheckedPath {
         }
         new.file.sync_all()?;
         new.rename(&name, old.is_some())?;
-        // The new content is in place. Not every filesystem can sync a directory, and Windows has
-        // no call for it.
+        // The write has already succeeded. Not every filesystem can sync a directory, and Windows
+        // has no call for it.
         #[cfg(not(windows))]
         let _ = directory.sync();
         Ok(())
     }
 
-    /// Overwrites before it truncates, so a full disk is an error only if the new content is longer
-    /// than the old.
+    /// Overwrites the file before truncating it, so a full disk causes an error only if the new
+    /// content is longer than the old.
     fn write_in_place(&self, content: &[u8]) -> Result<()> {
         let (mut file, metadata) = self.open_existing(WRITE)?;
-        // As the kernel does for an unprivileged write (write(2)).
+        // Set-user-ID and set-group-ID are cleared, as the kernel does for an unprivileged write
+        // (write(2)).
         #[cfg(unix)]
         if let Some(mode) = metadata.mode().filter(|mode| mode & 0o6000 != 0) {
             set_mode(&file, mode & 0o1777)?;
@@ -186,7 +188,8 @@ impl CheckedPath {
             };
         for name in absent {
             match directory.create_dir(name) {
-                // Another process created it a moment ago. Opening it shows what it is.
+                // Another process has just created it. The next open fails if it is not a
+                // directory.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 result => result?,
             }
@@ -203,7 +206,7 @@ impl CheckedPath {
     }
 }
 
-/// A file that is being written. It is removed on drop, unless it was renamed.
+/// A temporary file that is being written. It is removed on drop unless it was renamed.
 struct Temporary<'a> {
     directory: &'a Handle,
     name: OsString,
@@ -224,8 +227,8 @@ impl<'a> Temporary<'a> {
         Err(Code::AlreadyExists.into())
     }
 
-    /// Gives the file its final name. If no old file was expected and there is one now, its
-    /// permissions are not known.
+    /// Renames the file to its final name. If no old file was expected and one exists now, this
+    /// fails, because the permissions of that file are not known.
     fn rename(mut self, name: &OsStr, is_old: bool) -> Result<()> {
         let renamed = self.directory.rename(&self.name, self.directory, name, is_old);
         self.is_renamed = renamed.is_ok();
@@ -245,8 +248,8 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// Reads the permissions of the file to be replaced. It is opened for that, unless it is a special
-/// file.
+/// Reads the permissions of the file to be replaced. The file is opened for this, unless it is a
+/// special file.
 #[cfg(unix)]
 fn permissions(
     directory: &Handle,
@@ -261,7 +264,7 @@ fn permissions(
                     verify(&file, policy)?;
                     return Ok(Permissions::of(&file)?);
                 }
-                // It existed a moment ago.
+                // The file existed when it was looked up.
                 Err(error) if error.reason() == Code::NotFound => return Err(Code::Changed.into()),
                 Err(error) if !is_denied(&error) => return Err(error),
                 Err(_) => {}
@@ -271,8 +274,8 @@ fn permissions(
     Ok(Permissions::unknown(old.mode().unwrap_or_default()))
 }
 
-/// Whether a file that could be replaced cannot be opened: its permissions deny it, another process
-/// has a lease on it, or it is being executed (open(2)).
+/// Returns whether a file cannot be opened although it could be replaced, because its permissions
+/// deny it, another process has a lease on it, or it is being executed (open(2)).
 #[cfg(unix)]
 fn is_denied(error: &Error) -> bool {
     use io::ErrorKind::{ExecutableFileBusy, PermissionDenied, WouldBlock};
@@ -291,16 +294,17 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 
 const WRITE: Want = Want { read: false, write: true, append: false, create_new: None };
 
-/// The mode until the new file gets the mode of the old one. Nobody else can read the new content.
+/// The mode of the new file until it receives the mode of the old one. Only the owner can read the
+/// new content until then.
 const PRIVATE_FILE: u32 = 0o600;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A write that fails at any point leaves the old file, and nothing beside it.
+    /// A write that fails at any point leaves the old file and no other file.
     #[test]
-    fn a_write_that_fails_leaves_no_temporary_file() {
+    fn a_failed_write_leaves_no_temporary_file() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("taken")).unwrap();
         std::fs::write(directory.path().join("old"), "old").unwrap();
@@ -323,7 +327,7 @@ mod tests {
         let new = Temporary::new(&handle, NEW_FILE).unwrap();
         assert_eq!(new.rename(OsStr::new("taken"), true).unwrap_err().reason(), Code::IsADirectory);
         assert_eq!(names(), 2);
-        // A file was created where there was none, so its permissions are not known.
+        // Another process created the destination, so its permissions are not known.
         let new = Temporary::new(&handle, NEW_FILE).unwrap();
         assert_eq!(new.rename(OsStr::new("old"), false).unwrap_err().reason(), Code::Changed);
         assert_eq!(names(), 2);

@@ -1,8 +1,8 @@
 //! The sessions of streamable HTTP.
 //!
-//! [`GuardedSessions`] wraps rmcp's session manager, so that each session's transport is a
-//! [`GuardedTransport`] of its own. The transport sees only messages that rmcp accepted, and a
-//! session of the guard ends when rmcp's session ends.
+//! [`GuardedSessions`] wraps rmcp's session manager, so that each session has its own
+//! [`GuardedTransport`]. The transport sees only messages that rmcp accepted, and a session of the
+//! guard ends when rmcp's session ends.
 
 use std::sync::Arc;
 
@@ -26,22 +26,23 @@ pub struct GuardedSessions<M> {
 
 impl Guard {
     /// Wraps a session manager, such as rmcp's `LocalSessionManager`, for its
-    /// `StreamableHttpService`. Each session of the protocol gets a session of the guard.
+    /// `StreamableHttpService`. Each protocol session has its own session of the guard.
     ///
-    /// A `list_changed` applies to every request that the client sends after its POST was
-    /// answered. The exception is a `list_changed` with headers of the stateless era, which rmcp
-    /// accepts and ignores. Two POSTs in flight at once have no order. Requests of the stateless
-    /// era do not pass through the session manager and do not need it. With rmcp's
-    /// `legacy_session_mode` off, no request passes through it, and requests of the session era
-    /// are refused ([`NoSession`](crate::ErrorKind::NoSession)) unless client roots are ignored.
+    /// A `list_changed` applies to every request that the client sends after the POST of the
+    /// notification was answered. The exception is a `list_changed` with headers of the stateless
+    /// era, which rmcp accepts and ignores. Two concurrent POSTs have no defined order. Requests of
+    /// the stateless era do not pass through the session manager and do not need it. With rmcp's
+    /// `legacy_session_mode` off, no request passes through it, and requests of the session era are
+    /// refused ([`NoSession`](crate::ErrorKind::NoSession)) unless client roots are ignored.
     ///
-    /// Anyone who knows a session's `mcp-session-id` can speak for the session. Where clients are
-    /// authenticated, give each HTTP request its principal as a [`ClientKey`](super::ClientKey):
-    /// a session then serves only requests of the same principal. Other messages are not checked:
-    /// an answer to `roots/list` has no key, and a change is accepted from any sender. The layer
-    /// that authenticates should check the identifier for those too. What rmcp itself records of a
-    /// session's client comes from its last `initialize`. A session that rmcp restores from a
-    /// store gets the key of the request that restores it, and its client is asked again.
+    /// Anyone who knows a session's `mcp-session-id` can send messages in that session. If clients
+    /// are authenticated, add the principal to each HTTP request as a
+    /// [`ClientKey`](super::ClientKey). A session then serves only requests of the same principal.
+    /// Other messages are not checked: a response to `roots/list` has no key, and a `list_changed`
+    /// is accepted from any sender. The layer that authenticates should check the session
+    /// identifier of these messages too. rmcp's own record of a session's client comes from the
+    /// last `initialize`. If rmcp restores a session from a store, the session has the key of the
+    /// request that restores it, and its list is requested again.
     pub fn wrap_sessions<M: SessionManager>(&self, manager: M) -> GuardedSessions<M> {
         GuardedSessions { inner: manager, guard: self.clone() }
     }
@@ -113,7 +114,7 @@ impl<M: SessionManager> SessionManager for GuardedSessions<M> {
                 RestoreOutcome::Restored(GuardedTransport::new(transport, self.guard.clone()))
             }
             RestoreOutcome::AlreadyPresent => RestoreOutcome::AlreadyPresent,
-            // An outcome added later may contain a transport that is not wrapped.
+            // An outcome that rmcp adds later may contain a transport that is not wrapped.
             _ => RestoreOutcome::NotSupported,
         })
     }

@@ -1,8 +1,8 @@
-//! The guard's request for roots beside a handler's own requests for input (stateless era).
+//! Combines the guard's request for roots with a handler's own requests for input (stateless era).
 //!
-//! [`ClientInput`] is what a client sent with a retried request. All of it is untrusted. It is
-//! split into the root list, which is read only under [`ROOTS_KEY`] and never shown to the
-//! handler, and the responses to the handler's own requests.
+//! [`ClientInput`] is the input that a client sent with a retried request. All of it is untrusted.
+//! It is split into the root list and the responses to the handler's own requests. The root list is
+//! read only under [`ROOTS_KEY`] and never shown to the handler.
 
 use ::rmcp::handler::server::tool::{InputResponses as ExtractedResponses, RequestState};
 use ::rmcp::model::{
@@ -15,12 +15,12 @@ use serde_json::Value;
 /// the retry's `inputResponses`. A handler must use other keys for its own requests.
 pub const ROOTS_KEY: &str = "mcp-roots-guard/roots";
 
-/// What a client sent with a retried request: its input responses, and the state that the server
-/// gave it.
+/// The input that a client sent with a retried request: its input responses, and the state that the
+/// server sent to it.
 ///
-/// It is converted from a request's parameters, or from what a tool of rmcp's macros extracts:
-/// `InputResponses`, or `(InputResponses, RequestState)` for a tool that keeps a state. The state
-/// is sent back to the client with the guard's request for roots.
+/// Convert it from a request's parameters, or from the value that rmcp's tool macros extract. That
+/// value is `InputResponses`, or `(InputResponses, RequestState)` for a tool with a state. The
+/// state is sent back to the client with the guard's request for roots.
 #[derive(Clone, Debug, Default)]
 pub struct ClientInput {
     roots: Option<Value>,
@@ -44,8 +44,8 @@ impl ClientInput {
         self.responses
     }
 
-    /// A result that requests only roots. It returns the handler's state to the client, so that
-    /// the retry contains it again.
+    /// Returns a result that requests only roots. It returns the handler's state to the client, so
+    /// that the retry contains the state again.
     pub(super) fn into_roots_request(self) -> InputRequiredResult {
         InputRequiredResult::new(
             Some(InputRequests::from([(ROOTS_KEY.to_owned(), roots_request())])),
@@ -61,7 +61,7 @@ pub(super) fn add_roots_request(result: &mut InputRequiredResult) {
 
 #[expect(
     deprecated,
-    reason = "roots are deprecated since 2026-07-28, and are what this crate is about"
+    reason = "roots are deprecated since 2026-07-28, but this crate enforces them"
 )]
 fn roots_request() -> InputRequest {
     InputRequest::ListRoots(::rmcp::model::ListRootsRequest::default())

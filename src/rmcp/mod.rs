@@ -1,16 +1,15 @@
-//! The adapter for [rmcp](https://docs.rs/rmcp), the official Rust SDK (version 3). It needs the
-//! feature `rmcp`, and `rmcp-http` for streamable HTTP.
+//! The adapter for [rmcp](https://docs.rs/rmcp), the official Rust SDK (version 3). It requires the
+//! feature `rmcp` and, for streamable HTTP, also `rmcp-http`.
 //!
 //! A server wraps its transport or session manager once ([`Guard::wrap`](crate::Guard::wrap),
-//! `Guard::wrap_sessions`), and each handler calls [`Guard::tool`](crate::Guard::tool) or one of
-//! its siblings, which obtain the roots in force and run the handler's work on a thread that may
-//! block. Both eras of the protocol are served the same way.
+//! `Guard::wrap_sessions`). Each handler calls [`Guard::tool`](crate::Guard::tool) or one of its
+//! siblings, which obtains the roots in force and runs the handler's work on a thread that may
+//! block. Both eras of the protocol are served in the same way.
 //!
-//! - No request received after a `notifications/roots/list_changed` is decided by the previous
-//!   list.
+//! - No request received after a `notifications/roots/list_changed` uses the previous list.
 //! - A client that did not declare roots is never asked for them.
 //! - In the stateless era, a list that came with one request is not used for another, unless the
-//!   server says who the client is ([`ClientKey`]).
+//!   server identifies the client with a [`ClientKey`].
 //!
 //! ```no_run
 //! use mcp_roots_guard::rmcp::RequestRoots;
@@ -43,27 +42,27 @@
 //! # -> Result<(), Box<dyn std::error::Error>> {
 //! let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
 //! let guard = Guard::new(boundary);
-//! // Once. The wrapper marks a change before the next request is read.
+//! // Once per server. The wrapper applies a change before it reads the next request.
 //! let server = Server { guard: guard.clone() }.serve(guard.wrap(transport)).await?;
 //! server.waiting().await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Work and resolution run on threads that the guard owns, so that a filesystem that hangs does not
-//! block a thread of the runtime. Each client, identified by its [`ClientKey`] or else by its
-//! session, has a queue of its own; requests of the stateless era without a key share one. The
-//! queues are served in turns, and one client's work takes at most a quarter of the places
-//! ([`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once)). Work that still runs when
-//! the process exits is cut off, so wait for the service to end first.
+//! Work and resolution run on threads that the guard owns, so a filesystem that hangs does not
+//! block a thread of the runtime. Each client, identified by its [`ClientKey`] or otherwise by its
+//! session, has its own queue. Requests of the stateless era without a key share one queue. The
+//! queues are served in turn, and one client's work takes at most a quarter of the places
+//! ([`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once)). Work that is still running
+//! when the process exits is interrupted, so wait for the service to end first.
 //!
 //! | | until 2025-11-25 | 2026-07-28 |
 //! | --- | --- | --- |
 //! | capabilities | in `initialize` | in each request |
-//! | the client is asked by | `roots/list`, within the request that needs the roots | a result that requires input; the client retries with its list |
+//! | the list is requested by | `roots/list`, within the request that needs the roots | a result that requires input; the client retries with its list |
 //! | a list is used | until `list_changed`; without `listChanged`, for one request or [a set time][unannounced] | for that request; with a [`ClientKey`], for [a short time][keyed] |
-//! | a client can be asked in | every request | `tools/call`, `prompts/get`, `resources/read` |
-//! | needs | [`Guard::wrap`](crate::Guard::wrap) or `Guard::wrap_sessions` | nothing |
+//! | a list can be requested in | every request | `tools/call`, `prompts/get`, `resources/read` |
+//! | the server needs | [`Guard::wrap`](crate::Guard::wrap) or `Guard::wrap_sessions` | nothing |
 //!
 //! [unannounced]: crate::GuardBuilder::time_to_live_unannounced
 //! [keyed]: crate::GuardBuilder::time_to_live_keyed

@@ -1,8 +1,8 @@
-//! Asks a client of the session era for its roots.
+//! Requests the roots of a client in the session era.
 //!
 //! [`PeerSource`] is the [`RootsSource`] of a request: it sends `roots/list` within that request.
-//! If nobody waits for the answer any longer, the `roots/list` is cancelled, and rmcp keeps nothing
-//! of it.
+//! If no call waits for the response any longer, the `roots/list` is cancelled, and rmcp removes
+//! its record of it.
 
 use ::rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientResult, CustomRequest, RequestId,
@@ -14,13 +14,13 @@ use serde_json::json;
 use crate::session::{RootsResponse, RootsSource};
 use crate::wire::{ListRootsResult, RootEntry};
 
-/// Asks the client that sent the request in flight.
+/// Requests the roots from the client that sent the request in flight.
 pub(super) struct PeerSource(pub(super) Peer<RoleServer>);
 
-/// Cancels a `roots/list` when it is dropped before the answer came.
+/// Cancels a `roots/list` if it is dropped before the response arrives.
 struct CancelOnDrop {
     peer: Peer<RoleServer>,
-    /// None once answered.
+    /// `None` once the client has responded.
     id: Option<RequestId>,
 }
 
@@ -28,7 +28,7 @@ impl RootsSource for PeerSource {
     async fn ask(&mut self, cursor: Option<String>) -> RootsResponse {
         let peer = &self.0;
         let request = list_roots_request(cursor);
-        // No time limit here: the session has one for all pages.
+        // No time limit is set here, because the session has one for all pages.
         let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
         let handle = match sent {
             Ok(handle) => handle,
@@ -39,7 +39,8 @@ impl RootsSource for PeerSource {
         pending.id = None;
         match answered {
             Ok(result) => to_response(result),
-            // Also "method not found": a client that declared roots must not get more by an error.
+            // This includes "method not found": a client that declared roots must not gain access
+            // by returning an error.
             Err(error) => RootsResponse::Failed(error.to_string()),
         }
     }
@@ -51,8 +52,7 @@ impl Drop for CancelOnDrop {
         else {
             return;
         };
-        let param =
-            CancelledNotificationParam::new(Some(id), Some("not waited for any more".into()));
+        let param = CancelledNotificationParam::new(Some(id), Some("no longer needed".into()));
         let (peer, cancelled) = (self.peer.clone(), CancelledNotification::new(param));
         // rmcp remembers a request until it is answered or cancelled.
         runtime.spawn(async move { peer.send_notification(cancelled.into()).await });
@@ -61,7 +61,7 @@ impl Drop for CancelOnDrop {
 
 #[expect(
     deprecated,
-    reason = "roots are deprecated since 2026-07-28, and are what this crate is about"
+    reason = "roots are deprecated since 2026-07-28, but this crate enforces them"
 )]
 fn list_roots_request(cursor: Option<String>) -> ServerRequest {
     match cursor {
@@ -85,9 +85,9 @@ fn to_response(result: ClientResult) -> RootsResponse {
             let roots = list.roots.into_iter().map(entry).collect();
             RootsResponse::List(ListRootsResult { roots, ..ListRootsResult::default() })
         }
-        // A list that rmcp could not parse: one entry may be malformed, and the others good.
+        // rmcp could not parse this list. One entry may be malformed and the others valid.
         ClientResult::CustomResult(result) => RootsResponse::from_result(result.0),
         // rmcp parsed it as the result of another method.
-        _ => RootsResponse::Failed("the result is no root list".into()),
+        _ => RootsResponse::Failed("the result is not a root list".into()),
     }
 }

@@ -1,10 +1,10 @@
 //! The roots in force for a request, in either era.
 //!
-//! [`Guard::roots_for`] takes the context that rmcp gives a handler and what the client sent with
-//! the request, and returns [`RequestRoots`], or the result that asks the client for its roots. In
-//! the session era, a request belongs to the session that the wrapped transport put into its
-//! extensions, and to no other. In the stateless era, a list is used only if the request itself
-//! declares roots, and each list is resolved within the allowed directories.
+//! [`Guard::roots_for`] takes the context that rmcp passes to a handler and the input that the
+//! client sent with the request. It returns [`RequestRoots`], or the result that asks the client
+//! for its roots. In the session era, a request belongs to the session that the wrapped transport
+//! added to its extensions, and to no other. In the stateless era, a list is used only if the
+//! request itself declares roots, and each list is resolved within the allowed directories.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -30,42 +30,44 @@ use crate::workers::Account;
 
 /// The roots in force for one request: [`Roots`] with the request's session and cancellation.
 ///
-/// They are valid for that request only. They end when the work that received them returns, when
-/// they are dropped, or as soon as rmcp has sent the answer or has seen that the client cancelled
-/// the request, even while work still uses them. From then on, every operation on them and on any
-/// clone of the [`Roots`] is refused ([`RootsStale`](crate::ErrorKind::RootsStale)). Files that
-/// were opened before stay open, and a [`Walk`](crate::Walk) or [`ReadDir`](crate::ReadDir) that
-/// has begun continues: drop it with the request. A client that uses one id for two requests at a
-/// time can keep the roots of the first valid until the first is dropped.
+/// They are valid only for that request. They end when the work that received them returns, or when
+/// they are dropped. They also end as soon as rmcp has sent the response or has processed the
+/// client's cancellation, even while work still uses them. From then on, every operation on them
+/// and on any clone of the [`Roots`] is refused ([`RootsStale`](crate::ErrorKind::RootsStale)).
 ///
-/// Code that outlives its request, such as a subscription or a task, keeps a [`Session`]
-/// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and calls
+/// Files that are already open stay open, and a [`Walk`](crate::Walk) or
+/// [`ReadDir`](crate::ReadDir) that has begun continues, so drop it with the request. A client that
+/// uses the same id for two concurrent requests can keep the roots of the first request valid until
+/// they are dropped.
+///
+/// Code that outlives its request, such as a subscription or a task, should keep a [`Session`]
+/// ([`Guard::session_of`]) and a [`CheckedPath`](crate::CheckedPath), and call
 /// [`Session::still_allows`].
 #[derive(Debug)]
 pub struct RequestRoots {
     roots: Roots,
     /// Cancelled when the roots end. A child of the request's own token.
     lease: CancellationToken,
-    /// The session, and its epoch if the client has roots. None in the stateless era.
+    /// The session, and its epoch if the client has roots. `None` in the stateless era.
     session: Option<(Session, Option<u64>)>,
     cancelled: CancellationToken,
     responses: InputResponses,
-    /// Whether each request of the client has to contain its list: it declared roots, in the
-    /// stateless era.
+    /// Whether each retry must contain the client's list. This is so in the stateless era if the
+    /// client declared roots.
     must_list_again: bool,
-    /// Who is charged for the request's work.
+    /// The account that the request's work is charged to.
     account: Account,
     /// The key whose cached list was used, in the stateless era.
     from_cache: Option<(Guard, ClientKey)>,
 }
 
-/// The roots for a request, or what is needed to obtain them.
+/// The roots for a request, or the result that asks the client for them.
 #[derive(Debug)]
 pub enum RootsForRequest {
     /// The roots in force.
     Roots(RequestRoots),
-    /// The client has to be asked for its roots. Return this as the request's result. Stateless
-    /// era only.
+    /// The client must be asked for its roots. Return this as the result of the request. This
+    /// occurs only in the stateless era.
     InputRequired(InputRequiredResult),
 }
 
@@ -74,13 +76,13 @@ impl RequestRoots {
     ///
     /// # Errors
     ///
-    /// - [`Cancelled`](crate::ErrorKind::Cancelled) if the client cancelled the request, has
-    ///   disconnected, or was answered.
-    /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the client announced a change of its roots
+    /// - [`Cancelled`](crate::ErrorKind::Cancelled) if the client cancelled the request or
+    ///   disconnected, or if the response was sent.
+    /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the client announced a change to its roots
     ///   since the request obtained them.
-    /// - [`SessionClosed`](crate::ErrorKind::SessionClosed).
+    /// - [`SessionClosed`](crate::ErrorKind::SessionClosed) if the session is closed.
     ///
-    /// In the stateless era changes are not announced, so only the first occurs.
+    /// In the stateless era, changes are not announced, so only the first error occurs.
     pub fn ensure_active(&self) -> Result<()> {
         match &self.session {
             _ if self.cancelled.is_cancelled() => Err(Code::Cancelled.into()),
@@ -89,8 +91,9 @@ impl RequestRoots {
         }
     }
 
-    /// Checks whether work that waited for a place may start:
-    /// [`ensure_active`](Self::ensure_active), and roots from the cache are still the cached ones.
+    /// Checks whether work that waited for a place may start. The request must pass
+    /// [`ensure_active`](Self::ensure_active), and roots that came from the cache must still be the
+    /// cached ones.
     pub(super) fn ensure_may_start(&self) -> Result<()> {
         self.ensure_active()?;
         match &self.from_cache {
@@ -118,14 +121,14 @@ impl RequestRoots {
         &self.responses
     }
 
-    /// The client's session. None in the stateless era, or if the transport is not wrapped.
+    /// The client's session. `None` in the stateless era, or if the transport is not wrapped.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.session.as_ref().map(|(session, _)| session)
     }
 
-    /// Adds a request for roots to a handler's own request for input, if the retry has to contain
-    /// them again. [`Guard::tool`] and its siblings do this.
+    /// Adds a request for roots to a handler's own request for input, if the retry must contain the
+    /// roots again. [`Guard::tool`] and its siblings do this themselves.
     #[must_use]
     pub fn input_required(&self, mut result: InputRequiredResult) -> InputRequiredResult {
         if self.must_list_again {
@@ -138,7 +141,7 @@ impl RequestRoots {
         self.must_list_again
     }
 
-    /// Ends the roots when dropped, even if the work moved them elsewhere.
+    /// Returns a guard that ends the roots when dropped, even if the work moved them elsewhere.
     pub(super) fn end_on_drop(&self) -> DropGuard {
         self.lease.clone().drop_guard()
     }
@@ -165,11 +168,12 @@ impl Deref for RequestRoots {
 impl Guard {
     /// Returns the roots in force for a request, or the result that asks the client for them.
     ///
-    /// It is for handlers that run their work themselves. Others use [`tool`](Self::tool),
-    /// [`resource`](Self::resource) or [`prompt`](Self::prompt), which call it.
+    /// This is for handlers that run their work themselves. Other handlers use
+    /// [`tool`](Self::tool), [`resource`](Self::resource) or [`prompt`](Self::prompt), which call
+    /// it.
     ///
-    /// In the session era the client is asked within the request, so await it in the handler's own
-    /// task. [`Session::roots`] documents time limits and changes.
+    /// In the session era, the client is asked within the request, so await this in the handler's
+    /// own task. See [`Session::roots`] for time limits and changes.
     ///
     /// # Errors
     ///
@@ -178,8 +182,9 @@ impl Guard {
     ///   `initialize`, or if its [`ClientKey`] differs from the key that its session began with.
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`) also if the client
     ///   capabilities in a request of the stateless era are missing or malformed.
-    /// - [`Cancelled`](crate::ErrorKind::Cancelled).
-    /// - [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`).
+    /// - [`Cancelled`](crate::ErrorKind::Cancelled) if the request was cancelled.
+    /// - [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if there were too many sessions at
+    ///   the client's `initialize`.
     /// - The errors of [`Session::roots`] and [`Session::roots_from_list`].
     pub async fn roots_for(
         &self,
@@ -255,7 +260,7 @@ impl Guard {
                     .await?
             }
             (true, Some(list)) => {
-                // The previous list no longer counts, even if this one is refused.
+                // The previous list is no longer used, even if this one is refused.
                 let began = Instant::now();
                 let cached = |until, roots| {
                     known.map(|(key, received)| {
@@ -300,8 +305,8 @@ impl Guard {
         }))
     }
 
-    /// The roots of a list that came with an earlier request of the client, if it is not too old
-    /// and they pass verification.
+    /// Returns the roots of a list that came with an earlier request of the client, if the list has
+    /// not expired and the roots pass verification.
     async fn cached_roots(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
         let Some(key) = key else { return Ok(None) };
         let Some(roots) = self.last_of(key) else { return Ok(None) };
@@ -309,7 +314,7 @@ impl Guard {
             let deadline = Instant::now() + self.choices().fetch_limit;
             match self.verify(&roots, key.account(), deadline).await {
                 Err(error) if error.reason() == Code::NoRuntime => return Err(error),
-                // What could not be verified now is verified by a later request.
+                // A later request verifies the roots that could not be verified now.
                 _ => {}
             }
         }
@@ -319,13 +324,14 @@ impl Guard {
             .filter(|roots| unchanged && roots.is_whole() && self.boundary().is_current(roots)))
     }
 
-    /// The roots of the last list that a client sent in the stateless era, if it is not too old.
+    /// Returns the roots of the last list that a client sent in the stateless era, if it has not
+    /// expired.
     fn last_of(&self, key: &ClientKey) -> Option<Roots> {
         self.cache().get(key.account()).map(|cached| cached.roots.clone())
     }
 
-    /// The session that a request belongs to, in the session era, for [`Session::changes`] and
-    /// [`Session::still_allows`].
+    /// Returns the session that a request of the session era belongs to, for [`Session::changes`]
+    /// and [`Session::still_allows`].
     ///
     /// # Errors
     ///
@@ -338,34 +344,33 @@ impl Guard {
         let session = connection.session.clone()?;
         if !session.guard().is_same(self) {
             return Err(no_session(
-                "the transport is wrapped by another guard: use one guard, and its clones",
+                "the transport is wrapped by another guard: use the same guard or its clones",
             ));
         }
         if connection.key.as_ref() != ClientKey::of(extensions) {
-            return Err(no_session("the session began with another client key, or without one"));
+            return Err(no_session("the session began with another client key or without one"));
         }
         Ok(session)
     }
 }
 
 /// The usual causes, for the operator.
-const NOT_WRAPPED: &str = "is the transport wrapped by this guard? On stdio, serve \
-                           Guard::wrap(transport); over streamable HTTP, pass the session manager \
-                           through Guard::wrap_sessions. Or the client did not begin with \
-                           initialize";
+const NOT_WRAPPED: &str = "either this guard did not wrap the transport, or the client did not \
+                           begin with initialize. On stdio, serve Guard::wrap(transport). Over \
+                           streamable HTTP, pass the session manager to Guard::wrap_sessions";
 
-/// Whether a request is of the stateless era. For an unknown version, rmcp's classification
-/// decides.
+/// Returns whether a request belongs to the stateless era. For an unknown version, rmcp's
+/// classification decides.
 ///
-/// Within a session only the request's own version counts, because rmcp's record of the client is
-/// the version that the last `initialize` asked for.
+/// Within a session, only the request's own version is used, because rmcp's record of the client is
+/// the version that the last `initialize` requested.
 pub(super) fn stateless(ctx: &RequestContext<RoleServer>) -> bool {
     let in_session = ctx.extensions.get::<Connection>().is_some();
     let version = if in_session { ctx.meta.protocol_version() } else { ctx.protocol_version() };
     version.is_some_and(|version| !version.has_initialize())
 }
 
-/// The revision whose error form the answer to a request must have.
+/// Returns the protocol revision that determines the form of an error response.
 pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
     let stateless = stateless(ctx);
     let known = ctx.protocol_version().and_then(|version| Revision::parse(version.as_str()));
@@ -373,7 +378,7 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
     known.unwrap_or(if stateless { Revision::V2026_07_28 } else { Revision::V2025_11_25 })
 }
 
-/// The client capabilities in a request of the stateless era.
+/// Returns the client capabilities in a request of the stateless era.
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
     serde_json::from_value(declared)

@@ -1,10 +1,10 @@
-//! A transport that reports sessions and changes of roots to the guard.
+//! A transport that reports sessions and changed roots to the guard.
 //!
-//! [`GuardedTransport`] wraps rmcp's transport of one client and puts the client's session into the
-//! extensions of each request. A session exists before rmcp handles its `initialize`, and a
-//! `list_changed` takes effect before rmcp handles it, and so before every later message. A
-//! handler could not do this, because rmcp runs the handlers of messages in tasks of their own, in
-//! any order.
+//! [`GuardedTransport`] wraps rmcp's transport for one client and adds the client's session to the
+//! extensions of each request. A session exists before rmcp handles its `initialize`. A
+//! `list_changed` takes effect before rmcp handles it, and therefore before every later message. A
+//! handler could not do this, because rmcp runs the handlers of messages in separate tasks, in any
+//! order.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,14 +27,14 @@ use crate::wire::{ClientCapabilities, RootsCapability, RootsListChanged};
 pub struct GuardedTransport<T> {
     inner: T,
     guard: Guard,
-    /// The client's session, from its `initialize` on.
+    /// The client's session, which begins with its `initialize`.
     connection: Option<Connection>,
     /// The key that this transport adds to each request ([`GuardedTransport::one_client`]).
     key: Option<ClientKey>,
 }
 
 /// An extension of each request: its number in the order in which this process received requests.
-/// Handlers start in any order.
+/// The number is needed because handlers start in any order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received(u64);
 
@@ -48,15 +48,15 @@ pub(super) struct Connection {
 }
 
 impl Guard {
-    /// Wraps a transport of one client, such as `rmcp::transport::stdio()`:
+    /// Wraps the transport of one client, such as `rmcp::transport::stdio()`:
     /// `server.serve(guard.wrap(stdio()))`. For streamable HTTP, use `Guard::wrap_sessions`.
     ///
     /// A `list_changed` applies to every request that the transport receives after it. The session
-    /// is closed with the transport, which rmcp closes when the calls in flight have ended, or some
-    /// seconds later.
+    /// is closed together with the transport. rmcp closes the transport when the calls in flight
+    /// have ended, or after a few seconds.
     ///
-    /// Use one guard, or its clones, for a transport and its tools: a tool with another guard finds
-    /// no session.
+    /// Use the same guard, or its clones, for a transport and its tools. A tool with another guard
+    /// finds no session.
     pub fn wrap<T, E, A>(
         &self,
         transport: T,
@@ -75,7 +75,8 @@ impl Received {
         Self(RECEIVED.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The number of a request. A request that passed no wrapped transport gets the next number.
+    /// Returns the number of a request. A request that did not pass through a wrapped transport
+    /// receives the next number.
     pub(super) fn of(extensions: &Extensions) -> u64 {
         extensions.get().copied().unwrap_or_else(Self::now).0
     }
@@ -87,15 +88,15 @@ impl<T> GuardedTransport<T> {
     }
 
     /// Declares that all requests on this transport come from one client, as on stdio. In the
-    /// stateless era, a list that came with one request is then used for the others too, for [a
-    /// short time](crate::GuardBuilder::time_to_live_keyed). Do not use it for a proxy of several
-    /// clients.
+    /// stateless era, a list that came with one request is then also used for the others, for [a
+    /// short time](crate::GuardBuilder::time_to_live_keyed). Do not use this for a proxy that
+    /// serves several clients.
     #[must_use]
     pub fn one_client(self) -> Self {
         Self { key: Some(ClientKey::connection()), ..self }
     }
 
-    /// Adds the extensions to a request, and applies `initialize` and `list_changed`.
+    /// Adds the extensions to a request, and handles `initialize` and `list_changed`.
     fn observe(&mut self, message: &mut ClientJsonRpcMessage) {
         match message {
             JsonRpcMessage::Request(message) => {
@@ -106,8 +107,8 @@ impl<T> GuardedTransport<T> {
                 }
                 match request {
                     ClientRequest::InitializeRequest(initialize) => self.begin_session(initialize),
-                    // A notification sent with an id. Ignoring it would leave the old list in
-                    // force.
+                    // This is a notification that was sent with an id. Ignoring it would leave the
+                    // old list in force.
                     ClientRequest::CustomRequest(request)
                         if request.method == RootsListChanged::METHOD =>
                     {
@@ -136,7 +137,8 @@ impl<T> GuardedTransport<T> {
             ClientCapabilities::with_roots(RootsCapability { list_changed })
         });
         let key = ClientKey::of(&initialize.extensions).cloned();
-        // Knowing another client's session identifier must not be enough to take the session over.
+        // Knowledge of another client's session identifier must not be enough to take over its
+        // session.
         if self.connection.as_ref().is_some_and(|connection| connection.key != key) {
             return;
         }
@@ -175,13 +177,13 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         let mut message = self.inner.receive().await?;
-        // No await after this: if the future were dropped there, the message would be lost.
+        // There is no await after this, because a future dropped there would lose the message.
         self.observe(&mut message);
         Some(message)
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        // Requests in flight hold the session and would keep it open.
+        // Requests in flight hold clones of the session and would keep it open.
         self.close_session();
         if let Some(key) = &self.key {
             self.guard.cache().forget(key.account());

@@ -1,9 +1,10 @@
 //! Runs a handler's work with the roots in force, and turns its result into rmcp's response.
 //!
 //! [`Guard::tool`], [`Guard::resource`], [`Guard::prompt`] and [`Guard::request`] take a closure
-//! that does I/O beneath the roots. It runs on a thread of the guard, and only if there are roots.
-//! Its refusals become the errors that the protocol requires, and a panic is an error of that
-//! request alone. [`HandlerError`] decides what the model and the operator see of a failure.
+//! that does I/O beneath the roots. The closure runs on a thread of the guard, and only if the
+//! roots could be obtained. Its refusals become the errors that the protocol requires, and a panic
+//! fails only that request. [`HandlerError`] determines how much of a failure the model and the
+//! operator see.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,20 +25,20 @@ use crate::session::Guard;
 use crate::wire::{ErrorBody, Revision};
 use crate::workers::For;
 
-/// Why a handler's work failed. Its `Debug` shows no more than its text.
+/// The error of a handler's work. Its `Debug` output shows no more than its text.
 ///
-/// | made from | the model sees | the operator sees the event |
+/// | created from | the model sees | the operator sees the event |
 /// | --- | --- | --- |
 /// | a refusal ([`Error`]), with `?` | its text | `refused` |
-/// | a system error ([`std::io::Error`]), with `?` | the system's message for its number | |
+/// | a system error ([`std::io::Error`]), with `?` | the system's message for the error number | |
 /// | a text ([`new`](Self::new)) | the text | |
-/// | any other error ([`other`](Self::other)) | that the server failed | `handler failed` |
-/// | a protocol error (rmcp's `ErrorData`), with `?` | nothing; the client gets it | |
+/// | any other error ([`other`](Self::other)) | only that the server failed | `handler failed` |
+/// | a protocol error (rmcp's `ErrorData`), with `?` | nothing; the client receives it | |
 ///
-/// The events need the feature `tracing`. `refused` contains the
-/// [`operator_detail`](Error::operator_detail), and `handler failed` the error with its causes. A
-/// protocol error is sent as a JSON-RPC error. If the work was not a tool's, the client gets the
-/// other texts as a JSON-RPC error too. The error given to `other` is the
+/// The events require the feature `tracing`. `refused` contains the
+/// [`operator_detail`](Error::operator_detail), and `handler failed` contains the error with its
+/// causes. A protocol error is sent as a JSON-RPC error. If the request is not a tool call, the
+/// other texts are also sent as JSON-RPC errors. The error passed to `other` is the
 /// [`source`](std::error::Error::source).
 pub struct HandlerError(Reason);
 
@@ -50,32 +51,33 @@ enum Reason {
 }
 
 impl Guard {
-    /// Runs a tool's work with the roots in force, and returns what `call_tool` returns.
+    /// Runs a tool's work with the roots in force, and returns the response for `call_tool`.
     ///
-    /// `input` is what the client sent with the call: the call's parameters, or what a tool of
-    /// rmcp's macros extracts, which is `InputResponses`, or `(InputResponses, RequestState)` for a
-    /// tool that keeps a state.
+    /// `input` is the input that the client sent with the call. It is converted from the call's
+    /// parameters, or from the value that rmcp's tool macros extract. That value is
+    /// `InputResponses`, or `(InputResponses, RequestState)` for a tool with a state.
     ///
     /// `work` runs on a thread of the guard. It first waits for one of
     /// [`WORK`](crate::limits::WORK) places, of which one client's work takes at most a quarter.
-    /// Waiting clients are served in turns. A client with 1,024 waiting calls is refused more
-    /// ([`Busy`](crate::ErrorKind::Busy): `queue_full`). If the client's roots change while `work`
-    /// waits, it does not start, and the call is refused
-    /// ([`RootsStale`](crate::ErrorKind::RootsStale)). An operation on a device whose operations
-    /// take half of the places and of which none has finished for two seconds is refused
-    /// ([`Busy`](crate::ErrorKind::Busy): `busy`).
+    /// Waiting clients are served in turn. If a client has 1,024 waiting calls, further calls are
+    /// refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). If the client's roots change while
+    /// `work` waits, it does not start, and the call is refused
+    /// ([`RootsStale`](crate::ErrorKind::RootsStale)). If the operations on one device take half of
+    /// the places and none of them has finished for two seconds, a further operation on that device
+    /// is refused ([`Busy`](crate::ErrorKind::Busy): `busy`).
     ///
     /// `work` returns anything that rmcp accepts as a tool's result: text, `Json`, a
-    /// `CallToolResult`, or a request for input of its own (`InputRequiredResult`). The guard adds
-    /// its request for roots to the latter, so that the retry needs no further round trip.
+    /// `CallToolResult`, or its own request for input (`InputRequiredResult`). The guard adds its
+    /// request for roots to such a request, so that the retry needs no further round trip.
     ///
-    /// A refusal is a tool's result with `isError` and its text for the model. If a client of the
-    /// stateless era has to be asked for its roots, the result asks for them, and `work` does not
+    /// A refusal becomes a tool result with `isError` and a text for the model. If a client of the
+    /// stateless era must be asked for its roots, the result asks for them, and `work` does not
     /// run.
     ///
-    /// Await it in the handler's own task: in another task, a request to the client would belong to
-    /// no request. When the request is cancelled, it returns at once, and `work` continues until
-    /// its next call of [`RequestRoots::ensure_active`], which long work makes between its steps.
+    /// Await this in the handler's own task, because a request to the client from another task
+    /// would not belong to any request. If the request is cancelled, this returns at once, and
+    /// `work` continues until its next call to [`RequestRoots::ensure_active`]. Long work should
+    /// make that call between its steps.
     ///
     /// ```
     /// # use mcp_roots_guard::Guard;
@@ -95,8 +97,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The protocol error that `work` returned; -32021 for a client without roots if the server
-    /// requires them (2026-07-28); -32603 if `work` panicked.
+    /// The protocol error that `work` returned; -32021 if the server requires roots and the client
+    /// did not declare them (2026-07-28); -32603 if `work` panicked.
     pub async fn tool<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -130,8 +132,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// A refusal, as [`Error::to_error_body`] has it for a resource; the protocol error that `work`
-    /// returned; -32603 for any other error of `work`, or if it panicked.
+    /// A refusal, in the form of [`Error::to_error_body`] for a resource; the protocol error that
+    /// `work` returned; -32603 for any other error of `work`, or if it panicked.
     pub async fn resource<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -150,8 +152,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// A refusal, as [`Error::to_error_body`] has it without a resource; otherwise the errors of
-    /// [`resource`](Self::resource).
+    /// A refusal, in the form of [`Error::to_error_body`] without a resource; otherwise the errors
+    /// of [`resource`](Self::resource).
     pub async fn prompt<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -166,13 +168,14 @@ impl Guard {
         done.map_err(|error| error.into_error_data(revision(ctx), None))
     }
 
-    /// Runs the work of any other request with the roots in force: `resources/list`,
-    /// `completion/complete`, a subscription. `resource` is the URI that the request names, if any.
+    /// Runs the work of any other request with the roots in force, such as `resources/list`,
+    /// `completion/complete` or a subscription. `resource` is the URI that the request names, if
+    /// any.
     ///
-    /// In the stateless era the client cannot be asked in such a request. A client that declared no
-    /// roots gets the allowed directories. Another client gets the roots that it sent within [a
-    /// short time](crate::GuardBuilder::time_to_live_keyed) before, if it has a
-    /// [`ClientKey`](super::ClientKey).
+    /// In the stateless era, the client cannot be asked in such a request. For a client that
+    /// declared no roots, the allowed directories are in force. For any other client with a
+    /// [`ClientKey`](super::ClientKey), the roots in its last list are in force for [a short
+    /// time](crate::GuardBuilder::time_to_live_keyed) after it sent the list.
     ///
     /// # Errors
     ///
@@ -217,7 +220,7 @@ impl Guard {
         Ok(response)
     }
 
-    /// Runs a handler's work on a thread of the guard, and waits for it until the request is
+    /// Runs a handler's work on a thread of the guard, and waits until it ends or the request is
     /// cancelled.
     async fn run<T, W>(&self, roots: RequestRoots, work: W) -> Result<T, HandlerError>
     where
@@ -228,9 +231,9 @@ impl Guard {
             (roots.cancellation(), roots.account().clone(), roots.session_id());
         let lease = roots.end_on_drop();
         let work = move || {
-            // The work may move the roots elsewhere; they end with this guard.
+            // The work may move the roots elsewhere, but they end when this guard is dropped.
             let _lease = lease;
-            // While it waited for a place, the request may have been cancelled, or the roots
+            // While the work waited for a place, the request may have been cancelled, or the roots
             // changed.
             roots.ensure_may_start().map_err(|error| refused(roots.session_id(), error))?;
             work(roots)
@@ -243,7 +246,7 @@ impl Guard {
         let done = cancelled.run_until_cancelled(done).await;
         let done = done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()));
         if let Err(HandlerError(Reason::Other(error))) = &done {
-            // `Display` of the author's error may panic.
+            // The `Display` implementation of the author's error may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| events::failed(session, &**error)));
         }
         done
@@ -271,19 +274,19 @@ macro_rules! responses {
 responses! { CallToolResponse GetPromptResponse ReadResourceResponse }
 
 impl HandlerError {
-    /// A failure in the handler's own words. The model reads it, so it must not contain anything
-    /// that the client may not know.
+    /// Creates an error with the handler's own text. The model reads the text, so it must not
+    /// contain anything that the client must not know.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Reason::Text(text.into()))
     }
 
-    /// Any other error, whose text may contain what the model must not read: paths, addresses,
-    /// secrets of a service. The model sees that the server failed, and the operator sees the
-    /// error.
+    /// Creates an error from any other error, whose text may contain information that the model
+    /// must not read, such as paths, addresses or secrets of a service. The model sees only that
+    /// the server failed, and the operator sees the error.
     ///
-    /// An error that converts with `?` is converted in the same way, so a handler can use `Box<dyn
+    /// An error that `?` can convert is converted in the same way, so a handler can use `Box<dyn
     /// Error + Send + Sync>` throughout and convert once. An error wrapped in another type, such as
-    /// anyhow's, is not found: downcast it to [`Error`] first.
+    /// anyhow's, is not recognized; downcast it to [`Error`] first.
     ///
     /// ```
     /// use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
@@ -291,7 +294,7 @@ impl HandlerError {
     /// fn titles(roots: &RequestRoots, path: &str) -> Result<String, HandlerError> {
     ///     let text = roots.read_to_string(path, 1 << 20)?; // the model sees why it was refused
     ///     let books: Result<Vec<(String, u32)>, _> = serde_json::from_str(&text);
-    ///     // The model sees that the server failed.
+    ///     // The model sees only that the server failed.
     ///     let books = books.map_err(HandlerError::other)?;
     ///     let titles: Vec<_> = books.into_iter().map(|(title, _)| title).collect();
     ///     Ok(titles.join(", "))
@@ -308,7 +311,7 @@ impl HandlerError {
             Err(error) => error,
         };
         let error = match error.downcast::<std::io::Error>() {
-            // An error without a number is not the system's, and its text can be anything.
+            // An error without a number does not come from the system, so its text can be anything.
             Ok(system)
                 if system.raw_os_error().is_some()
                     || system
@@ -325,7 +328,7 @@ impl HandlerError {
             .map_or_else(|error| Self(Reason::Other(error)), |protocol| (*protocol).into())
     }
 
-    /// The JSON-RPC error for a request other than a tool's call.
+    /// Converts the error for a request other than a tool call into a JSON-RPC error.
     fn into_error_data(self, revision: Revision, resource: Option<&str>) -> ErrorData {
         match self.0 {
             Reason::Refused(error) => error.to_error_body(revision, resource).into(),
@@ -363,8 +366,8 @@ impl std::error::Error for HandlerError {
     }
 }
 
-/// What the model sees of an error that only the operator may read. It does not suggest another
-/// try, which would fail in the same way.
+/// The text that the model sees for an error that only the operator may read. It does not suggest a
+/// retry, which would fail in the same way.
 const FAILED: &str = "the server failed to do this; its operator can see why";
 
 impl From<Error> for HandlerError {
@@ -385,7 +388,7 @@ impl From<ErrorData> for HandlerError {
     }
 }
 
-/// For handlers that call [`Guard::roots_for`] and answer themselves.
+/// For handlers that call [`Guard::roots_for`] and create their own responses.
 impl From<ErrorBody> for ErrorData {
     fn from(body: ErrorBody) -> Self {
         let code = i32::try_from(body.code).map_or(ErrorCode::INTERNAL_ERROR, ErrorCode);
@@ -400,10 +403,10 @@ mod tests {
 
     use super::*;
 
-    /// An error that converts with `?` converts the same way from a box; only the operator sees any
-    /// other.
+    /// An error that `?` can convert is converted in the same way from a box. Only the operator
+    /// sees any other error.
     #[test]
-    fn any_error_is_told_to_whom_it_is_for() {
+    fn only_the_operator_sees_an_unknown_error() {
         let data = || ErrorData::invalid_params("no such thing", None);
         let system = || io::Error::from_raw_os_error(28);
         let refusal = || Error::from(Code::OutsideRoots);

@@ -1,7 +1,7 @@
-//! The cache of clients' snapshots, and the memory that each one takes.
+//! The cache of clients' snapshots, and the memory that each snapshot uses.
 //!
-//! It decides nothing: an entry lost for any reason costs one request to the client. It holds at
-//! most [`CACHE_BYTES`] and evicts the least recently used entry first.
+//! The cache makes no decisions: an entry lost for any reason costs one request to the client. It
+//! uses at most [`CACHE_BYTES`] and evicts the least recently used entry first.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,12 +23,12 @@ use crate::session::runtime::{Instant, schedule_point};
 use crate::wire::{ListRootsResult, RootEntry};
 use crate::workers::Account;
 
-/// The snapshots of all clients: a session's under its number, and a client's of the stateless era
-/// under its key.
+/// The snapshots of all clients. The key is the session's number or, in the stateless era, the
+/// client's key.
 pub(crate) struct SnapshotCache {
     map: Cache<Account, Arc<Cached>>,
-    /// How often a session renews the snapshot that it uses, at least: it verifies it, and reports
-    /// the use.
+    /// The longest time between renewals of a snapshot that a session uses. A renewal verifies the
+    /// snapshot and reports its use to the cache.
     renew_every: Duration,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Cached {
     /// The session's epoch in which the list was requested. In the stateless era, the number of the
     /// request that carried the list.
     pub(crate) epoch: u64,
-    /// When the list expires.
+    /// The time at which the list expires.
     pub(crate) until: Instant,
     pub(crate) roots: Roots,
     /// Set by [`SnapshotCache::forget_all`].
@@ -60,8 +60,8 @@ impl SnapshotCache {
         let cache = Cache::builder()
             .max_capacity(CACHE_BYTES)
             .weigher(|key: &Account, cached: &Arc<Cached>| weight(key, &cached.roots))
-            // moka's default policy (TinyLFU) rejects new entries while the cache is full, so their
-            // clients would be asked at each request.
+            // moka's default policy (TinyLFU) rejects new entries while the cache is full, so the
+            // lists of their clients would be requested each time.
             .eviction_policy(EvictionPolicy::lru())
             .time_to_live(time_to_live)
             .time_to_idle(time_to_idle);
@@ -82,7 +82,7 @@ impl SnapshotCache {
         self.renew_every
     }
 
-    /// Marks a client's snapshot as used. False if there is none.
+    /// Marks a client's snapshot as used. Returns false if there is none.
     pub(crate) fn touch(&self, key: &Account) -> bool {
         schedule_point();
         self.map.get(key).is_some()
@@ -98,7 +98,7 @@ impl SnapshotCache {
         self.map.insert(key, cached);
     }
 
-    /// As [`insert`](Self::insert), unless the entry has a later epoch.
+    /// Like [`insert`](Self::insert), but does nothing if the entry has a later epoch.
     #[cfg(feature = "rmcp")]
     pub(crate) fn insert_newer(&self, key: &Account, cached: Arc<Cached>) {
         self.map.entry_by_ref(key).and_compute_with(|old| match old {
@@ -116,7 +116,7 @@ impl SnapshotCache {
         });
     }
 
-    /// Removes a client's snapshot, and closes the directories that only it held.
+    /// Removes a client's snapshot, and closes the directories that only that snapshot held open.
     pub(crate) fn forget(&self, key: &Account) {
         schedule_point();
         self.map.invalidate(key);
@@ -141,10 +141,10 @@ impl SnapshotCache {
     }
 }
 
-/// Estimated heap size in bytes of a snapshot and its cache entry, assuming no sharing.
+/// The estimated heap size in bytes of a snapshot and its cache entry, assuming no sharing.
 ///
-/// It is derived from the sizes and capacities of the parts. `tests/session_memory.rs` compares the
-/// result with an allocator's count.
+/// The estimate is derived from the sizes and capacities of the parts. `tests/session_memory.rs`
+/// compares it with an allocator's count.
 fn weight(key: &Account, roots: &Roots) -> u32 {
     let name = match key {
         #[cfg(feature = "rmcp")]
@@ -247,7 +247,7 @@ mod tests {
         assert!(cache.get(&key).is_none());
         begin(8);
         cache.replace(&key, cached(8, Duration::ZERO, &one));
-        assert!(cache.get(&key).is_none(), "its time is over");
+        assert!(cache.get(&key).is_none(), "the entry has expired");
     }
 
     #[test]

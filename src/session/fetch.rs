@@ -1,10 +1,10 @@
-//! How a call obtains its client's roots: from the cache, from the fetch in progress, or by its own
-//! fetch.
+//! How a call obtains its client's roots: from the cache, from the fetch in progress, or by a fetch
+//! of its own.
 //!
-//! The first call without a snapshot is the leader: it requests the list within its own request,
-//! and other calls wait. If the leader is dropped, or the author's source panics, its fetch ends
-//! and a waiting call leads the next one. Each call ends by its own deadline, whatever it waits
-//! for.
+//! The first call without a snapshot becomes the leader: it requests the list within its own
+//! request, and other calls wait. If the leader is dropped, or the author's source panics, its
+//! fetch ends and a waiting call leads the next one. Each call ends by its own deadline, whatever
+//! it waits for.
 
 use std::ops::DerefMut;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -36,7 +36,7 @@ pub(crate) struct Client {
     pub(crate) changed: Notify,
 }
 
-/// How long the guard knows the client.
+/// How long the guard keeps the state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifetime {
     Session,
@@ -56,14 +56,14 @@ impl Client {
         Self { id, guard, declared, account, lifetime, state, changed: Notify::new() }
     }
 
-    /// The roots in force for a call that begins now, and the epoch of their list if they are the
-    /// client's.
+    /// Returns the roots in force for a call that begins now, and the epoch of their list if they
+    /// are the client's.
     pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
         let now = Instant::now();
         if let Some(without) = self.fallback_policy() {
             return Ok((self.roots_without(without, now).await?, None));
         }
-        // The common case. The rest is boxed, because every call would reserve room for it.
+        // This is the common case. The rest is boxed to keep the future of every call small.
         let fresh = self.look(now).filter(|seen| Self::is_fresh(seen, now));
         let cached = match fresh {
             Some((cached, _)) => cached,
@@ -72,7 +72,7 @@ impl Client {
         Ok((cached.roots.clone(), Some(cached.epoch)))
     }
 
-    /// The roots of a list that came with the request itself.
+    /// Returns the roots of a list that came with the request itself.
     pub(crate) async fn roots_of_list(&self, list: ListRootsResult) -> Result<Roots> {
         let now = Instant::now();
         if let Some(without) = self.fallback_policy() {
@@ -86,8 +86,8 @@ impl Client {
         Ok(roots)
     }
 
-    /// The policy in force if client roots are ignored or the client declared none; `None` if its
-    /// list decides.
+    /// Returns the policy that applies if client roots are ignored or the client declared none, or
+    /// `None` if the client's list decides.
     pub(crate) fn fallback_policy(&self) -> Option<WithoutClientRoots> {
         let choices = self.guard.choices();
         match (choices.client_roots, self.declared.roots()) {
@@ -109,13 +109,14 @@ impl Client {
         }
     }
 
-    /// The cached snapshot, if it counts at this time.
+    /// Returns the cached snapshot if it is current at this time.
     pub(crate) fn cached(&self, now: Instant) -> Option<Arc<Cached>> {
         let (cached, _) = self.look(now)?;
         cached.is_current(now).then_some(cached)
     }
 
-    /// The cached snapshot of this epoch, which can be too old, and whether it is to be renewed.
+    /// Returns the cached snapshot of this epoch, which may have expired, and whether it must be
+    /// renewed.
     fn look(&self, now: Instant) -> Option<(Arc<Cached>, bool)> {
         let cache = self.guard.cache();
         let (cached, is_due) = self.lock().cached(now, cache.renew_every())?;
@@ -126,7 +127,7 @@ impl Client {
         Some((cached, is_due))
     }
 
-    /// Whether a snapshot can be served without being renewed.
+    /// Returns whether a snapshot can be served without being renewed.
     fn is_fresh((cached, is_due): &(Arc<Cached>, bool), now: Instant) -> bool {
         !is_due
             && cached.is_current(now)
@@ -182,8 +183,9 @@ impl Client {
         }
     }
 
-    /// Waits for a fetch. Its result is valid only in the session's epoch when the wait ends. A
-    /// list that has expired by then is valid only if it was requested after the call began.
+    /// Waits for a fetch. Its result is valid only if it is from the session's epoch at the end of
+    /// the wait. A list that has expired by then is valid only if it was requested after the call
+    /// began.
     async fn wait(&self, fetch: &Fetch, first: u64, deadline: Instant) -> Result<End> {
         let end = fetch.wait(deadline).await?.ok_or_else(timed_out)?;
         let epoch = self.lock().epoch();
@@ -202,7 +204,8 @@ impl Client {
         list: Arc<ListRootsResult>,
         deadline: Instant,
     ) -> Result<Roots> {
-        // Verified separately: an allowed directory that the list does not name may hang.
+        // The allowed directories are verified separately, because one that the list does not name
+        // may hang.
         self.guard.allowed_roots(deadline).await?;
         let (boundary, account) = (self.guard.boundary().clone(), self.account.clone());
         let cancelled = CancelOnDrop::default();
@@ -212,17 +215,17 @@ impl Client {
         timeout_at(deadline, work).await?.ok_or_else(timed_out)?
     }
 
-    /// Withdraws every list requested so far. False if the session is closed.
+    /// Withdraws every list requested so far. Returns false if the session is closed.
     pub(crate) fn change(&self) -> bool {
         let changed = self.lock().change();
         self.changed.notify_waiters();
         changed
     }
 
-    /// Closes the session. False if it was already closed.
+    /// Closes the session. Returns false if it was already closed.
     pub(crate) fn close(&self) -> bool {
         let Ok(fetch) = self.lock().close() else { return false };
-        // A client of a single request was not counted and has nothing in the cache.
+        // A client with `Lifetime::Request` was not counted and has nothing in the cache.
         if self.lifetime == Lifetime::Session {
             self.guard.cache().forget(&self.key());
             self.guard.unregister_session();
@@ -234,19 +237,20 @@ impl Client {
         true
     }
 
-    /// The count of changes for [`Changes`](crate::Changes); an error once the session is closed.
+    /// Returns the number of changes for [`Changes`](crate::Changes), or an error once the session
+    /// is closed.
     pub(crate) fn changes(&self) -> Result<u64> {
         let state = self.lock();
         if state.is_closed() { Err(Code::SessionClosed.into()) } else { Ok(state.changes()) }
     }
 
-    /// The current epoch; an error once the session is closed.
+    /// Returns the current epoch, or an error once the session is closed.
     pub(crate) fn epoch(&self) -> Result<u64> {
         let state = self.lock();
         if state.is_closed() { Err(Code::SessionClosed.into()) } else { Ok(state.epoch()) }
     }
 
-    /// The code of the last fetch's failure, if the list has not changed since.
+    /// Returns the error code of the last fetch, if it failed and the list has not changed since.
     pub(crate) fn failure(&self) -> Option<Code> {
         self.lock().failure().map(Failure::code)
     }
@@ -275,13 +279,14 @@ impl Client {
         }
     }
 
-    /// A poisoned lock is usable: each transition leaves the state consistent.
+    /// Locks the state even if the lock is poisoned, because each transition leaves the state
+    /// consistent.
     pub(super) fn lock(&self) -> impl DerefMut<Target = State> + '_ {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Cancels the resolution when dropped, which happens when no call waits for it any more.
+/// Cancels the resolution when dropped, which happens when no call waits for it any longer.
 #[derive(Default)]
 struct CancelOnDrop(Arc<AtomicBool>);
 

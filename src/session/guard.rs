@@ -1,9 +1,9 @@
-//! The state that all sessions of a server share: a [`Guard`] holds the [`Boundary`], the
+//! The state that all sessions of a server share. A [`Guard`] contains the [`Boundary`], the
 //! operator's choices, the threads that wait for filesystems, and the cache of snapshots.
 //!
-//! The cache decides nothing. A session's entry is used only if the [`Session`](crate::Session)
-//! still refers to it, so losing an entry, at any time and for any reason, costs one request to the
-//! client and nothing else.
+//! The cache makes no decisions. A session's entry is used only if the [`Session`](crate::Session)
+//! still refers to it, so losing an entry at any time and for any reason costs only one request to
+//! the client.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -28,18 +28,19 @@ use crate::workers::{Account, Workers};
 ///
 /// With [`Narrow`](Self::Narrow), the roots in force depend on the client:
 ///
-/// - If it declared roots and lists some, they are the part of its list inside the allowed
-///   directories; without allowed directories, they are the whole list.
-/// - If it declared roots and its list is empty, nothing is in force.
-/// - If it declared roots and does not answer, or answers with an error, the request is refused.
-/// - If it declared no roots, [`WithoutClientRoots`] decides.
+/// - If the client declared roots and its list has entries, the roots in force are the part of the
+///   list inside the allowed directories. Without allowed directories, they are the whole list.
+/// - If the client declared roots and its list is empty, nothing is in force.
+/// - If the client declared roots and does not respond, or responds with an error, the request is
+///   refused.
+/// - If the client declared no roots, [`WithoutClientRoots`] decides.
 ///
 /// With [`Ignore`](Self::Ignore), the allowed directories are in force in each of these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientRoots {
     /// Client roots narrow the allowed directories. Without allowed directories
-    /// ([`client_roots_only`](crate::BoundaryBuilder::client_roots_only)) they are the only roots.
+    /// ([`client_roots_only`](crate::BoundaryBuilder::client_roots_only)), they are the only roots.
     Narrow,
     /// Client roots are never requested. The allowed directories are in force.
     Ignore,
@@ -49,13 +50,15 @@ pub enum ClientRoots {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WithoutClientRoots {
-    /// None: each request is refused with [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    /// No roots are in force, and each request is refused with
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     Deny,
     /// The allowed directories.
     AllowedDirectories,
 }
 
-/// The guard of a server process: built once, cheap to clone, and shared by all clients.
+/// The guard of a server process. It is built once, is cheap to clone, and is shared by all
+/// clients.
 ///
 /// ```
 /// use mcp_roots_guard::{
@@ -66,11 +69,11 @@ pub enum WithoutClientRoots {
 /// # let directory = tempfile::tempdir().unwrap();
 /// # std::fs::create_dir(directory.path().join("site")).unwrap();
 /// # let projects = directory.path().to_str().unwrap();
-/// // Once.
+/// // Once per server.
 /// let guard = Guard::new(Boundary::builder().directory(projects, Access::ReadWrite).build()?);
-/// // For each client, with what it declared in `initialize`.
+/// // Once per client, with the capabilities that it declared in `initialize`.
 /// let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing()))?;
-/// // For each request. The client is asked only when necessary.
+/// // Once per request. The list is requested only when necessary.
 /// # let list = ListRootsResult::from_uris([format!("file://{projects}/site")]);
 /// # let response = mcp_roots_guard::RootsResponse::List(list);
 /// # let ask = |_: Option<String>| std::future::ready(response.clone());
@@ -96,9 +99,9 @@ struct Inner {
 
 /// Builds a [`Guard`] from the operator's choices.
 ///
-/// A choice that would have no effect is an error. With [`ClientRoots::Ignore`] no list is
-/// requested or cached, so no time to live and no time to idle may be set, and neither may
-/// [`WithoutClientRoots::Deny`]. Times longer than a year count as a year.
+/// A choice that would have no effect is an error. With [`ClientRoots::Ignore`], no list is
+/// requested or cached, so setting a time to live, a time to idle or [`WithoutClientRoots::Deny`]
+/// is an error. Times longer than a year are treated as a year.
 ///
 /// ```
 /// use mcp_roots_guard::{Access, Boundary, ClientRoots, ErrorKind, Guard, WithoutClientRoots};
@@ -116,7 +119,8 @@ pub struct GuardBuilder {
     boundary: Boundary,
     choices: Choices,
     time_to_idle: Duration,
-    /// The error for [`ClientRoots::Ignore`]: an option about client lists was set.
+    /// The error to return with [`ClientRoots::Ignore`], because an option for client lists was
+    /// set.
     list_option_error: Option<&'static str>,
 }
 
@@ -134,37 +138,38 @@ pub(crate) struct Choices {
 }
 
 impl GuardBuilder {
-    /// How this server uses client roots. Default: [`ClientRoots::Narrow`].
+    /// Sets how this server uses client roots. The default is [`ClientRoots::Narrow`].
     pub fn client_roots(mut self, client_roots: ClientRoots) -> Self {
         self.choices.client_roots = client_roots;
         self
     }
 
-    /// The roots in force for a client that declared none. Default: the allowed directories; none
-    /// if there are no allowed directories.
+    /// Sets the roots in force for a client that declared none. The default is the allowed
+    /// directories, or no roots if there are no allowed directories.
     pub fn without_client_roots(mut self, without: WithoutClientRoots) -> Self {
         self.choices.without_client_roots = without;
         self
     }
 
-    /// The longest time that a call waits for a client's roots: for a fetch by another call, for
-    /// the response, and for the list to be resolved, in total. Default: [`FETCH_LIMIT`].
+    /// Sets the longest time that a call waits for a client's roots. The time includes waiting for
+    /// a fetch by another call, waiting for the response, and resolving the list. The default is
+    /// [`FETCH_LIMIT`].
     pub fn fetch_limit(mut self, limit: Duration) -> Self {
         self.choices.fetch_limit = limit.min(LONGEST_TIME);
         self
     }
 
-    /// How long the list of a client that announces changes is used, in case a notification was
-    /// lost. Default: [`TIME_TO_LIVE`].
+    /// Sets how long the list of a client that announces changes is used. This limits the effect of
+    /// a lost notification. The default is [`TIME_TO_LIVE`].
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live = time_to_live.min(LONGEST_TIME);
         self.list_option_error.get_or_insert("client roots are ignored: leave time_to_live out");
         self
     }
 
-    /// How long the list of a client that does not announce changes is used. Default: zero, so that
-    /// the client is asked for each request. With a longer time, a root that such a client withdrew
-    /// is served for up to that time.
+    /// Sets how long the list of a client that does not announce changes is used. The default is
+    /// zero, so the list is requested for each request. With a longer time, a root that such a
+    /// client has withdrawn is served for up to that time.
     pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
         self.list_option_error
@@ -172,10 +177,10 @@ impl GuardBuilder {
         self
     }
 
-    /// How long a list that a client sent with one request is used for its other requests, in the
-    /// stateless era (2026-07-28), if the server identifies the client by a
+    /// Sets how long a list that a client sent with one request is used for its other requests.
+    /// This applies in the stateless era (2026-07-28), if the server identifies the client by a
     /// [`ClientKey`](crate::rmcp::ClientKey). Changes are not announced in that era, so a withdrawn
-    /// root is served for up to that time. Default: [`TIME_TO_LIVE_KEYED`].
+    /// root is served for up to that time. The default is [`TIME_TO_LIVE_KEYED`].
     #[cfg(feature = "rmcp")]
     pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_keyed = time_to_live.min(LONGEST_TIME);
@@ -184,30 +189,30 @@ impl GuardBuilder {
         self
     }
 
-    /// How many handlers can work at once, each on a thread of the guard; further work waits. From
-    /// 1 to 4,096. Default: [`WORK`].
+    /// Sets how many handlers can work at once, each on a thread of the guard, from 1 to 4,096.
+    /// Further work waits. The default is [`WORK`].
     ///
-    /// One client's work takes at most a quarter of these places, rounded down, but at least one.
-    /// The runtime's own threads for blocking work (`max_blocking_threads`) are not used.
+    /// One client's work takes at most a quarter of these places, rounded down, but always at least
+    /// one. The runtime's own threads for blocking work (`max_blocking_threads`) are not used.
     #[cfg(feature = "rmcp")]
     pub fn work_at_once(mut self, work: usize) -> Self {
         self.choices.work_at_once = work;
         self
     }
 
-    /// How long an unused snapshot stays in the cache. Default: [`TIME_TO_IDLE`].
+    /// Sets how long an unused snapshot stays in the cache. The default is [`TIME_TO_IDLE`].
     pub fn time_to_idle(mut self, time_to_idle: Duration) -> Self {
         self.time_to_idle = time_to_idle.min(LONGEST_TIME);
         self.list_option_error.get_or_insert("client roots are ignored: leave time_to_idle out");
         self
     }
 
-    /// Builds the guard. No I/O.
+    /// Builds the guard, without I/O.
     ///
     /// # Errors
     ///
     /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if the
-    /// choices put the allowed directories in force and there are none;
+    /// choices require allowed directories and there are none;
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if one choice would
     /// have no effect because of another, or the number of places is out of range.
     pub fn build(self) -> Result<Guard> {
@@ -218,7 +223,7 @@ impl GuardBuilder {
         }
         #[cfg(feature = "rmcp")]
         if !(1..=MOST_WORK).contains(&self.choices.work_at_once) {
-            return invalid("work_at_once takes a number from 1 to 4096");
+            return invalid("work_at_once must be between 1 and 4096");
         }
         let needs_directories = self.choices.client_roots == ClientRoots::Ignore
             || self.choices.without_client_roots == WithoutClientRoots::AllowedDirectories;
@@ -257,9 +262,9 @@ impl GuardBuilder {
 }
 
 impl Guard {
-    /// A guard with the default choices. Client roots narrow the boundary's allowed directories,
-    /// which are in force for a client that declared no roots. Without allowed directories, client
-    /// roots are the only roots.
+    /// Creates a guard with the default choices. Client roots narrow the boundary's allowed
+    /// directories. For a client that declared no roots, all allowed directories are in force.
+    /// Without allowed directories, client roots are the only roots.
     #[must_use]
     pub fn new(boundary: Boundary) -> Self {
         Self::builder(boundary).into_guard()
@@ -298,8 +303,8 @@ impl Guard {
         self.inner.sessions.load(Ordering::Relaxed)
     }
 
-    /// Drops all cached snapshots to free what they hold, so that the next call of each client
-    /// requests its roots again. Fetches in progress are not affected.
+    /// Drops all cached snapshots to free their memory and file descriptors. The next call of each
+    /// client requests its roots again. Fetches in progress are not affected.
     pub fn forget_all(&self) {
         self.inner.cache.forget_all();
     }
@@ -321,11 +326,12 @@ impl Guard {
         &self.inner.workers
     }
 
-    /// The allowed directories, verified if verification is due.
+    /// Returns the allowed directories, verifying them first if verification is due.
     ///
-    /// If that takes longer than [`VERIFY_LIMIT`], or another call is doing it, this returns the
-    /// last result: an allowed directory that hangs must not keep clients from the others. Until it
-    /// responds, no allowed directory is verified or resolved again.
+    /// If verification takes longer than [`VERIFY_LIMIT`], or another call is already verifying,
+    /// this returns the last result, so that an allowed directory that hangs does not block access
+    /// to the others. Until that directory responds, no allowed directory is verified or resolved
+    /// again.
     pub(crate) async fn allowed_roots(&self, deadline: Instant) -> Result<Roots> {
         let (current, turn) = self.boundary().current_allowed_roots();
         let Some(turn) = turn else { return Ok(current) };
@@ -342,8 +348,9 @@ impl Guard {
         }
     }
 
-    /// Verifies a snapshot, unless another call is doing it. The turn is taken when the account's
-    /// job begins, so that a client whose queue is stuck keeps it from nobody.
+    /// Verifies a snapshot, unless another call is already verifying it. The job claims the
+    /// verification only when it begins, so that a client whose queue is stuck does not block it
+    /// for others.
     pub(crate) async fn verify(
         &self,
         roots: &Roots,
@@ -378,7 +385,7 @@ impl Guard {
     }
 }
 
-/// Shows no paths of its sessions, because one session may print it.
+/// Omits the paths of its sessions, because one session may print the guard.
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
@@ -390,5 +397,5 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// The number of session identifiers that were drawn in this process.
+/// The number of session identifiers issued by this process.
 static SESSION_IDS: AtomicU64 = AtomicU64::new(0);

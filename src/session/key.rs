@@ -1,4 +1,4 @@
-//! The identity of a client of the stateless era, from the server and never from the wire.
+//! The identity of a client, which the server supplies and which is never read from the wire.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,24 +7,27 @@ use ::rmcp::model::Extensions;
 
 use crate::workers::Account;
 
-/// Identifies a client: an authenticated principal, or a connection that is one client.
+/// Identifies a client, which is an authenticated principal or a connection with a single client.
 ///
 /// A key has two effects. In the stateless era (2026-07-28), a list that a client sent with one
-/// request is used for its other requests too, for [a short
-/// time](crate::GuardBuilder::time_to_live_keyed); without a key, the client is asked within each
-/// request. And a session that began with a key serves only requests with that key.
+/// request is also used for its other requests, for [a short
+/// time](crate::GuardBuilder::time_to_live_keyed). Without a key, the list is requested for each
+/// request. In the session era, a session that began with a key serves only requests with that key.
 ///
-/// The server adds the key to a request's extensions before rmcp handles the request: over HTTP as
-/// an extension of the HTTP request, in the layer that authenticates; on stdio with
-/// [`GuardedTransport::one_client`](crate::rmcp::GuardedTransport::one_client). Requests with equal
-/// keys share roots, so each user must have a different key, and so must each program that a user
-/// runs (an access token's client identifier distinguishes them). Never derive it from something
-/// that a client chooses, such as its `mcp-session-id`.
+/// The server adds the key to a request's extensions before rmcp handles the request. Over HTTP,
+/// the layer that authenticates adds it as an extension of the HTTP request. On stdio,
+/// [`GuardedTransport::one_client`](crate::rmcp::GuardedTransport::one_client) adds it.
+///
+/// Requests with equal keys share roots, so each user must have a different key. Each program that
+/// a user runs must have a different key too; the client identifier of an access token
+/// distinguishes programs. Never derive a key from a value that a client chooses, such as its
+/// `mcp-session-id`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClientKey(Account);
 
 impl ClientKey {
-    /// The key of an authenticated principal. An empty name gives a new key that equals no other.
+    /// Returns the key of an authenticated principal. An empty name gives a new key that equals no
+    /// other.
     #[must_use]
     pub fn principal(name: &str) -> Self {
         if name.is_empty() { Self::connection() } else { Self(Account::Principal(name.into())) }
@@ -36,7 +39,8 @@ impl ClientKey {
         Self(Account::Connection(CONNECTIONS.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// The key in a request's extensions: in its own, or in those of its HTTP request.
+    /// Returns the key in the extensions of a request's HTTP request, if there is one, and
+    /// otherwise the key in the request's own extensions.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<&Self> {
         #[cfg(feature = "rmcp-http")]

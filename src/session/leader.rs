@@ -1,4 +1,4 @@
-//! The call that leads a fetch, and what it does with the answer.
+//! The leader of a fetch, which requests the list and handles the response.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::session::runtime::{Instant, run_until_stopped, timeout_at};
 use crate::session::state::{End, Fetch};
 use crate::session::{FetchedList, RootsSource, fetch_list};
 
-/// The call that performs the fetch. If it is dropped before the fetch ended, the fetch ends
+/// The call that performs the fetch. If it is dropped before the fetch has ended, the fetch ends
 /// without a result.
 pub(super) struct Leader<'a> {
     pub(super) client: &'a Client,
@@ -26,8 +26,8 @@ impl Drop for Leader<'_> {
 }
 
 impl Leader<'_> {
-    /// Requests the list and resolves it, unless the fetch ends first: because the session closed,
-    /// or because a call that began after a change replaced it.
+    /// Requests the list and resolves it, unless the fetch ends first, because the session closed
+    /// or because another call replaced the fetch.
     pub(super) async fn fetch(
         self,
         source: &mut impl RootsSource,
@@ -43,8 +43,8 @@ impl Leader<'_> {
             None => Ok(self.fetch.ended().await),
             Some(Ok((roots, pages))) => {
                 self.client.log_fetched(&roots, pages);
-                // Counted from the request: the client may change its list right after it was
-                // asked.
+                // The time to live starts at the request, because the client may change its list
+                // immediately afterwards.
                 let until = began + self.client.time_to_live();
                 Ok(self.succeed(roots, until))
             }
@@ -52,19 +52,19 @@ impl Leader<'_> {
         }
     }
 
-    /// Verifies a cached snapshot, and resolves its list again if that may give more or less than
-    /// it has. If one of the two fails, the remaining roots of the snapshot are served.
+    /// Verifies a cached snapshot, and resolves its list again if the result may differ. If either
+    /// step fails, the remaining roots of the snapshot are served.
     pub(super) async fn renew(self, cached: &Arc<Cached>, deadline: Instant) -> End {
         let client = self.client;
         let end = match run_until_stopped(self.fetch.ended(), self.renewed(cached, deadline)).await
         {
             None => return self.fetch.ended().await,
-            // The list expired meanwhile: it is requested again.
+            // The list expired meanwhile, so it is requested again.
             Some(Ok(_)) if Instant::now() >= cached.until => client.lock().abandon(&self.fetch),
             Some(Ok(Some(roots))) => {
                 events::resolved_again(client.id, roots.roots().len());
                 if !roots.is_same_snapshot(&cached.roots) {
-                    // Other sessions may share the old one.
+                    // Other sessions may share the old snapshot.
                     cached.roots.set_outdated(true);
                     return self.succeed(roots, cached.until);
                 }
@@ -80,10 +80,11 @@ impl Leader<'_> {
         end
     }
 
-    /// The roots of the cached list as they are now; `None` if the snapshot is still right.
+    /// Returns the roots that the cached list names now, or `None` if the snapshot is still
+    /// correct.
     async fn renewed(&self, cached: &Arc<Cached>, deadline: Instant) -> Result<Option<Roots>> {
         let (client, roots) = (self.client, &cached.roots);
-        // A use, for the time to idle.
+        // This is a use of the snapshot, which restarts its time to idle.
         if !client.guard.cache().touch(&client.key()) {
             client.lock().evicted(cached);
         }

@@ -1,24 +1,25 @@
-//! Sessions: the roots of one client, and when they are fetched, cached and withdrawn.
+//! Sessions: how the roots of one client are fetched, cached and withdrawn.
 //!
-//! A [`Guard`] belongs to a server and a [`Session`] to one client. No call that begins after
-//! [`Session::list_changed`] returned uses a list that was requested before. The argument:
+//! A [`Guard`] belongs to a server, and a [`Session`] to one client. No call that begins after
+//! [`Session::list_changed`] has returned uses a list that was requested before. This follows from
+//! the rules below:
 //!
 //! 1. A session has an epoch. Each `list_changed` replaces it with the next number of a
-//!    process-wide counter, so no epoch occurs twice.
+//!    process-wide counter, so no epoch is used twice.
 //! 2. A leader reads the epoch before it requests the list, and the snapshot carries that epoch.
-//! 3. A call gets a snapshot from the cache, by waiting for a fetch, or by leading one. The session
-//!    drops its cached snapshot when the epoch changes. In the other two cases the snapshot's epoch
-//!    is compared with the session's, which is read after the call began.
-//! 4. A call that begins after `list_changed` returned reads that epoch or a later one. A list
-//!    requested before has an older one.
-//! 5. An entry that the cache evicts or loses costs one request to the client and nothing else: the
-//!    epoch is in the session, not in the cache. A failure caches nothing.
-//! 6. Resolving a cached list again keeps the epoch of the list and the time at which it expires.
-//! 7. A closed session has an epoch that no snapshot has, and its fetch is ended.
-//! 8. The source requests the list when it is called, as [`RootsSource`] demands. A list that came
-//!    with a request decides only that request.
-//! 9. The server's transport orders the notification and the call: a server that handles messages
-//!    concurrently calls `list_changed` before it reads the next message.
+//! 3. A call obtains a snapshot from the cache, by waiting for a fetch, or by leading one. The
+//!    session drops its cached snapshot when the epoch changes. In the other two cases, the
+//!    snapshot's epoch is compared with the session's epoch, which is read after the call began.
+//! 4. A call that begins after `list_changed` has returned reads the new epoch or a later one. A
+//!    list requested before the change has an older epoch.
+//! 5. If the cache evicts or loses an entry, the only cost is one request to the client, because
+//!    the epoch is stored in the session and not in the cache. A failed fetch caches nothing.
+//! 6. When a cached list is resolved again, its epoch and its expiry time stay the same.
+//! 7. Closing a session sets its epoch to a number that no snapshot has, and ends its fetch.
+//! 8. The source requests the list when it is called, as [`RootsSource`] requires. A list that came
+//!    with a request is used only for that request.
+//! 9. The server's transport determines the order of the notification and the call. A server that
+//!    handles messages concurrently calls `list_changed` before it reads the next message.
 
 pub(crate) mod runtime;
 mod source;
@@ -50,7 +51,7 @@ use crate::session::runtime::Instant;
 use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
 
-/// One client of a server. Cheap to clone. Dropping the last clone closes the session.
+/// One client of a server. A session is cheap to clone. Dropping the last clone closes it.
 ///
 /// ```
 /// use mcp_roots_guard::{
@@ -62,16 +63,16 @@ use crate::workers::Account;
 /// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
 /// let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing()))?;
 /// assert_eq!(session.state(), RootsState::Stale);
-/// // A request to the client.
+/// // Sends a request to the client.
 /// let ask = |_: Option<String>| async {
 ///     RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"]))
 /// };
 /// session.roots(ask).await?;
 /// assert_eq!(session.state(), RootsState::Available);
-/// // The client is not asked again.
+/// // The list is cached, so no second request is sent.
 /// session.roots(|_: Option<String>| async { unreachable!() }).await?;
 /// session.list_changed();
-/// // After a change nothing is served until the client has sent its new list.
+/// // After a change, nothing is served until the client has sent its new list.
 /// let fail = |_: Option<String>| async { RootsResponse::Failed("no such method".into()) };
 /// let failed = session.roots(fail).await;
 /// assert_eq!(failed.unwrap_err().kind(), ErrorKind::RootsFailed);
@@ -149,14 +150,15 @@ fn close(client: &Client) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RootsState {
-    /// The client did not declare roots. [`WithoutClientRoots`] says which roots are in force.
+    /// The client did not declare roots. [`WithoutClientRoots`] determines which roots are in
+    /// force.
     Unsupported,
     /// This server ignores client roots ([`ClientRoots::Ignore`]).
     Ignored,
-    /// The roots must be requested: for the first time, because they changed, expired or were
-    /// evicted, or because the client does not announce changes.
+    /// The roots must be requested: they were never requested, they changed, expired or were
+    /// evicted, or the client does not announce changes.
     Stale,
-    /// The roots were requested and could not be obtained. Nothing is in force.
+    /// The roots were requested but could not be obtained. Nothing is in force.
     Failed(ErrorKind),
     /// The client sent its list, but no root is in force: the list is empty, or every entry was
     /// rejected.
@@ -168,23 +170,24 @@ pub enum RootsState {
 }
 
 impl Guard {
-    /// Begins a session for a client, with the capabilities that it declared in `initialize`.
+    /// Begins a session for a client with the capabilities that it declared in `initialize`.
     ///
-    /// There is no session without readable capabilities: see [`ClientCapabilities`].
+    /// A session requires readable capabilities; see [`ClientCapabilities`].
     ///
-    /// In the stateless era (2026-07-28) a client declares its capabilities in each request, so a
+    /// In the stateless era (2026-07-28), a client declares its capabilities in each request, so a
     /// server can begin a session for each request.
     ///
     /// # Errors
     ///
-    /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`).
+    /// [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if
+    /// [`SESSIONS`](crate::limits::SESSIONS) sessions are open.
     pub fn session(&self, declared: ClientCapabilities) -> Result<Session> {
         let id = self.register_session()?;
         Ok(self.begin(id, declared, Account::Session(id), Lifetime::Session))
     }
 
-    /// As [`session`](Self::session), for a client with a key. The session's work is charged to the
-    /// key.
+    /// Like [`session`](Self::session), but charges the session's work to the client's key if it
+    /// has one.
     #[cfg(feature = "rmcp")]
     pub(crate) fn session_with_key(
         &self,
@@ -196,8 +199,8 @@ impl Guard {
         Ok(self.begin(id, declared, account, Lifetime::Session))
     }
 
-    /// As [`session`](Self::session), for one request. Such a session is not counted, and no event
-    /// reports its end.
+    /// Like [`session`](Self::session), but for one request. The session is not counted, and no
+    /// event reports its end.
     #[cfg(feature = "rmcp")]
     pub(crate) fn session_for_request(
         &self,
@@ -221,33 +224,37 @@ impl Guard {
 }
 
 impl Session {
-    /// Returns the roots in force for a request that arrives now: from the cache, or requested from
-    /// the client through `source`. Call this once per request.
+    /// Returns the roots in force for a request that arrives now. They come from the cache, or are
+    /// requested from the client through `source`. Call this once per request.
     ///
-    /// Only one call requests the list at a time, within its own request; other calls wait for it.
-    /// If that call is dropped or no longer polled, or the roots change meanwhile, its answer is
-    /// discarded and another call requests the list. A call takes at most the guard's
-    /// [`fetch_limit`](crate::GuardBuilder::fetch_limit). After a failure the client is not asked
-    /// again for one second, then two, doubling up to half a minute, unless it reports that its
-    /// roots changed. Until then calls are refused.
+    /// Only one call at a time requests the list, within its own request, and other calls wait for
+    /// it. If that call is dropped or no longer polled, or if the roots change meanwhile, its
+    /// result is discarded and another call requests the list. A call takes at most the guard's
+    /// [`fetch_limit`](crate::GuardBuilder::fetch_limit).
     ///
-    /// Await it in a tokio runtime with time enabled. Directories are resolved on the guard's own
-    /// threads, one list per client at a time. The future can be dropped at any await.
+    /// After a failure, the guard backs off: it refuses calls and sends no request to the client
+    /// for one second. The time doubles with each further failure, up to half a minute. The
+    /// back-off ends early if the client reports that its roots changed.
+    ///
+    /// Await the future in a tokio runtime with time enabled. Directories are resolved on the
+    /// guard's own threads, one list per client at a time. The future can be dropped at any await
+    /// point.
     ///
     /// # Errors
     ///
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) by [`WithoutClientRoots::Deny`], or
-    /// if the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_failed`,
-    /// `roots_timed_out`, `roots_changing`) if the list could not be obtained;
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) if [`WithoutClientRoots::Deny`]
+    /// applies or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
+    /// (`roots_failed`, `roots_timed_out`, `roots_changing`) if the list could not be obtained;
     /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`, `too_many_pages`,
     /// `repeated_cursor`) or [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`) if
     /// the list exceeds a limit; [`SessionClosed`](crate::ErrorKind::SessionClosed);
-    /// [`NoRuntime`](crate::ErrorKind::NoRuntime). No error grants anything.
+    /// [`NoRuntime`](crate::ErrorKind::NoRuntime). An error never grants access.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
         self.roots_and_epoch(source).await.map(|(roots, _)| roots)
     }
 
-    /// As [`roots`](Self::roots). Also returns the epoch of the list if the roots are the client's.
+    /// Like [`roots`](Self::roots), but also returns the epoch of the list if the roots are the
+    /// client's.
     pub(crate) async fn roots_and_epoch(
         &self,
         source: impl RootsSource,
@@ -265,7 +272,7 @@ impl Session {
         &self.client().account
     }
 
-    /// Returns an error if the session is closed, or is no longer in `epoch`.
+    /// Returns an error if the session is closed or no longer in `epoch`.
     #[cfg(feature = "rmcp")]
     pub(crate) fn ensure_current(&self, epoch: Option<u64>) -> Result<()> {
         let now = self.client().epoch()?;
@@ -275,9 +282,9 @@ impl Session {
         }
     }
 
-    /// Returns the roots in force for a request that carries the client's list: a retry in the
-    /// stateless era (2026-07-28). They apply to this request alone and are not cached. The
-    /// policies are those of [`roots`](Self::roots). For a list from configuration, see
+    /// Returns the roots in force for a request that carries the client's list, such as a retry in
+    /// the stateless era (2026-07-28). They apply only to this request and are not cached. The
+    /// policies are the same as in [`roots`](Self::roots). For a list from configuration, see
     /// [`Boundary::resolve`](crate::Boundary::resolve).
     ///
     /// # Errors
@@ -295,43 +302,45 @@ impl Session {
         }
     }
 
-    /// Withdraws the client's roots, so that the next call requests them again. Call it for
+    /// Withdraws the client's roots, so that the next call requests them again. Call this for each
     /// `notifications/roots/list_changed`.
     ///
-    /// The change takes effect before this method returns. It does not wait, and does not contact
-    /// the client, because a notification is not a request within which the server could ask. Call
-    /// it before the client's next message is handled: if messages are handled concurrently, call
-    /// it in the loop that reads them, not in a task that the notification starts.
+    /// The change takes effect before this method returns. It does not wait and does not contact
+    /// the client, because a server may send requests only while it is handling a request, and a
+    /// notification is not one. Call it before the client's next message is handled. If messages
+    /// are handled concurrently, call it in the loop that reads them, not in a task that the
+    /// notification starts.
     ///
     /// Directories of the withdrawn list may stay open until the next list replaces it, the cache
-    /// evicts it, or the session closes; no later call receives them. A request that already took
-    /// its [`Roots`] keeps them: long operations should call [`still_allows`](Self::still_allows).
+    /// evicts it, or the session closes. No later call receives them. A request that already
+    /// obtained its [`Roots`] keeps them, so long operations should call
+    /// [`still_allows`](Self::still_allows).
     pub fn list_changed(&self) {
         if self.client().change() {
             events::changed(self.client().id);
         }
     }
 
-    /// Checks whether the roots now in force still allow a proof from an earlier request: for an
-    /// open watch, a subscription or a long iteration. Call it before each step.
+    /// Checks whether the roots now in force still allow a proof from an earlier request, for
+    /// example in an open watch, a subscription or a long iteration. Call it before each step.
     ///
-    /// It requests nothing from the client. It verifies the names of the proof's root with a few
-    /// system calls, at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY) where that root is
-    /// in force itself; see [`Roots::still_allows`].
+    /// It sends no request to the client. It verifies the names of the proof's root with a few
+    /// system calls. If that root is itself in force, they are verified at most once every
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY); see [`Roots::still_allows`].
     ///
     /// # Errors
     ///
     /// [`RootsStale`](crate::ErrorKind::RootsStale) if the roots must be requested again, which is
-    /// possible only within a request. For a client that does not announce changes this is always
-    /// the case, unless there is a [time to live](crate::GuardBuilder::time_to_live_unannounced).
-    /// Also the errors of [`Roots::still_allows`],
-    /// [`SessionClosed`](crate::ErrorKind::SessionClosed) and
+    /// possible only within a request. For a client that does not announce changes, this is always
+    /// the case, unless the server sets a [time to
+    /// live](crate::GuardBuilder::time_to_live_unannounced). Also the errors of
+    /// [`Roots::still_allows`], [`SessionClosed`](crate::ErrorKind::SessionClosed) and
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         self.current_roots()?.still_allows(checked)
     }
 
-    /// The roots in force, or an error if they must be requested from the client.
+    /// Returns the roots in force, or an error if they must be requested from the client.
     fn current_roots(&self) -> Result<Roots> {
         let client = self.client();
         let _ = client.epoch()?;
@@ -344,15 +353,15 @@ impl Session {
         }
     }
 
-    /// Returns a listener for changes of the client's roots from now on.
+    /// Returns a listener for changes to the client's roots from now on.
     #[must_use]
     pub fn changes(&self) -> Changes {
         let client = self.shared.0.clone();
         Changes { seen: client.changes().unwrap_or_default(), client }
     }
 
-    /// The current state of the client's roots, for display: it may change before the caller uses
-    /// it.
+    /// The current state of the client's roots. It is only for display, because it may change
+    /// before the caller uses it.
     #[must_use]
     pub fn state(&self) -> RootsState {
         let client = self.client();
@@ -374,7 +383,7 @@ impl Session {
         }
     }
 
-    /// Closes the session and all its clones: its roots are dropped, and further calls are refused.
+    /// Closes the session and all its clones. Its roots are dropped, and further calls are refused.
     pub fn close(&self) {
         close(self.client());
     }
@@ -407,7 +416,7 @@ impl Session {
     }
 }
 
-/// Waits for changes of a session's roots. It does not keep the session open.
+/// Waits for changes to a session's roots. It does not keep the session open.
 #[derive(Clone)]
 pub struct Changes {
     client: Arc<Client>,
@@ -415,16 +424,16 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Waits until the roots may differ from those at the last call, or at creation:
-    /// [`Session::list_changed`] was called, or a list was fetched, or resolved again to
-    /// something else, and cached.
-    /// Several changes in between count as one. The future can be dropped at any await without
-    /// losing a change.
+    /// Waits until the roots may have changed since the last call, or since this listener was
+    /// created. They may have changed if [`Session::list_changed`] was called, or if a list was
+    /// cached because it was fetched or resolved again to a different result. Several changes in
+    /// between count as one. The future can be dropped at any await point without losing a change.
     ///
-    /// This does not wake when a snapshot expires or is evicted; then [`Session::still_allows`]
-    /// returns [`RootsStale`](crate::ErrorKind::RootsStale). For a client that does not announce
-    /// changes nothing is cached, so a fetch does not wake it either, unless there is a [time to
-    /// live](crate::GuardBuilder::time_to_live_unannounced).
+    /// This does not wake when a snapshot expires or is evicted; [`Session::still_allows`] then
+    /// returns [`RootsStale`](crate::ErrorKind::RootsStale). The roots of a client that does not
+    /// announce changes are cached only if the server sets a [time to
+    /// live](crate::GuardBuilder::time_to_live_unannounced). Otherwise, a fetch for such a client
+    /// does not wake this either.
     ///
     /// # Errors
     ///

@@ -1,12 +1,12 @@
 //! The parts of the async runtime that a session needs: deadlines, locks, notifications, and access
 //! to the guard's threads.
 //!
-//! A missing runtime or timer is reported as a refusal, and so is a panic of a job that ran here.
+//! A missing runtime or timer is reported as a refusal, and so is a panic in a job.
 //!
-//! Built with `--cfg shuttle`, the same code runs under the shuttle scheduler, which then controls
-//! locks, atomics and time. Shuttle does not know the cache and the notifications, so each of their
-//! operations is one step, which begins with [`schedule_point`]. They wake or drop nothing that
-//! takes a step while they hold their own locks.
+//! When this is built with `--cfg shuttle`, the same code runs under the shuttle scheduler, which
+//! then controls locks, atomics and time. Shuttle does not control the cache and the notifications.
+//! Each of their operations is therefore one step, which begins with [`schedule_point`]. While they
+//! hold their own locks, they do not wake or drop anything that takes a step.
 
 use std::future::Future;
 use std::pin::pin;
@@ -31,15 +31,15 @@ mod tokio_time {
     /// Does nothing: real threads need no scheduling points.
     pub(crate) const fn schedule_point() {}
 
-    /// The output of a future, or `None` if the deadline comes first. A panic of the future is
-    /// passed on to the caller.
+    /// Returns the output of a future, or `None` if the deadline passes first. A panic in the
+    /// future is propagated to the caller.
     pub(crate) async fn timeout_at<T>(
         deadline: Instant,
         work: impl Future<Output = T>,
     ) -> Result<Option<T>> {
         let no_runtime = |_| Error::from(Code::NoRuntime);
         tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
-        // tokio reports a missing timer, or one that was shut down, only by a panic. Unconstrained,
+        // tokio reports a missing or stopped timer only by a panic. The sleep is unconstrained,
         // because the work may have used up the task's cooperative budget.
         let sleep = catch_unwind(|| tokio::task::unconstrained(tokio::time::sleep_until(deadline)));
         let (mut sleep, mut work) = (pin!(sleep.map_err(no_runtime)?), pin!(work));
@@ -55,13 +55,13 @@ mod tokio_time {
         .await
     }
 
-    /// The same time for code that waits without a runtime.
+    /// Converts the time for code that waits without a runtime.
     pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
         instant.into()
     }
 
     /// Runs a job that resolves a list or verifies roots on one of the guard's threads, when it is
-    /// the account's turn. If this future is dropped before that, the job never begins.
+    /// the account's turn. If this future is dropped before that, the job never starts.
     pub(crate) async fn run_on_workers<T: Send + 'static>(
         workers: &Workers,
         account: &Account,
@@ -69,7 +69,7 @@ mod tokio_time {
     ) -> Result<T> {
         let done = match account {
             _ if !is_paused() => workers.run(For::Roots, account.clone(), job).await?,
-            // Runs inline: it is part of a client's job.
+            // This runs inline, because it is part of a client's job.
             Account::Operator => catch_unwind(AssertUnwindSafe(job)),
             _ => run_on_runtime(job).await?,
         };
@@ -78,8 +78,8 @@ mod tokio_time {
 
     /// Whether the runtime's clock is paused, as in tests (tokio's `test-util`).
     ///
-    /// A paused clock advances to the next deadline when the runtime is idle. Of the work on other
-    /// threads it takes only the runtime's own blocking threads into account.
+    /// A paused clock advances to the next deadline when the runtime is idle. The runtime counts as
+    /// idle while other threads work, unless they are its own blocking threads.
     fn is_paused() -> bool {
         let (start, frozen) = (std::time::Instant::now(), Instant::now());
         while start.elapsed().is_zero() {
@@ -92,7 +92,7 @@ mod tokio_time {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| Code::NoRuntime)?;
-        // It panics if it cannot start a thread.
+        // `spawn_blocking` panics if it cannot start a thread.
         let spawned = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(job)));
         let mut spawned = AbortOnDrop(spawned.map_err(|_| Code::NoRuntime)?);
         let done = (&mut spawned.0).await;
@@ -111,7 +111,7 @@ mod tokio_time {
         Error::new(code).detail(message.unwrap_or("panicked"))
     }
 
-    /// A job that has not started when its caller is dropped never starts.
+    /// Prevents a job from starting after its caller was dropped.
     struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
     impl<T> Drop for AbortOnDrop<T> {
@@ -154,7 +154,7 @@ mod shuttle_time {
         }
     }
 
-    /// An hour later, so that no deadline passes during a schedule.
+    /// Returns a time an hour later, so that no deadline passes during a schedule.
     pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
         std::time::Instant::now() + instant.0 + Duration::from_secs(3600)
     }
@@ -183,7 +183,7 @@ mod shuttle_time {
         }
     }
 
-    /// No time passes: work that never ends is a deadlock, which shuttle reports.
+    /// Time does not pass here, so work that never ends is a deadlock, which shuttle reports.
     pub(crate) async fn timeout_at<T>(
         _: Instant,
         work: impl Future<Output = T>,
@@ -212,7 +212,7 @@ pub(crate) use shuttle_time::*;
 #[cfg(not(shuttle))]
 pub(crate) use tokio_time::*;
 
-/// The output of `work`, or `None` if `stop` ends before or together with it.
+/// Returns the output of `work`, or `None` if `stop` ends before it or together with it.
 pub(crate) async fn run_until_stopped<T>(
     stop: impl Future,
     work: impl Future<Output = T>,

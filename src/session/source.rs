@@ -1,8 +1,7 @@
-//! How a root list is obtained from a client.
+//! Obtains a root list from a client.
 //!
 //! A [`RootsSource`] requests one page at a time. [`fetch_list`] collects the pages into a whole
-//! list within the bounds on bytes, entries and pages, whatever the client sends; a client that
-//! sends pages without end is stopped.
+//! list. It limits the bytes, entries and pages, so a client cannot send pages without end.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -17,12 +16,12 @@ use crate::wire::ListRootsResult;
 pub enum RootsResponse {
     /// A list, or one page of it.
     List(ListRootsResult),
-    /// The client does not support the request. It is refused with
+    /// The client does not support the request. The call is refused with
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     ///
     /// This grants nothing. [`WithoutClientRoots`](crate::WithoutClientRoots) applies only to a
     /// client that declared no roots when its session began, and such a client is never asked. A
-    /// client that declares roots and then withholds them must not gain by it.
+    /// client that declares roots and then withholds them must not gain access in that way.
     Unsupported,
     /// The request failed, or the response is not a root list. The text is for the operator's log.
     Failed(String),
@@ -30,15 +29,16 @@ pub enum RootsResponse {
 
 /// Requests a root list, within the request that needs it.
 ///
-/// It is called only if the roots must be requested, and more than once if the list has several
-/// pages or changes meanwhile, or if an earlier caller stopped waiting. The caller is the request
-/// in flight that the protocol requires for a request by the server (SEP-2260). A source needs no
-/// timeout of its own and may be dropped at any await. Closures implement this trait.
+/// A source is called only if the roots must be requested. It is called more than once if the list
+/// has several pages or changes meanwhile, or if an earlier caller stopped waiting. The protocol
+/// allows a server to send a request only while it is handling a client's request (SEP-2260), and
+/// the source is called within that request. A source needs no timeout of its own and may be
+/// dropped at any await point. Closures implement this trait.
 ///
-/// The request must be sent within `ask`, not earlier: a response to an earlier request may predate
-/// a change. For a list that came with a request, use
+/// The request must be sent within `ask`, not earlier, because a response to an earlier request may
+/// predate a change. For a list that came with a request, use
 /// [`Session::roots_from_list`](crate::Session::roots_from_list). A source must not block its
-/// thread, or the time limit cannot end it.
+/// thread, because the time limit cannot interrupt it then.
 ///
 /// ```
 /// use mcp_roots_guard::{RootsResponse, ListRootsResult, RootsSource};
@@ -64,8 +64,8 @@ pub enum RootsResponse {
 /// # let _ = ask(&Peer);
 /// ```
 pub trait RootsSource: Send {
-    /// Requests the page at `cursor`: the `nextCursor` of the previous page, or `None` for the
-    /// first.
+    /// Requests the page at `cursor`, which is the `nextCursor` of the previous page, or `None` for
+    /// the first page.
     fn ask(&mut self, cursor: Option<String>) -> impl Future<Output = RootsResponse> + Send;
 }
 
@@ -80,7 +80,8 @@ where
 }
 
 impl RootsResponse {
-    /// Converts a `roots/list` result: into a list, or [`Failed`](Self::Failed) if it is not one.
+    /// Converts a `roots/list` result into a list, or into [`Failed`](Self::Failed) if it is not a
+    /// list.
     #[must_use]
     pub fn from_result(result: serde_json::Value) -> Self {
         serde_json::from_value(result)
@@ -127,7 +128,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
     Err(Code::TooManyPages.into())
 }
 
-/// The error for a client that sent no list, with the reason for the operator.
+/// Returns the error for a client that sent no list, with the reason for the operator.
 pub(crate) fn fetch_failed(why: &str) -> Error {
     let why = why.chars().take(FAILURE_CHARS).collect::<String>();
     Error::new(Code::RootsFailed).detail(why)

@@ -1,7 +1,7 @@
 //! The state of a session: one small [`State`] under one lock.
 //!
-//! ARCHITECTURE.md has the table of its transitions. The lock is held for a few steps, without I/O,
-//! without an await and without dropping a snapshot.
+//! ARCHITECTURE.md contains the table of its transitions. The lock is held only for a few steps,
+//! and never during I/O, across an await or while a snapshot is dropped.
 
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,17 +14,17 @@ use crate::session::runtime::{Instant, Notify, timeout_at};
 
 #[derive(Debug)]
 pub(super) struct State {
-    /// The epoch in which a list must be requested to count.
+    /// The current epoch. Only a list requested in this epoch is used.
     epoch: u64,
     /// The snapshot that was cached in this epoch. The cache owns it.
     cached: Weak<Cached>,
-    /// When it was cached, or last renewed.
+    /// The time when the snapshot was cached or last renewed.
     renewed: Instant,
     fetch: Option<Arc<Fetch>>,
     /// The number of fetches begun so far.
     fetches: u64,
     failure: Option<Failure>,
-    /// When the cached list may be resolved again, after that failed.
+    /// The time before which the cached list is not resolved again, because that failed.
     renew_after: Option<Instant>,
     /// The number of consecutive leaders that had too little time to request the list.
     short_attempts: u32,
@@ -48,9 +48,9 @@ pub(super) struct Failure {
 pub(super) struct Fetch {
     pub(super) number: u64,
     pub(super) epoch: u64,
-    /// When the leader gives up, if it is still polled.
+    /// The time at which the leader gives up, if it is still polled.
     pub(super) until: Instant,
-    /// Whether only a cached snapshot is verified and its list resolved again.
+    /// Whether this fetch only verifies a cached snapshot and resolves its list again.
     renews: bool,
     end: OnceLock<End>,
     ended: Notify,
@@ -61,20 +61,20 @@ pub(super) struct Fetch {
 pub(super) enum End {
     Cached(Arc<Cached>),
     Failed(Failure),
-    /// The list changed before the response came.
+    /// The list changed before the response arrived.
     Overtaken,
     /// No result: the leader was dropped, another call replaced the fetch, or the session was
     /// closed.
     Nothing,
 }
 
-/// What a call does when the cached snapshot cannot be served as it is.
+/// The next step of a call whose cached snapshot cannot be served as it is.
 pub(super) enum Join {
     Lead(Arc<Fetch>),
     Wait(Arc<Fetch>),
-    /// Another call cached a snapshot meanwhile.
+    /// Another call cached a snapshot or the list changed meanwhile.
     Retry,
-    /// Resolving the list again failed recently: the remaining roots of the snapshot are served.
+    /// Renewing the snapshot failed recently, so its remaining roots are served.
     Serve,
 }
 
@@ -109,7 +109,8 @@ impl State {
         self.changes
     }
 
-    /// The cached snapshot of this epoch, and whether it is to be renewed after so long.
+    /// Returns the cached snapshot of this epoch, and whether its last renewal is at least
+    /// `renew_every` ago.
     pub(super) fn cached(
         &self,
         now: Instant,
@@ -119,22 +120,21 @@ impl State {
         Some((cached, now >= self.renewed + renew_every))
     }
 
-    /// The cache has evicted this snapshot.
+    /// Records that the cache has evicted this snapshot.
     pub(super) fn evicted(&mut self, cached: &Arc<Cached>) {
         if self.cached.as_ptr() == Arc::as_ptr(cached) {
             self.cached = Weak::new();
         }
     }
 
-    /// The last failure, if the list has not changed since.
+    /// Returns the last failure, if the list has not changed since.
     pub(super) fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref().filter(|last| last.epoch == self.epoch)
     }
 
     /// Joins the fetch in progress, or begins one. `seen` is the snapshot that the call found.
-    /// `renews` says whether it is current, so that only its list must be resolved again. Also
-    /// returns the fetch that this one replaces, which the caller ends after it has released the
-    /// lock.
+    /// `renews` is true if that snapshot is current and only has to be renewed. Also returns the
+    /// fetch that this one replaces, which the caller ends after it has released the lock.
     pub(super) fn join(
         &mut self,
         seen: Option<&Arc<Cached>>,
@@ -145,15 +145,15 @@ impl State {
         if self.is_closed() {
             return Err(Code::SessionClosed.into());
         }
-        // A list from before a change is not resolved again as if it were from after it.
+        // A list requested before a change must not be resolved again in the new epoch.
         let is_old = seen.is_some_and(|seen| renews && seen.epoch != self.epoch);
         let is_seen = seen.is_some_and(|seen| Arc::as_ptr(seen) == self.cached.as_ptr());
         if is_old || !is_seen && self.cached.strong_count() > 0 {
             return Ok((Join::Retry, None));
         }
-        // Calls do not wait for a request from before a change, or for a leader that is neither
-        // polled nor dropped.
-        // A call without a snapshot does not wait while one is verified that no longer counts.
+        // Calls do not wait for a request sent before a change, or for a leader that is neither
+        // polled nor dropped. A call without a current snapshot does not wait for the renewal of an
+        // expired one.
         let useful = |fetch: &&Arc<Fetch>| {
             fetch.epoch == self.epoch && now < fetch.until + STALLED && (renews || !fetch.renews)
         };
@@ -183,8 +183,8 @@ impl State {
         self.fetch.as_ref().is_some_and(|current| Arc::ptr_eq(current, fetch))
     }
 
-    /// A fetch obtained a snapshot. Returns how the fetch ends; [`End::Nothing`] if it is no longer
-    /// in progress.
+    /// Records that a fetch obtained a snapshot. Returns the end of the fetch, which is
+    /// [`End::Nothing`] if the fetch is no longer in progress.
     pub(super) fn succeed(
         &mut self,
         fetch: &Arc<Fetch>,
@@ -208,8 +208,7 @@ impl State {
         End::Cached(cached.clone())
     }
 
-    /// Verifying a cached snapshot or resolving its list again failed. It is not tried again for
-    /// [`VERIFY_EVERY`].
+    /// Records that renewing a cached snapshot failed. It is not retried for [`VERIFY_EVERY`].
     pub(super) fn postpone(&mut self, fetch: &Arc<Fetch>, now: Instant) -> End {
         if self.is_in_progress(fetch) {
             self.renewed = now;
@@ -218,7 +217,8 @@ impl State {
         self.abandon(fetch)
     }
 
-    /// A fetch failed because of the client. The back-off doubles with each consecutive failure.
+    /// Records that a fetch failed because of the client. The back-off doubles with each
+    /// consecutive failure.
     pub(super) fn fail(&mut self, fetch: &Arc<Fetch>, error: &Error, now: Instant) -> End {
         if !self.is_in_progress(fetch) {
             return End::Nothing;
@@ -246,14 +246,15 @@ impl State {
         End::Nothing
     }
 
-    /// A leader had too little time to request the list. False after too many in a row, each of
-    /// which may have waited for the one before.
+    /// Records that a leader had too little time to request the list. Returns false after too many
+    /// such leaders in a row, each of which may have waited for the previous one.
     pub(super) fn allow_short_attempt(&mut self) -> bool {
         self.short_attempts += 1;
         self.short_attempts <= FETCH_RETRIES
     }
 
-    /// Begins a new epoch because the client's list changed. False if the session is closed.
+    /// Begins a new epoch because the client's list changed. Returns false if the session is
+    /// closed.
     pub(super) fn change(&mut self) -> bool {
         self.changes += 1;
         if self.is_closed() {
@@ -264,7 +265,7 @@ impl State {
         true
     }
 
-    /// Closes the session. Returns the fetch in progress, which the caller ends; an error if the
+    /// Closes the session. Returns the fetch in progress, which the caller ends, or an error if the
     /// session was already closed.
     pub(super) fn close(&mut self) -> Result<Option<Arc<Fetch>>> {
         if self.is_closed() {
@@ -288,13 +289,13 @@ impl Failure {
 }
 
 impl Fetch {
-    /// Ends the fetch and wakes the calls that wait for it. Only the first end counts.
+    /// Ends the fetch and wakes the calls that wait for it. Only the first call sets the end.
     pub(super) fn end(&self, end: End) {
         let _ = self.end.set(end);
         self.ended.notify_waiters();
     }
 
-    /// Waits until the fetch ends; `None` if the deadline comes first.
+    /// Waits until the fetch ends. Returns `None` if the deadline passes first.
     pub(super) async fn wait(&self, deadline: Instant) -> Result<Option<End>> {
         let stalled = self.until + STALLED;
         let end = timeout_at(deadline.min(stalled), self.ended()).await?;
@@ -313,14 +314,14 @@ impl Fetch {
     }
 }
 
-/// The next epoch of the process-wide counter.
+/// Returns the next epoch of the process-wide counter.
 fn next_epoch() -> u64 {
     EPOCHS.fetch_add(1, Relaxed)
 }
 
 static EPOCHS: Counter = Counter::new(1);
 
-/// The epoch of a closed session; no list is requested in it.
+/// The epoch of a closed session, in which no list is requested.
 const CLOSED: u64 = 0;
 
 #[cfg(not(shuttle))]
@@ -329,7 +330,7 @@ mod tests {
     use super::*;
     use crate::roots::Roots;
 
-    /// What [`State::join`] has a call do, by name.
+    /// Returns the name of the step that [`State::join`] returns.
     fn join(state: &mut State, seen: Option<&Arc<Cached>>, renews: bool) -> &'static str {
         let now = Instant::now();
         match state.join(seen, renews, now, now + Duration::from_secs(5)).unwrap().0 {
@@ -343,7 +344,7 @@ mod tests {
     fn cached(state: &mut State) -> Arc<Cached> {
         let (now, minute) = (Instant::now(), Duration::from_secs(60));
         let (Join::Lead(fetch), _) = state.join(None, false, now, now + minute).unwrap() else {
-            panic!("nothing is cached and no fetch is in progress");
+            panic!("a call must lead if nothing is cached and no fetch is in progress");
         };
         let directory = tempfile::tempdir().unwrap();
         let roots = Roots::from_dirs([directory.path()]).unwrap();
@@ -353,18 +354,18 @@ mod tests {
     }
 
     #[test]
-    fn a_list_from_before_a_change_is_not_resolved_again_after_it() {
+    fn a_list_requested_before_a_change_is_not_resolved_again() {
         let mut state = State::new();
         let old = cached(&mut state);
         assert!(state.change());
-        // The call compared the epochs before the change.
+        // The call found the snapshot before the change.
         assert_eq!(join(&mut state, Some(&old), true), "retry");
         assert_eq!(join(&mut state, None, false), "lead");
         assert_eq!(join(&mut state, Some(&old), true), "retry");
     }
 
     #[test]
-    fn a_call_that_has_not_seen_the_cached_snapshot_looks_again() {
+    fn a_call_that_has_not_seen_the_cached_snapshot_retries() {
         let mut state = State::new();
         let seen = cached(&mut state);
         assert_eq!(join(&mut state, None, false), "retry");
