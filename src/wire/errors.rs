@@ -21,7 +21,7 @@ impl Error {
     /// ```
     /// # use mcp_roots_guard::{Location, Revision};
     /// let error = Location::parse("https://example.com/").unwrap_err();
-    /// let text = r#"parse "https://example.com/": only file: URIs and paths are served"#;
+    /// let text = r#"parse "https://example.com/": only paths and file: URIs are accepted"#;
     /// assert_eq!(
     ///     error.to_tool_result(Revision::V2025_11_25),
     ///     serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })
@@ -204,7 +204,7 @@ mod tests {
         let parameter =
             r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
         let query = concat!(
-            r#""message":"read \"a\\n\": the URI has a query; write ? as %3F","#,
+            r#""message":"read \"a\\n\": the URI contains a query; write ? as %3F","#,
             r#""data":{"kind":"query"}"#
         );
         let unsupported = concat!(
