@@ -195,8 +195,8 @@ pub(crate) const BACK_OFF: Duration = Duration::from_secs(1);
 /// The longest back-off. A client that has recovered is asked again within half a minute.
 pub(crate) const BACK_OFF_MOST: Duration = Duration::from_secs(30);
 
-/// How long after its time limit a leader that has not finished counts as stalled, because it is no
-/// longer polled.
+/// A leader that has not finished this long after its time limit counts as stalled, because it is
+/// no longer being polled.
 pub(crate) const STALLED: Duration = Duration::from_millis(250);
 
 // Threads and queues.
