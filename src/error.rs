@@ -319,11 +319,11 @@ mod tests {
     #[test]
     fn text_contains_the_request_and_never_the_operator_detail() {
         let error = Error::new(Code::OutsideRoots)
-            .detail("led to /etc/shadow")
+            .detail("points to /etc/shadow")
             .at("open", OsStr::new("a\n\u{7}\"b"));
         assert_eq!(error.to_string(), r#"open "a\n\u{7}\"b": not inside the allowed directories"#);
         assert_eq!(format!("{error:?}"), format!("Error(outside_roots: {error})"));
-        assert_eq!(error.operator_detail(), Some("led to /etc/shadow"));
+        assert_eq!(error.operator_detail(), Some("points to /etc/shadow"));
         assert!(error.source().is_none());
     }
 

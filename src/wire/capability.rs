@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_are_parsed_leniently_and_roots_are_never_lost() {
+    fn capabilities_are_parsed_as_documented() {
         for (json, expected) in [
             ("{}", "{}"),
             (r#"{"roots":null}"#, "{}"),

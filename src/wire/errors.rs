@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn tool_result_contains_the_text_and_matches_its_revision() {
         let error = Error::from(Code::OutsideRoots)
-            .detail("led to /etc/shadow")
+            .detail("points to /etc/shadow")
             .at("open", OsStr::new("a"));
         let content =
             json!([{ "type": "text", "text": r#"open "a": not inside the allowed directories"# }]);
