@@ -338,7 +338,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn any_time_is_a_time_or_none() {
+    fn any_timestamp_is_converted_without_a_panic() {
         assert_eq!(time(0, 5), Some(UNIX_EPOCH + Duration::from_nanos(5)));
         assert_eq!(time(-1, 999_999_999), Some(UNIX_EPOCH - Duration::from_nanos(1)));
         for (seconds, nanoseconds) in
