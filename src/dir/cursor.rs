@@ -131,7 +131,10 @@ impl Cursor {
     /// Keeps a directory open. `from` is the length of the path of the directory that it was opened
     /// from.
     fn hold(&mut self, from: usize, path: &Path, directory: Handle) {
-        debug_assert!(from < path.as_os_str().len(), "the directory must be below the one that it was opened from");
+        debug_assert!(
+            from < path.as_os_str().len(),
+            "the directory must be below the one that it was opened from"
+        );
         if self.open_dirs.len() == CURSOR_HANDLES {
             self.open_dirs.pop_front();
         }

@@ -153,7 +153,10 @@ impl Handle {
     }
 
     /// Describes one name in this directory, without following it.
-    #[cfg_attr(windows, allow(unused_variables, reason = "on Windows, a mounted volume is a symlink"))]
+    #[cfg_attr(
+        windows,
+        allow(unused_variables, reason = "on Windows, a mounted volume is a symlink")
+    )]
     pub(crate) fn look_in(&self, name: &OsStr, mounts: Rule) -> Result<Look> {
         // Opening the name also checks its mount, in the same call.
         #[cfg(target_os = "linux")]

@@ -283,7 +283,9 @@ fn read_uri(text: &str) -> Result<OsString> {
         {
             Ok(decoded)
         }
-        _ => Err(Error::new(Code::DroppedCharacter).detail("the URL parser finds a different path")),
+        _ => {
+            Err(Error::new(Code::DroppedCharacter).detail("the URL parser finds a different path"))
+        }
     }
 }
 
