@@ -1,4 +1,4 @@
-//! Errors, with texts that tell the reader what to correct.
+//! Errors, with messages that tell the reader what to correct.
 //!
 //! An [`Error`] has an [`ErrorKind`], a fine-grained [code](Error::code), and a text for the model
 //! or the person who sent the request. One table, in `codes`, contains all three, and determines
@@ -48,7 +48,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     code: Code,
     operation: &'static str,
-    /// Quoted.
+    /// The request, quoted.
     request: Option<String>,
     /// The destination of a rename, quoted.
     destination: Option<String>,

@@ -1,8 +1,8 @@
 //! Events for the operator's log.
 //!
 //! With the feature `tracing`, this module emits events with the target `mcp_roots_guard`. Without
-//! it, the functions do nothing. The fields `detail`, `entry` and `cause` are meant only for the
-//! operator.
+//! it, the functions do nothing. Details that are meant only for the operator are in the field
+//! `detail`.
 //!
 //! The field `kind` is the error's [code](Error::code), such as `roots_timed_out`.
 //!

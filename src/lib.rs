@@ -83,7 +83,8 @@
 //!   did not follow. Root directories beyond the first [`HANDLES`](limits::HANDLES) are not held
 //!   open: they are reopened by path and then verified.
 //! - No file is read, written or truncated until it has been verified to be a regular file (and, if
-//!   the [`Policy`] requires it, one with a single name). It is verified **after it was opened**.
+//!   the [`Policy`] requires it, one with a single name). Each file is verified **after it was
+//!   opened**, through its open handle.
 //! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal
 //!   reveals nothing about files outside. The only exception is the roots' own paths, which are
 //!   walked again to verify that they still resolve to the roots.

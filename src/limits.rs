@@ -19,19 +19,20 @@ pub const NAME_BYTES: usize = 255;
 /// percent-encoded, plus room for scheme and host.
 pub const URI_BYTES: usize = 3 * PATH_BYTES + 32;
 
-/// The most symlinks followed for one request: Linux's MAXSYMLINKS (path_resolution(7)).
+/// The maximum number of symlinks followed for one request: Linux's MAXSYMLINKS
+/// (path_resolution(7)).
 pub const LINK_HOPS: usize = 40;
 
-/// The most components walked for one request, including those of symlink targets: four times as
-/// many as the longest path has. Linux bounds only the number of symlinks, which does not bound the
-/// time.
+/// The maximum number of components walked for one request, including those of symlink targets:
+/// four times as many as the longest path has. Linux bounds only the number of symlinks, which does
+/// not bound the time.
 pub(crate) const RESOLVE_STEPS: usize = 4 * PATH_BYTES / 2;
 
-/// The most look-ups for one request, or for one entry of a root list. This is one and a half times
-/// the number of names in the longest path ([`PATH_BYTES`]). It allows 75 names in each symlink of
-/// a chain of 40 ([`LINK_HOPS`]). At two to three microseconds each, the look-ups take less than 10
-/// ms. A request that needs more is refused with [`TooCostly`](crate::ErrorKind::TooCostly)
-/// (`too_costly`).
+/// The maximum number of look-ups for one request, or for one entry of a root list. This is one and
+/// a half times the number of names in the longest path ([`PATH_BYTES`]). It allows 75 names in
+/// each symlink of a chain of 40 ([`LINK_HOPS`]). At two to three microseconds each, the look-ups
+/// take less than 10 ms. A request that needs more is refused with
+/// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`).
 pub const LOOKUPS: usize = 3072;
 
 /// The number of names that the kernel walks in one call at the cost of one look-up.
@@ -56,34 +57,36 @@ pub(crate) const OPENAT2_RETRIES: usize = 32;
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRY_TIME: Duration = Duration::from_millis(2);
 
-/// The most directories that a cursor keeps open. Few symlinks climb further, and one that does
-/// requires a walk from the top. The number is small because many resolutions can run at once, and
-/// a process may commonly have 1,024 descriptors.
+/// The maximum number of directories that a cursor keeps open. Few symlinks climb further, and one
+/// that does requires a walk from the top. The number is small because many resolutions can run at
+/// once, and a process may commonly have 1,024 descriptors.
 pub(crate) const CURSOR_HANDLES: usize = 8;
 
-/// The most characters of a request that an error's text quotes: enough to recognize the request,
-/// and short enough for a log line.
+/// The maximum length of a request in an error's text, in characters. This is enough to recognize
+/// the request, and fits on one line of a log.
 pub(crate) const QUOTED_CHARS: usize = 160;
 
 // Root lists.
 
-/// The most entries of a root list. A workspace with a thousand projects is large. Ten times that
-/// is an attack or an accident.
+/// The maximum number of entries of a root list. A workspace with a thousand projects is large. Ten
+/// times that is an attack or an accident.
 pub const ROOT_LIST_ENTRIES: usize = 10_000;
 
-/// The most bytes in the URIs and names of a root list: 800 for each of [`ROOT_LIST_ENTRIES`].
+/// The maximum number of bytes in the URIs and names of a root list: 800 for each of
+/// [`ROOT_LIST_ENTRIES`].
 pub const ROOT_LIST_BYTES: usize = 8_000_000;
 
-/// The most pages in a root list. A hundred pages of a hundred entries hold [`ROOT_LIST_ENTRIES`].
-/// Each page takes a round trip to the client, so clients have no reason to send smaller ones.
+/// The maximum number of pages in a root list. A hundred pages of a hundred entries hold
+/// [`ROOT_LIST_ENTRIES`]. Each page takes a round trip to the client, so clients have no reason to
+/// send smaller ones.
 pub const ROOT_LIST_PAGES: usize = 100;
 
 /// The longest time to resolve a list, for filesystems with slow look-ups: a hundred times as long
 /// as 10,000 entries take on a local filesystem.
 pub(crate) const LIST_TIME: Duration = Duration::from_secs(30);
 
-/// The most look-ups to resolve one list: forty for each entry of the longest list. Together they
-/// take less than a second of CPU time.
+/// The maximum number of look-ups to resolve one list: forty for each entry of the longest list.
+/// Together they take less than a second of CPU time.
 pub(crate) const LIST_LOOKUPS: usize = 400_000;
 
 /// The cost of opening a root, in look-ups.
@@ -93,51 +96,55 @@ pub(crate) const ROOT_LOOKUPS: usize = 4;
 /// list is resolved.
 pub(crate) const TRAIL_PER_LOOKUP: usize = 8;
 
-/// The most look-ups to resolve an alias. An alias that needs more is dropped, because each
-/// verification would resolve it again.
+/// The maximum number of look-ups to resolve an alias. An alias that needs more is dropped, because
+/// each verification would resolve it again.
 pub(crate) const ALIAS_LOOKUPS: usize = 256;
 
-/// The most aliases of one root, in addition to its canonical path. Each one is resolved again when
-/// the root's names are verified.
+/// The maximum number of aliases of one root, in addition to its canonical path. Each one is
+/// resolved again when the root's names are verified.
 pub(crate) const ALIASES: usize = 8;
 
-/// The most characters of a rejected entry that are kept for the operator's log.
+/// The maximum number of characters of a rejected entry that are kept for the operator's log.
 pub(crate) const ENTRY_CHARS: usize = 160;
 
-/// The most characters of a malformed entry that are kept for the operator's log.
+/// The maximum number of characters of a malformed entry that are kept for the operator's log.
 pub(crate) const MALFORMED_CHARS: usize = 160;
 
-/// The most characters of a client's or handler's error that are kept for the operator's log.
+/// The maximum number of characters of a client's or handler's error that are kept for the
+/// operator's log.
 pub(crate) const FAILURE_CHARS: usize = 1024;
 
-/// The most causes of a handler's error that are logged. An error can be its own source.
+/// The maximum number of causes of a handler's error that are logged. An error can be its own
+/// source.
 #[cfg(feature = "rmcp")]
 pub(crate) const FAILURE_CAUSES: usize = 16;
 
-/// The most rejected entries of a list that are logged individually. The rest are only counted.
+/// The maximum number of rejected entries of a list that are logged individually. The rest are only
+/// counted.
 pub(crate) const REJECTED_LOGGED: usize = 20;
 
-/// The most granted directories that are remembered for one client: twice the longest list. The
-/// client is granted no directories beyond that.
+/// The maximum number of granted directories that are remembered for one client: twice the longest
+/// list. The client is granted no directories beyond that.
 pub(crate) const GRANTED_EACH: usize = 20_000;
 
-/// The most granted directories that are remembered for all clients, at about 60 bytes each. This
-/// is enough for fifty clients that each reach [`GRANTED_EACH`]. Clients that cannot be
+/// The maximum number of granted directories that are remembered for all clients, at about 60 bytes
+/// each. This is enough for fifty clients that each reach [`GRANTED_EACH`]. Clients that cannot be
 /// distinguished share an account of half this size.
 pub(crate) const GRANTED: usize = 1_000_000;
 
-/// The most directories that one process holds open for roots. The directories of further roots are
-/// opened on use and then verified. This is a quarter of the 1,024 descriptors that a process may
-/// commonly have (`RLIMIT_NOFILE`, getrlimit(2)). Roots that are the same directory count once.
+/// The maximum number of directories that one process holds open for roots. The directories of
+/// further roots are opened on use and then verified. This is a quarter of the 1,024 descriptors
+/// that a process may commonly have (`RLIMIT_NOFILE`, getrlimit(2)). Roots that are the same
+/// directory count once.
 pub const HANDLES: usize = 256;
 
 // Verification.
 
-/// The shortest time between two verifications of a snapshot's names. Half a second is not
-/// noticeable in a deploy.
+/// The shortest time between two verifications of a snapshot's names. A delay of half a second is
+/// not noticeable in a deployment.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
-/// The time after which an unfinished verification is given up, and the next call starts another.
+/// After this time, an unfinished verification counts as stalled, and the next call starts another.
 pub(crate) const VERIFY_STALLED: Duration = Duration::from_secs(60);
 
 /// How long a call waits for the allowed directories to be verified: ten times as long as it takes
@@ -146,8 +153,8 @@ pub(crate) const VERIFY_LIMIT: Duration = Duration::from_secs(1);
 
 // Sessions.
 
-/// The most concurrent sessions of a guard. At one KiB each, they take 100 MiB. A server with more
-/// clients needs more processes.
+/// The maximum number of concurrent sessions of a guard. At one KiB each, they take 100 MiB. A
+/// server with more clients needs more processes.
 pub const SESSIONS: usize = 100_000;
 
 /// The default for [`GuardBuilder::fetch_limit`](crate::GuardBuilder::fetch_limit). A client
@@ -161,8 +168,8 @@ pub const FETCH_LIMIT: Duration = Duration::from_secs(5);
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
 
 /// The default for [`GuardBuilder::time_to_live_keyed`](crate::GuardBuilder::time_to_live_keyed).
-/// Among several calls in a row, only the first asks the client. A withdrawn root is served for no
-/// longer than a user would notice.
+/// Among several calls in a row, only the first asks the client. A withdrawn root is served for at
+/// most this long, which a user is unlikely to notice.
 #[cfg(feature = "rmcp")]
 pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);
 
@@ -170,18 +177,18 @@ pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);
 /// user may think about a reply.
 pub const TIME_TO_IDLE: Duration = Duration::from_secs(15 * 60);
 
-/// The most that the times above can be set to. moka accepts at most a thousand years.
+/// The maximum for each of the times above. moka accepts at most a thousand years.
 pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The most bytes of cached snapshots: enough for [`SESSIONS`] with a few roots each, or for about
-/// fifty clients with the longest list. The least recently used snapshot is evicted first, and its
-/// list is requested again when needed. A shared snapshot is counted in full for each session,
-/// because the other sessions may drop it first. Clients with long lists can therefore cause other
-/// clients' snapshots to be evicted.
+/// The maximum number of bytes of cached snapshots: enough for [`SESSIONS`] with a few roots each,
+/// or for about fifty clients with the longest list. The least recently used snapshot is evicted
+/// first, and its list is requested again when needed. A shared snapshot is counted in full for
+/// each session, because the other sessions may drop it first. Clients with long lists can
+/// therefore cause other clients' snapshots to be evicted.
 pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 
-/// The bytes that moka uses for an entry in addition to the snapshot: key, value, two slots in its
-/// queues and one in its table. This was measured.
+/// The bytes that moka uses for an entry in addition to the snapshot, as measured: key, value, two
+/// slots in its queues and one in its table.
 pub(crate) const CACHE_ENTRY_BYTES: usize = 320;
 
 /// How often a call repeats a fetch because the client's roots changed before the response arrived.
@@ -231,12 +238,12 @@ pub(crate) const QUEUED: usize = 32 * 1024;
 /// spins up or a congested network completes at least one of a hundred operations sooner.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time after which, if all of an account's running operations take that long, its further work
-/// is refused instead of waiting. Removing a large directory takes a few seconds.
+/// Once all of an account's running operations have taken this long, its further work is refused
+/// instead of queued. Removing a large directory takes a few seconds.
 pub(crate) const STUCK: Duration = Duration::from_secs(10);
 
-/// The number of slots for resolving lists and verifying roots. Both take milliseconds, so this
-/// many slots run out only if as many clients use a filesystem that hangs.
+/// The number of slots for resolving lists and verifying roots. Both take milliseconds, so all of
+/// the slots are occupied only if as many clients use a filesystem that hangs.
 pub(crate) const RESOLUTIONS: usize = 64;
 
 /// How many abandoned resolutions and verifications may keep a thread without a slot. Each ends
@@ -252,15 +259,15 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 // Walks, removals and writes.
 
-/// The depth of the deepest directory that a walk or a recursive removal enters. No workspace is
+/// The maximum depth of the directories that a walk or a recursive removal enters. No workspace is
 /// 128 directories deep.
 pub const WALK_DEPTH: usize = 128;
 
-/// The most entries that a walk yields by default: more than a model can use, and about a second of
-/// system calls.
+/// The maximum number of entries that a walk yields by default: more than a model can use, and
+/// about a second of system calls.
 pub const WALK_ENTRIES: usize = 100_000;
 
-/// The most memory, in bytes, for the listed entries that a walk holds. A directory with more is
+/// The maximum memory, in bytes, for the listed entries that a walk holds. A directory with more is
 /// listed in part, as with [`WALK_ENTRIES`]. [`WALK_ENTRIES`] entries with names of 255 bytes take
 /// 39 MiB, so on Linux only a walk with a larger limit in its [`WalkOptions`](crate::WalkOptions)
 /// reaches this bound.
@@ -270,9 +277,9 @@ pub const WALK_BYTES: usize = 48 << 20;
 /// 16.
 pub(crate) const ALLOCATION: usize = 16;
 
-/// The most entries that one call removes. It takes a minute or two of system calls, and is more
-/// than ten times the size of any workspace. It bounds the call if another process keeps adding
-/// entries. Another call can continue the removal.
+/// The maximum number of entries that one call removes. It takes a minute or two of system calls,
+/// and is more than ten times the size of any workspace. It bounds the call if another process
+/// keeps adding entries. Another call can continue the removal.
 pub(crate) const REMOVED_ENTRIES: usize = 10_000_000;
 
 /// The approximate maximum number of names that a removal holds: about 6 MB at 255 bytes each. Each
@@ -284,7 +291,7 @@ pub(crate) const REMOVED_NAMES: usize = 20_000;
 /// [`REMOVED_NAMES`]. One call to getdents64(2) returns more.
 pub(crate) const LEAST_BATCH: usize = 16;
 
-/// The most bytes allocated for a file's content before any of it is read.
+/// The maximum number of bytes allocated for a file's content before any of it is read.
 pub(crate) const READ_AHEAD: u64 = 1 << 20;
 
 /// How many temporary names are tried. A random 64-bit name is practically always free at the first

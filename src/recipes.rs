@@ -14,7 +14,7 @@
 //! # Configured directories without a client
 //!
 //! Any program can use this crate: it requires neither MCP nor an async runtime. The allowed
-//! directories come from the program's configuration, and a request is any text. Keep the
+//! directories come from the program's configuration, and a request is any string. Keep the
 //! [`Boundary`](crate::Boundary), and take a snapshot for each request. Taking one clones it and,
 //! at most twice a second, verifies that the paths still resolve to the same directories.
 //!
@@ -141,8 +141,8 @@
 //!
 //! # fn service() -> mcp_roots_guard::Result<()> {
 //! let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-//! // Here each client must name its project, so a client without roots is refused. By default it
-//! // can access all allowed directories.
+//! // Here each client must name its project, so a client without roots is refused. By default,
+//! // such a client can access all allowed directories.
 //! let guard = Guard::builder(boundary).without_client_roots(WithoutClientRoots::Deny).build()?;
 //! let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
 //! let server = Server { guard };

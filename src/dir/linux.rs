@@ -92,14 +92,14 @@ fn call(
     let mut again: Option<Instant> = None;
     for _ in 0..OPENAT2_RETRIES {
         match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve) {
-            // There was a rename anywhere on the system while the kernel resolved `..`
+            // A file was renamed somewhere on the system while the kernel resolved `..`
             // (openat2(2)).
             Err(Errno::AGAIN)
                 if again.get_or_insert_with(Instant::now).elapsed() < OPENAT2_RETRY_TIME => {}
             Err(Errno::AGAIN) => break,
-            // ENOSYS means Linux before 5.6, or a seccomp filter. EPERM means a filter installed by
-            // a container runtime. If EPERM concerns the file itself, the fallback walk through
-            // open descriptors fails with it again.
+            // ENOSYS means Linux before 5.6, or a seccomp filter. EPERM means a filter such as
+            // those that container runtimes install. If EPERM concerns the file itself, the
+            // fallback walk through open descriptors fails with it again.
             Err(Errno::NOSYS | Errno::PERM) => return None,
             Err(error) => return Some(Err(error.into())),
             Ok(fd) => return Some(Ok(File::from(fd))),

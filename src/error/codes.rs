@@ -70,7 +70,7 @@ errors! {
         Empty = "empty", "the path is empty";
         /// The text contains a NUL byte, plain or as `%00`.
         Nul = "nul", "the path contains a NUL byte";
-        /// A URI without an absolute path. Or, where a root or a URI was expected, a text that is
+        /// A URI without an absolute path. Or, where a root or a URI was expected, text that is
         /// neither an absolute path nor a URI.
         NotAbsolute = "not_absolute", "not an absolute path or file: URI";
         /// On Windows, a path relative to the process's current drive or to the current directory
@@ -188,7 +188,7 @@ errors! {
         MountCrossing = "mount_crossing", "the path crosses into another mounted filesystem";
     }
 
-    /// The name exists already.
+    /// The name already exists.
     AlreadyExists: Failure {
         AlreadyExists = "already_exists", "already exists";
     }

@@ -171,7 +171,7 @@ impl PathIndex {
         }
     }
 
-    /// The node of a name in an ancestor, if the name is on the path to a root.
+    /// The child of an ancestor by name, if that child is on the path to a root.
     pub(crate) fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
         self.canonical.child(node, name)
     }
@@ -314,8 +314,8 @@ impl Tree {
     }
 }
 
-/// The most nodes in the tree of aliases: ten for each of the 10,000 entries of the longest list. A
-/// root whose alias does not fit is still found by its canonical path.
+/// The maximum number of nodes in the tree of aliases: ten for each of the 10,000 entries of the
+/// longest list. A root whose alias does not fit is still found by its canonical path.
 pub(crate) const ALIAS_NAMES: usize = 100_000;
 
 #[cfg(test)]

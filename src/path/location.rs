@@ -1,8 +1,8 @@
-//! Parsing of request texts: [`Location`].
+//! Parsing of requests: [`Location`].
 //!
 //! The bytes in a `Location` are the bytes that are resolved and used. The request is not decoded
-//! or trimmed again. A text that is invalid on every filesystem is refused with a kind that names
-//! the problem. This module does no I/O.
+//! or trimmed again. A request that is invalid on every filesystem is refused with a kind that
+//! names the problem. This module does no I/O.
 //!
 //! | text | meaning |
 //! | --- | --- |
@@ -37,7 +37,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// Parses a request text as a `file:` URI if it starts like one, and otherwise as a path.
+    /// Parses a request as a `file:` URI if it starts like one, and otherwise as a path.
     ///
     /// A path is used unchanged: it is not trimmed or percent-decoded, and `~` and variables are
     /// not expanded. A URI is decoded once, and its dot segments are removed (RFC 3986, 5.2.4). The
@@ -96,7 +96,7 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`) for a text that is not a URI
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`) for text that is not a URI
     /// or has no absolute path, [`InvalidUri`](crate::ErrorKind::InvalidUri) (`foreign_scheme`,
     /// `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`,
     /// `dropped_character`), [`InvalidPath`](crate::ErrorKind::InvalidPath) (`nul`),
@@ -190,10 +190,10 @@ try_from! {
     &Location, |location: &Location| Ok(location.clone());
 }
 
-/// Whether a text is parsed as a URI: it begins with `file:`, or with a scheme of two letters or
-/// more and `://` (RFC 3986, 3.1). A single letter is a Windows drive.
+/// Whether a request is parsed as a URI. A URI begins with `file:`, or with a scheme of two letters
+/// or more followed by `://` (RFC 3986, 3.1). A single letter is a Windows drive.
 fn is_uri(text: &str) -> bool {
-    // Most texts are paths, for which this stops at the first slash.
+    // Most requests are paths, for which this stops at the first slash.
     let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(&b)));
     let Some((scheme, rest)) = end.and_then(|end| text.split_at_checked(end)) else { return false };
     match rest.strip_prefix(':') {

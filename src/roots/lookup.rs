@@ -154,7 +154,7 @@ impl Lookup for RequestLookups<'_, '_> {
     }
 }
 
-// The longest list can have ten names of aliases for each entry.
+// The index has room for ten names of aliases for each entry of the longest list.
 const _: () = assert!(ALIAS_NAMES == 10 * ROOT_LIST_ENTRIES);
 
 /// Resolves a request against a snapshot.

@@ -318,7 +318,7 @@ fn is_same_birth(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
-/// Maps the errors that occur if a root's path no longer resolves to the root.
+/// Converts the errors that occur if a root's path no longer resolves to the root.
 fn as_unavailable(error: Error) -> Error {
     match error.reason() {
         Code::NotFound

@@ -162,7 +162,7 @@ impl<J> Queue<J> {
         self.running.len() + self.abandoned.len() >= self.max_running()
     }
 
-    /// Whether `stuck` jobs exhaust an account's share, and the account is running that many.
+    /// Whether `stuck` running jobs exhaust an account's share.
     pub(super) fn fills_share(&self, account: &Account, stuck: usize) -> bool {
         stuck >= self.share(account)
             && self.accounts.get(account).is_some_and(|jobs| jobs.running >= stuck)
