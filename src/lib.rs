@@ -170,7 +170,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 #[cfg(not(any(unix, windows)))]
-compile_error!("mcp-roots-guard supports only Unix and Windows, whose rules for paths it knows");
+compile_error!("mcp-roots-guard supports only Unix and Windows");
 
 pub mod limits;
 mod error;

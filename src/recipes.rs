@@ -157,8 +157,8 @@
 //!
 //! The service is a tower `Service`. With axum, use `Router::new().route_service("/mcp", service)`,
 //! and call `keyed` in the `middleware::from_fn` that authenticates. `examples/filesystem-server`
-//! is a complete server. For browsers, set `with_allowed_origins`. Without authentication, listen
-//! only on loopback. The dependencies:
+//! is a complete server. If browsers access the server, set `with_allowed_origins`. Without
+//! authentication, listen only on loopback. The server needs these dependencies:
 //!
 //! ```toml
 //! [dependencies]
@@ -394,7 +394,7 @@
 //! let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
 //! let roots = boundary.resolve(&ListRootsResult::from_uris(["file:///elsewhere", "/no/uri"]))?;
 //! for rejected in roots.rejected() {
-//!     // `{:?}` escapes the entry, which is the client's text.
+//!     // `{:?}` escapes the entry, which is untrusted text from the client.
 //!     let (index, entry, error) = (rejected.index(), rejected.entry(), rejected.error());
 //!     eprintln!("entry {index} grants nothing: {entry:?}: {error}");
 //! }
@@ -419,7 +419,7 @@
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::write(work.path().join("table.csv"), "a,b\n1,2\n").unwrap();
 //! let roots = Roots::from_dirs([work.path()])?;
-//! // An open file reads, writes and seeks.
+//! // An open file implements `Read`, `Write` and `Seek`.
 //! assert_eq!(BufReader::new(roots.open("table.csv")?).lines().count(), 2);
 //! // For code that takes a `std::fs::File`.
 //! let log = roots.open_with("log.txt", OpenOptions::new().append(true).create(true))?;

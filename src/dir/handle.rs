@@ -193,7 +193,7 @@ impl Handle {
         }
     }
 
-    /// Reads a name that was a symlink a moment ago.
+    /// Reads the target of a name that was a symlink a moment ago.
     #[cfg(not(windows))]
     fn read_link(&self, name: &OsStr) -> Result<OsString> {
         if kernel::is_proc(&self.dir)? {

@@ -129,7 +129,7 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
         // A name that was not a symlink a moment ago has become one, or a directory on the path was
         // moved.
         Errno::LOOP => Some(Code::Changed),
-        // `plain` leaves RESOLVE_NO_XDEV as the only cause.
+        // `plain` has ruled out every cause except RESOLVE_NO_XDEV.
         Errno::XDEV => Some(Code::MountCrossing),
         // A FIFO without a reader, or a socket (open(2)).
         Errno::NXIO => Some(Code::SpecialFile),

@@ -86,9 +86,9 @@ pub(crate) enum Look {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// With `O_PATH`. Fails with `ELOOP` if any name in the path is a symlink.
+    /// Opens the file with `O_PATH`. Fails with `ELOOP` if any name in the path is a symlink.
     NoLink,
-    /// For reading, without blocking. Symlinks are followed.
+    /// Opens the file for reading, without blocking. Follows symlinks.
     Read,
 }
 

@@ -68,7 +68,7 @@ errors! {
     InvalidPath: InvalidText {
         /// The request is empty.
         Empty = "empty", "the path is empty";
-        /// The text contains a NUL byte, plain or as `%00`.
+        /// The text contains a NUL byte, either literally or as `%00`.
         Nul = "nul", "the path contains a NUL byte";
         /// A URI without an absolute path. Or, where a root or a URI was expected, text that is
         /// neither an absolute path nor a URI.
@@ -121,8 +121,8 @@ errors! {
         /// A character that a URL parser would drop or change: a tab, a newline, a backslash, a
         /// leading or trailing space, or a `|` in place of a drive's colon.
         DroppedCharacter = "dropped_character",
-            "the URI contains a character that must be percent-encoded: a tab, newline, backslash, | \
-             or leading or trailing space";
+            "the URI contains a character that must be percent-encoded: a tab, newline, \
+             backslash, | or a leading or trailing space";
     }
 
     /// The text, or the path that it resolves to, is longer than
@@ -234,7 +234,7 @@ errors! {
         Changed = "changed", "the path changed while it was used; try again";
     }
 
-    /// The server's own code called the operation in a way that cannot work.
+    /// The server's own code used this crate incorrectly.
     InvalidInput: Failure {
         /// The entry to remove or rename was not checked with
         /// [`Intent::NoFollow`](crate::Intent::NoFollow), so symlinks were followed.

@@ -86,8 +86,8 @@ impl<'a, 'b> Lookups<'a, 'b> {
 
     /// Adds a directory that contains a symlink, and its ancestors, to the trail.
     ///
-    /// The allowed directories themselves are omitted. They are the boundary, so a symlink directly
-    /// in one that was granted as a whole is not suspicious.
+    /// The allowed directories themselves are omitted. They are the boundary, so a symlink in one
+    /// of them is not suspicious just because the whole directory was granted.
     fn extend_trail(&mut self, root: &Root, directory: &Path) {
         if self.ancestors.last().is_some_and(|last| last.is_on_trail) {
             return;

@@ -22,7 +22,8 @@ pub enum Revision {
     V2025_06_18,
     /// The last revision with sessions and with `notifications/roots/list_changed`.
     V2025_11_25,
-    /// No sessions: each request declares its capabilities, and roots come with a retried request.
+    /// There are no sessions. Each request declares its capabilities, and roots arrive with a
+    /// retried request.
     V2026_07_28,
 }
 

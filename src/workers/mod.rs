@@ -326,7 +326,7 @@ impl State {
             self.threads.woken += 1;
             return Wake::Idle;
         }
-        // There is one thread more than jobs that can run, to check for slots that hang.
+        // Allow one more thread than the number of jobs that can run, to check for slots that hang.
         if self.threads.all > self.roots.max_running() + self.work.max_running() {
             return Wake::Nobody;
         }
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn all_jobs_that_can_start_do_when_slots_are_found_to_hang() {
+    fn waiting_jobs_all_start_once_slots_are_found_to_hang() {
         let workers = Workers::with(8, 1, IDLE);
         let (go, _tickets) = hang(&workers, For::Work, 1..=8);
         assert!(soon(|| workers.pool.lock().work.is_full()));

@@ -77,7 +77,7 @@ mod system {
         path.as_bytes().ends_with(b"/")
     }
 
-    /// A key that is equal for two names if they are the same name.
+    /// A key that is equal for equal names.
     #[cfg(not(target_vendor = "apple"))]
     pub(crate) fn key(name: &OsStr) -> Cow<'_, OsStr> {
         Cow::Borrowed(name)
@@ -117,7 +117,7 @@ mod system {
         path.to_str().is_some_and(|path| path.ends_with(['\\', '/']))
     }
 
-    /// A key that is equal for two names if they are the same name.
+    /// A key that is equal for equal names.
     pub(crate) fn key(name: &OsStr) -> Cow<'_, OsStr> {
         super::of_text(name, windows::key)
     }
