@@ -1,13 +1,13 @@
-//! Errors, with texts that tell the reader what to correct.
+//! Errors, with messages that tell the reader what to correct.
 //!
 //! An [`Error`] has an [`ErrorKind`], a fine-grained [code](Error::code), and a text for the model
-//! or the person who sent the request. One table, in `codes`, holds all three, and how JSON-RPC
-//! answers each kind.
+//! or the person who sent the request. One table, in `codes`, contains all three, and determines
+//! the JSON-RPC error for each kind.
 //!
-//! The text (`Display`, `Debug` and every `source`) contains only the request, words of this crate,
-//! the number of a limit, and the message of an operating system error. So it can be passed to a
-//! model. What only the operator may see, such as the target of a symlink or another root, is in
-//! [`Error::operator_detail`].
+//! The text (`Display`, `Debug` and every `source`) contains only the request, fixed text of this
+//! crate, the number of a limit, and the message of an operating system error, so it can be passed
+//! to a model. Details that only the operator may see, such as the target of a symlink or another
+//! root, are in [`Error::operator_detail`].
 
 use crate::limits::QUOTED_CHARS;
 use std::convert::Infallible;
@@ -22,10 +22,10 @@ pub(crate) use codes::{Code, RpcClass};
 /// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A refusal or a failure. Its text is safe to show to whoever sent the request.
+/// A refusal or a failure. Its text is safe to show to the sender of the request.
 ///
 /// `Display` gives `OPERATION "REQUEST": REASON`. The request is quoted as it was sent, escaped and
-/// shortened. The text is the same for all reasons that must not be distinguishable.
+/// shortened. Reasons that must not be distinguishable have the same text.
 ///
 /// ```
 /// # use mcp_roots_guard::{ErrorKind, Roots};
@@ -48,25 +48,25 @@ pub struct Error(Box<Inner>);
 struct Inner {
     code: Code,
     operation: &'static str,
-    /// Quoted.
+    /// The request, quoted.
     request: Option<String>,
     /// The destination of a rename, quoted.
     destination: Option<String>,
-    /// Which end of a rename failed, if it was not the source.
+    /// A prefix for the reason if the destination of a rename failed.
     end: Option<&'static str>,
-    /// The reason. Static, so that nothing but the limit can get into it.
+    /// The reason. Static, so that only the limit can be inserted.
     text: &'static str,
     /// Replaces `{}` in the text.
     limit: Option<u64>,
     operator_detail: Option<String>,
-    /// The number of the root that the resolver was in.
+    /// The index of the root that the resolver was in.
     root: Option<usize>,
     #[source]
     cause: Option<io::Error>,
 }
 
 impl Error {
-    /// The kind, for a caller that acts on it.
+    /// The kind of the error, for callers that handle some kinds differently.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.reason().kind()
@@ -76,7 +76,7 @@ impl Error {
     /// kind.
     ///
     /// Codes are stable, and new ones may be added. They are for logs, tests, and programs that
-    /// read `data.kind` of an error that was sent.
+    /// read `data.kind` in an error response.
     ///
     /// ```
     /// use mcp_roots_guard::{ErrorKind, Location};
@@ -93,14 +93,14 @@ impl Error {
         self.0.code
     }
 
-    /// What only the operator may see: where a symlink led, which root was meant. For the server's
-    /// log, never for an answer.
+    /// Details that only the operator may see, such as the target of a symlink or the root
+    /// concerned. Write them to the server's log, never to a response.
     #[must_use]
     pub fn operator_detail(&self) -> Option<&str> {
         self.0.operator_detail.as_deref()
     }
 
-    /// Like `From`, but recovers a refusal of this crate that was wrapped in an [`io::Error`].
+    /// Like `From`, but unwraps an error of this crate that was wrapped in an [`io::Error`].
     #[cfg(feature = "rmcp")]
     pub(crate) fn unwrapped(error: io::Error) -> Self {
         error.downcast::<Self>().unwrap_or_else(Self::from)
@@ -121,7 +121,7 @@ impl Error {
         }))
     }
 
-    /// The same error for another caller, before an operation and a request were named.
+    /// Copies the error for another caller, without the operation and the request.
     pub(crate) fn repeated(&self) -> Self {
         let mut again = Self::new(self.0.code).says(self.0.text);
         again.0.limit = self.0.limit;
@@ -129,20 +129,20 @@ impl Error {
         again
     }
 
-    /// An error about a limit that the caller chose; `{}` in the text stands for it.
+    /// Creates an error about a limit that the caller chose. The limit replaces `{}` in the text.
     pub(crate) fn over(code: Code, text: &'static str, limit: impl TryInto<u64>) -> Self {
         let mut error = Self::new(code).says(text);
         error.0.limit = Some(limit.try_into().unwrap_or(u64::MAX));
         error
     }
 
-    /// Gives a reason that is more precise than the code's.
+    /// Replaces the code's text with a more precise one.
     pub(crate) fn says(mut self, text: &'static str) -> Self {
         self.0.text = text;
         self
     }
 
-    /// Marks the destination of a rename as the cause.
+    /// Reports that the destination of a rename caused the error.
     pub(crate) fn of_destination(mut self) -> Self {
         if self.reason() == Code::AlreadyExists {
             return self.says("destination already exists");
@@ -166,14 +166,14 @@ impl Error {
             && self.to_string() == other.to_string()
     }
 
-    /// Bytes of heap that it occupies.
+    /// The size of the error on the heap, in bytes.
     pub(crate) fn heap(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
         let Inner { request, destination, operator_detail, .. } = &*self.0;
         size_of::<Inner>() + text(request) + text(destination) + text(operator_detail)
     }
 
-    /// Names the operation and the request, once: the innermost caller that knows them wins.
+    /// Adds the operation and the request, unless an inner caller already has.
     pub(crate) fn at(mut self, operation: &'static str, request: &OsStr) -> Self {
         if self.0.request.is_none() {
             self.0.operation = operation;
@@ -187,7 +187,7 @@ impl Error {
         self
     }
 
-    /// Remembers the root that the resolver was in, whose path may have to be verified.
+    /// Records the root that the resolver was in, because its path may have to be verified.
     pub(crate) fn in_root(mut self, root: usize) -> Self {
         self.0.root = Some(root);
         self
@@ -197,7 +197,7 @@ impl Error {
         self.0.root
     }
 
-    /// An error with an error of the operating system as its cause.
+    /// Creates an error that is caused by an error of the operating system.
     pub(crate) fn io(code: Code, cause: io::Error) -> Self {
         let mut error = Self::new(code);
         error.0.cause = Some(cause);
@@ -211,7 +211,7 @@ impl From<Code> for Error {
     }
 }
 
-/// Most errors of the operating system have a kind of their own; the others are [`ErrorKind::Io`].
+/// Common errors of the operating system have their own kind. All others are [`ErrorKind::Io`].
 impl From<io::Error> for Error {
     fn from(cause: io::Error) -> Self {
         let code = match cause.kind() {
@@ -236,7 +236,7 @@ impl From<Infallible> for Error {
     }
 }
 
-/// The same text as `Display`, so that `{:?}` in an answer reveals no more.
+/// Has the same text as `Display`, so that `{:?}` in a response reveals no more.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Error({}: {self})", self.reason())
@@ -249,8 +249,8 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// Whether the system rejected a name for its length. Rust 1.85 has no name for the `io::ErrorKind`
-/// of it, so the kind is taken from the system's own error.
+/// Whether the system rejected a name because it is too long. Rust 1.85 has no stable
+/// `io::ErrorKind` for this, so the kind is derived from the system's error number.
 fn is_name_too_long(error: &io::Error) -> bool {
     #[cfg(unix)]
     let too_long = io::Error::from(rustix::io::Errno::NAMETOOLONG);
@@ -274,7 +274,7 @@ impl fmt::Display for Inner {
             (Some((before, after)), Some(limit)) => write!(f, "{before}{limit}{after}")?,
             _ => f.write_str(self.text)?,
         }
-        // The system's message for the number, without text that other code added.
+        // The system's message for the error number, without text that other code added.
         match self.cause.as_ref().and_then(io::Error::raw_os_error) {
             Some(number) if self.text == Code::Io.text() => {
                 write!(f, ": {}", io::Error::from_raw_os_error(number))
@@ -284,7 +284,7 @@ impl fmt::Display for Inner {
     }
 }
 
-/// Untrusted text for a message: lossy, escaped and at most [`QUOTED_CHARS`] long.
+/// Quotes untrusted text for a message: lossy, escaped and limited to [`QUOTED_CHARS`].
 pub(crate) fn quoted(text: &OsStr) -> String {
     let text = text.to_string_lossy();
     let mut shown: String = text.chars().take(QUOTED_CHARS).collect();
@@ -300,7 +300,7 @@ mod tests {
     use std::error::Error as _;
 
     #[test]
-    fn names_are_unique_snake_case_and_texts_have_no_full_stop() {
+    fn code_names_are_unique_snake_case_and_texts_have_no_full_stop() {
         for (index, code) in Code::ALL.iter().enumerate() {
             let name = code.as_str();
             assert!(
@@ -317,18 +317,18 @@ mod tests {
     }
 
     #[test]
-    fn text_holds_the_request_and_the_code_and_never_the_operators_detail() {
+    fn text_contains_the_request_and_never_the_operator_detail() {
         let error = Error::new(Code::OutsideRoots)
-            .detail("led to /etc/shadow")
+            .detail("points to /etc/shadow")
             .at("open", OsStr::new("a\n\u{7}\"b"));
         assert_eq!(error.to_string(), r#"open "a\n\u{7}\"b": not inside the allowed directories"#);
         assert_eq!(format!("{error:?}"), format!("Error(outside_roots: {error})"));
-        assert_eq!(error.operator_detail(), Some("led to /etc/shadow"));
+        assert_eq!(error.operator_detail(), Some("points to /etc/shadow"));
         assert!(error.source().is_none());
     }
 
     #[test]
-    fn a_long_request_is_shortened_and_the_first_caller_names_it() {
+    fn long_request_is_shortened_and_the_innermost_caller_names_it() {
         let error = Error::new(Code::TooLong)
             .at("check", OsStr::new(&"x".repeat(5000)))
             .at("open", OsStr::new("y"));
@@ -337,18 +337,18 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_operating_system_says_its_message_and_nothing_that_was_added() {
+    fn os_error_shows_the_system_message_and_no_added_text() {
         let text = |cause: io::Error| Error::from(cause).at("write", OsStr::new("f")).to_string();
         let full = || io::Error::from_raw_os_error(28);
         assert_eq!(text(full()), format!(r#"write "f": input or output failed: {}"#, full()));
         let added = io::Error::other("/srv/secret");
         assert_eq!(text(added), r#"write "f": input or output failed"#);
-        // A kind of its own has its own text.
+        // A specific kind has its own text.
         assert_eq!(text(io::ErrorKind::PermissionDenied.into()), r#"write "f": permission denied"#);
     }
 
     #[test]
-    fn a_limit_that_is_a_constant_is_in_the_text_of_its_code() {
+    fn text_of_a_code_contains_its_constant_limit() {
         use crate::limits::{
             LINK_HOPS, NAME_BYTES, PATH_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, SESSIONS,
             WALK_DEPTH,
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operating_systems_cause_is_the_source() {
+    fn io_error_is_the_source_of_the_error() {
         let error = Error::from(io::Error::from(io::ErrorKind::NotFound));
         assert_eq!(error.reason(), Code::NotFound);
         assert!(error.source().is_some());

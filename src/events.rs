@@ -1,7 +1,8 @@
 //! Events for the operator's log.
 //!
-//! With the feature `tracing`, this module emits events with the target `mcp_roots_guard`; without
-//! it, nothing. It decides nothing, and details that are for the operator alone appear only here.
+//! With the feature `tracing`, this module emits events with the target `mcp_roots_guard`. Without
+//! it, the functions do nothing. Details that are meant only for the operator are in the field
+//! `detail`.
 //!
 //! The field `kind` is the error's [code](Error::code), such as `roots_timed_out`.
 //!
@@ -26,7 +27,7 @@ use crate::error::Error;
 #[cfg(feature = "rmcp")]
 use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
 
-/// Identifies a client in logs. It is unique within this process and has no other use.
+/// Identifies a client's session in logs. It is unique within this process and has no other use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub(crate) NonZeroU64);
 
@@ -107,8 +108,8 @@ pub(crate) fn refused(session: Option<SessionId>, error: &Error) {
     );
 }
 
-/// The error and its causes, which are not sent to the client. Their number and length are bounded,
-/// because they come from the author's handler.
+/// Logs a handler's error and its causes, which are not sent to the client. Their number and length
+/// are bounded, because this crate does not control them.
 #[cfg(feature = "rmcp")]
 pub(crate) fn failed(session: Option<SessionId>, error: &(dyn std::error::Error + 'static)) {
     if cfg!(feature = "tracing") {

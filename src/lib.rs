@@ -1,5 +1,5 @@
-//! Server-side enforcement of [MCP](https://modelcontextprotocol.io) roots: decides whether a
-//! request may access a file under the roots in force, and accesses it without a race.
+//! Server-side enforcement of [MCP](https://modelcontextprotocol.io) roots: checks whether a
+//! request may access a file under the roots in force, and performs the access without a race.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ErrorKind, Intent, ListRootsResult, OpenOptions};
@@ -7,10 +7,10 @@
 //! # let directory = tempfile::tempdir().unwrap();
 //! # std::fs::create_dir(directory.path().join("site")).unwrap();
 //! # let projects = directory.path().to_str().unwrap();
-//! // Once: the directories that this server may serve.
+//! // At startup: the directories that this server may serve.
 //! let boundary = Boundary::builder().directory(projects, Access::ReadWrite).build()?;
 //!
-//! // For each list that a client sends: the part of it inside these directories.
+//! // For each list that a client sends: the entries inside those directories.
 //! let site = format!("file://{projects}/site");
 //! let list = ListRootsResult::from_uris([site.as_str(), "file:///etc"]);
 //! let roots = boundary.resolve(&list)?;
@@ -18,7 +18,7 @@
 //!     eprintln!("{:?}: {}", rejected.entry(), rejected.error());
 //! }
 //!
-//! // For each request of a tool: checked and executed in one step, or checked first.
+//! // For each tool call: check and access in one step, or check first.
 //! roots.write("notes.txt", "hello")?;
 //! assert_eq!(roots.read_to_string("notes.txt", 1 << 20)?, "hello");
 //! assert_eq!(roots.open("../../etc/passwd").unwrap_err().kind(), ErrorKind::OutsideRoots);
@@ -35,16 +35,17 @@
 //! client, operator ─ wire ─▶ root list ─ boundary ─▶ Roots ◀─ session (cache, until it changes)
 //! ```
 //!
-//! [`Location`] parses a request without I/O. [`Boundary`] resolves root lists into [`Roots`], a
-//! snapshot that never changes. [`Roots::check`] decides and returns a [`CheckedPath`], which no
-//! other function creates. File operations are methods of `CheckedPath`, and of [`Roots`], where
-//! they check and operate in one step. Every failure is an [`Error`] with an [`ErrorKind`] and a
-//! fine-grained [code](Error::code), safe to show to whoever sent the request.
+//! [`Location`] parses a request without I/O. [`Boundary`] resolves root lists into [`Roots`], an
+//! immutable snapshot. [`Roots::check`] decides whether a request is allowed and returns a
+//! [`CheckedPath`], which nothing else can create. File operations are methods of `CheckedPath`.
+//! The methods of [`Roots`] check and operate in one step. Every failure is an [`Error`] with an
+//! [`ErrorKind`] and a fine-grained [code](Error::code). Its text is safe to show to the sender of
+//! the request.
 //!
-//! This core is synchronous and knows nothing of clients. Around it, a [`Guard`] creates a
-//! [`Session`] for each client. [`Session::roots`] returns the roots in force for a request: the
-//! cached ones, or else those that a [`RootsSource`] obtains by asking the client. An [`Error`]
-//! becomes a tool's result or a JSON-RPC error, in the form that each [`Revision`] requires.
+//! This core is synchronous and knows nothing about clients. On top of it, a [`Guard`] creates a
+//! [`Session`] for each client. [`Session::roots`] returns the roots in force for a request, from
+//! the cache or by asking the client through a [`RootsSource`]. An [`Error`] converts to a tool
+//! result or a JSON-RPC error, in the form that the protocol [`Revision`] requires.
 //!
 //! ```
 //! use mcp_roots_guard::{ClientCapabilities, Guard, RootsResponse};
@@ -54,7 +55,7 @@
 //! # }
 //! # async fn example(guard: &Guard, capabilities: serde_json::Value)
 //! # -> Result<(), Box<dyn std::error::Error>> {
-//! // As declared in `initialize`: `params.capabilities`.
+//! // The client declares them in `initialize`, in `params.capabilities`.
 //! let declared: ClientCapabilities = serde_json::from_value(capabilities)?;
 //! let session = guard.session(declared)?;
 //! let ask = |_: Option<String>| async {
@@ -66,99 +67,106 @@
 //! # }
 //! ```
 //!
-//! A server of the official SDK does not need this code: with the feature `rmcp` it wraps its
-//! transport once and calls the guard in each tool, for every revision of the protocol. See the
+//! A server that uses the official SDK does not need this code. With the feature `rmcp`, it wraps
+//! its transport once and calls the guard in each tool, whatever the protocol revision. See the
 //! module `rmcp`.
 //!
-//! The module [`recipes`] has the code for each kind of server.
+//! The module [`recipes`] has code for each kind of server.
 //!
 //! # What is guaranteed
 //!
-//! - A request is allowed if and only if what it really named, all links followed, was in a root
-//!   **when it was checked**, by the names that the roots had when their list was resolved.
-//! - What is opened, created, renamed or removed was beneath the root's own directory **when its
-//!   directory was opened**, through no link that the check did not follow. Only directories past
-//!   the first [`HANDLES`](limits::HANDLES) are opened by their path again, and then verified.
-//! - Nothing is read from a file, written to it or truncated before it was verified to be a regular
-//!   file (and, by policy, one with a single name) **after it was opened**.
+//! - A request is allowed if and only if the file that it named, with all symlinks followed, was
+//!   inside a root **when it was checked**. Roots are recognized by the names that they had when
+//!   their list was resolved.
+//! - Every file that is opened, created, renamed or removed was beneath the root's own directory
+//!   **when its parent directory was opened**, and was reached through no symlink that the check
+//!   did not follow. Root directories beyond the first [`HANDLES`](limits::HANDLES) are not held
+//!   open: they are reopened by path and then verified.
+//! - No file is read, written or truncated until it has been verified to be a regular file (and, if
+//!   the [`Policy`] requires it, one with a single name). Each file is verified **after it was
+//!   opened**, through its open handle.
 //! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal
-//!   reveals nothing about what is there. Only the roots' own paths are walked again, to verify
-//!   that they still lead to the roots.
-//! - With allowed directories, nothing outside them is ever in force, whatever a client lists.
-//! - A call of [`Session::roots`] that began after [`Session::list_changed`] returned does not use
-//!   a list that was requested before. A list that is empty, late, malformed or failed grants
-//!   nothing. No session uses another session's list.
-//! - A client that does not answer costs a call at most the guard's time limit.
-//! - A failed [`write`](Roots::write) leaves the old file whole. A write lets nobody but the new
-//!   file's owner read or write what they could not before (its documentation has the limits on
-//!   macOS and Windows).
-//! - No input makes this crate panic, and every loop and input has a bound.
-//! - Resolving a request takes at most [`LOOKUPS`](limits::LOOKUPS) look-ups, and at most 20 ms of
-//!   CPU time in a release build, whatever symlinks are on the way. A request that needs more is
-//!   refused. This covers the decision, not reading what was found.
+//!   reveals nothing about files outside. The only exception is the roots' own paths, which are
+//!   walked again to verify that they still resolve to the roots.
+//! - If allowed directories are configured, no root outside them is ever in force, whatever a
+//!   client lists.
+//! - A call to [`Session::roots`] that starts after [`Session::list_changed`] has returned never
+//!   uses a list that was requested before the change. An empty, late or malformed list grants
+//!   nothing, and neither does one that could not be obtained. No session uses another session's
+//!   list.
+//! - A client that does not answer delays a call by at most the guard's time limit.
+//! - A failed [`write`](Roots::write) leaves the old file intact. A write gives nobody except the
+//!   new file's owner read or write access that they did not have before. The method's
+//!   documentation states the limits of this on macOS and Windows.
+//! - No input causes a panic in this crate, and every loop and every input is bounded.
+//! - Resolving a request takes at most [`LOOKUPS`](limits::LOOKUPS) look-ups and 20 ms of CPU time
+//!   in a release build, whatever symlinks the path contains. A request that needs more is refused.
+//!   These bounds cover the decision, not reading the file.
 //!
 //! # What is not guaranteed
 //!
-//! - Hard links to files outside are served, unless the [`Policy`] refuses files with several
-//!   names.
+//! - Hard links to files outside the roots are served, unless the [`Policy`] refuses files with
+//!   more than one name.
 //! - Code that opens files without the guard is not stopped, and neither is an administrator. On
 //!   Linux, the feature `landlock` confines such code to the allowed directories.
-//! - A filesystem that hangs (NFS, FUSE) inside a root makes a call wait, so run operations on
-//!   threads that may block. With the feature `rmcp` they run on threads of the guard, and one that
-//!   hangs delays other clients by a few seconds at most.
-//! - Opening a FIFO or a device for reading is refused at once, but it is open for that instant: a
-//!   writer that waits for a reader continues, and a driver sees an open.
-//! - A request whose [`Roots`] were obtained before the client's roots changed is decided by those,
-//!   and what it opened stays open. Long work calls [`Session::still_allows`] before each step.
-//! - A cached snapshot serves the directories that were resolved, even after they were moved away,
-//!   until an operation fails or [`Roots::verify`] notices. A [`Boundary`] verifies each snapshot
-//!   that it returns, at most once every [`VERIFY_EVERY`](limits::VERIFY_EVERY).
-//! - On Linux, two names that a filesystem treats as one (case, normal forms) are two names here.
-//!   On macOS and Windows the roots' own names are compared as those systems do by default; beneath
-//!   a root the filesystem decides which names are one.
-//! - A link that leads out to a link that leads back in is refused. On Windows, so is a link to a
-//!   volume that no root names.
+//! - A filesystem that hangs (NFS, FUSE) inside a root blocks the call, so run operations on
+//!   threads that may block. With the feature `rmcp` they run on the guard's own threads, where a
+//!   hung operation delays other clients by a few seconds at most.
+//! - A request to read a FIFO or a device is refused at once, but the file is open for an instant.
+//!   A writer that waits for a reader of the FIFO continues, and a device driver sees an open.
+//! - A request that obtained its [`Roots`] before the client's roots changed is decided by that
+//!   snapshot, and the files that it opened stay open. Long-running work should call
+//!   [`Session::still_allows`] before each step.
+//! - A cached snapshot keeps serving the directories that were resolved, even if they have been
+//!   moved, until an operation fails or [`Roots::verify`] detects the move. A [`Boundary`] verifies
+//!   each snapshot that it returns, at most once every [`VERIFY_EVERY`](limits::VERIFY_EVERY).
+//! - On Linux, the names of roots are compared by bytes, even on a filesystem that ignores case or
+//!   Unicode normalization. On macOS and Windows, they are compared as those systems do by default.
+//!   Beneath a root, the filesystem decides which names are equal.
+//! - A symlink that points outside, to a symlink that points back inside, is refused. On Windows,
+//!   so is a symlink to a volume that no root names.
 //! - A directory that was opened and is then moved out of the root stays open.
 //!
 //! # Platforms
 //!
-//! | | Linux with `openat2` (5.6) | Linux without | macOS | Windows |
+//! | | Linux with `openat2` (5.6 or later) | Linux without `openat2` | macOS | Windows |
 //! | --- | --- | --- | --- | --- |
-//! | decision | the resolver, or one walk of the kernel with the same result | the resolver | the resolver | the resolver |
-//! | operations | one `openat2` without links | held descriptors, one name at a time | the same | held handles, one name at a time, the final path of each verified; to create, rename and remove, by the path of a held directory, pinned by a temporary file in it |
-//! | `..` | after links are followed | the same | the same | removed from the text first, as the system does |
-//! | names that the system would read as another | | | | refused: devices, streams, trailing dots and spaces, short aliases, `\\.\`, `\\?\` except drives and shares, paths relative to a drive |
-//! | names of roots compared | by bytes | by bytes | ignoring case and normal form; `/tmp`, `/var` and `/etc` also stand for their targets | by upper case |
-//! | names that are not Unicode | served | served | served | refused |
-//! | a directory that is not held open is identified by | its numbers and its time of birth, if the filesystem has one | the same | the same | its numbers alone |
-//! | mounts detected | by the kernel | by mount id (5.8), else by device number | by device number | a mounted volume is a link that leads out |
-//! | directories on the way | must be searchable | the same | the same | must be readable |
-//! | paths beneath a root | up to 4,096 bytes | longer ones can be listed and removed | the same | the same |
-//! | rename without replacing | one step | one step | one step | it looks first, so another process may interfere |
-//! | a replaced file keeps | permission bits, owner, group and POSIX access control list, as far as permitted | the same | permission bits, owner and group, as far as permitted; its access control list comes from its directory | nothing: its owner is the process, its access control list comes from its directory |
-//! | a file written in place keeps | everything | the same | the same | the same |
-//! | durable after a write | content and name | the same | the same | the content |
-//! | a root in force can be moved or removed meanwhile | yes, and it is noticed | the same | the same | no; its parents cannot either |
-//! | FIFOs, sockets, devices refused | yes | yes | yes | device names are refused, and so are sockets and the aliases of apps |
-//! | confinement (feature `landlock`) | by Landlock, from 5.13 | the same | an error: not available | the same |
-//! | run by the tests | yes | yes, behind a seccomp filter | type-checked here, run by CI on macOS | under Wine, and by CI on Windows |
+//! | decision | by the resolver, or by one kernel walk with the same result | by the resolver | by the resolver | by the resolver |
+//! | file operations | one `openat2` call that follows no symlinks | one name at a time, through open descriptors | same | one name at a time, through open handles; the final path of each handle is verified. Creating, renaming and removing use the path of an open directory, pinned by a temporary file in it |
+//! | `..` | resolved after symlinks are followed | same | same | removed from the text first, as Windows does |
+//! | names that Windows would reinterpret | not applicable | not applicable | not applicable | refused: devices, streams, trailing dots and spaces, 8.3 short names, `\\.\`, `\\?\` except for drives and shares, drive-relative paths |
+//! | comparison of root names | by bytes | by bytes | ignoring case and normalization; `/tmp`, `/var` and `/etc` are aliases of their targets | ignoring case |
+//! | names that are not valid Unicode | served | served | served | refused |
+//! | identity of a directory that is not held open | device and inode number, and birth time where the filesystem records it | same | same | volume and file number only |
+//! | mount detection | by the kernel | by mount ID (5.8 or later), else by device number | by device number | a mounted volume counts as a symlink to the outside |
+//! | permission needed on intermediate directories | search | search | search | read |
+//! | length of a path beneath a root | up to 4,096 bytes | longer paths can be listed and removed | same | same |
+//! | rename without replacing | atomic | atomic | atomic | checks first, so another process can interfere |
+//! | attributes kept when a file is replaced | permission bits, owner, group and POSIX ACL, as far as permitted | same | permission bits, owner and group, as far as permitted; the ACL is inherited from the directory | none: the process becomes the owner, and the ACL is inherited from the directory |
+//! | attributes kept when a file is written in place | all | all | all | all |
+//! | durable after a write | content and name | content and name | content and name | content |
+//! | moving or removing a root that is in force | possible, and detected | same | same | impossible, also for its parents |
+//! | FIFOs, sockets, devices | refused | refused | refused | device names, sockets and app execution aliases are refused |
+//! | confinement (feature `landlock`) | by Landlock, since 5.13 | same | fails: not available | fails: not available |
+//! | tests | run | run under a seccomp filter | run by CI | run by CI, and under Wine |
 //!
-//! On Windows a share is accessed only if the operator names it. `.ci/windows` lists what Wine
-//! cannot show (links, junctions, cloud placeholders, long paths); those tests run only on Windows.
+//! On Windows, a network share is accessed only if the operator names it. Wine cannot exercise
+//! symlinks, junctions, cloud placeholders and long paths, so those tests run only on Windows.
+//! `.ci/windows` lists them.
 //!
 //! # Features
 //!
-//! None is on by default.
+//! No feature is enabled by default.
 //!
-//! - `tracing`: [events](#events) for the operator's log about fetches, changes, rejected entries
-//!   and refusals.
-//! - `landlock`: on Linux, `Guard::confine_process` has the kernel restrict the whole process to
-//!   the allowed directories. On other systems it returns an error.
-//! - `rmcp`: the adapter for rmcp 3, the official SDK. It enables rmcp's `server`.
-//! - `rmcp-http`: the same for its streamable HTTP. It enables rmcp's
+//! - `tracing`: emits [events](#events) about fetches, changes, rejected entries and refusals for
+//!   the operator's log.
+//! - `landlock`: adds `Guard::confine_process`, which makes the Linux kernel restrict the whole
+//!   process to the allowed directories. On other systems it returns an error.
+//! - `rmcp`: the adapter for rmcp 3, the official SDK. Enables rmcp's feature `server`.
+//! - `rmcp-http`: the adapter for rmcp's streamable HTTP transport. Enables rmcp's feature
 //!   `transport-streamable-http-server`.
 //!
-//! The minimum Rust version is 1.85, and 1.88 with `rmcp` or `rmcp-http`.
+//! The minimum Rust version is 1.85, or 1.88 with `rmcp` or `rmcp-http`.
 //!
 //! # Events
 //!
@@ -191,9 +199,7 @@
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../docs/tools.md"))]
 
 #[cfg(not(any(unix, windows)))]
-compile_error!(
-    "mcp-roots-guard does not know the names of this system yet, and would rather not guess"
-);
+compile_error!("mcp-roots-guard supports only Unix and Windows");
 
 pub mod limits;
 mod error;

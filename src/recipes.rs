@@ -1,23 +1,22 @@
-//! Recipes: the code that a server author writes, for each kind of server. This module contains
-//! only documentation.
+//! Recipes: complete code for each kind of server. This module contains only documentation.
 //!
-//! - [Directories from a configuration, no client](#directories-from-a-configuration-no-client)
-//! - [A server of the official SDK on stdio](#a-server-of-the-official-sdk-on-stdio)
-//! - [The same over HTTP, for many clients](#the-same-over-http-for-many-clients)
+//! - [Configured directories without a client](#configured-directories-without-a-client)
+//! - [A server with the official SDK on stdio](#a-server-with-the-official-sdk-on-stdio)
+//! - [A server over HTTP for many clients](#a-server-over-http-for-many-clients)
 //! - [Stateless requests (2026-07-28)](#stateless-requests-2026-07-28)
-//! - [A server that only reads](#a-server-that-only-reads)
+//! - [A read-only server](#a-read-only-server)
 //! - [Watching and subscriptions](#watching-and-subscriptions)
 //! - [Confine the process](#confine-the-process)
 //! - [What to log](#what-to-log)
-//! - [Give a file to another library](#give-a-file-to-another-library)
+//! - [Pass a file to another library](#pass-a-file-to-another-library)
 //! - [Try to break your own server](#try-to-break-your-own-server)
 //!
-//! # Directories from a configuration, no client
+//! # Configured directories without a client
 //!
-//! Any program can use the crate; it needs neither MCP nor a runtime. The allowed directories come
-//! from the configuration, and a request is any text. Keep the [`Boundary`](crate::Boundary) and
-//! take a snapshot for each request: that is a clone, and at most twice a second a verification
-//! that the directories are still the ones that their paths name.
+//! Any program can use this crate: it requires neither MCP nor an async runtime. The allowed
+//! directories come from the program's configuration, and a request is any string. Keep the
+//! [`Boundary`](crate::Boundary), and take a snapshot for each request. Taking one clones it and,
+//! at most twice a second, verifies that the paths still resolve to the same directories.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ErrorKind};
@@ -28,9 +27,9 @@
 //! #     std::fs::write(work.path().join(path), text).unwrap();
 //! # }
 //! # let [site, manuals, later] = ["site", "manuals", "later"].map(|name| work.path().join(name));
-//! // Once. `site`, `manuals` and `later` come from your configuration.
+//! // At startup. `site`, `manuals` and `later` come from your configuration.
 //! let boundary = Boundary::builder()
-//!     .directory(&site, Access::ReadWrite) // relative requests start at the first one
+//!     .directory(&site, Access::ReadWrite) // base of relative requests
 //!     .directory(&manuals, Access::ReadOnly)
 //!     .optional_directory(&later, Access::ReadWrite) // may be missing now
 //!     .build()?;
@@ -46,12 +45,12 @@
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!
-//! # A server of the official SDK on stdio
+//! # A server with the official SDK on stdio
 //!
-//! Feature `rmcp`. Wrap the transport once, and call the guard in each tool.
+//! This recipe needs the feature `rmcp`. Wrap the transport once, and call the guard in each tool.
 //! `examples/minimal_server.rs` is a complete server. Call `one_client`, because a pipe has only
-//! one client: a list that comes with a stateless request is then used for the next ones too, for
-//! five seconds.
+//! one client. A list that arrives with a stateless request is then also used for further requests
+//! within five seconds.
 //!
 #![cfg_attr(feature = "__rmcp-tests", doc = "```no_run")]
 #![cfg_attr(not(feature = "__rmcp-tests"), doc = "```text")]
@@ -84,10 +83,10 @@
 //!     ) -> Result<CallToolResponse, ErrorData> {
 //!         let work = move |roots: mcp_roots_guard::rmcp::RequestRoots| {
 //!             if args.text.is_empty() {
-//!                 // Your own words, for the model.
-//!                 return Err(HandlerError::new("there is nothing to write"));
+//!                 // Your own error text for the model.
+//!                 return Err(HandlerError::new("the text is empty"));
 //!             }
-//!             roots.write(&args.path, &args.text)?; // a refusal is a tool's result with `isError`
+//!             roots.write(&args.path, &args.text)?; // a refusal becomes a result with `isError`
 //!             Ok(format!("wrote {} bytes", args.text.len()))
 //!         };
 //!         self.guard.tool(&ctx, answers, work).await
@@ -104,14 +103,14 @@
 //! }
 //! ```
 //!
-//! Open files in the handler only through `roots`: other access is not guarded.
+//! In the handler, open files only through `roots`. Any other access is not guarded.
 //!
-//! # The same over HTTP, for many clients
+//! # A server over HTTP for many clients
 //!
-//! Feature `rmcp-http`. Wrap the session manager: each client then has a session of its own, and no
-//! client sees another's roots. Only your own code knows who a client is: the layer that
-//! authenticates puts a `ClientKey` into the request, and a session refuses a request with another
-//! key. Never derive a key from what a client says about itself, such as an unverified header.
+//! This recipe needs the feature `rmcp-http`. Wrap the session manager, so that each client has its
+//! own session and cannot see another client's roots. Only your own code can identify a client: the
+//! authentication layer adds a `ClientKey` to the request, and a session refuses a request with a
+//! different key. Never derive a key from unverified data that the client sends, such as a header.
 //!
 #![cfg_attr(feature = "__rmcp-tests", doc = "```no_run")]
 #![cfg_attr(not(feature = "__rmcp-tests"), doc = "```text")]
@@ -130,23 +129,24 @@
 //! }
 //! # impl rmcp::ServerHandler for Server {}
 //!
-//! // As before: `#[tool_router(server_handler)] impl Server`.
+//! // Implement `#[tool_router(server_handler)] impl Server` as above.
 //!
-//! /// In the layer that authenticates. `principal` is the verified identity.
+//! /// Call this in your authentication layer. `principal` is the verified identity.
 //! fn keyed<B>(mut request: http::Request<B>, principal: &str) -> http::Request<B> {
-//!     // If a user runs several programs, add the program's name: equal keys share roots.
+//!     // Requests with equal keys share roots. If a user runs several programs, include the
+//!     // program's name in the key.
 //!     request.extensions_mut().insert(ClientKey::principal(principal));
 //!     request
 //! }
 //!
 //! # fn service() -> mcp_roots_guard::Result<()> {
 //! let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
-//! // Clients without roots get nothing here, because each has to name its project. The default is
-//! // all allowed directories.
+//! // Here each client must name its project, so a client without roots is refused. By default,
+//! // such a client can access all allowed directories.
 //! let guard = Guard::builder(boundary).without_client_roots(WithoutClientRoots::Deny).build()?;
 //! let sessions = Arc::new(guard.wrap_sessions(LocalSessionManager::default()));
 //! let server = Server { guard };
-//! // For a router of your web framework.
+//! // Mount the service in a router of your web framework.
 //! let config = StreamableHttpServerConfig::default();
 //! let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
 //! # let _: StreamableHttpService<Server, _> = service;
@@ -156,9 +156,9 @@
 //! ```
 //!
 //! The service is a tower `Service`. With axum, use `Router::new().route_service("/mcp", service)`,
-//! and call `keyed` in a `middleware::from_fn` of the layer that authenticates.
-//! `examples/filesystem-server` is a complete server. For browsers, set `with_allowed_origins`.
-//! Without authentication, listen only on loopback. The dependencies:
+//! and call `keyed` in the `middleware::from_fn` that authenticates. `examples/filesystem-server`
+//! is a complete server. If browsers access the server, set `with_allowed_origins`. Without
+//! authentication, listen only on loopback. The server needs these dependencies:
 //!
 //! ```toml
 //! [dependencies]
@@ -170,18 +170,18 @@
 //! tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 //! ```
 //!
-//! Users who must not share directories need a guard each: *any* client of a guard can access its
-//! allowed directories.
+//! *Any* client of a guard can access all of its allowed directories. Create a separate guard for
+//! each user if users must not share directories.
 //!
 //! # Stateless requests (2026-07-28)
 //!
-//! A server of the SDK needs no more code: `guard.tool` detects the era of each request. A client
-//! that declared roots gets a result that asks for them, and sends its request again with the list.
-//! A client cannot be asked in a list of resources, a completion or a subscription; these use the
-//! list that it recently sent under its key.
+//! A server that uses the SDK needs no additional code: `guard.tool` detects the era of each
+//! request. A client that declared roots receives a result that asks for them, and repeats its
+//! request with the list. A resource listing, a completion or a subscription cannot ask the client.
+//! These use the list that the client recently sent under its key.
 //!
-//! Without the SDK, a root list that came with a request decides only that request. Nothing that a
-//! client sends is trusted: the list is resolved within the allowed directories, like any list.
+//! Without the SDK, a root list that arrives with a request applies only to that request. The list
+//! is not trusted: like any other list, it is resolved within the allowed directories.
 //!
 //! ```
 //! use mcp_roots_guard::{
@@ -190,7 +190,7 @@
 //! };
 //! use serde_json::{Value, json};
 //!
-//! /// The roots for a `tools/call` of 2026-07-28, or the result that asks for them.
+//! /// The roots for a `tools/call` in 2026-07-28, or the result that asks the client for them.
 //! enum RootsOrInput {
 //!     Roots(Roots),
 //!     /// The result to send. The client repeats the call with its list.
@@ -203,12 +203,12 @@
 //!     params: &Value,
 //! ) -> Result<RootsOrInput, Box<dyn std::error::Error>> {
 //!     let declared = &params["_meta"][ClientCapabilities::META_KEY];
-//!     // Malformed capabilities are an error. Reading them as "no roots" could grant more.
+//!     // Malformed capabilities are an error: treating them as "no roots" could grant more access.
 //!     let declared: ClientCapabilities = serde_json::from_value(declared.clone())?;
-//!     let session = guard.session(declared)?; // for this request only
+//!     let session = guard.session(declared)?; // only for this request
 //!     if declared == ClientCapabilities::without_roots() {
-//!         // The source is not called: the result is the allowed directories, or a refusal with
-//!         // `WithoutClientRoots::Deny`.
+//!         // The source is never called: the session returns the allowed directories, or refuses
+//!         // with `WithoutClientRoots::Deny`.
 //!         let source = |_: Option<String>| async { RootsResponse::Unsupported };
 //!         return Ok(InForce(session.roots(source).await?));
 //!     }
@@ -224,8 +224,8 @@
 //!     }
 //! }
 //!
-//! /// The answer to a tool's call that was refused: a result for the model, or, if the server
-//! /// requires roots, the protocol's error with its HTTP status.
+//! /// The response to a refused tool call: a result for the model or, if the client lacks required
+//! /// roots, the protocol's error with its HTTP status.
 //! fn refused(error: &Error, revision: Revision) -> Result<Value, (ErrorBody, Option<u16>)> {
 //!     if revision.is_stateless() && error.kind() == ErrorKind::RootsUnsupported {
 //!         let body = error.to_error_body(revision, None);
@@ -266,11 +266,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # A server that only reads
+//! # A read-only server
 //!
-//! Configure it in the boundary, not in the tools: [`Access::ReadOnly`](crate::Access::ReadOnly)
-//! applies to every operation of every tool. A client's roots have the access of the allowed
-//! directory that contains them.
+//! Make the boundary read-only, not the tools: [`Access::ReadOnly`](crate::Access::ReadOnly)
+//! applies to every operation of every tool. A client root has the same access as the allowed
+//! directory that contains it.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ErrorKind, Policy, Replace, Rule};
@@ -279,7 +279,7 @@
 //! # std::fs::write(work.path().join("a.txt"), "a").unwrap();
 //! let boundary = Boundary::builder()
 //!     .directory(work.path(), Access::ReadOnly)
-//!     // Refuses files with a second name, which may be files outside.
+//!     // Refuse hard links, because they may be files outside the directory.
 //!     .policy(Policy::default().hard_links(Rule::Refuse))
 //!     .build()?;
 //! let roots = boundary.allowed_roots();
@@ -298,15 +298,15 @@
 //! A subscription outlives its request but must not outlive its root. Keep the
 //! [`Session`](crate::Session) and the [`CheckedPath`](crate::CheckedPath), not the snapshot. Call
 //! [`still_allows`](crate::Session::still_allows) before each notification, and wait on
-//! [`changes`](crate::Session::changes) to learn of changes. With rmcp,
+//! [`changes`](crate::Session::changes) for changes to the roots. With rmcp,
 //! [`Guard::session_of`](crate::Guard#method.session_of) returns the session of a request.
-//! `examples/filesystem-server` has complete subscriptions.
+//! `examples/filesystem-server` has a complete implementation.
 //!
 //! ```
 //! use mcp_roots_guard::{CheckedPath, ErrorKind, Session};
 //!
-//! /// Notifies the client each time that the file changes, until its root is withdrawn or the
-//! /// client is gone.
+//! /// Notifies the client of each change to the file, until the file's root is withdrawn or the
+//! /// client disconnects.
 //! async fn subscription(
 //!     session: Session,
 //!     checked: CheckedPath,
@@ -318,7 +318,7 @@
 //!             // The watcher reported a change.
 //!             Some(()) = changed.recv() => match session.still_allows(&checked) {
 //!                 Ok(()) => { /* notifications/resources/updated, with checked.uri() */ }
-//!                 // The client has not sent its new list yet: send nothing, and keep waiting.
+//!                 // The client has not sent its new list yet. Send nothing, and keep waiting.
 //!                 Err(error) if error.kind() == ErrorKind::RootsStale => {}
 //!                 Err(error) => return error.kind(),
 //!             },
@@ -348,26 +348,29 @@
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!
-//! A walk or a search within one request calls `roots.ensure_active()?` between its steps (feature
-//! `rmcp`), so that it ends when the client cancels the request or changes its roots.
+//! With the feature `rmcp`, a walk or a search should call `roots.ensure_active()?` between its
+//! steps, so that it ends when the client cancels the request or changes its roots.
 //!
 //! # Confine the process
 //!
-//! Feature `landlock`, on Linux: the kernel then stops a tool that bypasses the guard. Confine the
-//! process before any thread starts, and so before the runtime: instead of `#[tokio::main]`, a
-//! plain `fn main` builds the guard, confines the process, and builds the runtime. The
-//! documentation of `Confinement` has this `main`, and `Guard::confine_process` lists what remains
-//! possible. Log the report that it returns.
+//! On Linux, the feature `landlock` makes the kernel stop a tool that bypasses the guard. Confine
+//! the process before it starts any thread, and therefore before it starts the runtime. Instead of
+//! `#[tokio::main]`, write a plain `fn main` that builds the guard, confines the process, and
+//! builds the runtime. The documentation of `Confinement` contains such a `main`, and that of
+//! `Guard::confine_process` lists the operations that remain possible. Log the report that
+//! `confine_process` returns.
 //!
 //! # What to log
 //!
-//! The text of a refusal is for whoever sent the request, and reveals nothing. The details are for
-//! your log only: never put [`operator_detail`](crate::Error::operator_detail),
-//! [`Roots::rejected`](crate::Roots::rejected) or a [`Root`](crate::Root) into an answer. With the
-//! feature `tracing` and a subscriber, each is already an event of the target `mcp_roots_guard`,
-//! with the session's number: `info` for refusals, `warn` for lists that could not be obtained and
-//! entries that grant nothing. Log to standard error, because standard output carries the protocol
-//! on stdio.
+//! The text of a refusal is meant for the sender of the request, and reveals nothing more. The
+//! details are only for your log: never include [`operator_detail`](crate::Error::operator_detail),
+//! [`Roots::rejected`](crate::Roots::rejected) or a [`Root`](crate::Root) in a response. On stdio,
+//! log to standard error, because standard output carries the protocol.
+//!
+//! With the feature `tracing`, the crate emits [events](crate#events). A subscriber must not call
+//! the guard, because one of them is emitted while the cache is locked.
+//!
+//! Without that feature, log the rejected entries and the refusals yourself:
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ListRootsResult};
@@ -376,7 +379,7 @@
 //! let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
 //! let roots = boundary.resolve(&ListRootsResult::from_uris(["file:///elsewhere", "/no/uri"]))?;
 //! for rejected in roots.rejected() {
-//!     // `{:?}` escapes the entry, which is the client's text.
+//!     // `{:?}` escapes the entry, which is untrusted text from the client.
 //!     let (index, entry, error) = (rejected.index(), rejected.entry(), rejected.error());
 //!     eprintln!("entry {index} grants nothing: {entry:?}: {error}");
 //! }
@@ -387,11 +390,11 @@
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!
-//! # Give a file to another library
+//! # Pass a file to another library
 //!
-//! Pass the open file, which was verified, and never the path: the path can lead to another file by
-//! the time the library opens it. [`to_unguarded_path`](crate::CheckedPath::to_unguarded_path) is
-//! for code that accepts only a path (another program), and its use is open to that race.
+//! Pass the verified open file, never the path: by the time the library opens the path, it may
+//! resolve to another file. [`to_unguarded_path`](crate::CheckedPath::to_unguarded_path) is for
+//! code that accepts only a path, such as another program. Using it reintroduces that race.
 //!
 //! ```
 //! use std::io::{BufRead as _, BufReader};
@@ -401,9 +404,9 @@
 //! # let work = tempfile::tempdir().unwrap();
 //! # std::fs::write(work.path().join("table.csv"), "a,b\n1,2\n").unwrap();
 //! let roots = Roots::from_dirs([work.path()])?;
-//! // An open file reads, writes and seeks.
+//! // An open file implements `Read`, `Write` and `Seek`.
 //! assert_eq!(BufReader::new(roots.open("table.csv")?).lines().count(), 2);
-//! // For code that takes a file of `std`.
+//! // For code that takes a `std::fs::File`.
 //! let log = roots.open_with("log.txt", OpenOptions::new().append(true).create(true))?;
 //! let log: std::fs::File = log.into_std();
 //! # drop(log);
@@ -413,9 +416,9 @@
 //! # Try to break your own server
 //!
 //! A tool that bypasses the guard looks like any other until a client requests the wrong file.
-//! Plant these in a directory that your server serves, and call each tool with each of them. No
-//! answer may contain a byte of `secret.txt`, no call may hang, and the refusals must be the same
-//! whether the file outside exists or not.
+//! Create the following files in a directory that your server serves, and call each tool with each
+//! of the listed paths. No response may contain a byte of `secret.txt`, no call may hang, and the
+//! refusals must be the same whether or not the file outside exists.
 //!
 //! ```sh
 //! mkdir -p work/root && cd work && echo secret >secret.txt

@@ -1,8 +1,9 @@
-//! Bounds on the cost of resolving.
+//! Bounds on the cost of resolution.
 //!
-//! A [`Budget`] counts look-ups, so the CPU time of one request or one entry of a root list does
-//! not depend on the symlinks in a tree. An [`Effort`] ends the resolution of a whole list at a
-//! deadline, or when no caller waits for the result any more. Every look-up checks both.
+//! A [`Budget`] limits the look-ups, and therefore the CPU time, of one request or one entry of a
+//! root list, whatever symlinks a tree contains. An [`Effort`] ends the resolution of a whole list
+//! at a deadline, or when no caller is waiting for the result any longer. Every look-up checks
+//! both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use std::time::Instant;
 use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_TIME, LOOKUPS};
 
-/// The look-ups that are left for one request or one entry.
+/// The remaining look-ups for one request or one entry.
 #[derive(Debug)]
 pub(crate) struct Budget<'a> {
     left: usize,
@@ -24,11 +25,11 @@ impl Budget<'_> {
         Self { left: LOOKUPS, effort: None }
     }
 
-    /// Takes look-ups from the budget.
+    /// Subtracts look-ups from the budget.
     pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
         if self.effort.is_some_and(Effort::is_spent) {
             return Err(Error::new(Code::TooCostly)
-                .detail("the list took too long, or nobody waits for it"));
+                .detail("resolving the list took too long, or no caller waits for it"));
         }
         let left = self.left.checked_sub(lookups);
         self.left = left.unwrap_or_default();
@@ -43,7 +44,7 @@ impl Budget<'_> {
     }
 }
 
-/// The time that a list may take to resolve: until a deadline, or until no caller waits for it.
+/// Ends the resolution of a list at a deadline, or when no caller is waiting for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Effort {
     until: Instant,
@@ -63,7 +64,7 @@ impl Effort {
         Self { until: until.map_or(longest, |until| until.min(longest)), given_up }
     }
 
-    /// Whether the time is over. What is left of the list then fails with
+    /// Whether the resolution must end. The remaining entries then fail with
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`).
     pub(crate) fn is_spent(&self) -> bool {
         self.given_up.load(Ordering::Relaxed) || Instant::now() >= self.until
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_ends_with_its_look_ups_or_with_its_list() {
+    fn budget_ends_after_its_look_ups_or_with_its_list() {
         let mut budget = Budget::new();
         assert_eq!((budget.spend(LOOKUPS - 1).is_ok(), budget.spent()), (true, LOOKUPS - 1));
         assert!(budget.spend(1).is_ok());

@@ -1,4 +1,4 @@
-//! Cheap look-ups beneath a directory: [`Cursor`].
+//! Efficient repeated look-ups beneath a directory: [`Cursor`].
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -14,19 +14,19 @@ use crate::limits::CURSOR_HANDLES;
 use crate::limits::{NAMES_PER_LOOKUP, PATH_BYTES};
 
 /// Remembers the directory of the last look-up, and keeps the last few directories on the path to
-/// it open. A look-up beside, above or below the last one does not walk the whole path again.
+/// it open. A look-up near the last one does not walk the whole path again.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     /// The directory of the last look-up.
     path: PathBuf,
-    /// Open directories on the path, each with the length of its own path in bytes. The deepest is
-    /// last.
+    /// The open directories on that path, the deepest last. Each has the length of its own path in
+    /// bytes.
     open_dirs: VecDeque<(usize, Handle)>,
 }
 
 impl Cursor {
-    /// Describes the name at `path` beneath `base`, without following it. `path` consists of plain
-    /// names, and the caller knows that all but the last are directories.
+    /// Describes the name at `path` beneath `base`, without following a symlink. `path` must
+    /// consist of plain names, all of which except the last are known to be directories.
     pub(crate) fn look(
         &mut self,
         base: &Handle,
@@ -35,7 +35,8 @@ impl Cursor {
         budget: &mut Budget<'_>,
     ) -> Result<Look> {
         budget.spend(1)?;
-        // The kernel would refuse an operation on the whole path: ENAMETOOLONG (openat2(2)).
+        // The kernel would refuse a later operation on the whole path with ENAMETOOLONG
+        // (openat2(2)).
         #[cfg(target_os = "linux")]
         if path.as_os_str().len() >= PATH_BYTES
             && kernel::dir(&base.dir, Path::new(""), mounts).is_some()
@@ -50,8 +51,8 @@ impl Cursor {
     }
 
     /// Returns how many of the last `unknown` names of `path` can be skipped before the next
-    /// look-up: all of them except the last are directories. Tries the whole path first, then
-    /// searches by halves. `None` where the kernel's walk is not available.
+    /// look-up, because all of them except the last are directories. Tries the whole path first,
+    /// and then does a binary search. Returns `None` if `openat2` is not available.
     #[cfg(target_os = "linux")]
     pub(crate) fn skippable(
         &mut self,
@@ -65,7 +66,7 @@ impl Cursor {
         while passed + 1 < beyond {
             let parent = path.ancestors().nth(unknown + 1 - names)?;
             let (length, from, rest) = self.nearest_open(base, parent);
-            // The look-up that follows pays for the first walk.
+            // The first walk is charged to the look-up that follows.
             let cost = usize::from(names < unknown) + rest.iter().count() / NAMES_PER_LOOKUP;
             if let Err(error) = budget.spend(cost) {
                 return Some(Err(error));
@@ -83,7 +84,7 @@ impl Cursor {
         Some(Ok(passed))
     }
 
-    /// Opens the directory at `path`, from the nearest directory that is already open.
+    /// Opens the directory at `path`, starting from the nearest directory that is already open.
     fn open_dir<'a>(
         &'a mut self,
         base: &'a Handle,
@@ -99,8 +100,9 @@ impl Cursor {
         Ok(self.open_dirs.back().map_or(base, |(_, directory)| directory))
     }
 
-    /// Closes the directories that are not on the path to `path`. Returns the length of the path of
-    /// the nearest one that stays open, that directory, and the names from there to `path`.
+    /// Closes the directories that are not on the path to `path`. Returns the nearest directory
+    /// that stays open, with the length of its path before it and the remaining names to `path`
+    /// after it.
     fn nearest_open<'a, 'p>(
         &'a mut self,
         base: &'a Handle,
@@ -120,16 +122,19 @@ impl Cursor {
         if length == 0 {
             return (length, from, Cow::Borrowed(path));
         }
-        // One separator precedes each name.
+        // Each remaining name is preceded by one separator.
         let names = count_separators(next.get(length..).unwrap_or_default());
         let names: Vec<&OsStr> = path.iter().rev().take(names).collect();
         (length, from, Cow::Owned(names.into_iter().rev().collect()))
     }
 
-    /// Keeps a directory open. `from` is the length of the path of the directory it was opened
+    /// Keeps a directory open. `from` is the length of the path of the directory that it was opened
     /// from.
     fn hold(&mut self, from: usize, path: &Path, directory: Handle) {
-        debug_assert!(from < path.as_os_str().len(), "it lies below");
+        debug_assert!(
+            from < path.as_os_str().len(),
+            "the directory must be below the one that it was opened from"
+        );
         if self.open_dirs.len() == CURSOR_HANDLES {
             self.open_dirs.pop_front();
         }
@@ -139,7 +144,7 @@ impl Cursor {
     }
 }
 
-/// The number of separators in a path. The count of a block fits a byte, so the compiler can
+/// The number of separators in a path. The count for each block fits in a byte, so the compiler can
 /// vectorize it.
 pub(crate) fn count_separators(path: &[u8]) -> usize {
     let in_block = |block: &[u8]| {
@@ -148,7 +153,7 @@ pub(crate) fn count_separators(path: &[u8]) -> usize {
     path.chunks(usize::from(u8::MAX)).map(|block| usize::from(in_block(block))).sum()
 }
 
-/// The length of the common prefix of two paths in bytes.
+/// The length in bytes of the common prefix of two paths.
 fn common_length(one: &[u8], other: &[u8]) -> usize {
     const BLOCK: usize = 64;
     let blocks = one
@@ -164,9 +169,9 @@ fn common_length(one: &[u8], other: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// The search ends at the right depth, and costs one look-up for each halving.
+    /// The search finds the right depth, and costs one look-up for each step.
     #[test]
-    fn the_first_name_that_is_no_directory_is_found_by_halves() {
+    fn first_name_that_is_not_a_directory_is_found_by_binary_search() {
         let directory = tempfile::tempdir().unwrap();
         let path = PathBuf::from("d/".repeat(100));
         let mut at = directory.path().to_owned();
@@ -176,20 +181,20 @@ mod tests {
             let found = cursor.skippable(&handle, &path, 100, Rule::Allow, &mut budget);
             assert_eq!(found.unwrap().unwrap(), passed);
             let (spent, whole) = (budget.spent(), 99 / NAMES_PER_LOOKUP);
-            let is_due = match passed {
+            let is_expected = match passed {
                 100 => spent == whole,
                 _ => (whole + 6..=2 * whole + 7).contains(&spent),
             };
-            assert!(is_due, "{passed}: {spent}");
+            assert!(is_expected, "{passed}: {spent}");
             at.push("d");
             std::fs::create_dir(&at).unwrap();
         }
     }
 
-    /// A look-up next to the last one costs one, however deep it is. Otherwise it costs the walk
-    /// from the nearest open directory.
+    /// A look-up in the directory of the last one costs one, however deep it is. Any other costs
+    /// the walk from the nearest open directory.
     #[test]
-    fn a_look_up_costs_the_way_from_what_is_held() {
+    fn look_up_costs_the_walk_from_the_nearest_open_directory() {
         let directory = tempfile::tempdir().unwrap();
         let deep = PathBuf::from("d/".repeat(160));
         std::fs::create_dir_all(directory.path().join(&deep)).unwrap();

@@ -1,4 +1,4 @@
-//! A directory held open: [`Handle`].
+//! An open directory: [`Handle`].
 
 use std::ffi::OsStr;
 #[cfg(not(windows))]
@@ -24,11 +24,11 @@ use crate::error::{Code, Result};
 #[cfg(target_os = "linux")]
 use crate::limits::NAMES_PER_LOOKUP;
 
-/// An open directory. It stays the same directory object, whatever happens to its name.
+/// An open directory. It remains the same directory object even if its path changes.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(super) dir: Dir,
-    /// The final path, as it was when it was first needed.
+    /// The final path, as of the first time it was needed.
     #[cfg(windows)]
     pub(super) place: std::sync::OnceLock<String>,
 }
@@ -42,13 +42,13 @@ impl Handle {
         }
     }
 
-    /// Opens a directory by an ambient path, following symlinks. Only for configured directories
-    /// and for the filesystem root.
+    /// Opens a directory by an ambient path, following symlinks. Use this only for configured
+    /// directories and for the filesystem root.
     pub(crate) fn ambient(path: &Path) -> io::Result<Self> {
         Ok(Self::new(Dir::open_ambient_dir(path, ambient_authority())?))
     }
 
-    /// Opens the directory at `path`. The empty path is this directory.
+    /// Opens the directory at `path`. An empty path opens this directory.
     pub(crate) fn dir(&self, path: &Path, mounts: Rule) -> Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
@@ -61,8 +61,8 @@ impl Handle {
         Ok(dir)
     }
 
-    /// As [`Handle::dir`], within a budget: one call of the kernel, or one call per name. The
-    /// look-up that needs the directory has already paid for the first name.
+    /// Like [`Handle::dir`], within a budget. It takes one system call, or one per name. The first
+    /// name is charged to the look-up that needs the directory.
     pub(super) fn dir_within_budget(
         &self,
         path: &Path,
@@ -84,11 +84,11 @@ impl Handle {
         })
     }
 
-    /// Opens a directory in this one, relative to the held descriptor.
+    /// Opens a directory in this one, relative to the open descriptor.
     fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
         let opened = self.dir.open_dir_nofollow(name).map_err(|error| match walk_error(error) {
-            // open(2) with O_DIRECTORY fails with ENOTDIR for a symlink, too. If the name is no
-            // file now, it was a symlink when it was opened.
+            // open(2) with O_DIRECTORY also fails with ENOTDIR for a symlink. If the name is not a
+            // file now, it was a symlink when the open failed.
             error if error.reason() == Code::NotADirectory && !self.is_other(name) => {
                 Code::Changed.into()
             }
@@ -113,7 +113,7 @@ impl Handle {
     /// Describes one name in this directory, without following it.
     #[cfg(not(windows))]
     pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
-        // cap-std panics on times that are very old.
+        // cap-std panics on very old timestamps.
         kernel::describe(&self.dir, name)
     }
 
@@ -135,7 +135,7 @@ impl Handle {
         }
     }
 
-    /// As [`Handle::look`], by one call of the kernel. `None` where that call is not available.
+    /// Like [`Handle::look`], by one system call. Returns `None` if `openat2` is not available.
     #[cfg(target_os = "linux")]
     fn look_by_kernel(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
         let looked = kernel::look(&self.dir, path, mounts)?;
@@ -153,9 +153,12 @@ impl Handle {
     }
 
     /// Describes one name in this directory, without following it.
-    #[cfg_attr(windows, allow(unused_variables, reason = "a mounted volume is a symlink there"))]
+    #[cfg_attr(
+        windows,
+        allow(unused_variables, reason = "on Windows, a mounted volume is a symlink")
+    )]
     pub(crate) fn look_in(&self, name: &OsStr, mounts: Rule) -> Result<Look> {
-        // Opening the name gives its mount in the same call.
+        // Opening the name also checks its mount, in the same call.
         #[cfg(target_os = "linux")]
         if mounts == Rule::Refuse {
             if let Some(looked) = self.look_by_kernel(Path::new(name), mounts) {
@@ -190,17 +193,17 @@ impl Handle {
         }
     }
 
-    /// Reads a symlink that was seen a moment ago.
+    /// Reads the target of a name that was a symlink a moment ago.
     #[cfg(not(windows))]
     fn read_link(&self, name: &OsStr) -> Result<OsString> {
         if kernel::is_proc(&self.dir)? {
             return Err(proc_link());
         }
-        // EINVAL: the name is not a symlink any more.
+        // EINVAL: the name is no longer a symlink.
         Ok(self.dir.read_link_contents(name).map_err(|_| Code::Changed)?.into_os_string())
     }
 
-    /// Opens the file at `path`, without blocking and without following a symlink, not even as the
+    /// Opens the file at `path`, without blocking and without following any symlink, including the
     /// last name.
     pub(crate) fn open(&self, path: &Path, want: Want, mounts: Rule) -> Result<File> {
         #[cfg(target_os = "linux")]
@@ -226,9 +229,8 @@ impl Handle {
         Ok(file)
     }
 
-    /// Opens what `path` names in one walk of the kernel. The walk follows symlinks and stops with
-    /// `EXDEV` at the edge of this directory. Any `path` is allowed. `None` where the call is not
-    /// available.
+    /// Opens `path` in one kernel walk, which follows symlinks and fails with `EXDEV` if it would
+    /// leave this directory. Any `path` is allowed. Returns `None` if `openat2` is not available.
     #[cfg(target_os = "linux")]
     pub(crate) fn follow(
         &self,
@@ -252,7 +254,7 @@ impl Handle {
         kernel::mount(&self.dir)
     }
 
-    /// Lists the directory, without `.` and `..`.
+    /// Lists the entries of the directory, except `.` and `..`.
     pub(crate) fn entries(&self) -> io::Result<Entries> {
         #[cfg(windows)]
         return kernel::entries(self);
@@ -268,7 +270,8 @@ impl Handle {
         self.dir.create_dir(name)
     }
 
-    /// Removes one name in this directory that is not a directory. A symlink is removed itself.
+    /// Removes a name that is not a directory from this directory. If it is a symlink, its target
+    /// is not affected.
     pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
         return kernel::remove_file(self, name);
@@ -276,7 +279,7 @@ impl Handle {
         self.dir.remove_file(name)
     }
 
-    /// Removes an empty directory in this one.
+    /// Removes an empty directory from this one.
     pub(crate) fn remove_dir(&self, name: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
         return kernel::remove_dir(self, name);
@@ -284,8 +287,8 @@ impl Handle {
         self.dir.remove_dir(name)
     }
 
-    /// Renames a name in this directory to one in another. The destination must not exist, unless
-    /// `replace` is set.
+    /// Renames a name in this directory to a name in `to_dir`. The destination must not exist,
+    /// unless `replace` is true.
     pub(crate) fn rename(
         &self,
         from: &OsStr,
@@ -309,10 +312,10 @@ impl Handle {
         self.dir.rename(from, &to_dir.dir, to)
     }
 
-    /// Syncs the directory's entries to the device. Windows has no such call.
+    /// Syncs the directory's entries to the device. Windows has no call for this.
     #[cfg(not(windows))]
     pub(crate) fn sync(&self) -> io::Result<()> {
-        // The handle itself may be `O_PATH`, which fsync(2) refuses.
+        // The handle itself may have been opened with `O_PATH`, which fsync(2) refuses.
         self.dir.open(".")?.into_std().sync_all()
     }
 }
@@ -324,7 +327,7 @@ impl std::os::fd::AsFd for Handle {
     }
 }
 
-/// The file must be an open directory. Otherwise every method fails.
+/// The file must be an open directory, or else every method fails.
 impl From<File> for Handle {
     fn from(directory: File) -> Self {
         Self::new(Dir::from_std_file(directory))
@@ -336,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_file_is_never_one_that_is_there() {
+    fn create_new_refuses_an_existing_file() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("f"), "old").unwrap();
         let handle = Handle::ambient(directory.path()).unwrap();

@@ -1,4 +1,4 @@
-//! System calls on Linux. Most of them need one `openat2`.
+//! System calls on Linux. Most operations take one `openat2` call.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
 enum Links {
     /// Fails with `ELOOP` at the first symlink.
     Refuse,
-    /// Follows symlinks up to the edge of the directory, and fails there with `EXDEV`.
+    /// Follows symlinks inside the directory, and fails with `EXDEV` at one that leaves it.
     Beneath,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File
     plain(at, path, OFlags::PATH | OFlags::DIRECTORY, None, mounts)
 }
 
-/// `O_PATH | O_NOFOLLOW` opens a symlink itself, also under `RESOLVE_NO_SYMLINKS` (openat2(2)).
+/// `O_PATH | O_NOFOLLOW` opens a symlink itself, even with `RESOLVE_NO_SYMLINKS` (openat2(2)).
 pub(super) fn look(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
     plain(at, path, OFlags::PATH | OFlags::NOFOLLOW, None, mounts)
 }
@@ -57,8 +57,8 @@ pub(super) fn follow(
     call(at, path, flags, None, mounts, &links)
 }
 
-/// Opens a path of plain names. Such a path leaves the directory only while another process moves a
-/// directory on it, and that is reported as `ELOOP`, too.
+/// Opens a path of plain names. The walk can leave the directory only if another process moves a
+/// directory on the path at the same time. That is also reported as `ELOOP`.
 fn plain(
     at: &Dir,
     path: &Path,
@@ -74,7 +74,7 @@ fn plain(
     }))
 }
 
-/// Calls `openat2`. Returns `None` where this process does not have it. Each call tries again,
+/// Calls `openat2`. Returns `None` if it is not available to this process. This is not cached,
 /// because a seccomp filter can be installed at any time.
 fn call(
     at: &Dir,
@@ -92,13 +92,14 @@ fn call(
     let mut again: Option<Instant> = None;
     for _ in 0..OPENAT2_RETRIES {
         match openat2(at, path, flags | OFlags::CLOEXEC, mode, resolve) {
-            // A rename anywhere while the kernel passed `..` (openat2(2)).
+            // A file was renamed somewhere on the system while the kernel resolved `..`
+            // (openat2(2)).
             Err(Errno::AGAIN)
                 if again.get_or_insert_with(Instant::now).elapsed() < OPENAT2_RETRY_TIME => {}
             Err(Errno::AGAIN) => break,
-            // ENOSYS: Linux before 5.6, or a filter. EPERM: a filter, as container runtimes install
-            // it. If EPERM is about the file itself, the walk through held descriptors gets it
-            // again.
+            // ENOSYS means Linux before 5.6, or a seccomp filter. EPERM means a filter such as
+            // those that container runtimes install. If EPERM concerns the file itself, the
+            // fallback walk through open descriptors fails with it again.
             Err(Errno::NOSYS | Errno::PERM) => return None,
             Err(error) => return Some(Err(error.into())),
             Ok(fd) => return Some(Ok(File::from(fd))),
@@ -107,10 +108,10 @@ fn call(
     None
 }
 
-/// Tells apart the two causes of `EXDEV` where no symlink is followed: a mount on the path, which
-/// only `RESOLVE_NO_XDEV` refuses, and a directory on the path that another process is moving out
-/// of this one, which `RESOLVE_BENEATH` refuses. A second call without the first flag fails only
-/// for the latter.
+/// Distinguishes the two causes of `EXDEV` when no symlink is followed. One is a mount point on the
+/// path, which `RESOLVE_NO_XDEV` refuses. The other is that another process moved a directory on
+/// the path out of this one, which `RESOLVE_BENEATH` refuses. A second call without
+/// `RESOLVE_NO_XDEV` fails only for the latter.
 fn has_moved(at: &Dir, path: &OsStr) -> bool {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let asked = openat2(
@@ -125,10 +126,10 @@ fn has_moved(at: &Dir, path: &OsStr) -> bool {
 
 pub(super) fn classify(error: &io::Error) -> Option<Code> {
     match Errno::from_io_error(error)? {
-        // A name that was no symlink a moment ago has become one, or a directory on the path was
+        // A name that was not a symlink a moment ago has become one, or a directory on the path was
         // moved.
         Errno::LOOP => Some(Code::Changed),
-        // The only remaining cause is RESOLVE_NO_XDEV.
+        // `plain` has ruled out every cause except RESOLVE_NO_XDEV.
         Errno::XDEV => Some(Code::MountCrossing),
         // A FIFO without a reader, or a socket (open(2)).
         Errno::NXIO => Some(Code::SpecialFile),
@@ -144,20 +145,20 @@ pub(super) fn read_link(link: &File) -> Result<OsString> {
     Ok(OsString::from_vec(text.into_bytes()))
 }
 
-/// Symlinks of a proc filesystem lead to whatever the kernel chooses, and their text is not the
-/// target (proc(5); "magic links" in symlink(7)).
+/// The kernel chooses the targets of symlinks in a proc filesystem, regardless of their text
+/// (proc(5); "magic links" in symlink(7)).
 pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
     const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
     let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
     Ok(u64::try_from(stat.f_type) == Ok(PROC_SUPER_MAGIC))
 }
 
-/// `AT_NO_AUTOMOUNT`: a look-up should not mount anything, which can block indefinitely. `O_PATH`
-/// does not mount either (statx(2), open(2)).
+/// `AT_NO_AUTOMOUNT` is set because a look-up should not trigger a mount, which can block
+/// indefinitely. `O_PATH` does not trigger one either (statx(2), open(2)).
 pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     match rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted) {
-        // Linux before 4.11, or a filter, as for `openat2`.
+        // Linux before 4.11, or a seccomp filter, as with `openat2`.
         Err(Errno::NOSYS | Errno::PERM) => {
             Ok(Metadata::of_stat(&rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?))
         }
@@ -183,7 +184,7 @@ fn mounted(stat: &Statx) -> Mount {
     (known, if known { stat.stx_mnt_id } else { device })
 }
 
-/// `None` where the filesystem cannot refuse an existing name in the same step (EINVAL,
+/// Returns `None` if the kernel or filesystem cannot atomically refuse an existing name (EINVAL,
 /// renameat2(2)).
 pub(super) fn rename_new(
     from_dir: &Dir,

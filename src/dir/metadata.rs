@@ -1,8 +1,7 @@
-//! What a name or an open file is: [`Metadata`].
+//! Metadata of names and open files: [`Metadata`].
 //!
-//! The values come from the operating system, for an open file or for a name that was not followed,
-//! and were true at that time. Inside the crate they include the [`Identity`] by which a directory
-//! is recognized.
+//! The values describe an open file, or a name that was not followed, at the time of the system
+//! call. Within this crate they include the [`Identity`] by which a directory is recognized.
 
 use std::fs::File;
 use std::io;
@@ -61,11 +60,11 @@ pub struct Metadata {
     identity: Identity,
 }
 
-/// Device and inode number of a filesystem object.
+/// The device and inode numbers of a filesystem object.
 ///
-/// While an object is held open, no other object has its numbers. The numbers of an object that is
-/// not held can be reused, so a comparison with it also needs the time of birth. That time is not
-/// part of the identity: overlayfs changes it when a directory is first written to.
+/// While an object is open, no other object has its numbers. The numbers of an object that is not
+/// open can be reused, so comparing it also requires the birth time. The birth time is not part of
+/// the identity, because overlayfs changes it when a directory is first written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
@@ -92,7 +91,7 @@ impl Metadata {
     }
 
     /// Whether this is a symbolic link. Only [`Roots::symlink_metadata`], [`Roots::read_dir`] and
-    /// [`Roots::walk`] describe a symlink. [`Roots::metadata`] follows it.
+    /// [`Roots::walk`] describe symlinks. [`Roots::metadata`] follows them.
     ///
     /// [`Roots::metadata`]: crate::Roots::metadata
     /// [`Roots::read_dir`]: crate::Roots::read_dir
@@ -103,19 +102,19 @@ impl Metadata {
         self.file_type == FileType::Symlink
     }
 
-    /// The size in bytes. For a symlink, the length of its text.
+    /// The size in bytes. For a symlink, this is the length of its text.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.len
     }
 
-    /// The number of names (hard links) of the file.
+    /// The number of hard links to the file.
     #[must_use]
     pub fn hard_links(&self) -> u64 {
         self.links
     }
 
-    /// The time of the last change to the content, if the filesystem records it.
+    /// The time when the content was last modified, if the filesystem records it.
     #[must_use]
     pub fn modified(&self) -> Option<SystemTime> {
         self.modified
@@ -149,7 +148,7 @@ impl Metadata {
     #[cfg(windows)]
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
         use cap_fs_ext::MetadataExt as _;
-        // `std` does not expose the link count and the file index yet (GetFileInformationByHandle).
+        // `std` does not yet expose the link count and the file index (GetFileInformationByHandle).
         let by_handle = cap_std::fs::Metadata::from_file(file)?;
         let metadata = file.metadata()?;
         Ok(Self {
@@ -169,7 +168,7 @@ impl Metadata {
         })
     }
 
-    /// Stands for a symlink whose own metadata cannot be read.
+    /// A placeholder for a symlink whose own metadata cannot be read.
     #[cfg(windows)]
     pub(crate) fn unreadable_link() -> Self {
         let identity = Identity { device: 0, inode: 0 };
@@ -186,33 +185,33 @@ impl Metadata {
         }
     }
 
-    /// Reads the metadata of an open file. There is no cheaper call here.
+    /// Reads the metadata of an open file. Windows has no cheaper call.
     #[cfg(windows)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Self::of_file(file)
     }
 
-    /// Reads the metadata of an open file without the time of birth, by the cheaper fstat(2).
+    /// Reads the metadata of an open file without the birth time, by fstat(2), which is cheaper.
     #[cfg(unix)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Ok(Self::of_stat(&rustix::fs::fstat(file)?))
     }
 
-    /// The metadata already has the time of birth.
+    /// Returns the same metadata, which already contains the birth time.
     #[cfg(windows)]
     pub(crate) fn with_birth(&self, _: &File) -> Self {
         self.clone()
     }
 
-    /// Adds the time of birth of the file that the metadata was read from.
+    /// Adds the birth time, read from the same file.
     #[cfg(unix)]
     pub(crate) fn with_birth(&self, file: &File) -> Self {
         let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
         Self { created, ..self.clone() }
     }
 
-    /// The time of creation, where it distinguishes objects that had the same numbers. Not on
-    /// Windows: there, any program can set the time, and the number includes a sequence number
+    /// The birth time, to distinguish objects with reused numbers. This is `None` on Windows, where
+    /// any program can set the time, and where the file index includes a sequence number
     /// (BY_HANDLE_FILE_INFORMATION).
     pub(crate) fn birth(&self) -> Option<SystemTime> {
         self.created.filter(|_| !cfg!(windows))
@@ -244,10 +243,10 @@ impl Metadata {
 #[allow(
     clippy::useless_conversion,
     clippy::unnecessary_fallible_conversions,
-    reason = "the types of the fields differ between systems"
+    reason = "the field types differ between systems"
 )]
 impl Metadata {
-    /// Converts the result of stat(2), which has no time of creation.
+    /// Converts the result of stat(2), which has no creation time.
     pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Self {
         let mode = u32::from(stat.st_mode);
         Self {
@@ -314,8 +313,8 @@ impl FileType {
     }
 }
 
-/// Converts seconds and nanoseconds since 1970. The owner of a file can set any time, so the result
-/// is `None` for a time that the clock cannot represent.
+/// Converts seconds and nanoseconds since 1970. The owner of a file can set any time, so this
+/// returns `None` for a time that `SystemTime` cannot represent.
 #[cfg(unix)]
 fn time(seconds: i64, nanoseconds: u64) -> Option<SystemTime> {
     let whole = Duration::from_secs(seconds.unsigned_abs());
@@ -331,7 +330,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
-    fn the_time_of_birth_is_all_that_the_cheaper_call_does_not_tell() {
+    fn cheaper_call_omits_only_the_birth_time() {
         let file = tempfile::tempfile().unwrap();
         let all = Metadata::without_birth(&file).unwrap().with_birth(&file);
         assert_eq!(format!("{all:?}"), format!("{:?}", Metadata::of_file(&file).unwrap()));
@@ -339,7 +338,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn any_time_is_a_time_or_none() {
+    fn any_timestamp_is_converted_without_a_panic() {
         assert_eq!(time(0, 5), Some(UNIX_EPOCH + Duration::from_nanos(5)));
         assert_eq!(time(-1, 999_999_999), Some(UNIX_EPOCH - Duration::from_nanos(1)));
         for (seconds, nanoseconds) in

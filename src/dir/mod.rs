@@ -1,15 +1,15 @@
-//! Directories held open, and system calls beneath them.
+//! Open directories, and system calls beneath them.
 //!
-//! A [`Handle`] is one open directory. Its methods take a path relative to the directory, made of
-//! plain names only (no `..`, no `.`), or one name. They follow no symlink, so what they open or
-//! describe was beneath the directory at that time. The one exception is [`Handle::follow`], where
-//! the kernel follows symlinks and stops at the edge of the directory. A [`Cursor`] makes many
-//! look-ups beneath one handle cheap, and a [`Budget`] limits how many there are.
+//! A [`Handle`] is an open directory. Its methods take one name, or a relative path that consists
+//! only of plain names (no `.` or `..`). They follow no symlinks, so every file that they open or
+//! describe was beneath the directory at that time. The only exception is [`Handle::follow`], where
+//! the kernel follows symlinks that stay inside the directory. A [`Cursor`] makes repeated look-ups
+//! beneath one handle efficient, and a [`Budget`] limits their number.
 //!
-//! On Linux each operation is one `openat2` (openat2(2), Linux 5.6) with
-//! `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`. Where the kernel or a seccomp filter refuses that call,
-//! and on other systems, cap-std walks the path one name at a time through held descriptors. On
-//! Windows the final path of each handle is verified as well.
+//! On Linux each operation is one `openat2` (openat2(2), Linux 5.6) with `RESOLVE_BENEATH |
+//! RESOLVE_NO_SYMLINKS`. If the kernel or a seccomp filter refuses that call, and on other systems,
+//! cap-std walks the path one name at a time through open descriptors. On Windows, the final path
+//! of each handle is also verified.
 
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(windows, path = "windows.rs")]
@@ -43,7 +43,7 @@ use crate::error::Error;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 use crate::error::Result;
 
-/// What a file is opened for. No combination truncates.
+/// How a file is opened. No combination truncates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
     pub(crate) read: bool,
@@ -74,7 +74,7 @@ impl Want {
     }
 }
 
-/// What a name is, without following it. A symlink comes with its text.
+/// The result of looking up a name without following it. For a symlink, this includes its text.
 #[derive(Debug)]
 pub(crate) enum Look {
     Missing,
@@ -82,13 +82,13 @@ pub(crate) enum Look {
     Other(Metadata),
 }
 
-/// What [`Handle::follow`] opens.
+/// How [`Handle::follow`] opens a path.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// The place itself (`O_PATH`). Fails with `ELOOP` if any name of the path is a symlink.
+    /// Opens the file with `O_PATH`. Fails with `ELOOP` if any name in the path is a symlink.
     NoLink,
-    /// The file, for reading and without blocking. Symlinks are followed.
+    /// Opens the file for reading, without blocking. Follows symlinks.
     Read,
 }
 
@@ -98,11 +98,11 @@ pub(crate) type Entries = std::fs::ReadDir;
 #[cfg(not(windows))]
 pub(crate) type Entries = cap_std::fs::ReadDir;
 
-/// A mounted filesystem: `true` and its mount id, or `false` and its device number where the kernel
-/// reports no mount id.
+/// Identifies a mounted filesystem: `true` and its mount ID, or `false` and its device number if
+/// the kernel does not report a mount ID.
 pub(crate) type Mount = (bool, u64);
 
-/// Whether an open file lies in a proc filesystem.
+/// Whether an open file is in a proc filesystem.
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 pub(crate) fn is_proc(file: &File) -> Result<bool> {
     kernel::is_proc(file)
@@ -113,13 +113,13 @@ pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((path.parent()?, path.file_name()?))
 }
 
-/// A random name for a file that exists only during a write. Operators search for it after a
-/// process was killed ([`Roots::write`](crate::Roots::write)).
+/// A random name for a file that exists only during a write. Operators can recognize files left
+/// behind by a killed process by this name ([`Roots::write`](crate::Roots::write)).
 pub(crate) fn temporary_name() -> OsString {
     OsString::from(format!(".mcp-roots-guard-{:016x}.tmp", RandomState::new().hash_one(0)))
 }
 
-/// Classifies an error of a walk that follows no symlink.
+/// Converts an error of a walk that follows no symlinks.
 fn walk_error(error: io::Error) -> Error {
     match kernel::classify(&error) {
         Some(kind) => Error::io(kind, error),
@@ -129,5 +129,5 @@ fn walk_error(error: io::Error) -> Error {
 
 #[cfg(not(windows))]
 fn proc_link() -> Error {
-    Error::new(Code::OutsideRoots).detail("a link of a proc file system")
+    Error::new(Code::OutsideRoots).detail("a symlink in a proc filesystem")
 }

@@ -1,5 +1,5 @@
-//! System calls on systems without `openat2`. Everything else is the portable walk through held
-//! descriptors.
+//! System calls for Unix systems other than Linux. The portable walk through open descriptors does
+//! the rest.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,18 +1,18 @@
-//! The operator's choices about files.
+//! The operator's policy for unusual files.
 //!
-//! A [`Policy`] applies to every operation. By default it refuses special files, and allows hard
+//! A [`Policy`] applies to every operation. By default it refuses special files. It allows hard
 //! links and mounts, which are common in ordinary workspaces.
 
-/// Whether something is served.
+/// Whether a kind of file is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// It is served like any other file.
+    /// Allow it like any other file.
     Allow,
-    /// It is refused with an error kind of its own.
+    /// Refuse it, with a specific error code.
     Refuse,
 }
 
-/// What may be done beneath a root.
+/// The operations that are allowed beneath a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Read, list and describe.
@@ -21,7 +21,8 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Rules about files that lie inside a root but may be reachable, or behave, in unexpected ways.
+/// Rules for files inside a root that may be reachable from elsewhere, or that may behave in
+/// unexpected ways.
 ///
 /// ```
 /// # use mcp_roots_guard::{Policy, Rule};
@@ -42,24 +43,25 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Regular files with more than one name, one of which may lie outside. Default: allow.
-    /// Refusing costs no system call, but package managers and version control systems create
-    /// thousands of hard links.
+    /// Sets the rule for regular files with more than one name, one of which may be outside the
+    /// roots. They are allowed by default. Refusing them takes no additional system call, but
+    /// package managers and version control systems create thousands of hard links.
     #[must_use]
     pub fn hard_links(self, hard_links: Rule) -> Self {
         Self { hard_links, ..self }
     }
 
-    /// FIFOs, sockets and devices. Default: refuse. If allowed, they are opened in non-blocking
-    /// mode (`O_NONBLOCK`), and stay in it.
+    /// Sets the rule for FIFOs, sockets and devices. They are refused by default. If allowed, they
+    /// are opened in non-blocking mode (`O_NONBLOCK`) and remain in it.
     #[must_use]
     pub fn special_files(self, special_files: Rule) -> Self {
         Self { special_files, ..self }
     }
 
-    /// Other filesystems and bind mounts that are mounted inside a root. Default: allow. Where the
-    /// kernel lacks `openat2`, a mount is recognized by its mount id (Linux 5.8), or else by its
-    /// device number, which a bind mount of the same filesystem shares.
+    /// Sets the rule for filesystems and bind mounts that are mounted inside a root. They are
+    /// allowed by default. If `openat2` is not available, a mount is recognized by its mount ID
+    /// (Linux 5.8 or later) or else by its device number. A bind mount of the same filesystem has
+    /// the same device number.
     #[must_use]
     pub fn mounts(self, mounts: Rule) -> Self {
         Self { mounts, ..self }

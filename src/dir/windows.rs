@@ -1,17 +1,18 @@
-//! System calls on Windows, where each handle is checked for where it is.
+//! System calls on Windows, where the final path of each handle is verified.
 //!
 //! A directory is held open without `FILE_SHARE_DELETE`, so it cannot be renamed or removed while
-//! it is held. A file in it is opened by one name relative to its handle (`RootDirectory` of
-//! `OBJECT_ATTRIBUTES`, NtCreateFile). A symlink or junction is opened itself
-//! (`FILE_FLAG_OPEN_REPARSE_POINT`). The final path of each handle must then be the directory's
-//! final path and that name (GetFinalPathNameByHandle). If the system has redirected the open
-//! anyway, it is refused before a byte is read or written.
+//! the handle is open. A file in it is opened by one name relative to that handle (`RootDirectory`
+//! in `OBJECT_ATTRIBUTES`, NtCreateFile). Symlinks and junctions are opened without being followed
+//! (`FILE_FLAG_OPEN_REPARSE_POINT`). The final path of the new handle (GetFinalPathNameByHandle)
+//! must then be the directory's final path followed by that name. If the system redirected the open
+//! anyway, the handle is refused before any byte is read or written.
 //!
-//! Creating, renaming and removing are only possible by path: the final path of the held directory,
-//! in its verbatim form, and the name. Holding an empty directory does not prevent it from being
-//! turned into a junction in place, which needs only the right to write attributes
-//! (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37). So the directory is [pinned](pin) during the
-//! call. A directory listing is also by path. It counts only for names that the handle confirms.
+//! Names can only be created, renamed and removed by path. The path is the verbatim final path of
+//! the open directory, followed by the name. An open handle does not prevent an empty directory
+//! from being converted into a junction in place, which requires only the right to write attributes
+//! (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37). The directory is therefore [pinned](pin) during
+//! the call. A directory is also listed by path, and each listed name is then verified through the
+//! handle.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -30,13 +31,14 @@ use crate::path::names::{key, windows};
 pub(super) fn classify(error: &io::Error) -> Option<Code> {
     match error.raw_os_error()? {
         ERROR_STOPPED_ON_SYMLINK => Some(Code::Changed),
-        // A reparse point that is not a symlink leads here: a socket, or the alias of an app.
+        // The name is a reparse point that is not a symlink, such as a socket or an app execution
+        // alias.
         ERROR_CANT_ACCESS_FILE => Some(Code::SpecialFile),
         _ => None,
     }
 }
 
-/// Opens a name itself for its metadata, and reads the text if it is a symlink.
+/// Reads the metadata of a name without following it, and its text if it is a symlink.
 pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Look> {
     let file = match open_itself(&at.dir, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Missing),
@@ -50,7 +52,8 @@ pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Look> {
     })
 }
 
-/// A reparse point that silently redirects is reported as a symlink whose text cannot be read.
+/// Reads the metadata of a name without following it. A reparse point that silently redirects is
+/// reported as a symlink whose text cannot be read.
 pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
     let file = open_itself(&at.dir, name)?;
     match verify_place(at, name, &file) {
@@ -69,19 +72,20 @@ fn open_itself(at: &Dir, name: &OsStr) -> io::Result<File> {
     Ok(at.open_with(name, &options)?.into_std())
 }
 
-/// Reads where a symlink leads, by the rules for requests. A text that these rules refuse leads to
-/// no place in a root.
+/// Reads the target of a symlink according to the rules for requests. A target that these rules
+/// refuse counts as outside every root.
 fn link_text(link: &File) -> Result<OsString> {
-    let outside = || Error::new(Code::OutsideRoots).detail("a link that can not be read");
+    let outside = || Error::new(Code::OutsideRoots).detail("a symlink that cannot be read");
     let text = winx::file::read_link(link).map_err(|_| outside())?.into_os_string();
     let text = text.to_str().ok_or_else(outside)?;
-    // The form that a junction has.
+    // Junctions have this prefix.
     let text =
         text.strip_prefix(r"\??\").map_or_else(|| text.to_owned(), |text| format!(r"\\?\{text}"));
     windows::path(&text).map(OsString::from).map_err(|_| outside())
 }
 
-/// Refuses a file that is not in this directory by this name, in any case. Returns its final path.
+/// Refuses a file whose final path is not this directory and this name, ignoring case. Returns the
+/// final path.
 pub(super) fn verify_place(at: &Handle, name: &OsStr, file: &impl AsFilelike) -> Result<String> {
     let place = final_path(file)?;
     let directory = if let Some(directory) = at.place.get() {
@@ -91,7 +95,7 @@ pub(super) fn verify_place(at: &Handle, name: &OsStr, file: &impl AsFilelike) ->
         at.place.get_or_init(|| directory)
     };
     let rest = place.strip_prefix(directory.as_str());
-    // The path of a volume itself ends in a separator.
+    // The path of a volume's root directory ends in a separator.
     let last =
         rest.and_then(
             |rest| if directory.ends_with('\\') { Some(rest) } else { rest.strip_prefix('\\') },
@@ -108,8 +112,8 @@ fn final_path(file: &impl AsFilelike) -> Result<String> {
     path.into_os_string().into_string().map_err(|_| Code::NotUtf8.into())
 }
 
-/// The path of one name in a directory. The empty name is the directory. Filesystems other than
-/// Windows' own can have names that look like paths, and `join` would let those replace the
+/// The path of a name in a directory. An empty name gives the path of the directory. Third-party
+/// filesystems can contain names that look like paths, with which `join` would replace the
 /// directory.
 fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
     let mut names = Path::new(name).components();
@@ -122,8 +126,9 @@ fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
     Ok(Path::new(&directory).join(name))
 }
 
-/// Creates a file in the directory that is deleted when it is closed. A directory with an entry
-/// cannot be turned into a junction. Then verifies that the directory is not a junction already.
+/// Creates a file in the directory that is deleted when it is closed, because a directory with an
+/// entry cannot be converted into a junction. Then verifies that the directory is not already a
+/// junction.
 fn pin(at: &Handle) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).follow(FollowSymlinks::No);
@@ -153,10 +158,10 @@ fn is_reparse_point(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.file_attributes() & FILE_ATTRIBUTE_REPARSE_POINT != 0)
 }
 
-/// Opens the file as its filter driver presents it, if its content is stored elsewhere or in
-/// another form (a cloud placeholder, a deduplicated file). The file itself may be only a stub. The
-/// first handle prevents its directory from being turned into a junction, and both handles must be
-/// the same file.
+/// Reopens a file through its filter driver if its content is stored elsewhere or in another form,
+/// as for a cloud placeholder or a deduplicated file. The file itself may be only a stub. The first
+/// handle prevents the directory from being converted into a junction, and both handles must refer
+/// to the same file.
 pub(super) fn open_through_filter(
     at: &Handle,
     name: &OsStr,
@@ -181,7 +186,7 @@ pub(super) fn create_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
     fs::create_dir(in_dir(at, name)?)
 }
 
-/// Of a symlink to a directory, or a junction, removes the symlink.
+/// If the name is a symlink to a directory or a junction, removes the symlink itself.
 pub(super) fn remove_file(at: &Handle, name: &OsStr) -> io::Result<()> {
     use std::os::windows::fs::FileTypeExt as _;
     let _pin = pin(at)?;
@@ -196,7 +201,7 @@ pub(super) fn remove_file(at: &Handle, name: &OsStr) -> io::Result<()> {
 pub(super) fn remove_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
     let _pin = pin(at)?;
     let path = in_dir(at, name)?;
-    // `remove_dir` would remove a symlink, too.
+    // `remove_dir` would also remove a symlink.
     if fs::symlink_metadata(&path)?.is_dir() {
         fs::remove_dir(path)
     } else {
@@ -213,7 +218,7 @@ pub(super) fn rename(
     let _pins = (pin(from_dir)?, pin(to_dir)?);
     let to = in_dir(to_dir, to)?;
     match fs::rename(in_dir(from_dir, from)?, &to) {
-        // The error if a directory is in the way.
+        // Windows returns this error if the destination is a directory.
         Err(error)
             if error.kind() == io::ErrorKind::PermissionDenied
                 && fs::symlink_metadata(to).is_ok_and(|to| to.is_dir()) =>
@@ -228,20 +233,20 @@ pub(super) fn entries(at: &Handle) -> io::Result<fs::ReadDir> {
     fs::read_dir(in_dir(at, OsStr::new(""))?)
 }
 
-/// A volume mounted in a directory is a kind of symlink, so everything that is reached without
-/// symlinks is on one volume.
+/// A volume that is mounted in a directory is a kind of symlink, so every file that is reached
+/// without symlinks is on the same volume.
 pub(super) fn mount<F: AsFilelike>(at: &F) -> Result<Mount> {
     Ok((false, Metadata::of_file(&at.as_filelike_view::<File>())?.identity().device))
 }
 
-/// `std` has no call that refuses an existing name in the same step.
+/// `std` has no call that atomically refuses an existing name.
 pub(super) fn rename_new(_: &Dir, _: &OsStr, _: &Dir, _: &OsStr) -> Option<io::Result<()>> {
     None
 }
 
 impl Handle {
-    /// The current path of the directory, as people write it. `None` where the system does not
-    /// report it.
+    /// The current path of the directory in its usual form, or `None` if the system does not report
+    /// it.
     pub(crate) fn place(&self) -> Option<PathBuf> {
         Some(windows::path(&final_path(&self.dir).ok()?).ok()?.into())
     }

@@ -1,4 +1,4 @@
-//! The table of errors: kind, code, text, and how JSON-RPC answers.
+//! The table of errors: kind, code, text, and class of JSON-RPC error.
 //!
 //! This file uses no other module, so that `tests/properties/windows.rs` can include it.
 
@@ -12,7 +12,7 @@ macro_rules! errors {
             $code:ident = $name:literal, $text:literal;
         )+}
     )+) => {
-        /// The kind of an [`Error`](crate::Error): what a caller would match on.
+        /// The kind of an [`Error`](crate::Error), for callers to match on.
         ///
         /// Each kind lists its [codes](crate::Error::code), which are the exact reasons. Match on
         /// the kind, and log the code.
@@ -34,7 +34,7 @@ macro_rules! errors {
         }
 
         /// The exact reason.
-        #[allow(dead_code, reason = "some are of one system or one feature")]
+        #[allow(dead_code, reason = "some codes are used only on one system or with one feature")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub(crate) enum Code { $($($code,)+)+ }
 
@@ -61,93 +61,96 @@ macro_rules! errors {
     };
 }
 
-// Each row: the code, its name and its text. A text names a limit where the limit is a constant;
-// for a limit that the caller chose, see `Error::over`.
+// Each row has the code, its name and its text. The text contains the limit if the limit is a
+// constant. For a limit that the caller chose, see `Error::over`.
 errors! {
-    /// The text is not a path, or its form is one that is refused.
+    /// The text is not a path, or has a form that is refused.
     InvalidPath: InvalidText {
-        /// The request is an empty text.
+        /// The request is empty.
         Empty = "empty", "the path is empty";
-        /// The text contains a NUL byte, plain or as `%00`.
+        /// The text contains a NUL byte, either literally or as `%00`.
         Nul = "nul", "the path contains a NUL byte";
-        /// A URI without an absolute path, or a text that is neither an absolute path nor a URI
-        /// where a root or a URI was expected.
+        /// A URI without an absolute path. Or, where a root or a URI was expected, text that is
+        /// neither an absolute path nor a URI.
         NotAbsolute = "not_absolute", "not an absolute path or file: URI";
-        /// On Windows, a path that depends on the process's current drive, or on a drive's current
-        /// directory: `\x`, `C:x`.
+        /// On Windows, a path relative to the process's current drive or to the current directory
+        /// of a drive, such as `\x` or `C:x`.
         DriveRelative = "drive_relative",
-            "the path depends on the current drive or its directory; write it in full";
-        /// On Windows, a path that names a device, or a volume in another way than by its drive
-        /// letter: `\\.\`, a volume's GUID, `\\?\` with anything other than a drive or a share.
+            "the path is relative to a drive; use a full path that begins with a drive letter";
+        /// On Windows, a path that names a device, or that names a volume by anything other than
+        /// its drive letter: `\\.\`, a volume GUID, or `\\?\` with anything other than a drive or a
+        /// share.
         DevicePath = "device_path",
-            "the path names a device or a volume; write it with a drive letter";
-        /// On Windows, a name that a device has in every directory: `NUL`, `COM1`, `CON.txt`.
+            "the path names a device or a volume; use a path that begins with a drive letter";
+        /// On Windows, a name that refers to a device in every directory, such as `NUL`, `COM1` or
+        /// `CON.txt`.
         ReservedName = "reserved_name", "a name in the path is reserved for a device";
-        /// On Windows, a name with a colon, which names a stream of a file: `a.txt:s`.
-        Stream = "stream", "a name in the path has a colon, which would name a stream";
-        /// On Windows, a name that ends in a dot or a space, which the system may drop.
+        /// On Windows, a name with a colon, such as `a.txt:s`, which refers to a stream of a file.
+        Stream = "stream", "a name in the path contains a colon, which would refer to a stream";
+        /// On Windows, a name that ends in a dot or a space, which the system may remove.
         TrailingDot = "trailing_dot",
-            "a name in the path ends in a dot or a space, which the system may drop";
-        /// On Windows, a name that could be the short alias of another (8.3): `PROGRA~1`.
+            "a name in the path ends in a dot or a space, which the system may remove";
+        /// On Windows, a name that could be the 8.3 short form of another name, such as `PROGRA~1`.
         ShortName = "short_name",
-            "a name in the path looks like the short alias of another; write the long name";
-        /// On Windows, a name with a character that no file name has: a control character, or one
-        /// of `< > " | ? *`.
+            "a name in the path looks like an 8.3 short name; use the long name";
+        /// On Windows, a name with a character that file names cannot contain: a control character,
+        /// or one of `< > " | ? *`.
         InvalidName = "invalid_name",
-            "a name in the path has a control character or one of < > \" | ? *";
-        /// A path that ends in `.` or `..` names no entry that could be removed or renamed
+            "a name in the path contains a control character or one of < > \" | ? *";
+        /// A path that ends in `.` or `..`, which names no entry that could be removed or renamed
         /// (rmdir(2), rename(2)).
         DotName = "dot_name", "the path ends in . or ..; name the entry itself";
     }
 
-    /// The text is not a `file:` URI, or its form is one that is refused.
+    /// The text is not a `file:` URI, or has a form that is refused.
     InvalidUri: InvalidText {
         /// A URI with a scheme other than `file:`.
-        ForeignScheme = "foreign_scheme", "only file: URIs and paths are served";
+        ForeignScheme = "foreign_scheme", "only paths and file: URIs are accepted";
         /// A `file:` URI that names another host (RFC 8089), or has four slashes.
         ForeignHost = "foreign_host",
-            "the URI names another host; write file:/// and then the path";
+            "the URI names another host; write file:/// followed by the path";
         /// A `file:` URI with a query.
-        Query = "query", "the URI has a query; write ? as %3F";
+        Query = "query", "the URI contains a query; write ? as %3F";
         /// A `file:` URI with a fragment.
-        Fragment = "fragment", "the URI has a fragment; write # as %23";
+        Fragment = "fragment", "the URI contains a fragment; write # as %23";
         /// A `%` that is not followed by two hexadecimal digits (RFC 3986, 2.1).
-        BadEscape = "bad_escape", "the URI has a broken percent escape; write % as %25";
+        BadEscape = "bad_escape", "the URI contains an invalid percent escape; write % as %25";
         /// A percent-encoded path separator.
         EncodedSeparator = "encoded_separator",
-            "the URI has a percent-encoded path separator; write it as it is";
+            "the URI contains a percent-encoded path separator; write the separator itself";
         /// A character that a URL parser would drop or change: a tab, a newline, a backslash, a
-        /// surrounding space, the `|` of a drive.
+        /// leading or trailing space, or a `|` in place of a drive's colon.
         DroppedCharacter = "dropped_character",
-            "the URI has a character that must be percent-encoded: a tab, newline, backslash, | \
-             or surrounding space";
+            "the URI contains a character that must be percent-encoded: a tab, newline, \
+             backslash, | or a leading or trailing space";
     }
 
-    /// The text or the path that it resolves to is longer than
-    /// [`PATH_BYTES`](crate::limits::PATH_BYTES), a name in it is longer than
+    /// The text, or the path that it resolves to, is longer than
+    /// [`PATH_BYTES`](crate::limits::PATH_BYTES). Or a name in it is longer than
     /// [`NAME_BYTES`](crate::limits::NAME_BYTES), a URI is longer than
-    /// [`URI_BYTES`](crate::limits::URI_BYTES), or resolving it takes too many steps.
+    /// [`URI_BYTES`](crate::limits::URI_BYTES), or resolving takes too many steps.
     TooLong: InvalidText {
         TooLong = "too_long",
             "the path is longer than 4095 bytes, or a name in it is longer than 255 bytes";
     }
 
-    /// What the request really names is in no root. The error is the same whether it exists or not.
+    /// The file that the request resolves to is outside every root. The error is the same whether
+    /// or not the file exists.
     OutsideRoots: NotServed {
         OutsideRoots = "outside_roots", "not inside the allowed directories";
     }
 
-    /// A name in the path, or the last one, does not exist.
+    /// A name in the path does not exist.
     NotFound: NotServed {
         NotFound = "not_found", "no such file or directory";
     }
 
-    /// A name in the path, or one with a trailing slash, is not a directory.
+    /// A name that is followed by another name or by a trailing slash is not a directory.
     NotADirectory: NotServed {
         NotADirectory = "not_a_directory", "not a directory";
     }
 
-    /// A directory where a file was requested.
+    /// The request names a directory, but a file is required.
     IsADirectory: NotServed {
         IsADirectory = "is_a_directory", "is a directory";
     }
@@ -159,33 +162,33 @@ errors! {
 
     /// Resolving the path, or an entry of a root list, takes too many steps.
     TooCostly: NotServed {
-        /// Resolving the path takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups; or the
-        /// entries of a root list before this one took too many, or the entry would be one more
-        /// directory than is remembered for a client.
+        /// Resolving the path takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups. For an
+        /// entry of a root list, also if the entries before it took too many, or if the client
+        /// already has the maximum number of remembered directories.
         TooCostly = "too_costly", "the path takes too many look-ups to resolve";
-        /// More than [`LINK_HOPS`](crate::limits::LINK_HOPS) symlinks to follow.
-        TooManyLinks = "too_many_links", "more than 40 symbolic links to follow";
+        /// Resolving the path would follow more than [`LINK_HOPS`](crate::limits::LINK_HOPS)
+        /// symlinks.
+        TooManyLinks = "too_many_links", "the path goes through more than 40 symbolic links";
     }
 
-    /// The root's path no longer leads to the directory that was resolved. Resolve the root list
-    /// again.
+    /// The root's path no longer resolves to the directory that it named when the root list was
+    /// resolved. Resolve the list again.
     RootUnavailable: NotServed {
         RootUnavailable = "root_unavailable",
             "the allowed directory was moved, removed or replaced";
     }
 
-    /// The [`Policy`](crate::Policy), or the operation, does not serve such a file.
+    /// The [`Policy`](crate::Policy) or the operation does not allow this type of file.
     ForbiddenFile: NotServed {
-        /// Neither a regular file nor a directory: a FIFO, a socket or a device; or a symlink where
-        /// the entry itself was requested.
+        /// A FIFO, a socket or a device. Or a symlink, where the entry itself was requested.
         SpecialFile = "special_file", "not a regular file";
-        /// The file has other names, and the policy refuses such files.
+        /// The file has more than one name, and the policy refuses such files.
         HardLinked = "hard_linked", "the file has more than one hard link";
-        /// Another filesystem is mounted in the path, and the policy or the operation refuses that.
-        MountCrossing = "mount_crossing", "another filesystem is mounted there";
+        /// The path crosses a mount point, and the policy or the operation refuses to cross it.
+        MountCrossing = "mount_crossing", "the path crosses into another mounted filesystem";
     }
 
-    /// The name exists already.
+    /// The name already exists.
     AlreadyExists: Failure {
         AlreadyExists = "already_exists", "already exists";
     }
@@ -195,20 +198,20 @@ errors! {
         DirectoryNotEmpty = "directory_not_empty", "the directory is not empty";
     }
 
-    /// The root may only be read.
+    /// The root is read-only.
     ReadOnly: Failure {
         ReadOnly = "read_only", "the directory is read-only";
     }
 
-    /// A root, or a directory that contains one, would be removed, renamed or replaced.
+    /// The operation would remove, rename or replace a root or a directory that contains one.
     RootItself: Failure {
         RootItself = "root_itself",
             "an allowed directory itself cannot be removed, renamed or replaced";
     }
 
-    /// A file, a directory or a root list is larger than a limit of the caller or the crate.
+    /// A file, a directory or a root list exceeds a limit set by the caller or by this crate.
     LimitExceeded: Failure {
-        /// More bytes than the limit that the caller set.
+        /// More bytes than the limit.
         TooLarge = "too_large", "larger than the limit";
         /// Directories nested deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH).
         TooDeep = "too_deep", "nested more than 128 directories deep";
@@ -216,41 +219,41 @@ errors! {
         TooManyEntries = "too_many_entries", "too many entries";
     }
 
-    /// Content that is not UTF-8 where text was requested.
+    /// The content is not UTF-8, but text was requested.
     NotUtf8: Failure {
         NotUtf8 = "not_utf8", "not UTF-8 text";
     }
 
-    /// A rename from one filesystem to another.
+    /// The source and the destination of a rename are on different filesystems.
     CrossDevice: Failure {
         CrossDevice = "cross_device", "source and destination are on different filesystems";
     }
 
-    /// Another process kept changing the path while it was used. Trying again is safe.
+    /// Another process kept changing the path while it was used. It is safe to try again.
     Changed: Failure {
         Changed = "changed", "the path changed while it was used; try again";
     }
 
-    /// The server's own code called the operation in a way that cannot work.
+    /// The server's own code used this crate incorrectly.
     InvalidInput: Failure {
-        /// The entry to remove or rename was checked with another [`Intent`](crate::Intent) than
-        /// `NoFollow`, so that symlinks were followed.
-        WrongIntent = "wrong_intent", "was checked for another intent";
-        /// Options that request nothing, that exclude each other, or that would have no effect.
+        /// The entry to remove or rename was not checked with
+        /// [`Intent::NoFollow`](crate::Intent::NoFollow), so symlinks were followed.
+        WrongIntent = "wrong_intent", "the path was not checked with Intent::NoFollow";
+        /// Options that request nothing, contradict each other, or would have no effect.
         InvalidOptions = "invalid_options", "the open options are incompatible";
     }
 
-    /// The allowed directories of the server's configuration are not usable as they are.
+    /// The server's configuration of allowed directories is invalid.
     InvalidConfiguration: Failure {
-        /// No allowed directory was configured, and the builder was not told to serve client roots
-        /// only.
-        NoDirectories = "no_directories", "no directory is configured";
-        /// An allowed directory is inside another one that has other access.
+        /// No allowed directory is configured, and the builder's `client_roots_only` was not
+        /// called.
+        NoDirectories = "no_directories", "no allowed directory is configured";
+        /// An allowed directory is inside another one that has different access.
         AccessConflict = "access_conflict",
-            "the directory is inside another one that has other access";
+            "the directory is inside another allowed directory that has different access";
     }
 
-    /// An entry of a root list grants nothing, or an allowed directory cannot be one.
+    /// An entry of a root list grants nothing, or a configured directory cannot be allowed.
     RootRejected: Failure {
         /// Another entry of the root list names the same directory.
         Duplicate = "duplicate", "another entry names the same directory";
@@ -261,32 +264,31 @@ errors! {
         Malformed = "malformed", "the entry is malformed";
     }
 
-    /// The client did not declare roots, and the server serves nothing without them
-    /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)); or it has none to list
-    /// ([`RootsResponse::Unsupported`](crate::RootsResponse::Unsupported)).
+    /// The client did not declare roots, and the server requires them
+    /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)). Or the client cannot list
+    /// any ([`RootsResponse::Unsupported`](crate::RootsResponse::Unsupported)).
     RootsUnsupported: NoRoots {
         RootsUnsupported = "roots_unsupported",
             "the client offers no roots, and this server requires them";
     }
 
-    /// The client's roots could not be obtained, or there are too many.
+    /// The client's roots could not be obtained, or there are too many of them.
     RootsFailed: Failure {
-        /// The client answered `roots/list` with an error, or with something that is not a root
-        /// list.
+        /// The client's response to `roots/list` was an error or was not a root list.
         RootsFailed = "roots_failed", "the client's roots could not be obtained";
         /// The client did not answer `roots/list` in time, or its list took too long to resolve.
         RootsTimedOut = "roots_timed_out", "the client's roots could not be obtained in time";
-        /// The client's roots changed each time that they were requested.
+        /// The client's roots changed every time that they were requested.
         RootsChanging = "roots_changing", "the client's roots keep changing; try again later";
         /// More than [`ROOT_LIST_ENTRIES`](crate::limits::ROOT_LIST_ENTRIES) entries.
         TooManyRoots = "too_many_roots", "the root list has more than 10000 entries";
-        /// A root list of more than [`ROOT_LIST_PAGES`](crate::limits::ROOT_LIST_PAGES) pages.
+        /// More than [`ROOT_LIST_PAGES`](crate::limits::ROOT_LIST_PAGES) pages.
         TooManyPages = "too_many_pages", "the root list has more than 100 pages";
-        /// A root list whose `nextCursor` leads back to a page that was read.
+        /// A root list whose `nextCursor` refers to a page that was already read.
         RepeatedCursor = "repeated_cursor", "the root list repeats a page";
     }
 
-    /// The client's roots changed, or were forgotten, and have not been requested since.
+    /// The client's roots changed or were discarded, and have not been requested since.
     RootsStale: Failure {
         RootsStale = "roots_stale", "the client's roots changed or expired; try again";
     }
@@ -296,27 +298,26 @@ errors! {
         SessionClosed = "session_closed", "the session is closed";
     }
 
-    /// The request belongs to no session of this guard: its transport is not wrapped, or the
-    /// request has another client's key.
+    /// The request does not belong to a session of this guard. Its transport is not wrapped, or it
+    /// has another client's key.
     NoSession: Failure {
         NoSession = "no_session", "the request belongs to no known session";
     }
 
-    /// The server does not take the request now. Nothing was done: try again later.
+    /// The server cannot accept the request now. It had no effect; try again later.
     Busy: Failure {
-        /// The request would wait for operations that hang: another operation of this client on the
-        /// same device, or all operations that may run at once. Or the system cannot create a
-        /// thread.
+        /// All operations that may run at once hang, or an operation of this client on the same
+        /// device hangs, or the system cannot create a thread.
         Busy = "busy", "the server is too busy for this now; try again later";
-        /// Too many requests of the client are waiting.
+        /// Too many of the client's requests are waiting.
         QueueFull = "queue_full",
             "too many requests of this client are waiting; try again when some are answered";
         /// More than [`SESSIONS`](crate::limits::SESSIONS) sessions at once.
         TooManySessions = "too_many_sessions",
-            "the server has 100000 sessions and takes no more; try again later";
+            "the server already has 100000 sessions, which is the maximum; try again later";
     }
 
-    /// The request was cancelled, or its client is gone.
+    /// The request was cancelled, or its client has disconnected.
     Cancelled: Failure {
         Cancelled = "cancelled", "the request was cancelled";
     }
@@ -326,30 +327,30 @@ errors! {
         NoRuntime = "no_runtime", "no tokio runtime with a timer is running";
     }
 
-    /// The process cannot be confined. Nothing is restricted.
+    /// The process cannot be confined, and no restriction was applied.
     ConfinementUnavailable: Failure {
         /// The system is not Linux, or its kernel has no Landlock.
         ConfinementUnavailable = "confinement_unavailable",
             "process confinement is not available here";
-        /// The process has other threads, which this kernel cannot confine, or the number of
+        /// The process has other threads, which this kernel cannot confine, or its number of
         /// threads is unknown.
         ThreadsRunning = "threads_running",
             "the process may have other threads; confine it before any thread or runtime is \
              started";
     }
 
-    /// Any other error of the operating system; see `source`.
+    /// Any other error of the operating system. See its `source`.
     Io: Failure {
         Io = "io", "input or output failed";
     }
 }
 
-/// How JSON-RPC answers a kind of error: a row of the table of `Error::to_error_body`.
+/// The class of JSON-RPC error for a kind: a row of the table in `Error::to_error_body`.
 #[derive(Clone, Copy)]
 pub(crate) enum RpcClass {
-    /// The text cannot name anything.
+    /// The text cannot name a file.
     InvalidText,
-    /// Nothing is served under that name.
+    /// The named file cannot be served.
     NotServed,
     /// The client offers no roots.
     NoRoots,

@@ -3,7 +3,7 @@
 use super::error::Code;
 
 /// Decodes each `%XX` once (RFC 3986, 2.1). `%2e` is a dot (6.2.2.3). An escaped NUL or separator
-/// is refused, so the pieces between separators are the same before and after.
+/// is refused, so decoding does not change how the path splits into segments.
 pub(crate) fn decode(path: &str, separators: &[u8]) -> Result<Vec<u8>, Code> {
     let mut bytes = path.bytes();
     let mut decoded = Vec::with_capacity(path.len());

@@ -1,11 +1,10 @@
-//! Finds roots by their names: [`PathIndex`].
+//! Finds roots by path: [`PathIndex`].
 //!
-//! The index is built from each root's canonical path and its aliases. It finds the root that a
-//! path begins with, the names that lead to a root, and the root or ancestor that encloses one. The
-//! cost depends on the length of the path, not on the number of roots. Whole names are compared, so
-//! `/srv/app` is not a prefix of `/srv/app-evil`. No I/O happens here, and only
-//! [`names`](super::names) is used, so the proof in `tests/properties/contain.rs` builds both as
-//! they are.
+//! The index is built from the canonical path and the aliases of each root. It finds the root that
+//! a path starts with, the ancestors on the path to a root, and the root or ancestor that encloses
+//! a root. The cost depends on the length of the path, not on the number of roots. Whole names are
+//! compared, so `/srv/app` is not a prefix of `/srv/app-evil`. This file does no I/O and uses only
+//! [`names`](super::names), so that `tests/properties/contain.rs` can compile both unchanged.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -13,39 +12,39 @@ use std::path::{Path, PathBuf};
 
 use super::names::{components, key};
 
-/// The roots' paths as trees of names, so that a decision costs the same for one root and for ten
-/// thousand.
+/// The roots' paths as trees of names. A look-up costs the same with one root as with ten thousand.
 #[derive(Debug, Default)]
 pub(crate) struct PathIndex {
-    /// Canonical paths: the names of roots and of their ancestors.
+    /// The canonical paths of roots, and their ancestors.
     canonical: Tree,
-    /// Aliases that differ from the canonical path: the names of roots, and nothing else.
+    /// The aliases of roots that differ from the canonical path. Unlike in `canonical`, ancestors
+    /// have no meaning here.
     aliases: Tree,
-    /// For each root its node in `canonical`, and whether it is a directory.
+    /// For each root, its node in `canonical` and its kind.
     roots: Vec<(Node, RootKind)>,
 }
 
-/// What a root is.
+/// Whether a root is a directory or a single file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RootKind {
     Directory,
     File,
 }
 
-/// The number of a node in the canonical tree.
+/// The index of a node in a tree.
 pub(crate) type Node = u32;
 
-/// What is above a root: a place in the enclosing root, or an ancestor.
+/// The position above a root: a path in the enclosing root, or an ancestor.
 #[derive(Debug)]
 pub(crate) enum Above {
     Root(usize, PathBuf),
     Ancestor(Node),
 }
 
-/// `/` in any tree. On Windows, the parent of all volumes.
+/// The node of `/`. On Windows, the parent of all volumes.
 pub(crate) const TOP: Node = 0;
 
-/// Paths as a tree of names. Some nodes are marked with a root.
+/// A tree of path names. Some nodes are marked with the index of a root.
 #[derive(Debug, Default)]
 pub(crate) struct Tree(Vec<Branch>);
 
@@ -58,66 +57,66 @@ struct Branch {
     children: Children,
 }
 
-/// Most trees are one path, and their nodes need no map.
+/// Most trees contain a single path, so that their nodes need no map.
 #[derive(Debug, Default)]
 enum Children {
     #[default]
     None,
     One(Node),
-    /// By [`key`].
+    /// Keyed by [`key`].
     #[expect(
         clippy::box_collection,
-        reason = "a map is three times the size of the rest, and rare"
+        reason = "a map is rare, and three times as large as the rest"
     )]
     Many(Box<HashMap<Box<OsStr>, Node>>),
 }
 
 impl PathIndex {
-    /// Adds the next root by its canonical path. No two roots have the same canonical path.
+    /// Adds the next root by its canonical path. No two roots may have the same canonical path.
     pub(crate) fn add(&mut self, canonical: &Path, is: RootKind) {
         let node = self.canonical.insert(canonical, self.roots.len());
         self.roots.push((node, is));
     }
 
-    /// Adds an alias of a root, as long as there is room. If two roots have the same alias, the
-    /// first one keeps it.
+    /// Adds an alias of a root, unless [`ALIAS_NAMES`] is reached. If two roots have the same
+    /// alias, the first one keeps it.
     pub(crate) fn add_alias(&mut self, alias: &Path, root: usize) {
         if self.aliases.0.len() < ALIAS_NAMES {
             self.aliases.insert(alias, root);
         }
     }
 
-    /// Releases the spare capacity. No more names will be added.
+    /// Releases spare capacity. Call this when no more paths will be added.
     pub(crate) fn shrink(&mut self) {
         self.canonical.0.shrink_to_fit();
         self.aliases.0.shrink_to_fit();
         self.roots.shrink_to_fit();
     }
 
-    /// The bytes of heap that the index uses.
-    #[allow(dead_code)] // A test compiles this file alone.
+    /// The size of the index on the heap, in bytes.
+    #[allow(dead_code)] // A test compiles this file separately.
     pub(crate) fn heap(&self) -> usize {
         self.canonical.heap()
             + self.aliases.heap()
             + self.roots.capacity() * size_of::<(Node, RootKind)>()
     }
 
-    /// Whether a root is at this canonical path or beneath it.
+    /// Whether there is a root at this canonical path or beneath it.
     pub(crate) fn holds(&self, canonical: &Path) -> bool {
         self.canonical.find(canonical).is_some()
     }
 
-    /// The number of names of each root that is at this canonical path or encloses it.
+    /// The number of names in the path of each root that is at this canonical path or encloses it.
     pub(crate) fn depths(&self, canonical: &Path) -> Vec<usize> {
         self.canonical.marks(canonical).map(|(depth, _)| depth).collect()
     }
 
-    /// The roots at this canonical path and those that enclose it, the outermost first.
+    /// The root at this canonical path and the roots that enclose it, outermost first.
     pub(crate) fn enclosing_roots(&self, canonical: &Path) -> Vec<usize> {
         self.canonical.marks(canonical).map(|(_, root)| root).collect()
     }
 
-    /// The roots at a node and beneath it, in their order.
+    /// The roots at a node and beneath it, in ascending order.
     pub(crate) fn beneath(&self, node: Node) -> Vec<usize> {
         let mut found = Vec::new();
         let mut todo = vec![node];
@@ -133,7 +132,8 @@ impl PathIndex {
         found
     }
 
-    /// The root with the longest alias that an absolute path starts with, and the rest of the path.
+    /// The root with the longest canonical path or alias that an absolute path starts with, and the
+    /// rest of the path.
     pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         let mut best = self.root_at(TOP).map(|root| (root, path));
         let mut canonical = Some(TOP);
@@ -171,7 +171,7 @@ impl PathIndex {
         }
     }
 
-    /// The node of a name below an ancestor, if the name is on the path to a root.
+    /// The child of an ancestor by name, if that child is on the path to a root.
     pub(crate) fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
         self.canonical.child(node, name)
     }
@@ -184,7 +184,7 @@ impl PathIndex {
     /// The position above a root.
     pub(crate) fn above(&self, root: usize) -> Above {
         let Some(&(node, _)) = self.roots.get(root) else { return Above::Ancestor(TOP) };
-        // `/..` is `/`.
+        // The parent of `/` is `/`.
         let above = self.parent(node);
         let mut names = Vec::new();
         let mut node = above;
@@ -212,8 +212,8 @@ impl Branch {
 impl Children {
     fn heap(&self) -> usize {
         let Self::Many(children) = self else { return 0 };
-        // The capacity of a table is seven eighths of a power of two, and each place has a byte of
-        // its own.
+        // The capacity of a hash table is seven eighths of its buckets, whose number is a power of
+        // two. Each bucket has one control byte.
         let places = (children.capacity() * 8).div_ceil(7).next_power_of_two();
         let names = children.keys().map(|name| name.len()).sum::<usize>();
         size_of_val(&**children) + places * (size_of::<(Box<OsStr>, Node)>() + 1) + names
@@ -221,7 +221,7 @@ impl Children {
 }
 
 impl Tree {
-    /// Marks a path with a root, unless it is marked already.
+    /// Marks a path with a root, unless it is already marked.
     pub(crate) fn insert(&mut self, path: &Path, root: usize) -> Node {
         if self.0.is_empty() {
             self.0.push(Branch::default());
@@ -240,7 +240,7 @@ impl Tree {
     }
 
     fn grow(&mut self, parent: Node, name: &OsStr) -> Node {
-        // A list has at most 10,000 entries of at most 2,048 names: far below 2^32.
+        // A list has at most 10,000 entries of at most 2,048 names each, which is far below 2^32.
         let new = Node::try_from(self.0.len()).unwrap_or(Node::MAX);
         self.0.push(Branch { parent, name: name.into(), ..Branch::default() });
         let siblings = match self
@@ -263,7 +263,7 @@ impl Tree {
         new
     }
 
-    /// The marks of a path and of its ancestors, each with its number of names.
+    /// The marks of a path and of its ancestors, each with its depth.
     pub(crate) fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
         let mut node = Some(TOP);
         let names =
@@ -314,8 +314,8 @@ impl Tree {
     }
 }
 
-/// The most nodes kept for aliases: ten for each entry of the longest list, which has 10,000. A
-/// root whose alias finds no room keeps its canonical path.
+/// The maximum number of nodes in the tree of aliases: ten for each of the 10,000 entries of the
+/// longest list. A root whose alias does not fit is still found by its canonical path.
 pub(crate) const ALIAS_NAMES: usize = 100_000;
 
 #[cfg(test)]
@@ -325,7 +325,7 @@ mod tests {
     const SIBLINGS: usize = 10_000;
 
     #[test]
-    fn a_name_is_found_among_no_one_and_ten_thousand_siblings() {
+    fn name_is_found_among_zero_to_ten_thousand_siblings() {
         let mut tree = Tree::default();
         assert_eq!(
             (tree.find(Path::new("/")), tree.find(Path::new("/a")), tree.len()),
@@ -340,7 +340,7 @@ mod tests {
                 assert_eq!(marks, [(3, first)]);
             }
         }
-        // A map where there are many children, and none in a chain.
+        // Only a node with several children has a map.
         let children = |path: &str| {
             tree.find(Path::new(path)).and_then(|node| tree.get(node)).map(|node| &node.children)
         };
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_take_so_many_names_and_no_more() {
+    fn aliases_beyond_the_limit_are_not_added() {
         let mut aliases = PathIndex::default();
         aliases.add(Path::new("/r"), RootKind::Directory);
         (0..2 * ALIAS_NAMES)
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn above_a_root_is_its_place_in_the_one_around_it() {
+    fn position_above_a_root_is_in_the_enclosing_root() {
         let mut aliases = PathIndex::default();
         for path in ["/x/y", "/x/y/a/b/c", "/x/z"] {
             aliases.add(Path::new(path), RootKind::Directory);

@@ -1,16 +1,16 @@
-//! A request text, parsed once: [`Location`].
+//! Parsing of requests: [`Location`].
 //!
-//! The bytes in a `Location` are the bytes that are resolved and used. Nothing decodes, trims or
-//! splits the request again. A text that cannot be served on any filesystem is refused with a kind
-//! that says what is wrong. No I/O happens here.
+//! The bytes in a `Location` are the bytes that are resolved and used. The request is not decoded
+//! or trimmed again. A request that is invalid on every filesystem is refused with a kind that
+//! names the problem. This module does no I/O.
 //!
-//! | text | is |
+//! | text | meaning |
 //! | --- | --- |
-//! | `file:` in any case, then a path | a URI (RFC 8089), decoded once, without dot segments |
-//! | `SCHEME://`, a scheme of two letters or more | a URI of a foreign scheme: refused |
-//! | anything else | a path, byte for byte |
+//! | `file:` in any case, followed by a path | a URI (RFC 8089), decoded once, with dot segments removed |
+//! | `SCHEME://`, with a scheme of two letters or more | a URI with a foreign scheme, which is refused |
+//! | anything else | a path, used byte for byte |
 //!
-//! On Windows a path follows the rules of [`names::windows`](crate::path::names), and `..` is
+//! On Windows, paths follow the rules of [`names::windows`](crate::path::names), and `..` is
 //! removed as the system itself does.
 
 use std::borrow::Cow;
@@ -24,34 +24,36 @@ use crate::limits::{PATH_BYTES, URI_BYTES};
 #[cfg(not(windows))]
 use crate::path::escapes::decode;
 
-/// What a request names, as bytes. Parsing does not look it up.
+/// A parsed request: the path that it names. Parsing does not access the filesystem.
 ///
-/// Two locations are equal if they name the same path, however it was written.
+/// Two locations are equal if they contain the same path, whether it was written as a path or a
+/// URI.
 #[derive(Clone, Debug)]
 pub struct Location {
-    /// Shared, because a proof keeps its request.
+    /// Shared, because a `CheckedPath` keeps its request.
     path: Arc<OsStr>,
-    /// The text as it was sent, for errors, if it differs from the path.
+    /// The text as it was sent, if it differs from the path. Used in errors.
     sent: Option<Arc<str>>,
 }
 
 impl Location {
-    /// Parses a request text: a `file:` URI if it starts like one, otherwise a path.
+    /// Parses a request as a `file:` URI if it starts like one, and otherwise as a path.
     ///
-    /// A path is taken as it is: no trimming, no `~`, no variables, no percent-decoding. A URI is
-    /// decoded once, and its dot segments are removed (RFC 3986, 5.2.4). Those of a path are kept
-    /// and resolved on the filesystem later.
+    /// A path is used unchanged: it is not trimmed or percent-decoded, and `~` and variables are
+    /// not expanded. A URI is decoded once, and its dot segments are removed (RFC 3986, 5.2.4). The
+    /// dot segments of a path are kept, and resolved later on the filesystem.
     ///
-    /// On Windows a path may use either separator. Its `..` are removed as text, because that is
-    /// what the system does. A path is refused if the system would read something else into it: the
-    /// working directory of a drive, a device, a stream, a dropped dot, a short alias.
+    /// On Windows, a path may use either separator. Its `..` components are removed from the text,
+    /// as Windows itself does. A path is refused if Windows would interpret it differently:
+    /// relative to the current directory of a drive, as a device or a stream, with trailing dots
+    /// removed, or as an 8.3 short name.
     ///
     /// # Errors
     ///
     /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`),
-    /// [`TooLong`](crate::ErrorKind::TooLong); for URIs
-    /// [`InvalidUri`](crate::ErrorKind::InvalidUri) (`foreign_scheme`) and all that
-    /// [`Location::from_uri`] lists. On Windows [`InvalidPath`](crate::ErrorKind::InvalidPath)
+    /// [`TooLong`](crate::ErrorKind::TooLong). For URIs, also
+    /// [`InvalidUri`](crate::ErrorKind::InvalidUri) (`foreign_scheme`) and the errors of
+    /// [`Location::from_uri`]. On Windows, also [`InvalidPath`](crate::ErrorKind::InvalidPath)
     /// (`drive_relative`, `device_path`, `reserved_name`, `stream`, `trailing_dot`, `short_name`,
     /// `invalid_name`), [`NotUtf8`](crate::ErrorKind::NotUtf8).
     ///
@@ -77,29 +79,30 @@ impl Location {
         parsed.map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
-    /// Takes a path as it is, even if it looks like a URI or is not UTF-8. On Windows, where a path
-    /// is text, it is parsed as by [`parse`](Self::parse).
+    /// Uses a path unchanged, even if it looks like a URI or is not UTF-8. On Windows, the path
+    /// must be valid Unicode and follows the same rules as in [`parse`](Self::parse).
     ///
     /// # Errors
     ///
     /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`),
-    /// [`TooLong`](crate::ErrorKind::TooLong); on Windows those of [`parse`](Self::parse).
+    /// [`TooLong`](crate::ErrorKind::TooLong). On Windows, also the Windows errors of
+    /// [`parse`](Self::parse).
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().as_os_str();
         Self::checked(path).map_err(|error| error.at("parse", path))
     }
 
-    /// Parses a `file:` URI, and nothing else.
+    /// Parses a `file:` URI. Paths are refused.
     ///
     /// # Errors
     ///
-    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`) for a text that is not a URI
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_absolute`) for text that is not a URI
     /// or has no absolute path, [`InvalidUri`](crate::ErrorKind::InvalidUri) (`foreign_scheme`,
     /// `foreign_host`, `query`, `fragment`, `bad_escape`, `encoded_separator`,
     /// `dropped_character`), [`InvalidPath`](crate::ErrorKind::InvalidPath) (`nul`),
     /// [`TooLong`](crate::ErrorKind::TooLong), [`InvalidPath`](crate::ErrorKind::InvalidPath)
-    /// (`empty`). On Windows, where the host of a URI is the server of a share, also those of
-    /// [`parse`](Self::parse).
+    /// (`empty`). On Windows, where the host of a URI is the server of a share, also the Windows
+    /// errors of [`parse`](Self::parse).
     pub fn from_uri(text: &str) -> Result<Self> {
         let parsed = match text {
             "" => Err(Code::Empty.into()),
@@ -112,7 +115,7 @@ impl Location {
             .map_err(|error| error.at("parse", OsStr::new(text)))
     }
 
-    /// The path that the request names. It was not checked: nothing says that it may be accessed.
+    /// The path that the request names. It has not been checked against any roots.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(&self.path)
@@ -122,7 +125,7 @@ impl Location {
         &self.path
     }
 
-    /// The request as it was sent, for an error to quote.
+    /// The request as it was sent, for use in errors.
     pub(crate) fn sent(&self) -> &OsStr {
         self.sent.as_deref().map_or(&self.path, OsStr::new)
     }
@@ -136,7 +139,7 @@ impl Location {
         let bytes = path.as_encoded_bytes();
         match bytes.len() {
             0 => Err(Code::Empty.into()),
-            // The kernel counts the closing NUL into PATH_MAX.
+            // The kernel's PATH_MAX includes the terminating NUL.
             PATH_BYTES.. => Err(Code::TooLong.into()),
             _ if bytes.contains(&0) => Err(Code::Nul.into()),
             _ => {
@@ -175,7 +178,7 @@ macro_rules! try_from {
     };
 }
 
-// Strings are parsed. Paths are taken as they are.
+// Strings are parsed. Paths are used unchanged.
 try_from! {
     &str, Location::parse;
     &String, |text: &String| Location::parse(text);
@@ -187,10 +190,10 @@ try_from! {
     &Location, |location: &Location| Ok(location.clone());
 }
 
-/// Whether a text is to be read as a URI: `file:`, or a scheme of two letters or more with `://`
-/// (RFC 3986, 3.1). One letter is a Windows drive.
+/// Whether a request is parsed as a URI. A URI begins with `file:`, or with a scheme of two letters
+/// or more followed by `://` (RFC 3986, 3.1). A single letter is a Windows drive.
 fn is_uri(text: &str) -> bool {
-    // Most texts are paths, and for those this stops at the first slash.
+    // Most requests are paths, for which this stops at the first slash.
     let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(&b)));
     let Some((scheme, rest)) = end.and_then(|end| text.split_at_checked(end)) else { return false };
     match rest.strip_prefix(':') {
@@ -204,9 +207,9 @@ fn is_uri(text: &str) -> bool {
     }
 }
 
-/// The form in which a path is kept: unchanged.
+/// The normal form of a path: unchanged on Unix.
 #[cfg(not(windows))]
-#[expect(clippy::unnecessary_wraps, reason = "on Windows not every path is one")]
+#[expect(clippy::unnecessary_wraps, reason = "on Windows, some paths are refused")]
 fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
     Ok(Cow::Borrowed(path))
 }
@@ -230,8 +233,8 @@ fn read_uri(text: &str) -> Result<OsString> {
     Ok(crate::path::names::windows::uri(text)?.into())
 }
 
-/// Refuses by name whatever a URL parser would repair. Then the `url` crate reads the same text,
-/// and must find the same path.
+/// Refuses everything that a URL parser would silently repair. Then parses the same text with the
+/// `url` crate, which must find the same path.
 #[cfg(not(windows))]
 fn read_uri(text: &str) -> Result<OsString> {
     let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
@@ -241,8 +244,8 @@ fn read_uri(text: &str) -> Result<OsString> {
     if text.contains('\0') {
         return Err(Code::Nul.into());
     }
-    // WHATWG URL, "basic URL parser", steps 1 to 3: surrounding control characters and spaces, and
-    // tabs and newlines anywhere.
+    // WHATWG URL, "basic URL parser", steps 1 to 3, remove surrounding control characters and
+    // spaces, and all tabs and newlines.
     if text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r', '\\']) {
         return Err(Code::DroppedCharacter.into());
     }
@@ -266,21 +269,23 @@ fn read_uri(text: &str) -> Result<OsString> {
         return Err(Code::NotAbsolute.into());
     }
     let decoded = remove_dots(&decode(path, b"/")?);
-    // `file:////host/share` is how some write a share of another host (RFC 8089, E.3.2), and
-    // `file:///.//host/share` means the same.
+    // Some software writes a share on another host as `file:////host/share` (RFC 8089, E.3.2).
+    // `file:///.//host/share` is equivalent.
     if path.starts_with("//") || decoded.as_encoded_bytes().starts_with(b"//") {
         return Err(Code::ForeignHost.into());
     }
     let reread = url::Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
     match reread.as_ref().map(|reread| reread.as_os_str().as_encoded_bytes()) {
-        // It takes a last name like `a:` for a drive, and adds a slash.
+        // The `url` crate takes a last name like `a:` for a drive, and appends a slash.
         Some(reread)
             if reread == decoded.as_encoded_bytes()
                 || reread.strip_suffix(b"/") == Some(decoded.as_encoded_bytes()) =>
         {
             Ok(decoded)
         }
-        _ => Err(Error::new(Code::DroppedCharacter).detail("the URL parser reads another path")),
+        _ => {
+            Err(Error::new(Code::DroppedCharacter).detail("the URL parser finds a different path"))
+        }
     }
 }
 
@@ -297,7 +302,7 @@ fn remove_dots(path: &[u8]) -> OsString {
             _ => output.push(segment),
         }
     }
-    // A path that ended in a dot segment still names a directory.
+    // A path that ended in a dot segment names a directory, so keep a trailing slash.
     if directory {
         output.push(b"");
     }
@@ -315,7 +320,7 @@ mod tests {
 
     /// Dot segments are removed, so a URI of any length can name a short path.
     #[test]
-    fn a_uri_of_the_longest_length_is_read_and_no_longer_one() {
+    fn uri_of_the_maximum_length_is_parsed_and_a_longer_one_is_refused() {
         let drive = if cfg!(windows) { "C:/" } else { "" };
         let uri = |bytes: usize, name: &str| {
             let name = format!("{drive}{name}");

@@ -1,10 +1,10 @@
 //! The text of requests and roots: paths, `file:` URIs, and the names in them.
 //!
-//! Everything here is a pure function of text and does no I/O. [`Location`] is a parsed request,
-//! `names` splits a path into names and compares them as each system does, and `index` finds the
-//! root that a path is in.
+//! All functions here are pure functions of text and do no I/O. [`Location`] is a parsed request.
+//! `names` splits a path into names and compares them as each system does. `index` finds the root
+//! that contains a path.
 
-// The modules here refer to it as `super::error`, so that `tests/properties` can build them alone.
+// The submodules use it as `super::error`, so that `tests/properties` can compile them separately.
 #[cfg_attr(not(windows), allow(unused_imports))]
 use crate::error;
 

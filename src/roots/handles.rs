@@ -1,5 +1,5 @@
-//! The directories held open for roots: at most [`HANDLES`], each shared by all roots that are the
-//! same directory.
+//! The directories held open for roots. There are at most [`HANDLES`], each shared by all roots
+//! that are the same directory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use crate::limits::HANDLES;
 use crate::roots::sharing::WeakTable;
 use crate::workers::Account;
 
-/// A directory held open, shared by the roots of all snapshots that are this directory.
+/// An open directory, shared by the roots that are this directory in all snapshots.
 #[derive(Debug)]
 pub(crate) struct Opened {
     handle: Arc<Handle>,
     _permit: Permit,
 }
 
-/// Identifies a held directory: by the canonical path by which it was opened, and by the object as
-/// it is mounted.
+/// Identifies an open directory by the canonical path with which it was opened, its object and its
+/// mount.
 ///
-/// While a directory is held open, no other directory has its device, inode and mount numbers. The
-/// mount is included because a directory can be mounted over itself, for example read-only. On a
-/// kernel that does not report mounts, path and identity remain.
+/// While a directory is open, no other directory has the same device, inode and mount numbers. The
+/// mount is included because a directory can be mounted over itself, for example read-only. If the
+/// kernel does not report mounts, only the path and the identity are compared.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     directory: PathBuf,
@@ -33,8 +33,9 @@ struct Key {
 static OPENED: LazyLock<WeakTable<Key, Opened>> = LazyLock::new(WeakTable::default);
 
 impl Opened {
-    /// Holds a directory that was just opened by its canonical path. If the same object is already
-    /// held, returns that one and closes this one. `None` if no permit is available.
+    /// Keeps a directory open that was just opened by its canonical path. If the same directory is
+    /// already held open, returns that one and closes this one. Returns `None` if no permit is
+    /// available.
     pub(crate) fn hold(
         fresh: Handle,
         directory: &Path,
@@ -42,7 +43,8 @@ impl Opened {
         account: &Account,
     ) -> Option<Arc<Self>> {
         let key = Key { directory: directory.to_owned(), identity, mount: fresh.mount().ok() };
-        // Dropped after the table's lock is released, because that may close it.
+        // Keeps the handle alive until the table's lock is released, because dropping it may close
+        // the directory.
         let fresh = Arc::new(fresh);
         OPENED.get_or_insert(key, || {
             let handle = fresh.clone();
@@ -55,14 +57,14 @@ impl Opened {
     }
 }
 
-/// A permit for one of the [`HANDLES`] directories that this process holds open.
+/// A permit to hold one of [`HANDLES`] directories open in this process.
 ///
-/// The last quarter is reserved for the allowed directories. A client gets another permit only
-/// while it has fewer than twice as many as are left of the rest: the first client gets at most two
-/// thirds, the next two thirds of the remainder. A client that lists many directories thus leaves
-/// permits for others.
+/// The last quarter of the permits is reserved for the allowed directories. A client gets another
+/// permit only while it has fewer than twice the number of remaining unreserved permits. The first
+/// client gets at most two thirds of them, and the next client at most two thirds of the remainder.
+/// A client that lists many directories thus leaves permits for others.
 ///
-/// A directory is charged to the account that opened it first. Without a permit, a directory is
+/// A directory is charged to the account that first opened it. A directory without a permit is
 /// opened on use.
 #[derive(Debug)]
 struct Permit(Account);
@@ -70,7 +72,7 @@ struct Permit(Account);
 static HELD: LazyLock<Mutex<HashMap<Account, usize>>> = LazyLock::new(Mutex::default);
 
 impl Permit {
-    /// `None` if the account may not take another.
+    /// Takes a permit, or returns `None` if the account may not take another.
     fn take(account: &Account) -> Option<Self> {
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = held.values().sum();
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
     use crate::events::SessionId;
 
-    /// Other tests in this process take permits at the same time.
+    /// Other tests in this process may take permits at the same time.
     #[test]
     fn one_client_leaves_permits_for_the_next() {
         let take = |number| {

@@ -1,4 +1,4 @@
-//! The resolver's look-ups, beneath the handles of a snapshot.
+//! The resolver's look-ups beneath the handles of a snapshot.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use crate::roots::{
     EntryKind, Found, Intent, Lookup, Place, Root, Roots, Trail, TrailEntry, path_hashes, resolve,
 };
 
-/// Answers the resolver from the filesystem, beneath the handles of the roots, and records the
-/// [`Trail`].
+/// Performs the resolver's look-ups on the filesystem, beneath the handles of the roots. Records
+/// the [`Trail`].
 pub(crate) struct Lookups<'a, 'b> {
     roots: &'a Roots,
     budget: &'a mut Budget<'b>,
     opened: Option<(usize, Arc<Handle>, Cursor)>,
     trail: Trail,
-    /// The directories from the root to the last look-up, by depth.
+    /// The directories from the root to the last name that was looked up, by depth.
     ancestors: Vec<Ancestor>,
 }
 
-/// A directory on the path to the last look-up.
+/// A directory on the path to the last name that was looked up.
 #[derive(Clone, Copy, Default)]
 struct Ancestor {
     identity: Option<Identity>,
@@ -57,7 +57,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
             return Err(Code::RootUnavailable.into());
         };
         let seen = cursor.look(handle, &root.beneath_handle(path), mounts, self.budget)?;
-        // A file root is the one name that was granted, unless that has become a directory.
+        // A file root grants access to one name, which is unavailable if it has become a directory.
         match &seen {
             Look::Other(metadata) if metadata.is_dir() && root.is_file() => {
                 Err(Code::RootUnavailable.into())
@@ -84,10 +84,10 @@ impl<'a, 'b> Lookups<'a, 'b> {
         Ok(())
     }
 
-    /// Adds a directory that contains a symlink to the trail, and its ancestors.
+    /// Adds a directory that contains a symlink, and its ancestors, to the trail.
     ///
-    /// The allowed directories themselves are left out. That one of them was granted as a whole
-    /// does not make each symlink in it suspicious: it is their boundary.
+    /// The allowed directories themselves are omitted. They are the boundary, so a symlink in one
+    /// of them is not suspicious just because the whole directory was granted.
     fn extend_trail(&mut self, root: &Root, directory: &Path) {
         if self.ancestors.last().is_some_and(|last| last.is_on_trail) {
             return;
@@ -136,8 +136,8 @@ impl From<Look> for EntryKind {
     }
 }
 
-/// Answers for a request, where only the target matters. So there is no trail, and many names may
-/// be skipped at once.
+/// Performs the look-ups for a request, where only the target matters. It records no trail, so it
+/// can skip several names at once.
 pub(super) struct RequestLookups<'a, 'b>(pub(super) Lookups<'a, 'b>);
 
 impl Lookup for RequestLookups<'_, '_> {
@@ -154,7 +154,7 @@ impl Lookup for RequestLookups<'_, '_> {
     }
 }
 
-// The longest list has room for ten names of each entry's path as the client sent it.
+// The index has room for ten names of aliases for each entry of the longest list.
 const _: () = assert!(ALIAS_NAMES == 10 * ROOT_LIST_ENTRIES);
 
 /// Resolves a request against a snapshot.
@@ -177,8 +177,8 @@ pub(crate) fn resolve_in(
     }
 }
 
-/// Repeats `work` while another process keeps changing the path during it. The number of
-/// repetitions and their total time are bounded.
+/// Repeats `work` while another process keeps changing the path. The number of repetitions and
+/// their total time are bounded.
 pub(crate) fn retry_changed<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
     let mut done = work();
     let mut first: Option<Instant> = None;
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_is_tried_again_so_often_and_nothing_else_is() {
+    fn changed_path_is_retried_a_bounded_number_of_times_and_other_errors_are_not() {
         let tried = |changes: usize, then: Result<()>| {
             let mut times = 0;
             let done = retry_changed(|| {

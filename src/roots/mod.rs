@@ -1,11 +1,12 @@
-//! The roots in force: [`Roots`] is an immutable snapshot, against which every request is decided.
+//! The roots in force. Every request is decided against [`Roots`], an immutable snapshot.
 //!
-//! A [`Root`] is the directory object that was resolved. If its path or an alias later leads
-//! elsewhere or nowhere (replaced, removed, an ancestor renamed, a symlink changed), this is
-//! detected when a snapshot is taken ([`Roots::verify`]) or when an operation fails. After a
-//! failure, an alias is verified at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY). From
-//! then on the root is [unavailable](crate::ErrorKind::RootUnavailable) until its list is resolved
-//! again; it never silently becomes another directory.
+//! A [`Root`] is the directory object that was resolved. Its path or an alias may later stop
+//! resolving to that object: it was replaced or removed, an ancestor was renamed, or a symlink was
+//! changed. This is detected when a snapshot is taken ([`Roots::verify`]) or when an operation
+//! fails. After a failure, aliases are verified at most once every
+//! [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY). From then on, the root is
+//! [unavailable](crate::ErrorKind::RootUnavailable) until its list is resolved again. It never
+//! silently becomes another directory.
 
 mod sharing;
 mod throttle;

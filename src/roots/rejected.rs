@@ -1,9 +1,9 @@
-//! The entries of a root list that grant nothing.
+//! Rejected entries of a root list.
 
 use crate::error::{Code, Error};
 
-/// An entry of a root list that grants nothing, with the reason. For the operator only: the reason
-/// can reveal what exists.
+/// An entry of a root list that grants nothing, with the reason. This is meant only for the
+/// operator, because the reason can reveal which files exist.
 #[derive(Debug)]
 pub struct RejectedRoot {
     pub(crate) index: usize,
@@ -12,7 +12,7 @@ pub struct RejectedRoot {
 }
 
 impl RejectedRoot {
-    /// Whether the entry may be granted later.
+    /// Whether the same entry may be granted if it is resolved again later.
     pub(super) fn is_transient(&self) -> bool {
         matches!(
             self.error.reason(),
@@ -38,13 +38,13 @@ impl RejectedRoot {
         self.index
     }
 
-    /// The entry's URI or path as it was sent, shortened if long.
+    /// The entry's URI or path as it was sent, shortened if it is long.
     #[must_use]
     pub fn entry(&self) -> &str {
         &self.entry
     }
 
-    /// The reason why it grants nothing.
+    /// The reason why the entry was rejected.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error

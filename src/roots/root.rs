@@ -1,4 +1,4 @@
-//! A root: a directory or a single file, its names, and how its directory is opened.
+//! A root: a directory or a single file, with its paths and its directory handle.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -20,14 +20,14 @@ pub struct Root {
     pub(crate) aliases: Vec<PathBuf>,
     pub(crate) name: Option<String>,
     pub(crate) access: Access,
-    /// For a file root, its name in the parent directory, which is held instead.
+    /// For a file root, its name in the parent directory, whose handle is held instead.
     pub(crate) leaf: Option<OsString>,
     pub(crate) held: Held,
     /// The identity of the held directory when it was resolved.
     pub(crate) identity: Identity,
     pub(crate) birth: Option<SystemTime>,
     pub(crate) is_gone: AtomicBool,
-    /// The flag of its snapshot.
+    /// The `outdated` flag of the snapshot that contains this root.
     pub(crate) outdated: Arc<AtomicBool>,
     pub(crate) aliases_verified: Throttle,
 }
@@ -36,46 +36,48 @@ pub struct Root {
 pub(crate) enum Held {
     /// The filesystem root.
     FilesystemRoot(Arc<Handle>),
-    /// Held open, and shared by all roots that are this directory, with the roots that it was
-    /// resolved beneath.
+    /// Held open and shared by all roots that are this directory. Contains the roots beneath which
+    /// it was resolved.
     Open(Arc<Opened>, Roots),
-    /// Opened on each use, and then verified to be the directory that was resolved.
+    /// Opened on each use, and then verified to be the directory that was resolved. Contains the
+    /// roots beneath which it was resolved.
     OnUse(Roots),
 }
 
 impl Root {
-    /// The canonical path when the root was resolved.
+    /// The canonical path at the time when the root was resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.canonical
     }
 
-    /// The paths by which a request may name this root: the canonical path, then its aliases. The
-    /// path as listed is an alias if it differs and contains no `..`.
+    /// The paths by which a request may name this root: the canonical path, followed by its
+    /// aliases. The listed path is an alias if it differs from the canonical path and contains no
+    /// `..`.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
 
-    /// The canonical path as text for people and models, as a list of the allowed directories shows
-    /// it. Do not open it: names that are not UTF-8 contain replacement characters.
+    /// The canonical path as text for people and models, for example to list the allowed
+    /// directories. Do not open it, because invalid UTF-8 is replaced by replacement characters.
     #[must_use]
     pub fn display_path(&self) -> String {
         display_path(&self.canonical)
     }
 
-    /// The canonical path as a `file:` URI, which a client may use in a later request.
+    /// The canonical path as a `file:` URI, which a client can use in a later request.
     #[must_use]
     pub fn uri(&self) -> String {
         file_uri(&self.canonical)
     }
 
-    /// The name in the root list.
+    /// The root's name in the root list.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The access that is allowed beneath this root.
+    /// The kind of access that is allowed beneath this root.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
@@ -87,7 +89,7 @@ impl Root {
         self.leaf.is_some()
     }
 
-    /// Whether its names still led to it at the last verification.
+    /// Whether all of its paths still resolved to it at the last verification.
     #[must_use]
     pub fn is_available(&self) -> bool {
         !self.is_gone.load(Ordering::Relaxed)
@@ -106,7 +108,7 @@ impl Root {
         matches!(self.held, Held::FilesystemRoot(_))
     }
 
-    /// The directory of the root, or the parent of a file root.
+    /// The handle of the root's directory, or of the parent directory of a file root.
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         match &self.held {
             _ if !self.is_available() => Err(Code::RootUnavailable.into()),
@@ -124,23 +126,23 @@ impl Root {
         }
     }
 
-    /// Verifies that the path still leads to the object that was resolved, and marks the root as
-    /// unavailable if not. If this cannot be determined now, for example for lack of descriptors,
-    /// nothing changes.
+    /// Verifies that the path still resolves to the same object, and marks the root as unavailable
+    /// if it does not. If this cannot be determined now, for example because no descriptor is
+    /// available, nothing changes.
     ///
-    /// The aliases are verified at most every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY): each
-    /// one is resolved again, and a client's can be long.
+    /// The aliases are verified at most once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY),
+    /// because each one must be resolved again, and a client's aliases can be long.
     pub(crate) fn verify(&self) -> bool {
         self.verify_names(self.aliases_verified.take())
     }
 
-    /// As [`verify_all`](Self::verify_all), at most every
+    /// Like [`verify_all`](Self::verify_all), at most once every
     /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     pub(crate) fn verify_if_due(&self) -> bool {
         if self.aliases_verified.take() { self.verify_all() } else { self.is_available() }
     }
 
-    /// As [`verify`](Self::verify), and always verifies the aliases.
+    /// Like [`verify`](Self::verify), but always verifies the aliases.
     pub(crate) fn verify_all(&self) -> bool {
         self.verify_names(true)
     }
@@ -155,15 +157,15 @@ impl Root {
         self.is_available()
     }
 
-    /// Whether both are the same directory object. Inode numbers are reused unless both directories
-    /// are held open; if one is not, the birth time must match too.
+    /// Whether both roots are the same object. Inode numbers can be reused unless both directories
+    /// are held open. If one of them is not, the birth time must also match.
     pub(crate) fn is_same_object(&self, other: &Self) -> bool {
         let both_held = self.is_held() && other.is_held();
         self.identity == other.identity && (both_held || is_same_birth(self.birth, other.birth))
     }
 
-    /// Identifies the object, for comparing and hashing. For a root that is not held open this
-    /// includes the birth time, because inode numbers are reused.
+    /// Identifies the object for comparison and hashing. For a root that is not held open, this
+    /// includes the birth time, because inode numbers can be reused.
     pub(crate) fn object(&self) -> (Identity, Option<SystemTime>, Option<&OsStr>) {
         (self.identity, self.birth.filter(|_| !self.is_held()), self.leaf.as_deref())
     }
@@ -172,11 +174,12 @@ impl Root {
         !matches!(self.held, Held::OnUse(_))
     }
 
-    /// Whether the directory that its path leads to now is the one that was resolved.
+    /// Whether `named`, the directory that the root's path resolves to now, is the one that was
+    /// resolved originally.
     ///
-    /// The identity of a held directory is read again: it can change (overlayfs, FUSE), but no
-    /// other directory can take it. A directory that is opened on use must also have the same birth
-    /// time, which overlayfs changes at the first write.
+    /// The identity of a directory that is held open is read again. It can change (overlayfs,
+    /// FUSE), but no other directory can have it at the same time. A directory that is opened on
+    /// use must also have the same birth time, which overlayfs changes at the first write.
     fn is_same_directory(&self, named: &Handle) -> Result<bool> {
         let held = match &self.held {
             Held::FilesystemRoot(handle) => handle,
@@ -209,7 +212,7 @@ impl Root {
         let Some(enclosing) = self.enclosing() else { return Ok(()) };
         self.open_by_path()?;
         for alias in self.aliases.iter().filter(|_| with_aliases) {
-            // The alias was resolved within a part of this budget when the list was resolved.
+            // When the list was resolved, the alias took only part of this budget.
             let mut budget = Budget::new();
             let mut lookups = RequestLookups(Lookups::new(enclosing, &mut budget));
             let place =
@@ -227,7 +230,7 @@ impl Root {
         Ok(())
     }
 
-    /// The roots that this one was resolved beneath; `None` for a filesystem root.
+    /// The roots beneath which this one was resolved, or `None` for a filesystem root.
     pub(crate) fn enclosing(&self) -> Option<&Roots> {
         match &self.held {
             Held::FilesystemRoot(_) => None,
@@ -235,24 +238,26 @@ impl Root {
         }
     }
 
-    /// The canonical path of the held directory: the root's own, or a file root's parent.
+    /// The canonical path of the directory that is held for this root. For a file root, it is the
+    /// parent.
     fn directory(&self) -> &Path {
         held_directory(&self.canonical, self.is_file())
     }
 
-    /// The enclosing root from which the held directory is opened, and the path from there.
+    /// The enclosing root from which the root's directory is opened, and the path from there.
     fn enclosing_root(&self) -> Option<(&Self, &Path)> {
         let places = self.enclosing()?.roots().filter_map(|outer| {
             let holds = !outer.is_file() || outer.canonical == self.canonical;
             let path = self.directory().strip_prefix(outer.directory()).ok()?;
             holds.then_some((outer, path))
         });
-        // The innermost one: there may be a mount between an outer one and this root.
+        // Choose the innermost one, because there may be a mount point between an outer one and
+        // this root.
         places.min_by_key(|(_, path)| path.iter().count())
     }
 
-    /// Whether a directory is this root's, or lies on the path from the enclosing root to it, under
-    /// any name. `seen` holds the paths that were already compared.
+    /// Whether `directory` is this root's directory or is on the path to it from the enclosing
+    /// root, under any name. `seen` contains the paths that were already compared.
     pub(crate) fn is_at_or_below<'a>(
         &'a self,
         directory: Identity,
@@ -277,7 +282,7 @@ impl Root {
         }))
     }
 
-    /// Opens the directory by its canonical path, without following a symlink, and compares its
+    /// Opens the directory by its canonical path, without following symlinks, and verifies its
     /// identity.
     fn open_by_path(&self) -> Result<Handle> {
         let enclosing = self.enclosing().ok_or(Code::RootUnavailable)?;
@@ -303,17 +308,17 @@ impl fmt::Debug for Root {
     }
 }
 
-/// The canonical path of the directory that is held for a root: a file root's parent.
+/// The canonical path of the directory that is held for a root. For a file root, it is the parent.
 pub(crate) fn held_directory(canonical: &Path, is_file: bool) -> &Path {
     canonical.parent().filter(|_| is_file).unwrap_or(canonical)
 }
 
-/// Whether two birth times may be the same. Some filesystems report none.
+/// Whether two birth times may be equal. Some filesystems do not report one.
 fn is_same_birth(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
-/// Maps the errors that a root's name can give once it leads elsewhere or nowhere.
+/// Converts the errors that occur if a root's path no longer resolves to the root.
 fn as_unavailable(error: Error) -> Error {
     match error.reason() {
         Code::NotFound
@@ -328,12 +333,12 @@ fn as_unavailable(error: Error) -> Error {
     }
 }
 
-/// The path for display: on Windows without `\\?\`.
+/// The path for display, which on Windows omits `\\?\`.
 pub(crate) fn display_path(path: &Path) -> String {
     dunce::simplified(path).display().to_string()
 }
 
-/// The path as a `file:` URI, which [`Location`](crate::Location) parses to the same path.
+/// The path as a `file:` URI. [`Location`](crate::Location) parses it to the same path.
 pub(crate) fn file_uri(path: &Path) -> String {
     url::Url::from_file_path(path).map_or_else(|()| String::new(), String::from)
 }

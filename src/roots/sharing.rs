@@ -1,4 +1,4 @@
-//! A table of values to share while they are alive: open directories, and equal snapshots.
+//! A table of values that are shared while they are alive: open directories and equal snapshots.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -24,8 +24,8 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
         self.with(|entries| entries.values.get(key).and_then(Weak::upgrade))
     }
 
-    /// The value of a key, or a new one unless `make` returns none. Of several callers at once, one
-    /// makes it.
+    /// Returns the value of a key, or a new one from `make`. If several callers need the same new
+    /// value, only one of them makes it.
     pub(crate) fn get_or_insert(
         &self,
         key: K,
@@ -45,7 +45,7 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
         self.with(|entries| entries.insert(key, value));
     }
 
-    /// Never drops a value under the lock, because that may close directories.
+    /// `work` must not drop a value, because that may close directories under the lock.
     fn with<T>(&self, work: impl FnOnce(&mut Entries<K, V>) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

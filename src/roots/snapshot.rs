@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
-    /// The session that uses it, for events.
+    /// The session that uses these roots, for events.
     session: Option<SessionId>,
-    /// Set if these roots are for one request: cancelled when it is over.
+    /// Set if these roots are valid only for one request. It is cancelled when that request ends.
     #[cfg(feature = "rmcp")]
     lease: Option<CancellationToken>,
 }
@@ -36,12 +36,12 @@ pub(crate) struct Snapshot {
     index: PathIndex,
     policy: Policy,
     rejected: Vec<RejectedRoot>,
-    /// Whether these come from a client's list.
+    /// Whether the roots come from a client's list.
     is_listed: bool,
-    /// The list, if it may have to be resolved again.
+    /// The original list, if it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
-    /// The generation of the allowed directories that these are, or were resolved beneath. The
-    /// boundary counts them.
+    /// The generation of the allowed directories that these roots are, or beneath which they were
+    /// resolved. The boundary counts the generations.
     generation: u64,
     /// Whether resolving the list again may give a different result, for example because a root is
     /// gone.
@@ -49,18 +49,19 @@ pub(crate) struct Snapshot {
     verified: Throttle,
 }
 
-/// The turn to verify a snapshot. It ends when this is dropped; if nothing was verified, the next
-/// caller gets the turn.
+/// The exclusive right to verify a snapshot, which ends when this is dropped. If nothing was
+/// verified, the next caller gets it.
 pub(crate) struct Verification {
     roots: Roots,
     is_done: bool,
 }
 
 impl Verification {
-    /// Verifies every root and returns how many are unavailable.
+    /// Verifies every root, and returns the number of unavailable roots.
     ///
-    /// Marks the snapshot as outdated if a root is unavailable, and a client's snapshot also if a
-    /// rejected entry may be available now, for all sessions that share it.
+    /// Marks the snapshot as outdated if a root is unavailable. A client's snapshot is also marked
+    /// if a rejected entry may be available now. The mark affects all sessions that share the
+    /// snapshot.
     pub(crate) fn verify(&mut self) -> usize {
         self.is_done = true;
         let gone = self.roots.roots().filter(|root| !root.verify_all()).count();
@@ -99,7 +100,7 @@ impl Roots {
         self.snapshot.roots.iter().map(Arc::as_ref)
     }
 
-    /// The entries that grant nothing, in the order of their list.
+    /// The rejected entries, which grant nothing, in the order of their list.
     #[must_use]
     pub fn rejected(&self) -> &[RejectedRoot] {
         &self.snapshot.rejected
@@ -128,12 +129,12 @@ impl Roots {
         }
     }
 
-    /// Verifies that every root's names still lead to the object that was resolved, with a few
-    /// system calls for each root. Does nothing if that was done within the last
-    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or another caller is doing it. Returns true
-    /// if no root is known to be unavailable.
+    /// Verifies that every root's paths still resolve to the same object, with a few system calls
+    /// for each root. Skips the verification if the last one was within
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or if another caller is performing one.
+    /// Returns true if no root is known to be unavailable.
     ///
-    /// A [`Boundary`](crate::Boundary) calls this whenever a snapshot is taken.
+    /// A [`Boundary`](crate::Boundary) calls this each time that it returns a snapshot.
     #[must_use]
     pub fn verify(&self) -> bool {
         if let Some(mut turn) = self.begin_verification() {
@@ -142,25 +143,25 @@ impl Roots {
         self.is_whole()
     }
 
-    /// Whether the next verification is due.
+    /// Whether enough time has passed for the next verification.
     pub(crate) fn is_verification_due(&self) -> bool {
         self.snapshot.verified.is_due()
     }
 
-    /// Takes the turn to verify, if verification is due. No other caller gets it until this one is
-    /// dropped or [`VERIFY_STALLED`](crate::limits::VERIFY_STALLED) has passed.
+    /// Takes the exclusive right to verify, if enough time has passed. No other caller gets it
+    /// until it is dropped or [`VERIFY_STALLED`](crate::limits::VERIFY_STALLED) has passed.
     pub(crate) fn begin_verification(&self) -> Option<Verification> {
         let due = self.snapshot.verified.take();
         due.then(|| Verification { roots: self.clone(), is_done: false })
     }
 
-    /// Makes verification due now, unless somebody is verifying.
+    /// Allows the next verification now, unless one is in progress.
     pub(crate) fn expire_verification(&self) {
         self.snapshot.verified.expire();
     }
 
-    /// Whether resolving the list again may give a different result: a root was found to be gone,
-    /// an entry that was missing may be available, or the list was resolved to something else for
+    /// Whether resolving the list again may give a different result. A root was found to be gone, a
+    /// missing entry may have become available, or the list was resolved to different roots for
     /// another session.
     pub(crate) fn is_outdated(&self) -> bool {
         self.snapshot.outdated.load(Ordering::Relaxed)
@@ -170,12 +171,12 @@ impl Roots {
         self.snapshot.outdated.store(outdated, Ordering::Relaxed);
     }
 
-    /// Whether every root is available, as far as is known.
+    /// Whether no root is known to be unavailable.
     pub(crate) fn is_whole(&self) -> bool {
         self.roots().all(Root::is_available)
     }
 
-    /// The list that it was resolved from, if it was stored.
+    /// The list from which these roots were resolved, if it was stored.
     pub(crate) fn list(&self) -> Option<&Arc<ListRootsResult>> {
         self.snapshot.list.as_ref()
     }
@@ -184,7 +185,7 @@ impl Roots {
         self.snapshot.generation
     }
 
-    /// Sets the generation. Call this before the snapshot is shared.
+    /// Sets the generation. Must be called before the snapshot is shared.
     pub(crate) fn with_generation(mut self, generation: u64) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.generation = generation;
@@ -192,7 +193,8 @@ impl Roots {
         self
     }
 
-    /// Marks the snapshot as a client's list. Call this before the snapshot is shared.
+    /// Marks the roots as coming from a client's list. Must be called before the snapshot is
+    /// shared.
     pub(crate) fn listed_by_client(mut self) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.is_listed = true;
@@ -200,7 +202,8 @@ impl Roots {
         self
     }
 
-    /// Adds the reason why there are no roots to a refusal. It is the same for every request.
+    /// If there are no roots, replaces a refusal's text with the reason. The reason is the same for
+    /// every request.
     pub(crate) fn explain_empty(&self, error: Error) -> Error {
         if !self.is_empty() || error.reason() != Code::OutsideRoots {
             return error;
@@ -213,7 +216,7 @@ impl Roots {
         })
     }
 
-    /// Stores the list. Call this before the snapshot is shared.
+    /// Stores the original list. Must be called before the snapshot is shared.
     pub(crate) fn with_list(mut self, list: &Arc<ListRootsResult>) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.list = Some(list.clone());
@@ -225,24 +228,25 @@ impl Roots {
         self.session
     }
 
-    /// Returns the same roots for a session.
+    /// Returns the same roots, associated with a session.
     pub(crate) fn for_session(self, session: SessionId) -> Self {
         Self { session: Some(session), ..self }
     }
 
-    /// Returns the same roots, valid until the lease is cancelled; so are all their clones.
+    /// Returns the same roots, which are valid until the lease is cancelled, and so are their
+    /// clones.
     #[cfg(feature = "rmcp")]
     pub(crate) fn with_lease(self, lease: CancellationToken) -> Self {
         Self { lease: Some(lease), ..self }
     }
 
-    /// Returns an error once the request that these roots are for is over.
+    /// Returns an error if the request to which these roots belong has ended.
     #[cfg(feature = "rmcp")]
     pub(crate) fn ensure_active(&self) -> Result<()> {
         if self.lease.as_ref().is_some_and(CancellationToken::is_cancelled) {
-            let text = "the request that these roots were for is over, or its RequestRoots was \
-                        dropped: take roots for each request, and keep RequestRoots while clones \
-                        are used";
+            let text = "the request that these roots belong to has ended, or its RequestRoots was \
+                        dropped; obtain roots for each request, and keep RequestRoots while its \
+                        clones are in use";
             return Err(Error::new(Code::RootsStale).says(text));
         }
         Ok(())
@@ -258,7 +262,7 @@ impl Roots {
         Self::new(Vec::new(), Policy::default(), Vec::new())
     }
 
-    /// A hash of the list and of the paths that it resolved to.
+    /// A hash of the list and of the paths to which it resolved.
     pub(crate) fn list_hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for entry in self.list().iter().flat_map(|list| &list.roots) {
@@ -271,8 +275,8 @@ impl Roots {
         hasher.finish()
     }
 
-    /// Whether both were resolved from the same list to the same roots, agree in everything that
-    /// callers can observe, and no root is gone.
+    /// Whether both were resolved from the same list to the same roots, do not differ in anything
+    /// that callers can observe, and have no unavailable root.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
         one.list == two.list
@@ -345,7 +349,7 @@ impl Roots {
         self.snapshot.roots.get(number).map(Arc::as_ref).ok_or_else(|| Code::OutsideRoots.into())
     }
 
-    /// Whether these are the filesystem root, or on Windows volumes.
+    /// Whether these are the filesystem root or, on Windows, whole volumes.
     pub(crate) fn is_filesystem_root(&self) -> bool {
         self.roots().all(Root::is_filesystem_root)
     }

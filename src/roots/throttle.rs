@@ -1,4 +1,4 @@
-//! Limits how often a snapshot is verified.
+//! Limits how often a snapshot and a root's aliases are verified.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,21 +6,22 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{VERIFY_EVERY, VERIFY_STALLED};
 
-/// Lets one caller at a time do something, at most once every [`VERIFY_EVERY`].
+/// Allows one caller at a time to do a task, at most once every [`VERIFY_EVERY`].
 ///
-/// It stores the time of the last turn in milliseconds of [`clock`]. While a caller has the turn,
-/// it stores the time at which the turn counts as lost.
+/// Contains the time when the task was last done, in milliseconds of [`clock`]. While a caller is
+/// doing the task, contains the time when that caller counts as stalled.
 #[derive(Debug)]
 pub(crate) struct Throttle(AtomicU64);
 
 impl Throttle {
-    /// A throttle whose last turn ends now.
+    /// Creates a throttle whose task was done now.
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(clock()))
     }
 
-    /// Takes the turn if it is due. No other caller gets it until [`done`](Self::done) or
-    /// [`give_back`](Self::give_back) is called, or [`VERIFY_STALLED`] has passed.
+    /// Returns true if the caller should do the task now. No other caller gets true until
+    /// [`done`](Self::done) or [`give_back`](Self::give_back) is called, or [`VERIFY_STALLED`] has
+    /// passed.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
         let last = self.0.load(Ordering::Relaxed);
@@ -34,7 +35,7 @@ impl Throttle {
         is_due(self.0.load(Ordering::Relaxed))
     }
 
-    /// Makes the next turn due, unless somebody has the turn.
+    /// Allows the task to be done again now, unless a caller is doing it.
     pub(crate) fn expire(&self) {
         let (last, now) = (self.0.load(Ordering::Relaxed), clock());
         if last <= now {
@@ -43,12 +44,12 @@ impl Throttle {
         }
     }
 
-    /// Ends the turn: it was done.
+    /// Records that the caller has done the task.
     pub(crate) fn done(&self) {
         self.0.store(clock(), Ordering::Relaxed);
     }
 
-    /// Ends the turn without having done the work, so that the next caller gets it.
+    /// Records that the caller has not done the task, so that the next caller can.
     pub(crate) fn give_back(&self) {
         self.0.store(clock().saturating_sub(millis(VERIFY_EVERY)), Ordering::Relaxed);
     }
@@ -59,8 +60,8 @@ fn is_due(last: u64) -> bool {
     clock().saturating_sub(last) >= millis(VERIFY_EVERY)
 }
 
-/// True half of the time, and the same in each replay of a schedule. Real time would not be:
-/// snapshots can share a throttle, and whether they do depends on when one is freed.
+/// True half of the time, and deterministic when a schedule is replayed. Real time is not
+/// deterministic: whether snapshots share a throttle depends on when one of them is freed.
 #[cfg(shuttle)]
 fn is_due(_: u64) -> bool {
     shuttle::current::context_switches() % 2 == 0
@@ -70,8 +71,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since [`VERIFY_EVERY`] before the first call in this process, so that something can be
-/// due from the beginning.
+/// Milliseconds since [`VERIFY_EVERY`] before the first call in this process, so that a task can be
+/// allowed from the start.
 fn clock() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     millis(START.get_or_init(Instant::now).elapsed() + VERIFY_EVERY)

@@ -1,9 +1,10 @@
-//! The directories that a path to a root passed before it followed symlinks.
+//! The directories in which the path to a root followed symlinks, with their ancestors.
 //!
-//! A root is not granted through a symlink that a tool could have created. So each directory on the
-//! trail is compared with all that were ever granted, by identity and by canonical path. A path is
-//! stored as a hash, because it is only compared. A collision (one in 2^64, with keys drawn by this
-//! process) refuses a root that could have been granted.
+//! A root is not granted through a symlink that a tool could have created. Each directory on the
+//! trail is therefore compared with all directories that were ever granted, by identity and by
+//! canonical path. Paths are stored as hashes, because they are only compared. A hash collision
+//! (one in 2^64, with random keys for each process) only refuses a root that could have been
+//! granted.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::path::Path;
@@ -12,15 +13,15 @@ use std::sync::LazyLock;
 use crate::dir::Identity;
 use crate::path::names::{components, key};
 
-/// The directories on the path, each once.
+/// The directories on the trail, without duplicates.
 pub(crate) type Trail = Vec<TrailEntry>;
 
-/// A directory that contains a symlink which was followed, or an ancestor of one.
+/// A directory that contains a symlink that was followed, or an ancestor of such a directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrailEntry {
     /// The hash of its canonical path.
     pub(crate) path: PathHash,
-    /// `None` above the root, where nothing is looked up.
+    /// `None` for an ancestor of the root, where nothing is looked up.
     pub(crate) identity: Option<Identity>,
 }
 
@@ -34,7 +35,8 @@ impl PathHash {
     }
 }
 
-/// The hashes of an absolute path's ancestors and of the path itself, from the filesystem root on.
+/// The hashes of an absolute path's ancestors and of the path itself, starting at the filesystem
+/// root.
 pub(crate) fn path_hashes(path: &Path) -> impl Iterator<Item = PathHash> {
     let mut hasher = KEYS.build_hasher();
     let root = PathHash(hasher.finish());
@@ -52,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_stands_for_the_names_of_a_path() {
+    fn path_hash_identifies_the_names_of_a_path() {
         let hashes = |path: &str| path_hashes(Path::new(path)).collect::<Vec<_>>();
         assert_eq!(hashes("/a/b").len(), 3);
         assert_eq!(hashes("/a/b")[..2], hashes("/a/c")[..2]);

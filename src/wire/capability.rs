@@ -1,29 +1,30 @@
-//! What a client declares that it can do.
+//! The capabilities that a client declares.
 //!
-//! [`ClientCapabilities`] is parsed from JSON of either era, or created by the server's author. A
-//! client that declares no roots may be served the allowed directories. A failure must never look
-//! like that, so missing or malformed capabilities have no value of this type, and there is no
-//! default.
+//! [`ClientCapabilities`] is parsed from the JSON of either era, or created by the server's author.
+//! A client that declares no roots may be allowed to access the allowed directories, so a failure
+//! must never look like such a client. Missing or malformed capabilities therefore cannot be
+//! represented, and the type has no default.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-/// The part of a client's capabilities that is about roots: `params.capabilities` of `initialize`,
-/// or since 2026-07-28 the metadata of each request under [`META_KEY`](Self::META_KEY). A session
-/// begins with it ([`Guard::session`](crate::Guard::session)).
+/// The part of a client's capabilities that concerns roots. A client sends its capabilities in
+/// `params.capabilities` of `initialize` or, since 2026-07-28, in the metadata of each request
+/// under [`META_KEY`](Self::META_KEY). They are required to create a session
+/// ([`Guard::session`](crate::Guard::session)).
 ///
 /// | JSON | value |
 /// | --- | --- |
-/// | an object without `roots`, or with `null` there | [`without_roots`](Self::without_roots) |
-/// | an object with anything else in `roots` | [`with_roots`](Self::with_roots) |
-/// | an object around capabilities (the message, its `params`), or inside (`roots`) | an error |
-/// | anything else, or nothing: both eras require an object | an error |
+/// | an object in which `roots` is absent or `null` | [`without_roots`](Self::without_roots) |
+/// | an object in which `roots` is anything else | [`with_roots`](Self::with_roots) |
+/// | an object that contains the capabilities (the message or its `params`), or the value of `roots` | an error |
+/// | anything else, or nothing, because both eras require an object | an error |
 ///
-/// Answer an error with invalid parameters (-32602), and begin no session. A client without roots
-/// may be served the allowed directories, and a client that sent something unreadable must not be
-/// taken for one. So an error has no value of this type, and there is no default that an `.ok()` or
-/// an `.unwrap_or_default()` would give:
+/// If parsing fails, respond with the error "invalid params" (-32602), and do not create a session.
+/// A client without roots may be allowed to access the allowed directories, and a client that sent
+/// malformed capabilities must not be mistaken for one. The type therefore has no default that
+/// `.unwrap_or_default()` could return, and a session cannot be created from an `Option`:
 ///
 /// ```compile_fail,E0277
 /// # use mcp_roots_guard::ClientCapabilities;
@@ -63,28 +64,30 @@ impl ClientCapabilities {
         Self { roots: Some(roots) }
     }
 
-    /// The capabilities of a client that declared no roots. It is never asked for any, and
-    /// [`WithoutClientRoots`](crate::WithoutClientRoots) decides what is in force for it.
+    /// The capabilities of a client that declared no roots. The client is never asked for roots,
+    /// and [`WithoutClientRoots`](crate::WithoutClientRoots) determines which roots are in force
+    /// for it.
     #[must_use]
     pub const fn without_roots() -> Self {
         Self { roots: None }
     }
 
-    /// Whether the client has roots, and if so, whether it announces changes.
+    /// The roots capability, or `None` if the client declared no roots.
     #[must_use]
     pub const fn roots(&self) -> Option<RootsCapability> {
         self.roots
     }
 }
 
-/// Reads only the field that matters, so that no other field can cause an error.
+/// Parses only the relevant field, so that no other field can cause an error.
 impl<'de> Deserialize<'de> for ClientCapabilities {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = Map::deserialize(deserializer)?;
-        // Read as capabilities, this object would declare no roots, which is the widest grant.
+        // If this object were read as capabilities, it would declare no roots, which is the widest
+        // grant.
         if let Some(field) = ELSEWHERE.iter().find(|field| object.contains_key(**field)) {
             return Err(D::Error::custom(format_args!(
-                "not capabilities: they have no field `{field}`"
+                "not a capabilities object: unexpected field `{field}`"
             )));
         }
         let roots = object
@@ -95,16 +98,16 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
     }
 }
 
-/// Fields of the messages that contain capabilities, and of the roots capability. No revision has a
-/// capability with one of these names.
+/// Fields of the messages that contain capabilities, and of the roots capability. No revision
+/// defines a capability with one of these names.
 const ELSEWHERE: [&str; 6] =
     ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
 
-/// Declares that a client has roots, and whether it announces changes.
+/// The roots capability: the client has roots, and may announce changes to them.
 ///
-/// Any JSON except `null` declares roots: a client without roots may be served the allowed
-/// directories, so malformed JSON must not count as absent. Changes are announced only if
-/// `listChanged` is exactly `true`. A client that does not announce them is asked again.
+/// Any JSON value except `null` declares roots. A client without roots may be allowed to access the
+/// allowed directories, so a malformed value must not count as absent. The client announces changes
+/// only if `listChanged` is exactly `true`. Otherwise it is asked for its roots again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct RootsCapability {
@@ -114,13 +117,13 @@ pub struct RootsCapability {
 }
 
 impl RootsCapability {
-    /// The capability of a client that announces changes of its roots.
+    /// The capability of a client that announces changes to its roots.
     #[must_use]
     pub const fn announcing() -> Self {
         Self { list_changed: true }
     }
 
-    /// The capability of a client that does not announce them.
+    /// The capability of a client that does not announce changes to its roots.
     #[must_use]
     pub const fn silent() -> Self {
         Self { list_changed: false }
@@ -134,7 +137,7 @@ impl RootsCapability {
 impl<'de> Deserialize<'de> for RootsCapability {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
-            Value::Null => Err(D::Error::custom("null declares no roots")),
+            Value::Null => Err(D::Error::custom("null is not a roots capability")),
             roots => Ok(Self::from_declared(&roots)),
         }
     }
@@ -146,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities() {
+    fn capabilities_are_parsed_as_documented() {
         for (json, expected) in [
             ("{}", "{}"),
             (r#"{"roots":null}"#, "{}"),

@@ -1,8 +1,8 @@
-//! An error as the protocol sends it.
+//! Conversion of errors to protocol messages.
 //!
-//! A tool answers with [`Error::to_tool_result`], so that the model can read the text and correct
-//! itself. A resource, a prompt or a completion answers with [`Error::to_error_body`]. Both contain
-//! only the error's text, its code and the URI that the client itself sent, never
+//! A tool responds with [`Error::to_tool_result`], so that the model can read the text and correct
+//! its request. A resource, a prompt or a completion responds with [`Error::to_error_body`]. Both
+//! contain only the error's text, its code and the URI that the client itself sent, never
 //! [`Error::operator_detail`].
 
 use serde_json::{Value, json};
@@ -12,16 +12,16 @@ use crate::limits::URI_BYTES;
 use crate::wire::{ErrorBody, Revision};
 
 impl Error {
-    /// The refusal as a tool's result (schema `CallToolResult`), its text for the model to read.
+    /// Converts the error to a tool result (schema `CallToolResult`) whose text the model can read.
     ///
-    /// From 2026-07-28 it contains the `resultType` that the schema requires. In that revision,
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) must be an
-    /// [error](Self::to_error_body), also for a tool.
+    /// Since 2026-07-28 the result contains the `resultType` that the schema requires. In that
+    /// revision, [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) must be sent as a
+    /// JSON-RPC [error](Self::to_error_body), even by a tool.
     ///
     /// ```
     /// # use mcp_roots_guard::{Location, Revision};
     /// let error = Location::parse("https://example.com/").unwrap_err();
-    /// let text = r#"parse "https://example.com/": only file: URIs and paths are served"#;
+    /// let text = r#"parse "https://example.com/": only paths and file: URIs are accepted"#;
     /// assert_eq!(
     ///     error.to_tool_result(Revision::V2025_11_25),
     ///     serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })
@@ -37,23 +37,25 @@ impl Error {
         result
     }
 
-    /// The refusal as the `error` of a response, with code and data as the revision wants them.
+    /// Converts the error to the `error` of a JSON-RPC response, with the code and data that the
+    /// revision requires.
     ///
     /// | kinds | until 2025-11-25 | 2026-07-28 |
     /// | --- | --- | --- |
-    /// | the text cannot name anything: `InvalidPath`, `InvalidUri`, `TooLong` | -32602 | -32602 |
-    /// | nothing is served there: `OutsideRoots`, `NotFound`, `NotADirectory`, `IsADirectory`, `PermissionDenied`, `TooCostly`, `RootUnavailable`, `ForbiddenFile` | -32002 of a resource, with `data.uri`; else -32602 | -32602, of a resource with `data.uri` |
-    /// | the client has no roots: `RootsUnsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
+    /// | the text cannot name a file: `InvalidPath`, `InvalidUri`, `TooLong` | -32602 | -32602 |
+    /// | the named file cannot be served: `OutsideRoots`, `NotFound`, `NotADirectory`, `IsADirectory`, `PermissionDenied`, `TooCostly`, `RootUnavailable`, `ForbiddenFile` | -32002 with `data.uri` for a resource, otherwise -32602 | -32602, with `data.uri` for a resource |
+    /// | the client offers no roots: `RootsUnsupported` | -32603 | -32021 with `data.requiredCapabilities`, HTTP 400 |
     /// | everything else | -32603 | -32603 |
     ///
-    /// The message is "Resource not found" in the second row where there is a resource, else the
-    /// error's text. `data.kind` is the error's [`code`](Self::code), not its kind, in all of them,
-    /// for logs and programs. `outside_roots` is decided by the request and the roots alone, so it
-    /// reveals nothing about what is outside.
+    /// The message is "Resource not found" in the second row if there is a resource, and otherwise
+    /// the error's text. In every row, `data.kind` is the error's [`code`](Self::code), not its
+    /// kind. Whether it is `outside_roots` depends only on the request and the roots, so it reveals
+    /// nothing about files outside.
     ///
-    /// `resource` is the URI of a resource's request (`resources/read`, a subscription), as the
-    /// client sent it. It is sent back in the second row, shortened to [`URI_BYTES`]. Without it,
-    /// the path was a parameter (of a prompt, a completion), and the parameter is invalid.
+    /// `resource` is the URI in a request for a resource (`resources/read` or a subscription), as
+    /// the client sent it. In the second row it is included in the response, shortened to
+    /// [`URI_BYTES`]. Use `None` if the path was a parameter, such as that of a prompt or a
+    /// completion. The error then reports an invalid parameter.
     ///
     /// ```
     /// # use mcp_roots_guard::{Revision, Roots};
@@ -93,8 +95,8 @@ impl Error {
 }
 
 impl ErrorBody {
-    /// The HTTP status that the protocol requires for a response with this error. With `None`, the
-    /// transport chooses it.
+    /// The HTTP status that the protocol requires for a response with this error. If `None`, the
+    /// transport chooses the status.
     ///
     /// ```
     /// # use mcp_roots_guard::{Boundary, ClientCapabilities, Guard, Revision, RootsResponse};
@@ -144,8 +146,8 @@ mod tests {
 
     const URI: &str = "file:///etc/passwd";
 
-    /// For each row of the documented table, the codes with a resource in both eras, and the codes
-    /// without one.
+    /// For each row of the documented table, the codes in both eras, first with a resource and then
+    /// without.
     const CODES: &[[[i64; 2]; 2]] = &[
         [[-32602, -32602], [-32602, -32602]],
         [[-32002, -32602], [-32602, -32602]],
@@ -154,7 +156,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_kind_has_its_row_of_the_documented_table() {
+    fn each_kind_has_the_codes_of_its_row_in_the_documented_table() {
         let lines = include_str!("errors.rs")
             .lines()
             .filter_map(|line| line.strip_prefix("    /// | "))
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn wording() {
+    fn error_bodies_have_the_expected_json() {
         use Code as K;
         let (old, new) = (Revision::V2025_11_25, Revision::V2026_07_28);
         let not_found = concat!(
@@ -204,7 +206,7 @@ mod tests {
         let parameter =
             r#""message":"read \"a\\n\": no such file or directory","data":{"kind":"not_found"}"#;
         let query = concat!(
-            r#""message":"read \"a\\n\": the URI has a query; write ? as %3F","#,
+            r#""message":"read \"a\\n\": the URI contains a query; write ? as %3F","#,
             r#""data":{"kind":"query"}"#
         );
         let unsupported = concat!(
@@ -242,9 +244,9 @@ mod tests {
     }
 
     #[test]
-    fn a_tools_result_holds_the_text_and_is_of_its_revision() {
+    fn tool_result_contains_the_text_and_matches_its_revision() {
         let error = Error::from(Code::OutsideRoots)
-            .detail("led to /etc/shadow")
+            .detail("points to /etc/shadow")
             .at("open", OsStr::new("a"));
         let content =
             json!([{ "type": "text", "text": r#"open "a": not inside the allowed directories"# }]);
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_tells_the_operators_detail() {
+    fn operator_detail_is_never_sent() {
         for &code in Code::ALL {
             for &revision in Revision::ALL {
                 let error = Error::from(code).detail("SECRET").at("open", OsStr::new("a"));
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_uri_is_shortened_at_a_character() {
+    fn long_uri_is_shortened_at_a_character_boundary() {
         for (uri, expected) in [
             ("x".repeat(URI_BYTES), "x".repeat(URI_BYTES)),
             ("x".repeat(URI_BYTES + 1), "x".repeat(URI_BYTES) + "…"),

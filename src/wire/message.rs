@@ -1,4 +1,4 @@
-//! The messages about roots other than the list: the notification of a change, and an error.
+//! The notification that roots changed, and the body of an error.
 
 use serde::de::Error as _;
 use serde::ser::SerializeStruct as _;
@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 
 use super::field;
 
-/// The notification that a client's roots changed. It does not contain the change: the list must be
-/// requested again.
+/// The notification that a client's roots changed. It does not contain the new roots, so the list
+/// must be requested again.
 ///
 /// Only the method is compared, byte for byte. Anything unusual in the rest of the message is
-/// ignored, because a change that is missed would leave the old list in force.
+/// ignored, because a missed change would leave the old list in force.
 ///
 /// ```
 /// # use mcp_roots_guard::RootsListChanged;
@@ -50,11 +50,11 @@ impl<'de> Deserialize<'de> for RootsListChanged {
 /// The `error` of a JSON-RPC response (JSON-RPC 2.0, 5.1).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ErrorBody {
-    /// The kind of the error.
+    /// The error code.
     pub code: i64,
-    /// One sentence.
+    /// A short description of the error.
     pub message: String,
-    /// More details for programs. `null` and absent are the same.
+    /// Additional data for programs. `null` is equivalent to absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes() {
+    fn notification_is_recognized_by_its_method_alone() {
         let plain = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
         let with_meta = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed","params":{"_meta":{"k":[1]}}}"#;
         for (json, expected) in [
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn error_bodies() {
+    fn error_body_round_trips_and_malformed_ones_are_refused() {
         for (json, expected) in [
             (
                 r#"{"code":-32601,"message":"no","data":null,"x":1}"#,

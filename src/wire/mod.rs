@@ -1,10 +1,10 @@
-//! What MCP puts on the wire about roots (2024-11-05 to 2026-07-28).
+//! The MCP messages about roots (2024-11-05 to 2026-07-28).
 //!
-//! The types here are the JSON of a `roots/list` result, of a client's capabilities, of
-//! `notifications/roots/list_changed` and of an error. The URIs are untrusted text. Nothing here
-//! grants anything: a URI is parsed and judged when the list is resolved. Unusual JSON is read in
-//! the way that serves less: the list has failed, the capability is declared, the change is
-//! announced.
+//! These types represent the JSON of a `roots/list` result, a client's capabilities,
+//! `notifications/roots/list_changed` and an error. The URIs are untrusted text, and none of these
+//! types grants access: a URI is parsed and checked when its list is resolved. Malformed JSON is
+//! interpreted in the way that grants less: the list failed, the capability is declared, or the
+//! roots changed.
 
 mod capability;
 mod message;
@@ -21,32 +21,32 @@ pub use capability::{ClientCapabilities, RootsCapability};
 pub use message::{ErrorBody, RootsListChanged};
 pub use revision::Revision;
 
-/// A client's answer to `roots/list`. Unknown fields are ignored.
+/// A client's response to `roots/list`. Unknown fields are ignored.
 ///
-/// Anything but an object with a list in `roots` is an error. So is a `nextCursor` that is not a
-/// string, because the rest of the list could not be requested.
+/// Anything except an object with an array in `roots` is an error. A `nextCursor` that is not a
+/// string is also an error, because the rest of the list cannot be requested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ListRootsResult {
-    /// The roots, in the client's order. Relative requests start at the first.
+    /// The roots, in the client's order. Relative requests are resolved against the first.
     pub roots: Vec<RootEntry>,
-    /// The `cursor` of the request for the next page. No published schema has it, but some clients
+    /// The `cursor` for requesting the next page. It is in no published schema, but some clients
     /// send it.
     #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// One entry of a root list. The schema calls it `Root`. In this crate, a [`Root`](crate::Root) is
-/// an entry that was resolved.
+/// One entry of a root list. The schema calls it `Root`, but in this crate, a [`Root`](crate::Root)
+/// is a resolved entry.
 ///
-/// An entry that breaks the schema is kept as [malformed](Self::is_malformed), and does not affect
-/// the others, unless it is JSON that `serde_json` does not read (for example nested deeper than
-/// 128).
+/// An entry that violates the schema is kept as [malformed](Self::is_malformed) and does not affect
+/// the others. The exception is JSON that `serde_json` cannot parse, such as JSON nested more than
+/// 128 levels deep, which fails the whole list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RootEntry {
-    /// The root's URI. The protocol requires `file://`, but clients send others, too.
+    /// The root's URI. The protocol requires a `file://` URI, but clients also send others.
     pub uri: String,
-    /// A name to display. `null` and absent are the same.
+    /// A display name. `null` is equivalent to absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(skip)]
@@ -59,7 +59,7 @@ impl RootEntry {
         Self { uri: uri.into(), ..Self::default() }
     }
 
-    /// Whether the entry breaks the schema. Its URI is then the JSON that was sent, shortened.
+    /// Whether the entry violates the schema. If so, its URI is the JSON that was sent, shortened.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         self.malformed
@@ -67,10 +67,10 @@ impl RootEntry {
 }
 
 impl ListRootsResult {
-    /// The request that this result answers.
+    /// The method of the request.
     pub const METHOD: &str = "roots/list";
 
-    /// Creates a list of these URIs, without names.
+    /// Creates a list from URIs, without names.
     pub fn from_uris<S: Into<String>>(uris: impl IntoIterator<Item = S>) -> Self {
         Self { roots: uris.into_iter().map(RootEntry::new).collect(), ..Self::default() }
     }
@@ -93,18 +93,18 @@ impl ListRootsResult {
     }
 }
 
-/// Not derived, because a derived one would read an array as an object, field by field. The same
-/// holds for an entry and for an error.
+/// Not derived, because a derived implementation would accept an array in place of an object. The
+/// same applies to [`RootEntry`] and [`ErrorBody`].
 impl<'de> Deserialize<'de> for ListRootsResult {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Map::deserialize(deserializer)?;
         let Some(Value::Array(entries)) = object.remove("roots") else {
-            return Err(D::Error::custom("roots is no list"));
+            return Err(D::Error::custom("roots is not an array"));
         };
         let next_cursor = match object.remove("nextCursor") {
             None | Some(Value::Null) => None,
             Some(Value::String(cursor)) => Some(cursor),
-            Some(_) => return Err(D::Error::custom("nextCursor is no string")),
+            Some(_) => return Err(D::Error::custom("nextCursor is not a string")),
         };
         Ok(Self { roots: entries.iter().map(entry).collect(), next_cursor })
     }
@@ -114,13 +114,13 @@ impl<'de> Deserialize<'de> for RootEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Map::deserialize(deserializer)?;
         let (uri, name) = (field(&mut object, "uri")?, field(&mut object, "name")?);
-        // Not kept, but an entry whose metadata breaks the schema is malformed.
+        // The metadata is not kept, but an entry whose metadata violates the schema is malformed.
         field::<Option<Map<String, Value>>, _>(&mut object, "_meta")?;
         Ok(Self { uri, name, malformed: false })
     }
 }
 
-/// Takes a field from an object. Absent and `null` are the same.
+/// Removes a field from an object and parses it. An absent field is parsed as `null`.
 fn field<T: DeserializeOwned, E: serde::de::Error>(
     object: &mut Map<String, Value>,
     key: &str,
@@ -137,7 +137,7 @@ fn entry(entry: &Value) -> RootEntry {
 }
 
 #[cfg(test)]
-/// Parses JSON and prints it again. Empty if it is refused.
+/// Parses JSON and serializes it again. Returns an empty string if parsing fails.
 fn again<T: Serialize + for<'de> Deserialize<'de>>(json: &str) -> String {
     serde_json::from_str::<T>(json)
         .map_or_else(|_| String::new(), |read| serde_json::to_string(&read).unwrap())
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_clients_send_and_drops_the_rest() {
+    fn list_is_parsed_and_unknown_fields_are_dropped() {
         let json = concat!(
             r#"{"roots":[{"uri":"file:///a","name":null,"extra":1},"#,
             r#"{"uri":"file:///b","name":"B","_meta":{"k":[1]}}],"#,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_entry_spoils_no_other() {
+    fn malformed_entry_does_not_affect_the_others() {
         let json = concat!(
             r#"{"roots":[{"uri":"file:///a"},{"name":"x"},{"uri":7},null,[],["file:///d"],"#,
             r#"{"uri":"file:///b","name":5},{"uri":"file:///c"}]}"#
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn entries() {
+    fn entry_must_be_an_object_that_matches_the_schema() {
         for (json, expected) in [
             (r#"{"name":null,"uri":"file:///a","malformed":true}"#, r#"{"uri":"file:///a"}"#),
             (r#"{"uri":"file:///a","uri":"file:///b"}"#, r#"{"uri":"file:///b"}"#),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn pages() {
+    fn page_must_be_an_object_with_an_array_and_a_string_cursor() {
         for (json, expected) in [
             (r#"{"roots":[]}"#, r#"{"roots":[]}"#),
             (r#"{"roots":[],"nextCursor":null}"#, r#"{"roots":[]}"#),

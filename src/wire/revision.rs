@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A revision of the protocol that this crate knows. Revisions are ordered by time.
+/// A protocol revision known to this crate. Revisions are ordered by date.
 ///
 /// ```
 /// # use mcp_roots_guard::Revision;
@@ -22,7 +22,8 @@ pub enum Revision {
     V2025_06_18,
     /// The last revision with sessions and with `notifications/roots/list_changed`.
     V2025_11_25,
-    /// No sessions: each request declares its capabilities, and roots come with a retried request.
+    /// There are no sessions. Each request declares its capabilities, and roots arrive with a
+    /// retried request.
     V2026_07_28,
 }
 
@@ -36,14 +37,14 @@ impl Revision {
         Self::V2026_07_28,
     ];
 
-    /// Parses a `protocolVersion`, byte for byte. `None` for a revision that this crate does not
-    /// know.
+    /// Parses a `protocolVersion`, which must match exactly. Returns `None` for an unknown
+    /// revision.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|revision| revision.as_str() == text)
     }
 
-    /// The revision as the protocol writes it.
+    /// The revision in the protocol's notation, such as `2025-11-25`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,7 +56,7 @@ impl Revision {
         }
     }
 
-    /// Whether the revision has no sessions. Nothing said in one request then counts in another.
+    /// Whether the revision has no sessions, so that each request must be self-contained.
     #[must_use]
     pub const fn is_stateless(self) -> bool {
         match self {
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn revisions_are_in_order_and_read_byte_for_byte() {
+    fn revisions_are_ordered_and_parsed_exactly() {
         let texts = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
         assert_eq!(Revision::ALL.iter().map(ToString::to_string).collect::<Vec<_>>(), texts);
         assert!(Revision::ALL.is_sorted());

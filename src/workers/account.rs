@@ -1,7 +1,7 @@
-//! Accounts for resources that clients share.
+//! Accounts for resources that are shared by all clients.
 //!
-//! Places, directory handles and the memory of grants are limited for each account, so that a
-//! client that uses up its share affects only itself.
+//! Slots, directory handles and the memory of grants are limited for each account, so that a client
+//! that exhausts its share affects only itself.
 
 #[cfg(feature = "rmcp")]
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub(crate) enum Account {
     /// An authenticated principal.
     #[cfg(feature = "rmcp")]
     Principal(Arc<str>),
-    /// A connection that is one client.
+    /// A connection that belongs to a single client.
     #[cfg(feature = "rmcp")]
     Connection(u64),
     /// A session of a client without a key.
     Session(SessionId),
-    /// Everyone else: requests of the stateless era without a key, and
+    /// All other callers: stateless requests without a key, and
     /// [`Boundary::resolve`](crate::Boundary::resolve).
     Anonymous,
 }

@@ -1,4 +1,4 @@
-//! Tracks the operations that are running, by device, and detects those that hang.
+//! Tracks running operations by device, and detects those that hang.
 
 #![cfg_attr(
     windows,
@@ -16,12 +16,12 @@ use crate::error::{Code, Error, Result};
 use crate::limits::{PATIENCE, STUCK};
 use crate::workers::Account;
 
-/// The running operations of one guard's work, by the device of their root.
+/// The running operations of a guard's work, by the device of their root.
 pub(super) struct Devices {
     by_number: Mutex<HashMap<u64, Arc<Device>>>,
-    /// The jobs that hold a place.
-    places: Mutex<Vec<Arc<Running>>>,
-    /// Half of the places. This many operations on one device are suspicious.
+    /// The jobs that occupy a slot.
+    slots: Mutex<Vec<Arc<Running>>>,
+    /// Half of the slots. This many operations on one device are suspicious.
     half: usize,
     start: Instant,
 }
@@ -33,26 +33,26 @@ struct Device {
     watch: Mutex<Option<Watch>>,
 }
 
-/// The number of finished operations when half of the places were first seen on the device.
+/// The number of finished operations when half of the slots were first seen to be on the device.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     finished: u64,
     since: Instant,
 }
 
-/// What a place is doing, visible to other threads.
+/// The operation in a slot, visible to other threads.
 #[derive(Debug)]
 struct Running {
     account: Account,
     /// The device of the operation.
     device: AtomicU64,
-    /// The start of the operation, in milliseconds after [`Devices::start`]; [`NEVER`] between
+    /// The start of the operation, in milliseconds after [`Devices::start`]. [`NEVER`] between
     /// operations.
     since: AtomicU64,
 }
 
-/// The place that the current thread holds.
-struct Place {
+/// The slot that the current thread occupies.
+struct Slot {
     devices: Arc<Devices>,
     running: Arc<Running>,
     /// The device of the last operation.
@@ -62,13 +62,13 @@ struct Place {
 }
 
 thread_local! {
-    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+    static SLOT: RefCell<Option<Slot>> = const { RefCell::new(None) };
 }
 
-/// Runs a job of an account in a place, and counts its operations.
-pub(super) fn run_in_place(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()) {
+/// Runs an account's job in a slot, and counts its operations.
+pub(super) fn run_in_slot(devices: &Arc<Devices>, account: &Account, job: impl FnOnce()) {
     let running = devices.enter(account);
-    PLACE.set(Some(Place {
+    SLOT.set(Some(Slot {
         devices: devices.clone(),
         running: running.clone(),
         last_device: None,
@@ -76,29 +76,29 @@ pub(super) fn run_in_place(devices: &Arc<Devices>, account: &Account, job: impl 
     }));
     // The job catches its own panics.
     job();
-    drop(PLACE.take());
+    drop(SLOT.take());
     devices.leave(&running);
 }
 
-/// Runs an operation. If this thread holds a place, the operation is counted on its root's device
+/// Runs an operation. If this thread occupies a slot, the operation is counted on its root's device
 /// while it runs.
 ///
 /// # Errors
 ///
-/// [`Busy`](crate::ErrorKind::Busy) (`busy`) if half of the places are on this device, none of
-/// their operations has finished for [`PATIENCE`], and one of this account has been running for
+/// [`Busy`](crate::ErrorKind::Busy) (`busy`) if half of the slots are on this device, no operation
+/// on it has finished for [`PATIENCE`], and an operation of this account has been running on it for
 /// that long.
 ///
-/// An account without such an operation is allowed: what hangs can be a mount inside the root, and
-/// the account's own files lie beside it.
+/// An account without such an operation is not refused. Only a mount inside the root may hang, and
+/// the account's own files may be elsewhere in the root.
 pub(crate) fn counted<T>(
     device: impl FnOnce() -> Option<u64>,
     operation: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    // A thread that is exiting has no place.
-    let started = PLACE.try_with(|place| match &mut *place.borrow_mut() {
+    // An exiting thread has no slot.
+    let started = SLOT.try_with(|slot| match &mut *slot.borrow_mut() {
         None => Ok(None),
-        Some(place) => device().map_or(Ok(None), |device| place.begin(device)),
+        Some(slot) => device().map_or(Ok(None), |device| slot.begin(device)),
     });
     let _operation = started.unwrap_or(Ok(None))?;
     operation()
@@ -107,11 +107,11 @@ pub(crate) fn counted<T>(
 /// A counted operation that is running.
 struct Operation {
     device: Arc<Device>,
-    /// The device of the operation that this one is part of.
+    /// The device of the operation that contains this one.
     outer: Option<u64>,
 }
 
-impl Place {
+impl Slot {
     fn begin(&mut self, number: u64) -> Result<Option<Operation>> {
         if self.current == Some(number) {
             return Ok(None);
@@ -134,7 +134,7 @@ impl Place {
         {
             device.running.fetch_sub(1, Relaxed);
             let detail =
-                format!("{} operations on device {number} do not finish", self.devices.half);
+                format!("{} operations on device {number} are not finishing", self.devices.half);
             return Err(Error::new(Code::Busy).detail(detail));
         }
         let outer = self.current.replace(number);
@@ -148,14 +148,15 @@ impl Place {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        // In this order, a thread that sees fewer running operations also sees one more finished.
+        // In this order, a thread that sees one operation fewer running also sees one more
+        // finished.
         self.device.finished.fetch_add(1, Relaxed);
         self.device.running.fetch_sub(1, Relaxed);
-        let _ = PLACE.try_with(|place| {
-            if let Some(place) = &mut *place.borrow_mut() {
-                place.current = self.outer;
+        let _ = SLOT.try_with(|slot| {
+            if let Some(slot) = &mut *slot.borrow_mut() {
+                slot.current = self.outer;
                 if self.outer.is_none() {
-                    place.running.since.store(NEVER, Relaxed);
+                    slot.running.since.store(NEVER, Relaxed);
                 }
             }
         });
@@ -163,25 +164,25 @@ impl Drop for Operation {
 }
 
 impl Devices {
-    /// Creates the state for this many places.
-    pub(super) fn new(places: usize) -> Self {
-        let half = (places / 2).max(1);
-        Self { by_number: Mutex::default(), places: Mutex::default(), half, start: Instant::now() }
+    /// Creates the state for this many slots.
+    pub(super) fn new(slots: usize) -> Self {
+        let half = (slots / 2).max(1);
+        Self { by_number: Mutex::default(), slots: Mutex::default(), half, start: Instant::now() }
     }
 
     fn enter(&self, account: &Account) -> Arc<Running> {
         let (device, since) = (AtomicU64::default(), AtomicU64::new(NEVER));
         let running = Arc::new(Running { account: account.clone(), device, since });
-        self.lock_places().push(running.clone());
+        self.lock_slots().push(running.clone());
         running
     }
 
     fn leave(&self, running: &Arc<Running>) {
-        self.lock_places().retain(|other| !Arc::ptr_eq(other, running));
+        self.lock_slots().retain(|other| !Arc::ptr_eq(other, running));
     }
 
-    fn lock_places(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Running>>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_slots(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Running>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn millis(&self, now: Instant) -> u64 {
@@ -196,13 +197,13 @@ impl Devices {
         devices.entry(number).or_default().clone()
     }
 
-    /// The number of places whose operation has been running for [`PATIENCE`].
+    /// The number of slots whose operation has been running for [`PATIENCE`].
     pub(super) fn hung(&self, now: Instant) -> usize {
         self.count(now, PATIENCE, |_| true)
     }
 
-    /// The number of an account's operations that have been running for [`STUCK`], so long that its
-    /// other jobs should not wait for them.
+    /// The number of an account's operations that have been running for [`STUCK`]. The account's
+    /// other jobs should not wait for these.
     pub(super) fn stuck(&self, account: &Account, now: Instant) -> usize {
         self.count(now, STUCK, |running| running.account == *account)
     }
@@ -214,7 +215,7 @@ impl Devices {
         let before = self.millis(before);
         let hangs =
             |running: &&Arc<Running>| running.since.load(Relaxed) <= before && which(running);
-        self.lock_places().iter().filter(hangs).count()
+        self.lock_slots().iter().filter(hangs).count()
     }
 }
 
@@ -225,7 +226,7 @@ impl Running {
 }
 
 impl Device {
-    /// Whether no operation has finished for [`PATIENCE`]. Called while half of the places are on
+    /// Whether no operation has finished for [`PATIENCE`]. Called while half of the slots are on
     /// the device. The first call starts the observation.
     fn is_hung(&self, now: Instant) -> bool {
         let finished = self.finished.load(Relaxed);
@@ -242,10 +243,10 @@ impl Device {
     }
 }
 
-/// The start time of a place without an operation.
+/// The start time of a slot without an operation.
 const NEVER: u64 = u64::MAX;
 
-/// The number of devices below which idle ones are not removed.
+/// Idle devices are removed only when there are at least this many devices.
 const IDLE_DEVICES: usize = 64;
 
 #[cfg(test)]
@@ -257,10 +258,10 @@ mod tests {
         Account::Session(SessionId(number.try_into().unwrap()))
     }
 
-    /// Begins an operation as a thread in a place of its own would.
+    /// Begins an operation as a thread in its own slot would.
     fn begin_as(devices: &Arc<Devices>, account: u64, number: u64) -> Result<Option<Operation>> {
         let running = devices.enter(&session(account));
-        Place { devices: devices.clone(), running, last_device: None, current: None }.begin(number)
+        Slot { devices: devices.clone(), running, last_device: None, current: None }.begin(number)
     }
 
     fn begin(devices: &Arc<Devices>, number: u64) -> Result<Option<Operation>> {
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_been_running_for_long_hangs_on_whatever_device() {
+    fn operation_that_runs_for_too_long_counts_as_hung_on_any_device() {
         let devices = Arc::new(Devices::new(8));
         let _running: Vec<_> =
             (1..=4).map(|number| begin_as(&devices, number % 2 + 1, number).unwrap()).collect();
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_operation_hangs_is_refused_on_that_device_and_nobody_else() {
+    fn only_the_account_with_a_hung_operation_is_refused_on_that_device() {
         let mut devices = Devices::new(4);
         let since = Instant::now().checked_sub(2 * PATIENCE).unwrap();
         devices.start = since.checked_sub(PATIENCE).unwrap();
@@ -294,18 +295,17 @@ mod tests {
                 .map(drop)
                 .is_err_and(|error| error.reason() == Code::Busy)
         };
-        assert!(!refused(1), "not for long enough");
-        for place in devices.lock_places().iter().filter(|place| place.since.load(Relaxed) != NEVER)
-        {
-            place.since.store(devices.millis(since), Relaxed);
+        assert!(!refused(1), "the operation has not run for long enough");
+        for slot in devices.lock_slots().iter().filter(|slot| slot.since.load(Relaxed) != NEVER) {
+            slot.since.store(devices.millis(since), Relaxed);
         }
         let device = devices.device(1);
         let finished = device.finished.load(Relaxed);
         *device.watch.lock().unwrap() = Some(Watch { finished, since });
         assert!(refused(1));
-        assert_eq!(device.running.load(Relaxed), 2, "who is refused is not counted");
+        assert_eq!(device.running.load(Relaxed), 2, "a refused operation is not counted");
         assert!(begin(&devices, 2).is_ok(), "another device");
-        // Another client is allowed. Its operation ends, which shows that the device answers.
+        // Another client is allowed. Its operation ends, which shows that the device responds.
         assert!(!refused(2));
         assert!(!refused(1));
         drop(running);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_within_another_on_the_same_device_counts_once() {
+    fn nested_operation_on_the_same_device_counts_once() {
         let devices = Arc::new(Devices::new(4));
         let running = |number| devices.device(number).running.load(Relaxed);
         let mut seen = Vec::new();
@@ -321,7 +321,7 @@ mod tests {
             seen.push((running(1), running(2)));
             Ok(())
         };
-        run_in_place(&devices, &session(1), || {
+        run_in_slot(&devices, &session(1), || {
             counted(
                 || Some(1),
                 || {
@@ -334,13 +334,13 @@ mod tests {
             .unwrap();
             look().unwrap();
         });
-        // A thread without a place is not counted.
+        // The operations of a thread without a slot are not counted.
         counted(|| unreachable!(), &mut look).unwrap();
         assert_eq!(seen, [(1, 0), (1, 0), (1, 1), (1, 0), (0, 0), (0, 0)]);
     }
 
     #[test]
-    fn devices_that_nothing_runs_on_are_forgotten() {
+    fn idle_devices_are_removed() {
         let devices = Arc::new(Devices::new(4));
         let operation = begin(&devices, 0).unwrap();
         for number in 1..10 * IDLE_DEVICES as u64 {

@@ -1,26 +1,23 @@
 //! The threads of a guard.
 //!
-//! Resolving lists, verifying roots and the work of handlers wait for filesystems, and a filesystem
-//! can hang. They run on threads that the guard owns, so that a hung one does not block the async
-//! runtime. [`Workers`] starts threads on demand and ends those that stay idle. [`queue`] decides
-//! what they run: each [`Account`] has a queue of its own, accounts take turns, and neither
-//! resolving nor work can use up the places of the other. [`devices`] detects operations that hang.
-//! Their places are given to others, and an account with an operation that hangs is refused further
-//! ones on that device.
+//! List resolution, root verification and handlers access filesystems, which can hang. They run on
+//! threads that the guard owns, so that a hung filesystem does not block the async runtime.
+//! [`Workers`] starts threads on demand and ends idle ones. [`queue`] decides which job runs next:
+//! each [`Account`] has its own queue, accounts take turns, and neither resolution nor handlers can
+//! use the other's slots. [`devices`] detects operations that hang. Their slots become available to
+//! other jobs, and an account with a hung operation is refused further operations on that device.
 //!
-//! All of the state is under one lock, held for a few steps. No job is run or dropped under it: a
-//! job can hold the last handle of a guard, and dropping that takes the lock again.
+//! All state is protected by one lock, which is held only briefly. No job is run or dropped under
+//! the lock, because a job can own the last handle of a guard, and dropping that takes the lock
+//! again.
 //!
-//! While a queued job could start, at least one thread is about to look at the state, or looks at
-//! it repeatedly. Whoever adds or cancels a job wakes a thread, and so does a thread that takes a
-//! job and leaves another.
+//! While a queued job can start, at least one thread is about to check the state, or checks it
+//! repeatedly. A caller that adds or cancels a job wakes a thread. A thread that takes a job also
+//! wakes another thread if more jobs can start.
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
-    allow(
-        dead_code,
-        reason = "the model check runs jobs by itself, and only the adapter runs work"
-    )
+    allow(dead_code, reason = "the model check runs jobs itself, and only the adapter runs work")
 )]
 
 mod account;
@@ -41,12 +38,12 @@ use self::queue::{Queue, Shares};
 use crate::error::{Code, Error, Result};
 use crate::limits::{ABANDONED, IDLE, LOOK_EVERY, RESOLUTIONS};
 
-/// The threads of one guard. Dropping it ends them, except those that hang.
+/// The threads of one guard. Dropping this ends them, except those that hang.
 pub(crate) struct Workers {
     pool: Arc<Pool>,
 }
 
-/// The purpose of a job. Each purpose has places of its own.
+/// The purpose of a job. Each purpose has its own slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
     /// To resolve a list, or to verify roots.
@@ -61,7 +58,7 @@ struct Pool {
     state: Mutex<State>,
     woken: Condvar,
     devices: Arc<Devices>,
-    /// How long a thread without a job waits before it ends.
+    /// How long an idle thread waits before it ends.
     idle: Duration,
 }
 
@@ -72,20 +69,20 @@ struct State {
     closed: bool,
 }
 
-/// The number of threads in each state. All others run a job.
+/// The number of threads in each state. All other threads are running a job.
 #[derive(Debug, Default)]
 struct Threads {
     all: usize,
-    /// They wait, and were not woken.
+    /// Threads that are waiting and were not woken.
     idle: usize,
-    /// They wait and were woken, or are starting.
+    /// Threads that are waiting and were woken.
     woken: usize,
     starting: usize,
-    /// One of the waiting threads looks again every [`LOOK_EVERY`].
+    /// Whether one of the waiting threads checks the state every [`LOOK_EVERY`].
     has_watcher: bool,
 }
 
-/// How to get a thread to look for a job.
+/// Which thread to wake to look for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 enum Wake {
@@ -104,15 +101,15 @@ struct Ticket {
 }
 
 impl Workers {
-    /// Creates threads on demand for this many places of work.
-    pub(crate) fn new(places: usize) -> Self {
-        Self::with(places, RESOLUTIONS, IDLE)
+    /// Starts threads on demand for this many slots of work.
+    pub(crate) fn new(slots: usize) -> Self {
+        Self::with(slots, RESOLUTIONS, IDLE)
     }
 
     fn with(work: usize, roots: usize, idle: Duration) -> Self {
         let state = State {
-            roots: Queue::new(Shares { places: roots, extra: ABANDONED, one_per_account: true }),
-            work: Queue::new(Shares { places: work, extra: work, one_per_account: false }),
+            roots: Queue::new(Shares { slots: roots, extra: ABANDONED, one_per_account: true }),
+            work: Queue::new(Shares { slots: work, extra: work, one_per_account: false }),
             threads: Threads::default(),
             closed: false,
         };
@@ -122,7 +119,7 @@ impl Workers {
         }
     }
 
-    /// Runs a job when it is its turn, and returns its result or its panic. If the future is
+    /// Runs a job when its turn comes, and returns its result or its panic. If the future is
     /// dropped before the job starts, the job never runs.
     ///
     /// # Errors
@@ -136,7 +133,8 @@ impl Workers {
     ) -> Result<std::thread::Result<T>> {
         let (sender, receiver) = oneshot::channel();
         let job = move || {
-            // A result that no caller waits for is dropped here, and its destructor may panic, too.
+            // A result that no caller is waiting for is dropped here, and its destructor may also
+            // panic.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
             }));
@@ -144,7 +142,7 @@ impl Workers {
         let mut ticket = self.pool.add(purpose, account, Box::new(job))?;
         let done = receiver.await;
         ticket.done = done.is_ok();
-        done.map_err(|_| Error::new(Code::Busy).detail("the guard is gone"))
+        done.map_err(|_| Error::new(Code::Busy).detail("the guard was dropped"))
     }
 }
 
@@ -159,7 +157,7 @@ impl Drop for Workers {
     }
 }
 
-/// Shows only the number of threads.
+/// Contains only the number of threads.
 impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.pool.lock();
@@ -178,9 +176,7 @@ impl Pool {
         if self.is_stuck(&mut state, purpose, &account) {
             drop(state);
             drop(job);
-            return Err(
-                Error::new(Code::Busy).detail("the filesystems that others wait for do not answer")
-            );
+            return Err(Error::new(Code::Busy).detail("too many running operations hang"));
         }
         let added = state.queue(purpose).push(&account, job);
         let (wake, number) = match added {
@@ -196,13 +192,14 @@ impl Pool {
         };
         drop(state);
         let ticket = Ticket { pool: self.clone(), purpose, account, number, done: false };
-        // Without a thread the job could wait forever. Dropping the ticket cancels it.
+        // Without a thread, the job could wait forever. If this fails, dropping the ticket cancels
+        // the job.
         self.wake(wake)
-            .map_err(|error| Error::io(Code::Busy, error).detail("no thread can be started"))?;
+            .map_err(|error| Error::io(Code::Busy, error).detail("could not start a thread"))?;
         Ok(ticket)
     }
 
-    /// Whether a job would wait for operations that hang: for all of them, or for all of its
+    /// Whether a job would wait for hung operations: those of all accounts, or all those of its own
     /// account.
     fn is_stuck(&self, state: &mut State, purpose: For, account: &Account) -> bool {
         if *account == Account::Operator {
@@ -216,7 +213,7 @@ impl Pool {
         queue.is_stuck() || queue.fills_share(account, stuck)
     }
 
-    /// The number of places of work that hang, if that matters now.
+    /// The number of work slots that hang. It is computed only if all slots are occupied.
     fn hung(&self, state: &State) -> usize {
         if state.work.is_full() { self.devices.hung(Instant::now()) } else { 0 }
     }
@@ -254,12 +251,12 @@ impl Pool {
                     Wake::Nobody
                 };
                 drop(state);
-                // The current job does not need that thread, and this one looks again when it is
-                // done.
+                // The current job does not need the other thread, and this thread checks the state
+                // again after the job.
                 let _ = self.wake(wake);
                 match purpose {
                     For::Roots => (job.run)(),
-                    For::Work => devices::run_in_place(&self.devices, &job.account, job.run),
+                    For::Work => devices::run_in_slot(&self.devices, &job.account, job.run),
                 }
                 state = self.lock();
                 state.queue(purpose).finish(&job.account, job.number);
@@ -302,7 +299,7 @@ impl State {
     }
 
     fn next(&mut self, hung: usize) -> Option<(For, queue::Next<Job>)> {
-        // Roots come first because they take less time. Work has places of its own.
+        // Roots come first because they take less time. Work has its own slots.
         let roots = self.roots.next(0).map(|job| (For::Roots, job));
         roots.or_else(|| self.work.next(hung).map(|job| (For::Work, job)))
     }
@@ -311,13 +308,13 @@ impl State {
         self.roots.can_start(0) || self.work.can_start(hung)
     }
 
-    /// Whether work needs only a place to start. A place can become free because its operation
-    /// hangs.
+    /// Whether waiting work cannot start only because no slot is free. A slot becomes free if its
+    /// operation is found to hang.
     fn is_blocked(&self) -> bool {
         self.work.is_blocked()
     }
 
-    /// Decides which thread to wake, as there may be a job to start.
+    /// Decides which thread to wake, because there may be a job to start.
     fn choose_thread(&mut self, hung: usize) -> Wake {
         let threads = &self.threads;
         let needs_watcher = self.is_blocked() && !threads.has_watcher && threads.expected() == 0;
@@ -329,7 +326,7 @@ impl State {
             self.threads.woken += 1;
             return Wake::Idle;
         }
-        // One thread more than the jobs that can run, to look for places that hang.
+        // Allow one more thread than the number of jobs that can run, to check for slots that hang.
         if self.threads.all > self.roots.max_running() + self.work.max_running() {
             return Wake::Nobody;
         }
@@ -340,7 +337,7 @@ impl State {
 }
 
 impl Threads {
-    /// The number of threads that will look at the state soon.
+    /// The number of threads that will check the state soon.
     fn expected(&self) -> usize {
         self.woken + self.starting
     }
@@ -353,12 +350,12 @@ impl Drop for Ticket {
         }
         let mut state = self.pool.lock();
         let job = state.queue(self.purpose).cancel(&self.account, self.number);
-        // A resolution that no caller waits for gives up its place.
+        // An abandoned resolution gives up its slot.
         let hung = self.pool.hung(&state);
         let wake = state.choose_thread(hung);
         drop(state);
         drop(job);
-        // Without a thread, the next job to be added or to end wakes one.
+        // If no thread can be started, one is woken when the next job is added or ends.
         let _ = self.pool.wake(wake);
     }
 }
@@ -385,7 +382,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap()
     }
 
-    /// Polls a future once, so that it starts to wait.
+    /// Polls a future once, which must be pending.
     fn begins<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(matches!(future.poll(&mut context), Poll::Pending));
@@ -407,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_panics_is_its_callers_error_and_its_thread_goes_on() {
+    fn panic_of_a_job_is_returned_to_its_caller_and_its_thread_continues() {
         let workers = Workers::with(1, 1, IDLE);
         runtime().block_on(async {
             for purpose in [For::Work, For::Roots] {
@@ -419,7 +416,7 @@ mod tests {
                 );
                 assert_eq!(workers.run(purpose, session(1), || 1).await.unwrap().unwrap(), 1);
             }
-            // A result that no caller takes is dropped by the thread.
+            // A result that no caller receives is dropped by the thread.
             let (go, waits) = mpsc::channel::<()>();
             {
                 let mut job = pin!(workers.run(For::Work, session(1), move || {
@@ -435,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_dropped_before_its_turn_never_begins() {
+    fn job_that_is_dropped_before_its_turn_never_starts() {
         let workers = Workers::with(1, 1, IDLE);
         let (go, waits) = mpsc::channel::<()>();
         let began = Arc::new(AtomicUsize::new(0));
@@ -451,7 +448,7 @@ mod tests {
             begins(second.as_mut());
             assert_eq!(Arc::strong_count(&began), 2);
         }
-        assert_eq!(Arc::strong_count(&began), 1, "it is gone from the queue");
+        assert_eq!(Arc::strong_count(&began), 1, "it was removed from the queue");
         let third = workers.run(For::Work, session(2), counted());
         drop(go);
         assert!(runtime().block_on(first).unwrap().unwrap());
@@ -460,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_start_on_demand_and_end_when_idle_or_with_the_guard() {
+    fn threads_start_on_demand_and_end_when_idle_or_when_the_guard_is_dropped() {
         let workers = Workers::with(4, 4, Duration::from_millis(50));
         let pool = workers.pool.clone();
         assert_eq!(pool.lock().threads.all, 0);
@@ -485,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_that_goes_takes_what_waits_along_and_leaves_what_runs() {
+    fn dropping_the_guard_drops_waiting_jobs_and_not_running_ones() {
         let workers = Workers::with(1, 1, IDLE);
         let pool = workers.pool.clone();
         let (go, waits) = mpsc::channel::<()>();
@@ -505,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn resolving_and_work_have_places_of_their_own() {
+    fn resolution_and_work_have_separate_slots() {
         let workers = Workers::with(2, 2, IDLE);
         let all = Arc::new(std::sync::Barrier::new(5));
         for purpose in [For::Work, For::Roots] {
@@ -515,7 +512,7 @@ mod tests {
                 std::mem::forget(workers.pool.add(purpose, session(number), wait));
             }
         }
-        // Returns only if all four run at once.
+        // This returns only if all four run at once.
         all.wait();
     }
 
@@ -523,7 +520,7 @@ mod tests {
     fn no_job_is_lost_among_many_accounts() {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
-        // Threads end and start all the time.
+        // Threads start and end all the time.
         let workers = Arc::new(Workers::with(3, 2, Duration::from_micros(200)));
         let ran = Arc::new(AtomicUsize::new(0));
         runtime.block_on(async {
@@ -539,7 +536,7 @@ mod tests {
                             drop(ran.fetch_add(1, SeqCst).to_string());
                         });
                         if (client * round) % 7 == 3 {
-                            // Dropped at some point.
+                            // Dropped after it was polled once.
                             let mut job = pin!(job);
                             let polls = std::sync::atomic::AtomicUsize::new(0);
                             std::future::poll_fn(|context| match job.as_mut().poll(context) {
@@ -562,7 +559,7 @@ mod tests {
         assert!(ran.load(SeqCst) >= 40 * 200 * 5 / 7);
     }
 
-    /// Starts jobs that hang until the sender is dropped, one for each account.
+    /// Starts one job for each account. The jobs hang until the sender is dropped.
     fn hang(
         workers: &Workers,
         purpose: For,
@@ -572,7 +569,7 @@ mod tests {
         let waits = Arc::new(Mutex::new(waits));
         let add = |number: u64| {
             let waits = waits.clone();
-            // On one of a few devices.
+            // The job is on one of three devices.
             let hangs = move || {
                 drop(counted(
                     || Some(number % 3),
@@ -586,18 +583,18 @@ mod tests {
     }
 
     #[test]
-    fn clients_whose_filesystem_answers_are_served_while_all_places_hang() {
+    fn other_clients_are_served_while_all_slots_hang() {
         let workers = Workers::with(8, 1, IDLE);
         let (go, _tickets) = hang(&workers, For::Work, 1..=8);
         assert!(soon(|| workers.pool.lock().work.is_full()));
-        // The job waits until the others are known to hang, which takes time.
+        // The job waits until the others are found to hang, which takes time.
         assert_eq!(
             runtime().block_on(workers.run(For::Work, session(9), || 9)).unwrap().unwrap(),
             9
         );
         let (go_on, _more) = hang(&workers, For::Work, 10..=17);
         assert!(soon(|| workers.pool.lock().work.is_stuck()));
-        // Twice as many jobs hang as there are places. A new one does not wait for them.
+        // Twice as many jobs hang as there are slots. A new one does not wait for them.
         let refused = runtime().block_on(workers.run(For::Work, session(18), || 18)).unwrap_err();
         assert_eq!(refused.reason(), Code::Busy);
         drop((go, go_on));
@@ -609,11 +606,11 @@ mod tests {
     }
 
     #[test]
-    fn all_that_may_start_when_places_are_found_to_hang_does() {
+    fn waiting_jobs_all_start_once_slots_are_found_to_hang() {
         let workers = Workers::with(8, 1, IDLE);
         let (go, _tickets) = hang(&workers, For::Work, 1..=8);
         assert!(soon(|| workers.pool.lock().work.is_full()));
-        // Both wait for a place, and then for each other.
+        // Both jobs wait for a slot, and then for each other.
         let (one, hears_one) = mpsc::channel();
         let (other, hears_other) = mpsc::channel();
         let meet = |say: mpsc::Sender<()>, hear: mpsc::Receiver<()>| {
@@ -631,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_resolution_gives_its_place_to_one_that_waits() {
+    fn abandoned_resolution_gives_its_slot_to_a_waiting_one() {
         let workers = Workers::with(1, 4, IDLE);
         let (go, tickets) = hang(&workers, For::Roots, 1..=4);
         assert!(soon(|| workers.pool.lock().roots.is_full()));

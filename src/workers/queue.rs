@@ -1,35 +1,37 @@
-//! Decides which job runs next: each account has a queue, and accounts take turns.
+//! Decides which job runs next. Each account has a queue, and accounts take turns.
 //!
-//! [`Queue`] holds the jobs that wait for places of one kind. It uses no threads and no clock.
+//! [`Queue`] contains the jobs that wait for slots of one kind. It uses neither threads nor a
+//! clock.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::limits::{QUEUED, QUEUED_EACH};
 use crate::workers::Account;
 
-/// The jobs that wait for places of one kind, and those that run.
+/// The waiting and running jobs for slots of one kind.
 #[derive(Debug)]
 pub(super) struct Queue<J> {
     shares: Shares,
     accounts: HashMap<Account, AccountJobs<J>>,
-    /// The accounts with a job that can start as soon as there is a place, by turn.
+    /// The accounts with a job that can start as soon as a slot is free, by turn.
     ready: BTreeMap<u64, Account>,
     waiting: usize,
-    /// The jobs that run and hold a place.
+    /// The jobs that run and occupy a slot.
     running: HashSet<u64>,
-    /// The jobs that run although no caller waits for them. They hold no place.
+    /// The jobs that run although no caller waits for them. They occupy no slot.
     abandoned: HashSet<u64>,
     last_number: u64,
 }
 
-/// How places are shared.
+/// How slots are shared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
-    pub(super) places: usize,
-    /// The number of jobs that may run in addition, while as many hold no place.
+    pub(super) slots: usize,
+    /// The maximum number of further running jobs that occupy no slot.
     pub(super) extra: usize,
-    /// Each account has one place. A job that no caller waits for ends soon, or hangs, and holds no
-    /// place. Otherwise an account has a quarter of the places, and each job holds its place.
+    /// If true, each account has one slot. A job that no caller waits for occupies no slot, because
+    /// it ends soon unless it hangs. If false, each account has a quarter of the slots, and a job
+    /// occupies its slot until it ends.
     pub(super) one_per_account: bool,
 }
 
@@ -41,7 +43,7 @@ struct AccountJobs<J> {
     turn: Option<u64>,
 }
 
-/// A job that starts now.
+/// A job to start now.
 #[derive(Debug)]
 pub(super) struct Next<J> {
     pub(super) account: Account,
@@ -62,7 +64,7 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Adds a job, and returns its number. Returns the job if too many wait.
+    /// Adds a job and returns its number. Returns the job itself if too many jobs are waiting.
     pub(super) fn push(&mut self, account: &Account, job: J) -> Result<u64, J> {
         let waiting = self.accounts.get(account).map_or(0, |jobs| jobs.waiting.len());
         if waiting >= self.max_waiting(account) {
@@ -81,8 +83,8 @@ impl<J> Queue<J> {
         Ok(number)
     }
 
-    /// Takes the next job, if there is a place. `hung` is the number of running jobs that hang, and
-    /// so hold no place.
+    /// Takes the next job if a slot is free. `hung` is the number of running jobs that hang and
+    /// therefore do not count.
     pub(super) fn next(&mut self, hung: usize) -> Option<Next<J>> {
         if !self.can_start(hung) {
             return None;
@@ -109,7 +111,8 @@ impl<J> Queue<J> {
         self.update_turn(account);
     }
 
-    /// Removes a job that no caller waits for any more. Returns it if it has not started.
+    /// Removes a job that no caller is waiting for any longer. Returns the job if it has not
+    /// started.
     pub(super) fn cancel(&mut self, account: &Account, number: u64) -> Option<J> {
         let jobs = self.accounts.get_mut(account)?;
         if let Ok(at) = jobs.waiting.binary_search_by_key(&number, |(number, _)| *number) {
@@ -135,47 +138,47 @@ impl<J> Queue<J> {
     pub(super) fn can_start(&self, hung: usize) -> bool {
         match self.ready.first_key_value() {
             None => false,
-            // The operator has one job at a time, and it never waits for a client's.
+            // The operator has one job at a time, which never waits for a client's job.
             Some((_, Account::Operator)) => true,
             Some(_) => {
-                let free = self.running.len().saturating_sub(hung) < self.shares.places;
+                let free = self.running.len().saturating_sub(hung) < self.shares.slots;
                 free && !self.is_stuck()
             }
         }
     }
 
-    /// Whether a waiting job needs only a place to start.
+    /// Whether a waiting job cannot start only because no slot is free.
     pub(super) fn is_blocked(&self) -> bool {
         !self.ready.is_empty() && !self.can_start(0)
     }
 
-    /// Whether all places are taken, if no job hangs.
+    /// Whether all slots are occupied, assuming that no job hangs.
     pub(super) fn is_full(&self) -> bool {
-        self.running.len() >= self.shares.places
+        self.running.len() >= self.shares.slots
     }
 
-    /// Whether nothing more can start until a job ends, whichever account asks.
+    /// Whether no job of any account can start until a running job ends.
     pub(super) fn is_stuck(&self) -> bool {
         self.running.len() + self.abandoned.len() >= self.max_running()
     }
 
-    /// Whether an account may have no more places than `places`, and has them.
-    pub(super) fn fills_share(&self, account: &Account, places: usize) -> bool {
-        places >= self.share(account)
-            && self.accounts.get(account).is_some_and(|jobs| jobs.running >= places)
+    /// Whether `stuck` running jobs exhaust an account's share.
+    pub(super) fn fills_share(&self, account: &Account, stuck: usize) -> bool {
+        stuck >= self.share(account)
+            && self.accounts.get(account).is_some_and(|jobs| jobs.running >= stuck)
     }
 
-    /// The most jobs that run at once.
+    /// The maximum number of jobs that run at once.
     pub(super) fn max_running(&self) -> usize {
-        self.shares.places + self.shares.extra
+        self.shares.slots + self.shares.extra
     }
 
-    /// The number of jobs of an account that may wait. The more wait in total, the fewer of one
-    /// account: at most as many as leave room for others, and at least one, unless [`QUEUED`]
-    /// accounts wait.
+    /// The number of an account's jobs that may wait. As the total approaches [`QUEUED`], an
+    /// account may have fewer waiting jobs, to leave room for others. Every account may have at
+    /// least one until twice [`QUEUED`] jobs are waiting.
     fn max_waiting(&self, account: &Account) -> usize {
         match account {
-            // If this job hangs, no caller should wait for another.
+            // If the operator's job hangs, no caller should wait for another one.
             Account::Operator => usize::from(!self.accounts.contains_key(account)),
             _ => QUEUED_EACH
                 .min(QUEUED.saturating_sub(self.waiting))
@@ -183,18 +186,18 @@ impl<J> Queue<J> {
         }
     }
 
-    /// The number of jobs of an account that may run at once.
+    /// The number of an account's jobs that may run at once.
     fn share(&self, account: &Account) -> usize {
         match account {
-            // This account stands for many clients.
-            Account::Anonymous => (self.shares.places / 4).max(1),
+            // This account is shared by many clients.
+            Account::Anonymous => (self.shares.slots / 4).max(1),
             _ if self.shares.one_per_account => 1,
-            _ => (self.shares.places / 4).max(1),
+            _ => (self.shares.slots / 4).max(1),
         }
     }
 
-    /// Gives an account a turn if it can start a job, and takes the turn away if not. Removes an
-    /// account without jobs.
+    /// Adds an account to the turn order if it can start a job, and removes it from the order if it
+    /// cannot. Forgets an account without jobs.
     fn update_turn(&mut self, account: &Account) {
         let share = self.share(account);
         let Some(jobs) = self.accounts.get_mut(account) else { return };
@@ -202,7 +205,7 @@ impl<J> Queue<J> {
         match (is_ready, jobs.turn) {
             (true, None) => {
                 self.last_number += 1;
-                // The operator is always next.
+                // The operator always goes first.
                 let turn = if *account == Account::Operator { 0 } else { self.last_number };
                 jobs.turn = Some(turn);
                 self.ready.insert(turn, account.clone());
@@ -228,8 +231,8 @@ mod tests {
         Account::Session(SessionId(number.try_into().unwrap()))
     }
 
-    fn queue(places: usize, one_per_account: bool) -> Queue<&'static str> {
-        Queue::new(Shares { places, extra: places, one_per_account })
+    fn queue(slots: usize, one_per_account: bool) -> Queue<&'static str> {
+        Queue::new(Shares { slots, extra: slots, one_per_account })
     }
 
     fn started(queue: &mut Queue<&'static str>) -> Vec<&'static str> {
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_served_in_turns_and_each_has_a_quarter() {
+    fn accounts_take_turns_and_each_has_a_quarter_of_the_slots() {
         let mut queue = queue(8, false);
         let mut numbers = Vec::new();
         for (account, jobs) in
@@ -248,27 +251,27 @@ mod tests {
             );
         }
         assert_eq!(started(&mut queue), ["a1", "b1", "c1", "a2", "b2", "c2"]);
-        assert!(!queue.is_blocked(), "two places are free, but for none of these");
+        assert!(!queue.is_blocked(), "two slots are free, but every account has its share");
         queue.finish(&numbers[3].0, numbers[3].1);
         assert_eq!(started(&mut queue), ["b3"]);
-        // A new account finds a place.
+        // A new account gets a slot.
         queue.push(&session(4), "d1").unwrap();
         assert_eq!(started(&mut queue), ["d1"]);
     }
 
     #[test]
-    fn with_few_places_each_account_has_one() {
-        for places in 1..8 {
-            let mut queue = queue(places, false);
+    fn each_account_has_one_slot_if_there_are_few() {
+        for slots in 1..8 {
+            let mut queue = queue(slots, false);
             for job in ["a1", "a2"] {
                 queue.push(&session(1), job).unwrap();
             }
-            assert_eq!(started(&mut queue), ["a1"], "{places}");
+            assert_eq!(started(&mut queue), ["a1"], "{slots}");
         }
     }
 
     #[test]
-    fn one_list_of_a_client_is_resolved_at_a_time_and_several_of_nobody_in_particular() {
+    fn session_resolves_one_list_at_a_time_and_anonymous_clients_several() {
         let mut queue = queue(8, true);
         for account in [session(1), Account::Anonymous, Account::Operator] {
             for job in ["1", "2", "3"] {
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_waits_for_no_client() {
+    fn operator_never_waits_for_a_client() {
         let mut queue = queue(2, true);
         for number in 1..=3 {
             queue.push(&session(number), "client").unwrap();
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_job_leaves_at_once_and_its_account_with_the_last() {
+    fn cancelled_job_is_removed_at_once_and_its_account_after_its_last_job() {
         let mut queue = queue(1, false);
         let first = queue.push(&session(1), "first").unwrap();
         let running = queue.next(0).unwrap();
@@ -313,7 +316,7 @@ mod tests {
             queue.cancel(&session(2), number).unwrap();
         }
         assert_eq!((queue.waiting, queue.accounts.len(), queue.ready.len()), (0, 1, 0));
-        // A running job keeps its place.
+        // A running job keeps its slot.
         assert_eq!(queue.cancel(&session(1), first), None);
         queue.push(&session(2), "next").unwrap();
         assert!(queue.next(0).is_none());
@@ -322,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_resolution_keeps_its_accounts_place_and_no_other() {
+    fn abandoned_resolution_counts_only_against_its_account() {
         let mut queue = queue(2, true);
         let numbers: Vec<_> =
             (1..=6).map(|number| queue.push(&session(number), "job").unwrap()).collect();
@@ -330,18 +333,26 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(queue.cancel(&session(1), numbers[0]), None);
         }
-        assert_eq!(started(&mut queue).len(), 1, "once, though it was cancelled twice");
+        assert_eq!(
+            started(&mut queue).len(),
+            1,
+            "it is counted once, although it was cancelled twice"
+        );
         queue.push(&session(1), "another").unwrap();
         queue.cancel(&session(2), numbers[1]);
         queue.cancel(&session(3), numbers[2]);
-        assert_eq!(started(&mut queue).len(), 1, "as many in addition as it has places");
+        assert_eq!(
+            started(&mut queue).len(),
+            1,
+            "the number of abandoned jobs is limited to the number of slots"
+        );
         queue.finish(&session(1), numbers[0]);
         assert_eq!(queue.abandoned.len(), 2);
         assert_eq!(started(&mut queue).len(), 1);
     }
 
     #[test]
-    fn work_may_start_while_places_hang() {
+    fn work_starts_while_jobs_in_slots_hang() {
         let mut queue = queue(4, false);
         for number in 1..=12 {
             queue.push(&session(number), "job").unwrap();
@@ -352,12 +363,12 @@ mod tests {
         assert_eq!(
             std::iter::from_fn(|| queue.next(6)).count(),
             2,
-            "twice as many as there are places"
+            "at most twice as many jobs run as there are slots"
         );
     }
 
     #[test]
-    fn queues_are_bounded_and_a_newcomer_finds_room() {
+    fn queues_are_bounded_and_a_new_account_can_always_wait() {
         let mut queue = queue(4, false);
         let fill = |queue: &mut Queue<_>, number| {
             (0..=QUEUED).take_while(|_| queue.push(&session(number), "").is_ok()).count()
@@ -377,9 +388,9 @@ mod tests {
     }
 
     #[test]
-    fn the_turns_are_whole_whatever_happens() {
-        // Tries every order of a few steps. The accounts that can start a job are exactly those
-        // with a turn.
+    fn turn_order_is_consistent_after_any_sequence_of_steps() {
+        // Tries every sequence of a few steps. After each step, the accounts in the turn order must
+        // be exactly those that can start a job.
         fn go_on(
             queue: &mut Queue<&'static str>,
             steps: &mut Vec<u64>,
@@ -446,7 +457,8 @@ mod tests {
                         let Some(number) = any(&next, step - 2) else { continue };
                         assert!(next.cancel(&session(step - 2), number).is_some());
                     }
-                    // The owner is found by trying. No step finishes a job for another account.
+                    // Finds an account that is running a job, and finishes or cancels the job for
+                    // that account.
                     _ => {
                         let Some(number) = running(&next, step == 5) else { continue };
                         let owner = [1, 2].map(session).into_iter().find(|account| {

@@ -1,7 +1,7 @@
-//! Names as the filesystems of macOS compare them: ignoring case and normal form.
+//! Comparison of names as on macOS filesystems, which ignore case and Unicode normalization.
 //!
-//! APFS and HFS+ keep a name as it was written, and find it by any canonically equivalent name.
-//! Unless they were formatted otherwise, they also ignore case (Apple File System Reference,
+//! APFS and HFS+ store a name as it was written, and find it by any canonically equivalent name.
+//! Unless formatted to be case-sensitive, they also ignore case (Apple File System Reference,
 //! `j_drec_hashed_key_t`).
 
 use std::borrow::Cow;
@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Decomposes the name, converts it to upper and then to lower case (some letters share only one of
-/// them), and decomposes it again. More names are equal here than on the filesystems, by ligatures.
-/// Then a request by one name is taken for the other, which is inside, too.
+/// Decomposes the name, converts it to uppercase and then to lowercase (some letters share only one
+/// of these forms), and decomposes it again. Because of ligatures, more names are equal here than
+/// on the filesystems. A request by such a name is treated as a request for the root, and stays
+/// inside it.
 pub(crate) fn key(name: &str) -> Cow<'_, str> {
     if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(name);
@@ -19,7 +20,8 @@ pub(crate) fn key(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd().collect())
 }
 
-/// The other paths of a canonical path by the system's own symlinks: `/tmp/x` for `/private/tmp/x`.
+/// The aliases of a canonical path through the system's own symlinks, such as `/tmp/x` for
+/// `/private/tmp/x`.
 pub(crate) fn aliases(canonical: &Path, links: &[(PathBuf, PathBuf)]) -> Vec<PathBuf> {
     let alias = |(link, target): &(PathBuf, PathBuf)| {
         let rest = canonical.strip_prefix(target).ok()?;
@@ -37,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_of_the_system_is_another_name_for_what_is_in_its_target() {
+    fn system_symlink_gives_an_alias_to_paths_in_its_target() {
         let links = [("/tmp", "/private/tmp"), ("/var", "/private/var")]
             .map(|(link, to)| (link.into(), to.into()));
         let rows = [
@@ -60,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_one_in_any_case_and_normal_form_and_no_others_are() {
+    fn names_are_equal_ignoring_case_and_normalization_only() {
         let rows = [
             ("a", "A", true),
             ("caf\u{e9}", "cafe\u{301}", true),

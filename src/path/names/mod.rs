@@ -1,20 +1,20 @@
-//! The names in a path, as each system reads and compares them.
+//! The names in a path, split and compared as each system does.
 //!
-//! These functions take the text of a path of this system. On Windows it is in the normal form of
-//! `windows::path`. They do no I/O. On Linux they use no other module, so that `tests/properties`
-//! can build this file alone.
+//! These functions take a path in the form of the current system. On Windows, it must be in the
+//! normal form of `windows::path`. They do no I/O. On Linux they use no other module, so that
+//! `tests/properties` can compile this file separately.
 //!
 //! | | Linux | macOS | Windows |
 //! | --- | --- | --- | --- |
-//! | names end at | `/` | `/` | `\`, `/` |
-//! | an absolute path begins with | `/` | `/` | its volume, `C:\` or `\\server\share\` |
-//! | names are equal by | bytes | case and normal form (`apple::key`) | case (`windows::key`) |
+//! | names are separated by | `/` | `/` | `\`, `/` |
+//! | an absolute path begins with | `/` | `/` | a volume, `C:\` or `\\server\share\` |
+//! | names are compared | by bytes | ignoring case and normalization (`apple::key`) | ignoring case (`windows::key`) |
 //!
 //! On Windows the volume is the first name of an absolute path.
 //!
-//! Names are compared this way only above a root and for the root itself. Beneath it the filesystem
-//! decides what a name is. If a filesystem distinguishes names that are equal here, a request by
-//! the other name is taken for the root's, and still does not leave the root.
+//! Only the names of a root and of its ancestors are compared this way. Beneath a root, the
+//! filesystem decides which names are equal. If a filesystem distinguishes two names that are equal
+//! here, a request by the other name is treated as a request for the root, and stays inside it.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -31,14 +31,14 @@ pub(crate) mod windows;
 
 pub(crate) use system::{below, components, ends_as_directory, is_absolute, key};
 
-/// Whether two paths have the same names, and both are absolute or both are not.
+/// Whether two paths have equal names and are both absolute or both relative.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     let absolute = |path: &Path| is_absolute(path.as_os_str());
     one == other || (absolute(one) == absolute(other) && path_key(one) == path_key(other))
 }
 
-/// A key for the names of a path, equal for two absolute paths with the same names. A relative path
-/// with these names has the same key.
+/// A key that is equal for paths with equal names. It does not distinguish an absolute path from a
+/// relative one.
 pub(crate) fn path_key(path: &Path) -> PathBuf {
     components(path.as_os_str()).map(|(name, _)| key(name)).collect()
 }
@@ -52,8 +52,7 @@ mod system {
         path.as_bytes().starts_with(b"/")
     }
 
-    /// The names of a path between its slashes, including `.` and `..`, each with the rest after
-    /// it.
+    /// The names of a path, including `.` and `..`, each with the rest of the path after it.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         let mut rest = path.as_bytes();
         std::iter::from_fn(move || {
@@ -66,19 +65,19 @@ mod system {
         })
     }
 
-    /// What follows `top` in a path that starts with it byte for byte: nothing, or a slash and
-    /// more.
+    /// The rest of a path that starts with `base`, compared byte for byte. It is empty or begins
+    /// with a slash.
     pub(crate) fn below<'a>(path: &'a OsStr, base: &Path) -> Option<&'a OsStr> {
         let below = path.as_bytes().strip_prefix(base.as_os_str().as_bytes())?;
         (below.is_empty() || below.starts_with(b"/")).then_some(OsStr::from_bytes(below))
     }
 
-    /// Whether a path requires a directory by ending in a slash.
+    /// Whether a path ends in a slash, which requires a directory.
     pub(crate) fn ends_as_directory(path: &OsStr) -> bool {
         path.as_bytes().ends_with(b"/")
     }
 
-    /// A key that is equal for two names if they are the same name.
+    /// A key that is equal for equal names.
     #[cfg(not(target_vendor = "apple"))]
     pub(crate) fn key(name: &OsStr) -> Cow<'_, OsStr> {
         Cow::Borrowed(name)
@@ -98,33 +97,33 @@ mod system {
         path.to_str().is_some_and(windows::is_absolute)
     }
 
-    /// The names of a path, including `.` and `..`, each with the rest after it. The volume comes
-    /// first if the path is absolute. There are none if the path is not text, which a
-    /// [`Location`](crate::Location) always is.
+    /// The names of a path, including `.` and `..`, each with the rest of the path after it. The
+    /// first name of an absolute path is its volume. A path that is not valid Unicode has no names,
+    /// but a [`Location`](crate::Location) never contains one.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         windows::components(path.to_str().unwrap_or_default())
             .map(|(name, rest)| (OsStr::new(name), OsStr::new(rest)))
     }
 
-    /// What follows `top` in a path that starts with it literally: nothing, or a separator and
-    /// more.
+    /// The rest of a path that starts with `base`, compared literally. It is empty or begins with a
+    /// separator.
     pub(crate) fn below<'a>(path: &'a OsStr, base: &Path) -> Option<&'a OsStr> {
         let below = path.to_str()?.strip_prefix(base.to_str()?)?;
         (below.is_empty() || below.starts_with('\\')).then_some(OsStr::new(below))
     }
 
-    /// Whether a path requires a directory by ending in a separator.
+    /// Whether a path ends in a separator, which requires a directory.
     pub(crate) fn ends_as_directory(path: &OsStr) -> bool {
         path.to_str().is_some_and(|path| path.ends_with(['\\', '/']))
     }
 
-    /// A key that is equal for two names if they are the same name.
+    /// A key that is equal for equal names.
     pub(crate) fn key(name: &OsStr) -> Cow<'_, OsStr> {
         super::of_text(name, windows::key)
     }
 }
 
-/// The key of a name that is text. Any other name is its own key.
+/// The key of a name that is valid Unicode. Any other name is its own key.
 #[cfg(any(windows, target_vendor = "apple"))]
 fn of_text(name: &OsStr, key: impl Fn(&str) -> Cow<'_, str>) -> Cow<'_, OsStr> {
     match name.to_str().map(key) {

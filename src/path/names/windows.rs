@@ -1,19 +1,20 @@
-//! The rules of Windows for paths and names, as functions of text.
+//! The Windows rules for paths and names, as functions of text.
 //!
-//! A path or a `file:` URI has a normal form, which is `C:\a\b`, `\\server\share\a` or a relative
-//! `a\b`, `..\a`, `.`; or it is refused. A normal form has no separator but `\`, no `.` or `..`
-//! except at the start of a relative path, and no name that Windows would read as anything but a
-//! file of exactly that name. Its own normal form is itself. Nothing here does I/O or depends on
-//! the operating system, so `tests/properties/windows.rs` proves this anywhere.
+//! Every path or `file:` URI is either refused or converted to a normal form: `C:\a\b`,
+//! `\\server\share\a`, or a relative `a\b`, `..\a` or `.`. A normal form contains no separator
+//! except `\`, and no `.` or `..` except at the start of a relative path. Windows interprets each
+//! of its names as the file of exactly that name. Normalizing it again does not change it. This
+//! file does no I/O and does not depend on the operating system, so `tests/properties/windows.rs`
+//! can verify these properties on any system.
 //!
-//! | text | is |
+//! | text | meaning |
 //! | --- | --- |
-//! | `C:\a`, `c:/a` | a path from the top of a drive |
-//! | `\\server\share\a`, `//server/share/a` | a path from the top of a share |
-//! | `\\?\C:\a`, `\\?\UNC\server\share\a` | the same, if each name means the same there |
-//! | `a\b`, `..\a` | relative |
-//! | `C:a`, `C:`, `\a` | relative to a state of the process: refused |
-//! | any other `\\?\`; `\\.\`, `\??\`; `\\server` | not the path of a file: refused |
+//! | `C:\a`, `c:/a` | an absolute path on a drive |
+//! | `\\server\share\a`, `//server/share/a` | an absolute path on a share |
+//! | `\\?\C:\a`, `\\?\UNC\server\share\a` | the same, if each name has the same meaning without the prefix |
+//! | `a\b`, `..\a` | a relative path |
+//! | `C:a`, `C:`, `\a` | relative to the process's current drive or directory: refused |
+//! | any other `\\?\`, `\\.\`, `\??\`, `\\server` | not the path of a file: refused |
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
@@ -22,10 +23,10 @@ use super::{Code, decode};
 
 /// Returns the normal form of a path.
 ///
-/// `..` is removed together with the name before it, as Windows defines it, and does not go above
+/// As Windows defines it, `..` is removed together with the name before it, and has no effect at
 /// the top of a drive or share. Each name is checked first, even if `..` removes it. A path that
-/// ended in a separator, `.` or `..` names a directory, and keeps one `\` after its last name. `.`
-/// and a trailing `..` have none.
+/// ends in a separator, `.` or `..` names a directory. Its normal form ends in `\`, unless it is
+/// `.` or ends in `..`.
 pub(crate) fn path(text: &str) -> Result<String, Code> {
     if text.is_empty() {
         return Err(Code::Empty);
@@ -62,10 +63,11 @@ pub(crate) fn path(text: &str) -> Result<String, Code> {
 
 /// Returns the normal form of the absolute path that a `file:` URI names.
 ///
-/// What a URL parser would repair is refused by name first. The path must begin with a drive; or
-/// the URI has a host, which is a server, and the path begins with its share. `..` goes no higher.
-/// Some clients write `file://d:\a` or `file://d:/a` for `d:\a`, and the URL Standard reads it like
-/// that ("file host state"), so it is accepted.
+/// Everything that a URL parser would silently repair is refused first. The path must begin with a
+/// drive. If the URI has a host, the host is a server, and the path must begin with a share. A `..`
+/// above the drive or share is refused. Some clients write `d:\a` as `file://d:\a` or
+/// `file://d:/a`. The URL Standard interprets these in the same way ("file host state"), so they
+/// are accepted.
 pub(crate) fn uri(text: &str) -> Result<String, Code> {
     let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
     if !scheme.eq_ignore_ascii_case("file") {
@@ -75,8 +77,8 @@ pub(crate) fn uri(text: &str) -> Result<String, Code> {
         return Err(Code::Nul);
     }
     let unescaped = rest.strip_prefix("//").filter(|rest| is_from_drive(rest));
-    // URL Standard, "basic URL parser", steps 1 to 3: surrounding control characters and spaces,
-    // and tabs and newlines anywhere.
+    // URL Standard, "basic URL parser", steps 1 to 3, remove surrounding control characters and
+    // spaces, and all tabs and newlines.
     let is_dropped = text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r']);
     if is_dropped || (unescaped.is_none() && text.contains('\\')) {
         return Err(Code::DroppedCharacter);
@@ -88,19 +90,20 @@ pub(crate) fn uri(text: &str) -> Result<String, Code> {
         return Err(Code::Query);
     }
     match unescaped {
-        // It is ambiguous whether `%` was meant as an escape.
+        // It is ambiguous whether `%` starts an escape.
         Some(unescaped) if unescaped.contains('%') => Err(Code::BadEscape),
         Some(unescaped) => path(unescaped),
         None => path(&uri_path(rest)?),
     }
 }
 
-/// Returns a name as the filesystem compares it. A character is replaced by its upper case if that
-/// is one character whose lower case is the same again.
+/// Returns the key by which the filesystem compares a name. A character is replaced by its
+/// uppercase form if that is a single character whose lowercase form is the original character.
 ///
-/// The table of NTFS works like that. It contains UTF-16 units, so nothing beyond U+FFFF. But in it
-/// `ı` is not `I`, `µ` is not a Greek letter, and `ς` equals `Σ`. It may distinguish letters that
-/// Unicode paired later. Names that differ only in those are equal here.
+/// The uppercase table of NTFS works the same way. It maps UTF-16 code units, so characters beyond
+/// U+FFFF are unchanged. In that table `ı` is not `I`, `µ` is not a Greek letter, and `ς` equals
+/// `Σ`. The table may distinguish letters that later versions of Unicode pair. Names that differ
+/// only in such letters are equal here.
 pub(crate) fn key(name: &str) -> Cow<'_, str> {
     if name.chars().all(|c| upper(c) == c) {
         return Cow::Borrowed(name);
@@ -108,13 +111,13 @@ pub(crate) fn key(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.chars().map(upper).collect())
 }
 
-/// Whether a normal form begins with a drive or share.
+/// Whether a normal form begins with a drive or a share.
 pub(crate) fn is_absolute(normal: &str) -> bool {
     is_from_drive(normal) || is_from_share(normal)
 }
 
-/// The names of a normal form, including `.` and `..`, each with the rest after it. The first name
-/// of an absolute path is its volume: `C:` or `\\server\share`.
+/// The names of a normal form, including `.` and `..`, each with the rest of the path after it. The
+/// first name of an absolute path is its volume, `C:` or `\\server\share`.
 pub(crate) fn components(normal: &str) -> impl Iterator<Item = (&str, &str)> {
     let (volume, mut rest) = volume(normal);
     let volume = (!volume.is_empty()).then_some((volume, rest));
@@ -139,15 +142,15 @@ fn volume(normal: &str) -> (&str, &str) {
     normal.split_at_checked(end).unwrap_or(("", normal))
 }
 
-/// Returns the plain form of what follows `\\?\`. Windows takes that literally, so whatever it
-/// would change in a plain path is refused.
+/// Returns the plain form of the text after `\\?\`. Windows interprets that text literally, so
+/// anything that Windows would change in a plain path is refused.
 fn verbatim(rest: &str) -> Result<String, Code> {
     let (plain, names) = match rest.split_once('\\') {
         Some((drive, names)) if is_drive(drive) => (rest.to_owned(), names),
         Some((share, names)) if share.eq_ignore_ascii_case("UNC") => (format!(r"\\{names}"), names),
         _ => return Err(Code::DevicePath),
     };
-    // Only the last name may be empty: then a separator ends the path.
+    // Only the last name may be empty, if the path ends in a separator.
     let is_changed = |(from_end, name): (usize, &str)| {
         (name.is_empty() && from_end > 0) || matches!(name, "." | "..") || name.contains('/')
     };
@@ -157,12 +160,13 @@ fn verbatim(rest: &str) -> Result<String, Code> {
     Ok(plain)
 }
 
-/// Splits a path into its top in normal form, empty if the path is relative, and the rest.
+/// Splits a path into its drive or share in normal form, which is empty if the path is relative,
+/// and the rest.
 fn prefix(text: &str) -> Result<(String, &str), Code> {
     let from = |start: usize| text.get(start..).unwrap_or_default();
     match text.as_bytes() {
         _ if is_from_share(text) => share(from(2)),
-        // The prefix of the object manager: "\??\" contains the names of drives.
+        // The object manager's directory `\??\` contains the names of drives.
         [b'\\' | b'/', b'?', b'?', b'\\' | b'/', ..] => Err(Code::DevicePath),
         [b'\\' | b'/', ..] => Err(Code::DriveRelative),
         [letter, ..] if is_from_drive(text) => {
@@ -173,7 +177,7 @@ fn prefix(text: &str) -> Result<(String, &str), Code> {
     }
 }
 
-/// Splits a path after its two leading separators into its top and the rest.
+/// Splits the text after two leading separators into the share in normal form and the rest.
 fn share(text: &str) -> Result<(String, &str), Code> {
     let (server, rest) = text.split_once(SEPARATORS).unwrap_or((text, ""));
     let (share, rest) = rest.split_once(SEPARATORS).unwrap_or((rest, ""));
@@ -186,7 +190,7 @@ fn share(text: &str) -> Result<(String, &str), Code> {
     Ok((format!(r"\\{server}\{share}\"), rest))
 }
 
-/// Checks that a name can only mean a file or directory of exactly this name.
+/// Checks that Windows can interpret a name only as the file or directory of exactly this name.
 fn check_name(name: &str) -> Result<(), Code> {
     check_characters(name)?;
     match name {
@@ -207,8 +211,8 @@ fn check_characters(name: &str) -> Result<(), Code> {
     }
 }
 
-/// Whether a device has this name in every directory, also with an extension, and with spaces
-/// before that.
+/// Whether a device has this name in every directory. An extension, and spaces before it, are
+/// ignored.
 fn is_reserved(name: &str) -> bool {
     let base = name.split('.').next().unwrap_or_default().trim_end_matches(' ');
     let port = base
@@ -220,8 +224,8 @@ fn is_reserved(name: &str) -> bool {
     is_port || DEVICES.iter().any(|device| base.eq_ignore_ascii_case(device))
 }
 
-/// Whether this could be the short alias that a filesystem gave a longer name: `PROGRA~1`,
-/// `TEXTFI~2.TXT`.
+/// Whether this could be an 8.3 short name that the filesystem generated for a longer name, such as
+/// `PROGRA~1` or `TEXTFI~2.TXT`.
 fn is_short(name: &str) -> bool {
     let (base, extension) = name.split_once('.').unwrap_or((name, ""));
     let number = base.rsplit_once('~').map_or("", |(_, number)| number);
@@ -232,8 +236,8 @@ fn is_short(name: &str) -> bool {
         && !extension.contains('.')
 }
 
-/// Returns the path that a URI names, from what follows its scheme: decoded once, and without dot
-/// segments (RFC 3986).
+/// Returns the path that a URI names, given the text after its scheme. The path is decoded once,
+/// and its dot segments are removed (RFC 3986).
 fn uri_path(rest: &str) -> Result<String, Code> {
     let (host, path) = match rest.strip_prefix("//") {
         None => ("", rest),
@@ -241,7 +245,7 @@ fn uri_path(rest: &str) -> Result<String, Code> {
             rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""))
         }
     };
-    // The URL Standard's host parser decodes this escape. No other escape is part of a server name.
+    // The URL Standard's host parser decodes this escape. A server name needs no other escape.
     let host = &*host.replace("%24", "$");
     let is_local = host.is_empty() || host.eq_ignore_ascii_case("localhost");
     if !is_local && !is_server(host) {
@@ -251,17 +255,17 @@ fn uri_path(rest: &str) -> Result<String, Code> {
         return Err(Code::NotAbsolute);
     }
     let decoded = String::from_utf8(decode(path, b"/\\")?).map_err(|_| Code::NotUtf8)?;
-    // Dot segments with no name before them remove nothing (RFC 3986, 5.2.4).
+    // Leading dot segments have no effect (RFC 3986, 5.2.4).
     let is_dots = |segment: &&str| matches!(*segment, "." | "..");
     let mut segments = decoded.split('/').skip(1).skip_while(is_dots).peekable();
     let first = segments.next().unwrap_or_default();
     let prefix = match (first, segments.peek()) {
-        // Four slashes are how some write a share of another host (RFC 8089, E.3.2), and
-        // `file:///.//host/share` means the same.
+        // Some software writes a share on another host with four slashes (RFC 8089, E.3.2).
+        // `file:///.//host/share` is equivalent.
         ("", Some(_)) => return Err(Code::ForeignHost),
         _ if !is_local => format!(r"\\{host}\{first}"),
         (drive, Some(_)) if is_drive(drive) => drive.to_owned(),
-        // A URL parser takes it for a drive.
+        // A URL parser would take it for a drive.
         (drive, _) if matches!(drive.as_bytes(), [b'a'..=b'z' | b'A'..=b'Z', b'|']) => {
             return Err(Code::DroppedCharacter);
         }
@@ -273,11 +277,11 @@ fn uri_path(rest: &str) -> Result<String, Code> {
     for segment in segments {
         is_directory = is_dots(&segment);
         match segment {
-            // By RFC 3986 this leaves the drive or share. The URL Standard stays in a drive that is
-            // not escaped, and Windows stays in both.
+            // According to RFC 3986, this leaves the drive or share. The URL Standard does not
+            // leave an unescaped drive, and Windows leaves neither.
             ".." if names.pop().is_none() => return Err(above),
             "." | ".." => {}
-            // Unlike in a path, empty segments count.
+            // Unlike in a path, empty segments are significant.
             "" => names.push(segment),
             _ => {
                 check_name(segment)?;
@@ -289,14 +293,15 @@ fn uri_path(rest: &str) -> Result<String, Code> {
     Ok(format!(r"{prefix}\{}{end}", names.join(r"\")))
 }
 
-/// Whether the host of a URI can be a server that a URL parser would not change. A host that ends
-/// in a number is an IPv4 address to it (URL Standard, "ends in a number checker").
+/// Whether the host of a URI is a server name that a URL parser would not change. A URL parser
+/// treats a host that ends in a number as an IPv4 address (URL Standard, "ends in a number
+/// checker").
 fn is_server(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let is_number = last.starts_with(|c: char| c.is_ascii_digit())
         && (last.bytes().all(|b| b.is_ascii_digit())
             || last.get(..2).is_some_and(|x| x.eq_ignore_ascii_case("0x")));
-    // `wsl$` is the server of Windows' Linux files.
+    // `wsl$` is the server for the files of the Windows Subsystem for Linux.
     host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._$".contains(&b))
         && (!is_number || host.parse::<Ipv4Addr>().is_ok())
 }
@@ -326,20 +331,20 @@ fn upper(c: char) -> char {
 
 const SEPARATORS: [char; 2] = ['\\', '/'];
 
-/// The prefix of a path that Windows takes literally ("Naming Files, Paths, and Namespaces", Win32
-/// file namespaces).
+/// The prefix of a path that Windows interprets literally ("Naming Files, Paths, and Namespaces",
+/// Win32 file namespaces).
 const VERBATIM: &str = r"\\?\";
 
-/// Shares of every server that are not disks: "Pipe Names" and "Mailslot Names" of Win32. SMB has
-/// the pipes in `ipc$`.
+/// Shares that exist on every server but are not disks (Win32, "Pipe Names" and "Mailslot Names").
+/// SMB provides the pipes in `ipc$`.
 const NON_DISK_SHARES: &[&str] = &["pipe", "mailslot", "ipc$"];
 
-/// Names of devices ("Naming Files, Paths, and Namespaces", naming conventions). `CONIN$` and
-/// `CONOUT$` belong to the console, and `CLOCK$` to MS-DOS.
+/// Device names ("Naming Files, Paths, and Namespaces", naming conventions). `CONIN$` and `CONOUT$`
+/// belong to the console, and `CLOCK$` to MS-DOS.
 const DEVICES: &[&str] = &["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"];
 
-/// Names of devices that one digit follows, which may be a superscript digit of ISO 8859-1.
+/// Device names that are followed by one digit, which may be a superscript digit of ISO 8859-1.
 const PORTS: &[&str] = &["COM", "LPT"];
 
-/// The longest name in UTF-16 units: `lpMaximumComponentLength` of NTFS (GetVolumeInformation).
+/// The longest name in UTF-16 code units: NTFS's `lpMaximumComponentLength` (GetVolumeInformation).
 const NAME_UNITS: usize = 255;

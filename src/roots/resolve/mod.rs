@@ -1,28 +1,28 @@
-//! Resolves where a request leads, without ever looking outside the roots.
+//! Resolves a request without ever looking outside the roots.
 //!
-//! [`resolve`] takes a path, the roots by their names ([`PathIndex`]), an [`Intent`] and a
-//! [`Lookup`], which answers one question: what is this name inside this root? The result is a
-//! [`Place`] inside a root, or a refusal. Every look-up names plain components inside a root, so
-//! nothing outside is opened, read or looked up.
+//! [`resolve`] takes a path, an index of the roots ([`PathIndex`]), an [`Intent`], and a
+//! [`Lookup`], which looks up a name inside a root. The result is a [`Place`] inside a root, or a
+//! refusal. Every look-up consists of plain names inside a root, so nothing outside is opened, read
+//! or looked up.
 //!
-//! It is a state machine over the position, the components that are left, and the number of
-//! symlinks followed. The position is inside a root, where names are looked up, or at an ancestor
-//! of a root, which is known by name from the canonical paths of the roots and never looked up. A
-//! component moves the position:
+//! The resolver is a state machine. Its state is the position, the remaining components, and the
+//! number of symlinks followed. The position is either inside a root, where names are looked up, or
+//! at an ancestor of a root. Ancestors are known from the canonical paths of the roots and are
+//! never looked up. Each component moves the position:
 //!
-//! | at | component | to |
+//! | position | component | next position |
 //! | --- | --- | --- |
 //! | an ancestor | `..` | its parent |
-//! | an ancestor | a name on the path to a root | there, or into the root |
-//! | an ancestor | another name | outside: refused |
-//! | inside | `..` | the parent; from the root itself, an ancestor or the enclosing root |
-//! | inside | a directory or file | there |
-//! | inside | a symlink | its text is resolved first; an absolute one from `/` or a root's alias |
-//! | inside | a missing name | refused, or the names to be created, by intent |
-//! | not a directory | anything | refused |
+//! | an ancestor | a name on the path to a root | the named ancestor or root |
+//! | an ancestor | any other name | none: refused as outside |
+//! | inside a root | `..` | the parent directory; for the root itself, the enclosing root or an ancestor |
+//! | inside a root | a directory or file | that directory or file |
+//! | inside a root | a symlink | unchanged, and the symlink's target is resolved next; an absolute target starts at `/` or at a root |
+//! | inside a root | a missing name | none: refused, or the end of the walk if the intent allows missing names |
+//! | not a directory | any | none: refused |
 //!
-//! A [`Lookup`] may skip several names at once if all but the last are directories. The result is
-//! the same as with one step for each name.
+//! A [`Lookup`] may skip several names at once if all except the last are directories. The result
+//! is the same as with one step for each name.
 
 mod walk;
 
@@ -34,7 +34,7 @@ use crate::error::{Code, Result};
 use crate::path::index::{Node, PathIndex};
 use crate::path::names::is_absolute;
 
-/// What a path is checked for.
+/// The purpose for which a path is checked.
 ///
 /// ```
 /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
@@ -43,7 +43,7 @@ use crate::path::names::is_absolute;
 /// # let work = tempfile::tempdir().unwrap();
 /// # std::fs::create_dir(work.path().join("docs")).unwrap();
 /// # std::os::unix::fs::symlink("docs/new.txt", work.path().join("link")).unwrap();
-/// // There is a directory `docs`, and a symlink to `docs/new.txt`, which is missing.
+/// // `docs` is a directory, and `link` is a symlink to `docs/new.txt`, which does not exist.
 /// let roots = Roots::from_dirs([work.path()])?;
 /// assert_eq!(roots.check("link", Intent::Existing).unwrap_err().kind(), ErrorKind::NotFound);
 /// assert!(roots.check("link", Intent::New)?.relative().ends_with("docs/new.txt"));
@@ -56,34 +56,34 @@ use crate::path::names::is_absolute;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Intent {
-    /// To use what exists. Symlinks are followed.
+    /// To access an existing file or directory. Symlinks are followed.
     Existing,
-    /// To create or overwrite. The parent must exist, and the last name may exist. If the last name
-    /// is a symlink, it stands for its target, even if the target does not exist yet.
+    /// To create or overwrite a file. The parent must exist, and the last name may exist. If the
+    /// last name is a symlink, it is followed, even if its target does not exist yet.
     New,
-    /// As [`New`](Intent::New), but missing parents will be created. Only plain names may follow
-    /// the first missing one.
+    /// Like [`New`](Intent::New), but missing parents will be created. Only plain names may follow
+    /// the first missing name.
     NewTree,
-    /// The last name itself, to remove, rename or describe it: a symlink is not followed. The name
-    /// need not exist.
+    /// To remove, rename or describe the last name itself. If it is a symlink, it is not followed.
+    /// The name need not exist.
     NoFollow,
 }
 
-/// Answers the look-ups of the resolver.
+/// Performs the look-ups of the resolver.
 pub(crate) trait Lookup {
-    /// Returns what is at `path` in root number `root`. `path` consists of plain names, and no
-    /// symlink in it may be followed. The empty path is the root itself.
+    /// Returns the kind of the entry at `path` in root number `root`. `path` consists of plain
+    /// names, and no symlink in it may be followed. An empty path is the root itself.
     fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
 
     /// Returns how many of the last `unknown` names of `path` can be skipped before the next
-    /// look-up: at least one, and all of them except the last are directories. `None` if each name
-    /// needs a look-up.
+    /// look-up, because all of them except the last are directories. This is at least one. Returns
+    /// `None` if each name needs a look-up.
     fn skippable(&mut self, _root: usize, _path: &Path, _unknown: usize) -> Option<Result<usize>> {
         None
     }
 }
 
-/// What a name is, as far as the resolver needs to know.
+/// The kind of a directory entry, as far as it is relevant to the resolver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Missing,
@@ -92,26 +92,26 @@ pub(crate) enum EntryKind {
     Other,
 }
 
-/// Where a request leads.
+/// The result of resolving a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Inside a root, by plain names from the root.
+    /// Inside a root, at a path of plain names relative to the root.
     Inside { root: usize, path: PathBuf, found: Found },
     /// At an ancestor of roots.
     Above(Node),
 }
 
-/// What exists at a place inside a root.
+/// Whether a place inside a root exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Found {
     Exists,
-    /// A symlink. Only for [`Intent::NoFollow`].
+    /// It is a symlink. Only used with [`Intent::NoFollow`].
     Link,
-    /// The last names of the path are missing, this many of them.
+    /// This many of the path's last names are missing.
     Missing(usize),
 }
 
-/// Resolves `request`. A relative one starts in the root `base`.
+/// Resolves `request`. A relative request starts at the root `base`.
 pub(crate) fn resolve(
     lookup: &mut impl Lookup,
     aliases: &PathIndex,

@@ -14,13 +14,13 @@ pub(super) struct Walk<'a, N> {
     aliases: &'a PathIndex,
     intent: Intent,
     position: Position,
-    /// The components that are left, the next one last.
+    /// The remaining components. The next one is last.
     todo: Vec<OsString>,
     steps: usize,
     hops: usize,
     /// Whether `lookup` can skip several names at once.
     looks_ahead: bool,
-    /// The last symlink that was followed, and its text. For the operator.
+    /// The last symlink that was followed, and its text, for the operator.
     last_link: Option<(PathBuf, OsString)>,
 }
 
@@ -29,7 +29,7 @@ enum Position {
     Above(Node),
 }
 
-/// What is known about the position without a look-up.
+/// The kind of the file at the position, as far as it is already known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileKind {
     Unknown,
@@ -84,7 +84,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Err(Code::TooLong.into())
     }
 
-    /// Takes one component inside a root. Returns a place if that ends the walk.
+    /// Takes one component inside a root. Returns a place if this ends the walk.
     fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
         match self.file_kind()? {
             FileKind::Directory => {}
@@ -118,7 +118,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
                     found: Found::Link,
                 }));
             }
-            // `link/`: rmdir(2) and rename(2) refuse it, too.
+            // rmdir(2) and rename(2) also refuse `link/`.
             EntryKind::Link(_)
                 if self.intent == Intent::NoFollow && self.todo.iter().all(|name| name == ".") =>
             {
@@ -133,7 +133,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(None)
     }
 
-    /// Skips the plain names after the one just taken, as far as they are directories.
+    /// Skips the plain names after the current one, as long as they are directories.
     fn look_ahead(&mut self) -> Result<()> {
         let Position::Inside { root, path, .. } = &mut self.position else { return Ok(()) };
         let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
@@ -169,7 +169,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(())
     }
 
-    /// Ends the walk at a missing name, if the intent allows the components that are left.
+    /// Ends the walk at a missing name, if the intent allows the remaining components.
     fn missing(&mut self) -> Result<Place> {
         let Position::Inside { root, path, .. } = &mut self.position else {
             return Err(Code::NotFound.into());
@@ -207,7 +207,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Exists })
     }
 
-    /// What the position is. `Unknown` if it does not exist any more.
+    /// The kind of the file at the position, or `Unknown` if it no longer exists.
     fn file_kind(&mut self) -> Result<FileKind> {
         let Position::Inside { root, path, file_kind } = &mut self.position else {
             return Ok(FileKind::Directory);
@@ -217,14 +217,14 @@ impl<'a, N: Lookup> Walk<'a, N> {
                 EntryKind::Directory => FileKind::Directory,
                 EntryKind::Other => FileKind::Other,
                 EntryKind::Missing => FileKind::Unknown,
-                // It was no symlink when the roots were resolved.
+                // It was not a symlink when the roots were resolved.
                 EntryKind::Link(_) => return Err(Code::RootUnavailable.into()),
             };
         }
         Ok(*file_kind)
     }
 
-    /// Starts an absolute path: at the root with the longest matching alias, or at `/`.
+    /// Starts an absolute path at the root with the longest matching path or alias, or at `/`.
     pub(super) fn start(&mut self, path: &OsStr) {
         if let Some((root, rest)) = self.aliases.begin(path) {
             self.enter(root);
@@ -235,7 +235,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
     }
 
-    /// Moves from a root to what is above it.
+    /// Moves from a root to the position above it.
     fn leave_root(&mut self) {
         let Position::Inside { root, .. } = self.position else { return };
         match self.aliases.above(root) {
@@ -266,7 +266,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
     pub(super) fn push(&mut self, path: &OsStr) {
         let first = self.todo.len();
         self.todo.extend(components(path).map(|(name, _)| name.to_owned()));
-        // A trailing slash requires a directory, and so does `.`.
+        // A trailing slash requires a directory, as `.` does.
         if ends_as_directory(path) {
             self.todo.push(OsString::from("."));
         }
@@ -280,13 +280,13 @@ fn is_plain(name: &OsStr) -> bool {
     name != "." && name != ".." && name.len() <= NAME_BYTES
 }
 
-/// The symlink appears only in the operator's detail. The refusal itself is always the same.
+/// The symlink appears only in the operator's detail. The text of the refusal is always the same.
 fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
     let error = Error::new(Code::OutsideRoots);
     match link {
         Some((link, text)) => {
             let (link, text) = (quoted(link.as_os_str()), quoted(text));
-            error.detail(format!("after the link {link}, which points to {text}"))
+            error.detail(format!("after following the symlink {link} to {text}"))
         }
         None => error,
     }
@@ -301,7 +301,7 @@ mod tests {
     use super::super::resolve;
     use super::*;
 
-    /// A path with slashes in the form of this system: on Windows, on drive C.
+    /// Converts a path with slashes to the form of this system. On Windows, it is on drive C.
     fn native(path: &str) -> String {
         if !cfg!(windows) {
             return path.to_owned();
@@ -310,7 +310,7 @@ mod tests {
         if path.starts_with('\\') { format!("C:{path}") } else { path }
     }
 
-    /// A filesystem in memory that records the look-ups.
+    /// An in-memory filesystem that records the look-ups.
     struct Memory {
         names: BTreeMap<PathBuf, EntryKind>,
         roots: Vec<PathBuf>,
@@ -325,7 +325,7 @@ mod tests {
             } else {
                 self.roots[root].join(path)
             };
-            assert!(path.components().all(|name| name.as_os_str() != ".."), "asked for {path:?}");
+            assert!(path.components().all(|name| name.as_os_str() != ".."), "looked up {path:?}");
             self.asked.push(path.clone());
             Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
         }
@@ -342,7 +342,7 @@ mod tests {
         }
     }
 
-    /// `/r/d/` is a directory, `/r/d/f` a file, and a name with `>` a symlink.
+    /// In `names`, `/r/d/` is a directory, `/r/d/f` a file, and `/r/l>d` a symlink to `d`.
     fn memory(roots: &[(&str, RootKind)], names: &[&str]) -> (Memory, PathIndex) {
         let mut aliases = PathIndex::default();
         let mut memory = Memory {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_machine_moves_as_its_table_says_and_asks_only_inside() {
+    fn resolver_follows_its_table_and_looks_up_only_inside_roots() {
         let roots = [
             ("/r", RootKind::Directory),
             ("/r/n", RootKind::Directory),
@@ -447,12 +447,12 @@ mod tests {
         }
         let outside: Vec<_> =
             memory.asked.iter().filter(|path| aliases.begin(path.as_os_str()).is_none()).collect();
-        assert!(outside.is_empty(), "asked for {outside:?}");
+        assert!(outside.is_empty(), "looked up {outside:?}");
     }
 
-    /// Forty symlinks are followed, as on Linux, and no more.
+    /// As on Linux, at most forty symlinks are followed.
     #[test]
-    fn links_and_steps_are_bounded() {
+    fn symlinks_and_steps_are_bounded() {
         let links: Vec<String> = (0..50).map(|n| format!("/r/{n}>{}", n + 1)).collect();
         let mut names: Vec<&str> = links.iter().map(String::as_str).collect();
         names.extend(["/r/50", "/r/d/", "/r/d/e/"]);
@@ -484,9 +484,9 @@ mod tests {
         assert_eq!(resolved(&mut memory, &aliases, &many(4_096), Existing), "too_long");
     }
 
-    /// The guard itself refuses the name, without a look-up.
+    /// The resolver itself refuses the name, without a look-up.
     #[test]
-    fn a_name_that_is_too_long_is_not_asked_for() {
+    fn name_that_is_too_long_is_not_looked_up() {
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &["/r/d/"]);
         let (long, longer) = ("n".repeat(255), "n".repeat(256));
         assert_eq!(resolved(&mut memory, &aliases, &long, Existing), "not_found");
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn without_roots_everything_is_outside() {
+    fn every_path_is_outside_if_there_are_no_roots() {
         let (mut memory, aliases) = memory(&[], &["/a"]);
         for request in ["/a", "/", "/b/.."] {
             let place = resolve(
@@ -520,14 +520,14 @@ mod tests {
         assert!(memory.asked.is_empty());
     }
 
-    /// Only the operator learns where a symlink led.
+    /// Only the operator learns the target of a symlink.
     #[test]
-    fn a_link_that_leads_out_is_told_to_the_operator_only() {
+    fn symlink_to_the_outside_is_shown_only_to_the_operator() {
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &["/r/l>/etc/shadow"]);
         let error =
             resolve(&mut memory, &aliases, Some(0), OsStr::new("l"), Intent::Existing).unwrap_err();
         let target = native("/etc/shadow");
-        let detail = format!(r#"after the link "l", which points to {target:?}"#);
+        let detail = format!(r#"after following the symlink "l" to {target:?}"#);
         assert_eq!(error.operator_detail(), Some(detail.as_str()));
         assert_eq!(error.to_string(), "not inside the allowed directories");
     }
