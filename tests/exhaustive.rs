@@ -9,8 +9,8 @@
 //! Two claims are proven, both with and without `openat2`. First, the guard and the naive rule
 //! ([`model`]) agree on the place, on whether it exists, and on the error code. Second, the rule
 //! resolves each request to the same place as the kernel does ([`kernel`]), unless the path leaves
-//! the root, and the rule recognizes exactly those paths. Most known defects of path checks have a
-//! tree and a request this small.
+//! the root, and the rule recognizes exactly those paths. Most known defects in path checks can be
+//! reproduced with a tree and a request this small.
 //!
 //! `GUARD_SCOPE=4,4` sets the maximum number of entries and components: 5,401 trees and 3,108
 //! requests.

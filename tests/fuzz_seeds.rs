@@ -27,7 +27,7 @@ const TARGETS: &[(&str, Hold)] = &[
     ("session", session::hold),
 ];
 
-/// The fewest seeds of a target. Fewer mean that the seeds were not found.
+/// The minimum number of seeds for each target. Fewer means that the seeds were not found.
 const SEEDS: usize = 15;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Identities and names across mounts: overlayfs, as used by containers, and bind mounts.
 //!
-//! Each test mounts in a mount namespace of its own thread, which requires root. Without that
-//! permission the test is skipped with a message, or fails if `CI` is set.
+//! Each test mounts in a mount namespace of its own thread, which requires root. Where mounting is
+//! not permitted, the test is skipped with a message, or fails if `CI` is set.
 
 use std::fs;
 use std::os::unix::fs::symlink;

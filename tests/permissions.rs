@@ -141,7 +141,8 @@ fn write_as(user: User, path: &Path) -> mcp_roots_guard::Result<()> {
     as_user(user, || roots.write(path, "new"))
 }
 
-/// The users that gained access. The writer does not count, because it may own the new file.
+/// Describes the users who gained access. The writer does not count, because it may own the new
+/// file.
 fn gained(before: &[(User, bool, bool)], after: &[(User, bool, bool)], writer: User) -> String {
     let mut gained = String::new();
     for ((user, read, write), (_, reads, writes)) in before.iter().zip(after) {
@@ -326,8 +327,8 @@ fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
     let metadata = fs::metadata(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (0, 0, 0o644));
-    // An access list cannot name an unmapped user either. A user that the list denied now counts as
-    // one of the others.
+    // An access list cannot name an unmapped user either. A user who was denied by the list now
+    // counts as one of the others.
     assert_eq!((fs::read(&listed).unwrap(), acl(&listed)), (b"new".to_vec(), None));
     assert_eq!(
         gained(&before, &access(&listed), ROOT),
@@ -391,7 +392,7 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
             fs::remove_file(&path).unwrap();
         }
     }
-    // A user that can write to the directory but not to the file.
+    // A user who can write to the directory but not to the file.
     let path = file(keep.path(), "f", 0o644, None);
     let roots = Roots::from_dirs([keep.path()]).unwrap();
     for existing in [Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
@@ -420,8 +421,8 @@ const NON_MEMBER: User = (7009, &[7009]);
 
 type ExpectedOwnership = (User, u32, Option<Acl>, (u32, u32, u32));
 
-/// The default list of a directory: it grants full access to a user and a group that no list of a
-/// file names.
+/// The default list of a directory. It grants full access to a user and a group that no file's list
+/// names.
 const INHERITED: Acl = &[
     (TAG_OWNER, NO_ID, 7),
     (TAG_USER, 7008, 7),

@@ -42,7 +42,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::support::kernel::{ENOSYS, block};
 use crate::support::tree::Tree;
 
-/// The swaps, two lines each:
+/// The swaps. Each one takes two lines:
 ///
 /// ```text
 /// name | root | request path (`@` in a row) | file or dir | outside, never inside | swap
@@ -608,7 +608,7 @@ const MAX_ROUNDS: u64 = 100;
 const MIN_ROUNDS: u64 = 4;
 const ROW_TIME: Duration = Duration::from_millis(15);
 
-/// The most attempts to check. Half of all checks fail because of a swap.
+/// The maximum number of attempts to check. Half of all checks fail because of a swap.
 const CHECK_ATTEMPTS: usize = 16;
 
 /// All files in these tests are smaller than this.

@@ -651,11 +651,11 @@ fn each_symlink_is_judged_by_the_directory_that_contains_it() {
 
 #[test]
 /// Without allowed directories, a client that was granted `/` may have created any symlink.
-fn a_grant_of_the_filesystem_root_ends_roots_through_symlinks() {
+fn granting_the_filesystem_root_rules_out_roots_through_symlinks() {
     #[cfg(windows)]
     if !links_are_seen() {
         return not_shown(
-            "roots::a_grant_of_the_filesystem_root_ends_roots_through_symlinks",
+            "roots::granting_the_filesystem_root_rules_out_roots_through_symlinks",
             "roots through symlinks",
         );
     }

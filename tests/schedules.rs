@@ -1,6 +1,6 @@
 //! Every schedule of a session up to a certain depth, and long schedules at random.
 //!
-//! A schedule is a sequence of steps, which starts with a new session or after some given steps.
+//! A schedule is a sequence of steps that begins with a new session or continues after given steps.
 //! [`session`](crate::properties::session) defines the steps and the properties. These must hold
 //! for each schedule, and the calls that are still open at its end must be able to finish.
 //!
@@ -72,7 +72,7 @@ fn begin<'a>(mut run: Run<'a>, beginning: &[Step]) -> Run<'a> {
     run
 }
 
-/// Runs every schedule of this many steps, each on a run that has begun.
+/// Runs every schedule of this many steps, each on a new run.
 fn every<'a>(after: &str, depth: usize, mut new_run: impl FnMut() -> Run<'a>) {
     let deeper =
         number("GUARD_SCHEDULES_DEEPER").map_or(0, |deeper| usize::try_from(deeper).unwrap());

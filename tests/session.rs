@@ -387,7 +387,7 @@ async fn every_page_of_a_list_is_read() {
 /// The roots in force depend on the declared capabilities, on the client's answer and on the
 /// policy.
 #[tokio::test]
-async fn capabilities_answer_and_policy_decide_the_roots_in_force() {
+async fn the_roots_in_force_depend_on_capabilities_answer_and_policy() {
     let tree = Tree::new("dir op/a; dir out");
     let with_directory = || {
         Guard::builder(
@@ -535,7 +535,7 @@ async fn a_list_that_changes_during_its_fetch_is_requested_again() {
         }
     });
     assert_eq!(outcome(&tree, &roots.await), Ok(vec!["new".into()]));
-    // The requests for a list that keeps changing are bounded.
+    // The number of requests for a list that keeps changing is bounded.
     session.list_changed();
     let mut requests = 0;
     let roots = session.roots(|_: Option<String>| {
@@ -1212,8 +1212,8 @@ async fn a_list_sent_with_a_request_applies_only_to_that_request() {
     assert_eq!(code(session.roots_from_list(list(&tree, &["a"])).await), Some("session_closed"));
 }
 
-/// Calls arrive continuously after a leader that was cancelled late. Each one waits for the call
-/// before it, and has little time left.
+/// Calls arrive continuously after a leader that was cancelled late. Each call waits for the one
+/// before it and has little time left.
 #[tokio::test(start_paused = true)]
 async fn leaders_with_little_time_left_send_a_bounded_number_of_requests() {
     let tree = Tree::new("dir a");

@@ -346,8 +346,8 @@ fn clear(tree: &Tree) {
     }
 }
 
-/// Accesses that a guard must never make, which the tracer must detect. The arguments are the top
-/// of the tree and the first root, open.
+/// Accesses that a guard must never make, and that the tracer must detect. The arguments are the
+/// top of the tree and an open handle to the first root.
 const OUTSIDE_ACCESSES: &[fn(&Path, &File)] = &[
     |top, _| _ = fs::metadata(top.join("outside/x")),
     |top, _| _ = fs::symlink_metadata(top.join("outside/none")),
@@ -403,7 +403,8 @@ const OUTSIDE_ACCESSES: &[fn(&Path, &File)] = &[
     },
 ];
 
-/// This many accesses at the end use `openat2`, and have no effect where it is blocked.
+/// The number of accesses at the end of the list that use `openat2`. They have no effect where it
+/// is blocked.
 const OPENAT2_ACCESSES: usize = 2;
 
 fn access_outside(tree: &Tree) {
