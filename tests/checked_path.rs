@@ -1,4 +1,4 @@
-//! What a proof says of itself: which place it names, and what of that is shown.
+//! Properties of [`CheckedPath`], the proof: when two proofs are equal, and what they display.
 
 use std::collections::HashSet;
 use std::fs;
@@ -20,11 +20,14 @@ fn hash(checked: &CheckedPath) -> u64 {
 #[track_caller]
 fn assert_equal(one: &CheckedPath, other: &CheckedPath, equal: bool) {
     assert_eq!((one == other, other == one), (equal, equal), "{one:?} and {other:?}");
-    assert!(!equal || hash(one) == hash(other), "{one:?} and {other:?} have different hashes");
+    assert!(
+        !equal || hash(one) == hash(other),
+        "{one:?} and {other:?} are equal but have different hashes"
+    );
 }
 
 #[test]
-fn proofs_of_one_place_are_equal_however_it_was_asked_for() {
+fn proofs_of_the_same_place_are_equal() {
     let tree = Tree::new("file root/d/f; dir root/e; file other/d/f");
     let roots = tree.roots(["root", "other"]);
     let proof = check(&roots, "d/f", Intent::Existing);
@@ -34,40 +37,40 @@ fn proofs_of_one_place_are_equal_however_it_was_asked_for() {
         }
     }
     assert_equal(&proof, &check(&roots, tree.path("root/d/f"), Intent::Existing), true);
-    // Another snapshot, with other access and in another order.
+    // A snapshot with different access, and one with its roots in another order.
     let boundary =
         Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
     assert_equal(&proof, &check(&boundary.allowed_roots(), "d/f", Intent::Existing), true);
-    let turned = tree.roots(["other", "root"]);
-    assert_equal(&proof, &check(&turned, tree.path("root/d/f"), Intent::Existing), true);
-    // Before it exists and after.
+    let reversed = tree.roots(["other", "root"]);
+    assert_equal(&proof, &check(&reversed, tree.path("root/d/f"), Intent::Existing), true);
+    // Before and after the file exists.
     let missing = check(&roots, "e/new", Intent::New);
     roots.write("e/new", "").unwrap();
     assert_equal(&missing, &check(&roots, "e/new", Intent::Existing), true);
-    // The same names in another root, and other names in the same.
-    assert_equal(&proof, &check(&turned, "d/f", Intent::Existing), false);
+    // The same path in another root, and other paths in the same root.
+    assert_equal(&proof, &check(&reversed, "d/f", Intent::Existing), false);
     for request in ["d", "e", "."] {
         assert_equal(&proof, &check(&roots, request, Intent::Existing), false);
     }
 }
 
 #[test]
-fn a_place_in_two_roots_is_two_places() {
+fn proofs_of_a_file_from_different_roots_differ() {
     let tree = Tree::new("file root/d/f; file root/d/g");
     let (outer, inner) = (tree.roots(["root"]), tree.roots(["root/d"]));
     let file = tree.roots(["root/d/f"]);
     let at = tree.path("root/d/f");
     let proofs = [&outer, &inner, &file].map(|roots| check(roots, &at, Intent::Existing));
     assert_eq!(proofs.iter().collect::<HashSet<_>>().len(), 3);
-    // File roots in one directory are told apart by their names.
+    // File roots in the same directory are distinguished by name.
     let other = tree.roots(["root/d/g"]);
     assert_equal(&proofs[2], &check(&other, tree.path("root/d/g"), Intent::Existing), false);
     assert_equal(&proofs[2], &check(&tree.roots(["root/d/f"]), &at, Intent::Existing), true);
 }
 
-/// What a proof displays says which root, and is no path: code that opens it finds nothing.
+/// A displayed proof identifies its root but is not a path: opening the text finds nothing.
 #[test]
-fn a_proof_displays_its_place_and_no_path() {
+fn a_displayed_proof_is_not_a_path() {
     let tree = Tree::new("file a/site/d/f; dir b/site");
     let roots = tree.roots(["b/site", "a/site"]);
     let shown = |request| check(&roots, tree.path(request), Intent::New).to_string();
@@ -86,9 +89,9 @@ fn a_proof_displays_its_place_and_no_path() {
     }
 }
 
-/// What may be shown is the canonical path, of a place and of its root.
+/// `display_path` gives the canonical path of a place and of its root.
 #[test]
-fn the_path_that_may_be_shown_is_canonical() {
+fn display_path_is_canonical() {
     let tree = Tree::new("file root/d/f; dir root/e");
     let roots = tree.roots(["root"]);
     let proof = check(&roots, "e/../d/f", Intent::Existing);
@@ -97,10 +100,10 @@ fn the_path_that_may_be_shown_is_canonical() {
     assert_eq!(check(&roots, ".", Intent::Existing).display_path(), proof.root().display_path());
 }
 
-/// A root is the object that was resolved, not its name.
+/// A root is the resolved directory, not its name.
 #[cfg(unix)]
 #[test]
-fn a_replaced_root_is_another_place() {
+fn proofs_differ_after_their_root_is_replaced() {
     let tree = Tree::new("file root/f; link alias -> root");
     let before = tree.roots(["root"]);
     let proof = check(&before, "f", Intent::Existing);
@@ -111,10 +114,10 @@ fn a_replaced_root_is_another_place() {
     assert_equal(&proof, &check(&tree.roots(["old"]), "f", Intent::Existing), true);
 }
 
-/// By a symlink to the place, its own name is another.
+/// `NoFollow` names the symlink itself, which is a different place.
 #[cfg(unix)]
 #[test]
-fn a_symlink_is_followed_by_all_intents_but_its_own() {
+fn every_intent_except_no_follow_follows_a_symlink() {
     let tree = Tree::new("file root/f; link root/l -> f");
     let roots = tree.roots(["root"]);
     let proof = check(&roots, "f", Intent::Existing);

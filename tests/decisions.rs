@@ -1,16 +1,18 @@
-//! Decisions as data: each line of `data/check.txt` is a request against a small tree.
+//! Data-driven decisions: each line of `data/check.txt` is a request on a small tree.
 //!
 //! ```text
 //! tree: file root/f; link root/l -> f         a new tree
-//! roots: root other                           its roots, `root` unless said
-//! open   | l       | allowed root/f           where it really leads, from the tree's top
-//! create | new     | new root/new             allowed, and does not exist
-//! open   | ../x    | outside_roots            refused by this kind
+//! roots: root other                           its roots; the default is `root`
+//! open   | l       | allowed root/f           the resolved path, from the top of the tree
+//! create | new     | new root/new             allowed, and does not exist yet
+//! open   | ../x    | outside_roots            refused with this code
 //! ```
 //!
-//! A line `on Windows: KIND` tells what is decided there of the row before it. `posix tree:` is one that Windows can not have.
+//! A line `on Windows: DECISION` replaces the decision of the row before it on Windows. A `posix
+//! tree:` cannot exist on Windows.
 //!
-//! Intents are `open`, `create`, `tree` and `entry`. A request in double quotes is a JSON string; `$T` is the tree's top.
+//! The intents `open`, `create`, `tree` and `entry` stand for `Existing`, `New`, `NewTree` and
+//! `NoFollow`. A request in double quotes is a JSON string. `$T` is the top of the tree.
 
 use std::fs;
 
@@ -19,11 +21,11 @@ use mcp_roots_guard::{Intent, OpenOptions, Roots};
 use crate::support::tree::{Tree, links_are_seen};
 
 #[test]
-fn each_row_is_decided_as_it_says() {
+fn each_request_gets_the_decision_in_its_row() {
     let mut failures = Vec::new();
     let mut rows = 0;
-    // Whether this system can have the tree, and this file system shows its links.
-    let (mut is_here, mut left_out) = (true, 0);
+    // Whether this system can build the tree and shows its symlinks as symlinks.
+    let (mut is_possible, mut skipped) = (true, 0);
     let mut tree = Tree::new("dir root");
     let mut roots = tree.roots(["root"]);
     let mut lines = include_str!("data/check.txt").lines().map(str::trim).enumerate().peekable();
@@ -32,16 +34,16 @@ fn each_row_is_decided_as_it_says() {
             lines.next_if(|(_, next)| next.starts_with("on Windows:")).filter(|_| cfg!(windows));
         if let Some(text) = line.strip_prefix("posix tree:").or_else(|| line.strip_prefix("tree:"))
         {
-            is_here = !cfg!(windows)
+            is_possible = !cfg!(windows)
                 || line.starts_with("tree:") && (links_are_seen() || !text.contains("link "));
-            if !is_here {
+            if !is_possible {
                 continue;
             }
             tree = Tree::new("dir root");
             tree.add(text);
             roots = tree.roots(["root"]);
-        } else if !is_here {
-            left_out += usize::from(line.contains('|') && !line.starts_with('#'));
+        } else if !is_possible {
+            skipped += usize::from(line.contains('|') && !line.starts_with('#'));
         } else if let Some(names) = line.strip_prefix("roots:") {
             let paths = names.split_whitespace().map(|name| tree.path(name));
             roots = Roots::from_dirs(paths).unwrap();
@@ -58,22 +60,23 @@ fn each_row_is_decided_as_it_says() {
     println!("{rows} rows, {} failed", failures.len());
     #[cfg(windows)]
     crate::support::tree::not_shown(
-        "tables",
-        &format!("{left_out} rows of trees that Windows or Wine can not have"),
+        "decisions::each_request_gets_the_decision_in_its_row",
+        &format!("{skipped} rows of trees that cannot exist on Windows or under Wine"),
     );
-    assert!(cfg!(windows) || left_out == 0);
+    assert!(cfg!(windows) || skipped == 0);
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
-    assert!(rows + left_out > 100, "only {rows} rows were read");
+    assert!(rows + skipped > 100, "only {rows} rows were tested");
 }
 
-/// As rows are written; on POSIX systems a backslash is none.
+/// The rows use slashes, so backslashes are replaced on Windows. On POSIX systems a backslash is an
+/// ordinary character.
 const SEPARATOR: &str = if cfg!(windows) { "/" } else { "\\" };
 
 fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Result<(), String> {
     let mut fields = line.splitn(2, '|').map(str::trim);
     let intent = fields.next().unwrap_or_default();
     let (request, expected) =
-        fields.next().and_then(|rest| rest.rsplit_once('|')).ok_or("three fields wanted")?;
+        fields.next().and_then(|rest| rest.rsplit_once('|')).ok_or("expected three fields")?;
     let (request, expected) = (request.trim(), on_windows.unwrap_or(expected.trim()));
     let request = if request.starts_with('"') {
         serde_json::from_str(request).map_err(|error| error.to_string())?
@@ -105,24 +108,25 @@ fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Resu
         return Err(format!("decided: {decided}"));
     }
     match intent {
-        Intent::Existing => opens_alike(tree, roots, &request, expected),
+        Intent::Existing => opening_agrees(tree, roots, &request, expected),
         _ => Ok(()),
     }
 }
 
-/// Opening in one step decides as the check does, and reads what `std` reads at the canonical path.
-fn opens_alike(tree: &Tree, roots: &Roots, request: &str, expected: &str) -> Result<(), String> {
+/// Opening in one step makes the same decision as the check, and reads the same content as `std`
+/// does at the canonical path.
+fn opening_agrees(tree: &Tree, roots: &Roots, request: &str, expected: &str) -> Result<(), String> {
     let opened = roots.read(request, 1 << 20);
     match expected.strip_prefix("allowed ") {
         None => {
-            let kind = opened.err().map(|error| error.code().to_string());
+            let code = opened.err().map(|error| error.code().to_string());
             let written = roots
                 .open_with(request, OpenOptions::new().write(true))
                 .err()
                 .map(|error| error.code().to_string());
-            for kind in [kind, written] {
-                if kind.as_deref() != Some(expected) {
-                    return Err(format!("opening it gave {kind:?}"));
+            for code in [code, written] {
+                if code.as_deref() != Some(expected) {
+                    return Err(format!("opening it returned {code:?}"));
                 }
             }
         }
@@ -136,7 +140,7 @@ fn opens_alike(tree: &Tree, roots: &Roots, request: &str, expected: &str) -> Res
                 (Err(error), _) if error.code() == "special_file" => {}
                 (opened, metadata) => {
                     return Err(format!(
-                        "opening it gave {opened:?} for {:?}",
+                        "opening it returned {opened:?} for {:?}",
                         metadata.file_type()
                     ));
                 }

@@ -1,4 +1,4 @@
-//! The texts of errors, as the model or the operator who has to act on them reads them.
+//! Error texts, as shown to the model or the operator.
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
@@ -8,11 +8,11 @@ use mcp_roots_guard::{
 use crate::support::tree::Tree;
 
 fn text<T>(result: Result<T>) -> String {
-    result.map_or_else(|error| error.to_string(), |_| panic!("it was allowed"))
+    result.map_or_else(|error| error.to_string(), |_| panic!("the operation succeeded"))
 }
 
 #[test]
-fn a_rename_names_both_ends_and_which_one_failed() {
+fn a_failed_rename_names_both_paths_and_the_one_at_fault() {
     let tree = Tree::new("dir in/d; file in/a; file in/b; dir in/full/x; file ro/r; dir out");
     let boundary = Boundary::builder()
         .directory(tree.path("in"), Access::ReadWrite)
@@ -30,7 +30,7 @@ fn a_rename_names_both_ends_and_which_one_failed() {
         (ro, "a", Replace::Existing, "the directory is read-only"),
         ("none", "x", Replace::Never, "no such file or directory"),
         ("../out", "x", Replace::Never, "not inside the allowed directories"),
-        // The source is decided first.
+        // The source is checked first.
         ("../out", "b", Replace::Never, "not inside the allowed directories"),
     ];
     for (from, to, replace, why) in cases {
@@ -45,7 +45,7 @@ fn a_rename_names_both_ends_and_which_one_failed() {
 
 #[cfg(unix)]
 #[test]
-fn a_rename_says_whose_directory_is_full_or_inside_the_other() {
+fn a_failed_directory_rename_names_its_cause() {
     let tree = Tree::new("dir in/d/e; dir in/full/x");
     let roots = Roots::from_dirs([tree.path("in")]).unwrap();
     let renamed = |to| text(roots.rename("d", to, Replace::Existing));
@@ -57,7 +57,7 @@ fn a_rename_says_whose_directory_is_full_or_inside_the_other() {
 }
 
 #[test]
-fn a_limit_is_named_with_its_number() {
+fn an_exceeded_limit_is_named_with_its_number() {
     let tree = Tree::new("file in/f = 123; file in/d/x; file in/d/y");
     let roots = Roots::from_dirs([tree.path("in")]).unwrap();
     assert_eq!(text(roots.read("f", 2)), r#"read "f": larger than 2 bytes"#);
@@ -77,9 +77,9 @@ fn a_limit_is_named_with_its_number() {
     );
 }
 
-/// The same for every request, whatever it names and whatever exists there.
+/// Without roots, every request gets the same refusal, whatever it names and whatever exists there.
 #[test]
-fn where_no_directory_is_in_force_a_refusal_says_so_and_nothing_else() {
+fn a_refusal_without_roots_says_only_why_there_are_none() {
     let tree = Tree::new("file in/f; file out/f; file plain");
     let uri = |path: &str| tree.uri(path);
     let client = |uris: &[String]| ListRootsResult::from_uris(uris);
@@ -103,7 +103,7 @@ fn where_no_directory_is_in_force_a_refusal_says_so_and_nothing_else() {
         (Roots::from_list(&client(&["http://x/".to_owned()])), rejected),
         (boundary("in").resolve(&client(&[outside, uri("in/none")])), rejected),
         (optional.resolve(&client(&[inside])), rejected),
-        // An ancestor of no directory at all.
+        // The filesystem root, when no allowed directory exists.
         (optional.resolve(&client(&[top()])), rejected),
         (Ok(Boundary::builder().client_roots_only().build().unwrap().allowed_roots()), unset),
         (Ok(optional.allowed_roots()), missing),
@@ -151,7 +151,7 @@ fn a_uri_is_quoted_as_it_was_sent() {
         assert_eq!(text(open.read_all(1)), format!("read {sent:?}: larger than 1 bytes"));
         let checked = roots.check(&sent, Intent::Existing).unwrap();
         assert_eq!(text(checked.read_dir()), format!("list {sent:?}: not a directory"));
-        // The text is no part of what it names.
+        // Two locations are equal if they name the same path, however each was written.
         assert_eq!(
             Location::parse(&sent).unwrap(),
             Location::from_path(tree.path("in/a b")).unwrap()

@@ -1,14 +1,19 @@
-//! A proof by enumeration, for a small scope: every tree and every request, none left out.
+//! A proof by enumeration for a small scope: every tree and every request.
 //!
-//! Goes in: nothing. The scope is every tree of at most so many entries in the root `r`, in directories of two names `a` and `b`,
-//! of [`KINDS`]; and every request of at most so many components of [`COMPONENTS`], relative and absolute, for each intent. Outside
-//! lies `o`, with `a` and `b` in it. Each tree is made for real, in memory where that can be had.
+//! The scope is every tree with a bounded number of entries in the root `r`, and every request with
+//! a bounded number of components, for each intent. An entry is one of [`KINDS`], and each
+//! directory can contain the names `a` and `b`. A request is relative or absolute, and consists of
+//! [`COMPONENTS`]. The directory `o`, which contains `a` and `b`, is outside the root. Each tree is
+//! built as real files, in memory if possible.
 //!
-//! What is proven, with `openat2` and without: the guard decides as the naive rule does ([`model`]), place, existence and kind of
-//! refusal; and that rule comes to where the kernel goes ([`kernel`]), unless the way leaves the root (DESIGN decision 7), which it
-//! recognises exactly. Most defects of path checks that were ever found have a tree and a request this small.
+//! Two claims are proven, both with and without `openat2`. First, the guard and the naive rule
+//! ([`model`]) agree on the place, on whether it exists, and on the error code. Second, the rule
+//! resolves each request to the same place as the kernel does ([`kernel`]), unless the path leaves
+//! the root, and the rule recognizes exactly those paths. Most known defects in path checks can be
+//! reproduced with a tree and a request this small.
 //!
-//! `GUARD_SCOPE=4,4` sets the most entries and components: 5,401 trees and 3,108 requests.
+//! `GUARD_SCOPE=4,4` sets the maximum number of entries and components: 5,401 trees and 3,108
+//! requests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +28,8 @@ use crate::support::model::{Decision, Name};
 use crate::support::tree::Tree;
 use crate::support::{kernel, model};
 
-/// What an entry can be: `f` a file, `d` a directory, else a link of that text; `$T` is the directory around the root.
+/// The kinds of entries: `f` is a file, `d` a directory, and anything else a symlink with this
+/// target. `$T` is the directory that contains the root.
 const KINDS: [&str; 10] =
     ["f", "d", "a", "b/a", "..", "../o", "missing", "$T/r/b", "$T/o/a", "$T/r/../r/a"];
 
@@ -31,15 +37,15 @@ const COMPONENTS: [&str; 6] = ["a", "b", "missing", ".", "..", ""];
 
 const INTENTS: [Intent; 4] = [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow];
 
-/// Paths beneath `r` and kinds, parents first.
+/// Paths below `r` with their kinds, parents first.
 type Entries = Vec<(String, &'static str)>;
 
-/// All trees of just so many entries in one directory.
+/// All trees with exactly this many entries in one directory.
 fn trees(entries: usize) -> Vec<Entries> {
     (0..=entries).flat_map(|of_a| pairs(&named("a", of_a), &named("b", entries - of_a))).collect()
 }
 
-/// All trees of just so many entries at one name: none, or the name and what is in it.
+/// All trees with exactly this many entries at or below one name.
 fn named(name: &str, entries: usize) -> Vec<Entries> {
     match entries {
         0 => vec![Vec::new()],
@@ -59,7 +65,8 @@ fn pairs(first: &[Entries], second: &[Entries]) -> Vec<Entries> {
     first.iter().flat_map(|one| second.iter().map(|two| [one.as_slice(), two].concat())).collect()
 }
 
-/// All of one to so many components: relative (a single empty one is the empty request), and beneath the root's own path.
+/// All requests of one to `components` components, relative and below the root's own path. A single
+/// empty component is the empty request.
 fn requests(components: usize, root: &Path) -> Vec<String> {
     let mut all = Vec::new();
     let mut longest: Vec<String> = COMPONENTS.map(Into::into).into();
@@ -76,10 +83,10 @@ fn requests(components: usize, root: &Path) -> Vec<String> {
 struct Counts {
     pairs: usize,
     decisions: usize,
-    of: BTreeMap<String, usize>,
+    by_outcome: BTreeMap<String, usize>,
 }
 
-/// Every request on one tree after the other.
+/// Tests every request on one tree after another.
 fn prove(trees: &[Entries], components: usize) -> Counts {
     let tree = Tree::in_memory("file o/a; file o/b; dir r");
     let (top, root) = (tree.path(""), tree.path("r"));
@@ -103,7 +110,11 @@ fn prove(trees: &[Entries], components: usize) -> Counts {
                 .unwrap();
         }
     }
-    assert_eq!(fs::read_dir(top).unwrap().count(), 2, "made outside");
+    assert_eq!(
+        fs::read_dir(top).unwrap().count(),
+        2,
+        "a request created something outside the root"
+    );
     counts
 }
 
@@ -127,26 +138,26 @@ fn prove_one(
     let paths = [root.to_owned()];
     for (request, (here, blocked)) in requests.iter().zip(here.iter().zip(&blocked)) {
         counts.pairs += 1;
-        for (intent, (told, blocked)) in INTENTS.into_iter().zip(here.iter().zip(blocked)) {
+        for (intent, (decided, blocked)) in INTENTS.into_iter().zip(here.iter().zip(blocked)) {
             let expected = model::decide(look, &paths, request, intent);
-            assert_eq!(*told, expected, "{intent:?} of {request:?} in {names:?}");
+            assert_eq!(*decided, expected, "{intent:?} of {request:?} in {names:?}");
             assert_eq!(
                 *blocked, expected,
                 "{intent:?} of {request:?} without openat2 in {names:?}"
             );
             if let Err(why) = kernel::agrees(&expected, root, request, intent) {
-                panic!("{intent:?} of {request:?} is {expected:?} and {why} in {names:?}");
+                panic!("{intent:?} of {request:?} is {expected:?}, but {why} in {names:?}");
             }
             counts.decisions += 1;
-            let told = expected
+            let outcome = expected
                 .map_or_else(|code| code, |(_, exists)| if exists { "allowed" } else { "new" });
-            *counts.of.entry(told.into()).or_default() += 1;
+            *counts.by_outcome.entry(outcome.into()).or_default() += 1;
         }
     }
 }
 
 #[test]
-fn every_small_request_on_every_small_tree() {
+fn every_small_request_on_every_small_tree_agrees_with_the_kernel() {
     let scope = std::env::var("GUARD_SCOPE").unwrap_or_else(|_| "2,3".into());
     let scope = scope
         .split_once(',')
@@ -154,10 +165,10 @@ fn every_small_request_on_every_small_tree() {
     let (entries, components): (usize, usize) = scope.expect("GUARD_SCOPE=ENTRIES,COMPONENTS");
     assert!(
         (2..=4).contains(&entries) && components >= 2,
-        "smaller ones show little, larger ones take weeks"
+        "a smaller scope shows little, and a larger one takes weeks"
     );
     if is_second_run() {
-        // Both ways were taken in the first.
+        // The first run covers both with and without `openat2`.
         return;
     }
     let trees: Vec<_> = (0..=entries).flat_map(trees).collect();
@@ -166,29 +177,34 @@ fn every_small_request_on_every_small_tree() {
         let chunks = trees.chunks(trees.len().div_ceil(workers));
         let proven: Vec<_> =
             chunks.map(|trees| scope.spawn(move || prove(trees, components))).collect();
-        proven.into_iter().map(|proven| proven.join().expect("proven")).collect::<Vec<_>>()
+        proven
+            .into_iter()
+            .map(|proven| proven.join().expect("no assertion failed"))
+            .collect::<Vec<_>>()
     });
     let pairs: usize = all.iter().map(|counts| counts.pairs).sum();
     let decisions: usize = all.iter().map(|counts| counts.decisions).sum();
-    let mut of: BTreeMap<String, usize> = BTreeMap::new();
-    for (told, count) in all.into_iter().flat_map(|counts| counts.of) {
-        *of.entry(told).or_default() += count;
+    let mut by_outcome: BTreeMap<String, usize> = BTreeMap::new();
+    for (outcome, count) in all.into_iter().flat_map(|counts| counts.by_outcome) {
+        *by_outcome.entry(outcome).or_default() += count;
     }
     println!(
-        "scope of {entries} entries and {components} components: {} trees, {pairs} pairs of tree and request, {decisions} decisions: {of:?}",
+        "scope of {entries} entries and {components} components: {} trees, \
+         {pairs} pairs of a tree and a request, {decisions} decisions: {by_outcome:?}",
         trees.len()
     );
-    // By counting: one directory holds T(n) trees, of two slots; a slot holds one of the kinds, or a directory of T(n - 1).
+    // T(n), the number of trees with n entries, is known by counting: a directory has two slots,
+    // and a slot contains one of the kinds or a directory with n - 1 entries below it.
     let of_entries = [1, 20, 140, 680, 4_560];
     let of_components: usize =
         (1..=u32::try_from(components).unwrap()).map(|length| 6_usize.pow(length)).sum();
     assert_eq!(
         trees.len(),
         of_entries.iter().take(entries + 1).sum::<usize>(),
-        "the scope is as large as it says"
+        "the number of trees in the scope"
     );
     assert_eq!(pairs, trees.len() * 2 * of_components);
-    for told in [
+    for outcome in [
         "allowed",
         "new",
         "empty",
@@ -197,6 +213,6 @@ fn every_small_request_on_every_small_tree() {
         "not_a_directory",
         "too_many_links",
     ] {
-        assert!(of.contains_key(told), "none is {told}");
+        assert!(by_outcome.contains_key(outcome), "no decision is {outcome}");
     }
 }

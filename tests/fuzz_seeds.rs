@@ -1,6 +1,5 @@
-//! The invariants of the fuzz targets, replayed over committed seeds.
-//!
-//! Goes in: each file of `fuzz/seeds/TARGET`. What is proven: the target's invariant holds for it.
+//! Replays the committed seeds of each fuzz target, and checks that the target's invariants hold
+//! for each file of `fuzz/seeds/TARGET`.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -28,18 +27,18 @@ const TARGETS: &[(&str, Hold)] = &[
     ("session", session::hold),
 ];
 
-/// Fewer would mean that the seeds are not found.
+/// The minimum number of seeds for each target. Fewer means that the seeds were not found.
 const SEEDS: usize = 15;
 
 #[test]
-fn each_seed_holds() {
+fn each_seed_upholds_the_invariants_of_its_target() {
     let mut all_failed = Vec::new();
     for (target, hold) in TARGETS {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
         let seeds: Vec<_> =
             fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(seeds.len() >= SEEDS, "only {} seeds in {}", seeds.len(), directory.display());
-        // The failing ones have told why.
+        // A failing seed has already printed the reason.
         let failed = |path: &&PathBuf| {
             let bytes = fs::read(path).unwrap();
             catch_unwind(|| hold(&bytes)).is_err()

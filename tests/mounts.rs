@@ -1,7 +1,7 @@
-//! What mounts do to identities and names: overlayfs, as in containers, and bind mounts.
+//! Identities and names across mounts: overlayfs, as used by containers, and bind mounts.
 //!
-//! Each test mounts in a mount namespace of its own thread, which takes root. Where that is not
-//! allowed the test is rejected and says so; in CI (`CI` is set) it then fails.
+//! Each test mounts in a mount namespace of its own thread, which requires root. Where mounting is
+//! not permitted, the test is skipped with a message, or fails if `CI` is set.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,7 +20,7 @@ use crate::support::tree::Tree;
 
 const NONE: Option<&str> = None;
 
-/// Runs a test in a mount namespace of its own, after some mounts.
+/// Performs the mounts in a new mount namespace, and then runs the test there.
 fn mounted(
     tree: &Tree,
     mounts: impl FnOnce(&Tree) -> nix::Result<()> + Send,
@@ -34,15 +34,16 @@ fn mounted(
     let run = || match run() {
         Ok(()) => test(tree),
         Err(error) if std::env::var_os("CI").is_some() => {
-            panic!("CI has to show this, and nothing can be mounted: {error}")
+            panic!("this test must run in CI, but mounting failed: {error}")
         }
-        Err(error) => println!("rejected: nothing can be mounted: {error}"),
+        Err(error) => println!("skipped: mounting failed: {error}"),
     };
     thread::scope(|scope| scope.spawn(run).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// An overlay at `merged`, as a container has it: what is in `lower` is copied up when it is written.
+/// Mounts an overlay at `merged`, as in a container: a file of `lower` is copied up when it is
+/// written.
 fn overlay(tree: &Tree) -> nix::Result<()> {
     let [lower, upper, work] =
         ["lower", "upper", "work"].map(|name| tree.path(name).display().to_string());
@@ -60,12 +61,12 @@ fn bind(from: &Path, to: &Path) -> nix::Result<()> {
     mount(Some(from), to, NONE, MsFlags::MS_BIND, NONE)
 }
 
-fn born(path: &Path) -> std::time::SystemTime {
+fn birth_time(path: &Path) -> std::time::SystemTime {
     fs::metadata(path).unwrap().created().unwrap()
 }
 
 #[test]
-fn a_root_in_a_lower_layer_stays_the_same_after_its_first_write() {
+fn a_root_keeps_its_identity_when_overlayfs_copies_it_up() {
     let tree =
         Tree::in_memory("file lower/app/f = old; dir lower/app/d; dir upper; dir work; dir merged");
     mounted(&tree, overlay, |tree| {
@@ -78,15 +79,15 @@ fn a_root_in_a_lower_layer_stays_the_same_after_its_first_write() {
         let session =
             guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         let list = ListRootsResult::from_uris([tree.uri("merged/app")]);
-        let tells = |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()));
-        let of_client = runtime.block_on(session.roots(tells)).unwrap();
+        let source = |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()));
+        let of_client = runtime.block_on(session.roots(source)).unwrap();
         let (proof, subscribed) = (
             roots.check("f", Intent::Existing).unwrap(),
             of_client.check("f", Intent::Existing).unwrap(),
         );
-        let before = born(&app);
+        let before = birth_time(&app);
         roots.write("new", "").unwrap();
-        assert_ne!(born(&app), before, "it was not copied up, so this shows nothing");
+        assert_ne!(birth_time(&app), before, "nothing was copied up, so the test shows nothing");
         sleep(VERIFY_EVERY);
         assert!(roots.verify() && of_client.verify());
         assert_eq!(roots.read("none", 9).unwrap_err().code(), "not_found");
@@ -95,7 +96,7 @@ fn a_root_in_a_lower_layer_stays_the_same_after_its_first_write() {
         roots.still_allows(&proof).unwrap();
         session.still_allows(&subscribed).unwrap();
         of_client.still_allows(&proof).unwrap();
-        // Another directory in its place is still noticed.
+        // A different directory in its place is still detected.
         fs::rename(&app, tree.path("merged/was")).unwrap();
         fs::create_dir(&app).unwrap();
         sleep(VERIFY_EVERY);
@@ -104,9 +105,10 @@ fn a_root_in_a_lower_layer_stays_the_same_after_its_first_write() {
     });
 }
 
-/// A client is granted `p/a`. Its tools write there, which copies it up, rename `p`, and plant a symlink.
+/// A client is granted `p/a`. Its tools write there, which copies the directory up. They then
+/// rename `p` and plant a symlink.
 #[test]
-fn a_grant_is_remembered_after_a_copy_up_and_a_rename_of_its_ancestor() {
+fn a_grant_is_remembered_after_copy_up_and_an_ancestor_rename() {
     let tree = Tree::in_memory("dir lower/p/a; dir lower/secret; dir upper; dir work; dir merged");
     mounted(&tree, overlay, |tree| {
         let top = tree.path("merged");
@@ -114,15 +116,19 @@ fn a_grant_is_remembered_after_a_copy_up_and_a_rename_of_its_ancestor() {
         let resolve =
             |path: &str| boundary.resolve(&ListRootsResult::from_uris([tree.uri(path)])).unwrap();
         let granted = resolve("merged/p/a");
-        let before = born(&top.join("p/a"));
+        let before = birth_time(&top.join("p/a"));
         granted.write("f", "").unwrap();
-        assert_ne!(born(&top.join("p/a")), before, "it was not copied up, so this shows nothing");
+        assert_ne!(
+            birth_time(&top.join("p/a")),
+            before,
+            "nothing was copied up, so the test shows nothing"
+        );
         fs::rename(top.join("p"), top.join("q")).unwrap();
         symlink("../../secret", top.join("q/a/l")).unwrap();
         let planted = resolve("merged/q/a/l");
         assert!(planted.is_empty(), "{planted:?}");
         assert_eq!(planted.rejected()[0].error().code(), "through_link");
-        // By its path alone, too: another directory where a granted one was.
+        // A grant is also remembered by its path, when a different directory is now there.
         fs::create_dir_all(top.join("p/a")).unwrap();
         symlink("../../secret", top.join("p/a/l")).unwrap();
         assert_eq!(resolve("merged/p/a/l").rejected()[0].error().code(), "through_link");
@@ -130,11 +136,12 @@ fn a_grant_is_remembered_after_a_copy_up_and_a_rename_of_its_ancestor() {
     });
 }
 
-/// `op/alias` is a bind mount of `op/in`, which holds allowed directories and an allowed file.
+/// `op/alias` is a bind mount of `op/in`, which contains allowed directories and an allowed file.
 #[test]
-fn an_allowed_directory_is_not_taken_away_by_another_name() {
+fn an_allowed_directory_cannot_be_removed_through_a_bind_mount() {
     let tree = Tree::in_memory(
-        "file op/in/root/f; file op/in/deep/er/root/f; file op/in/only; file op/in/free/f; file op/in/f; dir op/alias; dir op/out",
+        "file op/in/root/f; file op/in/deep/er/root/f; file op/in/only; file op/in/free/f; \
+         file op/in/f; dir op/alias; dir op/out",
     );
     let mounts = |tree: &Tree| bind(&tree.path("op/in"), &tree.path("op/alias"));
     mounted(&tree, mounts, |tree| {
@@ -171,7 +178,7 @@ fn an_allowed_directory_is_not_taken_away_by_another_name() {
             }
         }
         assert_eq!(tree.snapshot("op"), before);
-        // What holds no root can be, by that name and by its own.
+        // Entries that contain no root can be renamed and removed, by either name.
         drop(whole);
         roots.rename(at("free"), at("freed"), Replace::Never).unwrap();
         roots.remove_dir_all(tree.path("op/in/freed")).unwrap();

@@ -1,4 +1,4 @@
-//! What can be done with an open file: what `std` does with one of its own, and nothing else.
+//! [`OpenFile`] offers the same reads, writes and seeks as `std::fs::File`, and nothing else.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ impl<F: Read + Write + Seek> ReadWriteSeek for F {}
 
 type Step = fn(&mut dyn ReadWriteSeek) -> io::Result<String>;
 
-/// What a program does with a file, in this order.
+/// The steps that a program performs on a file, in this order.
 const STEPS: [(&str, Step); 8] = [
     ("read", |file| {
         let mut some = [0; 3];
@@ -34,8 +34,9 @@ const STEPS: [(&str, Step); 8] = [
     }),
 ];
 
-/// Asserts that each step gives the same for both, also by which error of the system it fails.
-fn assert_alike(ours: &mut OpenFile, std: &mut fs::File, what: &dyn Debug) {
+/// Asserts that each step returns the same result for both files, or the same operating system
+/// error.
+fn assert_same_results(ours: &mut OpenFile, std: &mut fs::File, what: &dyn Debug) {
     for (name, step) in STEPS {
         let plain = |result: io::Result<String>| {
             result.map_err(|error| (error.kind(), error.raw_os_error()))
@@ -45,7 +46,7 @@ fn assert_alike(ours: &mut OpenFile, std: &mut fs::File, what: &dyn Debug) {
 }
 
 #[test]
-fn an_open_file_reads_writes_and_seeks_as_std_s_does() {
+fn an_open_file_reads_writes_and_seeks_like_std_file() {
     let tree = Tree::new("dir root");
     let roots = tree.roots(["root"]);
     let (ours, theirs) = (tree.path("root/ours"), tree.path("root/theirs"));
@@ -62,23 +63,23 @@ fn an_open_file_reads_writes_and_seeks_as_std_s_does() {
         let std = of_std.open(&theirs);
         assert_eq!(guarded.is_ok(), std.is_ok(), "{options:?}");
         let (Ok(mut guarded), Ok(mut std)) = (guarded, std) else { continue };
-        assert_alike(&mut guarded, &mut std, &options);
+        assert_same_results(&mut guarded, &mut std, &options);
         assert_eq!(fs::read(&ours).unwrap(), fs::read(&theirs).unwrap(), "{options:?}");
         opened += 1;
     }
-    assert!(opened > 10, "only {opened} kinds of options open a file");
-    // As from `open`, which is for reading alone.
+    assert!(opened > 10, "only {opened} combinations of options opened the file");
+    // `open` gives a file for reading only.
     fs::write(&ours, "123456789").unwrap();
     let mut guarded = roots.open("ours").unwrap();
-    assert_alike(&mut guarded, &mut fs::File::open(&ours).unwrap(), &"open");
+    assert_same_results(&mut guarded, &mut fs::File::open(&ours).unwrap(), &"open");
     guarded.seek(SeekFrom::Start(6)).unwrap();
     assert_eq!(guarded.read_all(9).unwrap(), b"789");
     assert_eq!(fs::read(&ours).unwrap(), b"123456789");
 }
 
-/// Its metadata is that of the file as it was handed out: cut, or new.
+/// The metadata describes the file after it was truncated or created.
 #[test]
-fn an_open_file_says_what_it_was_when_it_was_opened() {
+fn metadata_of_an_open_file_reflects_truncation_and_creation() {
     let tree = Tree::new("file root/f = 12345");
     let roots = tree.roots(["root"]);
     let size =
@@ -91,10 +92,10 @@ fn an_open_file_says_what_it_was_when_it_was_opened() {
     assert!(roots.open_with("newer", write.create(true)).unwrap().metadata().is_file());
 }
 
-/// It holds its own descriptor, and nothing of the roots that it was opened in.
+/// An open file has its own descriptor and keeps nothing of the roots that it was opened in.
 #[cfg(unix)]
 #[test]
-fn an_open_file_stays_what_it_is_whatever_becomes_of_its_name() {
+fn an_open_file_is_unaffected_when_its_name_is_replaced() {
     let tree = Tree::new("file root/f = old; file root/g = other");
     let roots = tree.roots(["root"]);
     let options = OpenOptions::new().read(true).write(true);
@@ -107,10 +108,10 @@ fn an_open_file_stays_what_it_is_whatever_becomes_of_its_name() {
     assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"other");
 }
 
-/// Buffered content is written when the thread ends that kept the file, after the guard's own data of
-/// that thread are gone.
+/// Buffered content is written when its thread ends, after the guard's own thread-local data is
+/// dropped.
 #[test]
-fn a_file_that_a_thread_kept_is_written_when_the_thread_ends() {
+fn a_buffered_thread_local_file_is_flushed_when_its_thread_ends() {
     thread_local! {
         static LOG: RefCell<Option<BufWriter<OpenFile>>> = const { RefCell::new(None) };
     }
@@ -118,7 +119,7 @@ fn a_file_that_a_thread_kept_is_written_when_the_thread_ends() {
     let roots = tree.roots(["root"]);
     let work = move || {
         let open = || roots.open_with("log", OpenOptions::new().append(true).create(true)).unwrap();
-        // Registered before the guard's own, and so dropped after them.
+        // This thread-local is registered before those of the guard, and so dropped after them.
         LOG.with_borrow_mut(|log| *log = Some(BufWriter::new(open())));
         LOG.with_borrow_mut(|log| log.as_mut().unwrap().write_all(b"a line").unwrap());
     };

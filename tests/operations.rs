@@ -1,4 +1,5 @@
-//! What each operation does and refuses, and that it has no effect before it has verified what it works on.
+//! The effects and refusals of each operation. No operation has an effect before it has verified
+//! the object that it acts on.
 
 use std::fs;
 use std::io::Write as _;
@@ -25,7 +26,7 @@ use rustix::fs::{CWD, Mode, makedev, mknodat};
 
 use crate::support::tree::{Tree, links_are_seen};
 
-fn kind<T>(result: Result<T>) -> Option<&'static str> {
+fn code<T>(result: Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
 }
 
@@ -40,7 +41,7 @@ fn with_policy(tree: &Tree, policy: Policy) -> Roots {
 
 type Operation = fn(&Roots, &str) -> Result<()>;
 
-/// Every operation that names one place; those that take it away come last.
+/// Every operation with a single path. Operations that remove it come last.
 pub(crate) const OPERATIONS: [(&str, Operation); 23] = [
     ("check open", |roots, request| roots.check(request, Intent::Existing).map(drop)),
     ("check create", |roots, request| roots.check(request, Intent::New).map(drop)),
@@ -81,10 +82,12 @@ fn open(roots: &Roots, request: &str, options: OpenOptions) -> Result<()> {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn no_operation_serves_what_is_outside_and_nothing_outside_changes() {
+fn no_operation_reads_or_changes_anything_outside() {
     let tree = Tree::new(
-        "file root/inside; dir root/d; file out/secret; dir out/dir; file root-evil/f; link root/l -> ../out; \
-         link root/abs -> $T/out/secret; link root/d/up -> ../..; fifo out/fifo; link root/fifo -> ../out/fifo",
+        "file root/inside; dir root/d; file out/secret; dir out/dir; file root-evil/f; \
+         link root/l -> ../out; \
+         link root/abs -> $T/out/secret; link root/d/up -> ../..; fifo out/fifo; \
+             link root/fifo -> ../out/fifo",
     );
     let roots = tree.roots(["root"]);
     let before = [tree.snapshot("out"), tree.snapshot("root-evil")];
@@ -111,18 +114,19 @@ fn no_operation_serves_what_is_outside_and_nothing_outside_changes() {
     for request in requests {
         for (name, operation) in OPERATIONS {
             assert_eq!(
-                kind(operation(&roots, &tree.expand(request))),
+                code(operation(&roots, &tree.expand(request))),
                 Some("outside_roots"),
                 "{name} {request}"
             );
         }
     }
-    // The links themselves are inside, to be described, renamed and removed; what they name is not.
+    // The symlinks themselves are inside and can be described, renamed and removed. Their targets
+    // are outside.
     for request in ["abs", "l", "fifo"] {
         for (name, operation) in
             OPERATIONS.into_iter().filter(|(name, _)| *name != "symlink_metadata").take(17)
         {
-            assert_eq!(kind(operation(&roots, request)), Some("outside_roots"), "{name} {request}");
+            assert_eq!(code(operation(&roots, request)), Some("outside_roots"), "{name} {request}");
         }
         for (name, operation) in OPERATIONS.into_iter().skip(18) {
             let _ = operation(&roots, request);
@@ -137,57 +141,58 @@ fn no_operation_serves_what_is_outside_and_nothing_outside_changes() {
 }
 
 #[test]
-fn reading_has_a_limit_and_text_is_utf8() {
+fn reads_enforce_their_limit_and_text_must_be_utf8() {
     let tree = Tree::new("file root/f = 12345; dir root/d");
     fs::write(tree.path("root/bytes"), [b'a', 0xff]).unwrap();
     let roots = tree.roots(["root"]);
     assert_eq!(roots.read("f", 5).unwrap(), b"12345");
-    assert_eq!(kind(roots.read("f", 4)), Some("too_large"));
+    assert_eq!(code(roots.read("f", 4)), Some("too_large"));
     assert_eq!(roots.read_to_string("f", u64::MAX).unwrap(), "12345");
-    assert_eq!(kind(roots.read_to_string("bytes", 9)), Some("not_utf8"));
+    assert_eq!(code(roots.read_to_string("bytes", 9)), Some("not_utf8"));
     assert_eq!(roots.open("bytes").unwrap().read_all(2).unwrap(), [b'a', 0xff]);
     assert_eq!(roots.open("f").unwrap().metadata().size(), 5);
-    assert_eq!(kind(roots.open("d")), Some("is_a_directory"));
+    assert_eq!(code(roots.open("d")), Some("is_a_directory"));
     let checked = roots.check("f", Intent::Existing).unwrap();
     assert_eq!(checked.read_to_string(9).unwrap(), "12345");
     assert_eq!(checked.open().unwrap().read_all_to_string(9).unwrap(), "12345");
-    // A sparse file can claim any size: memory is taken for what comes, and here nothing may.
+    // A sparse file can claim any size. Memory is allocated for the bytes that arrive, and these
+    // limits permit none of them.
     fs::File::create(tree.path("root/sparse")).unwrap().set_len(1 << 40).unwrap();
-    assert_eq!(kind(roots.read("sparse", 1 << 20)), Some("too_large"));
-    assert_eq!(kind(roots.open("sparse").unwrap().read_all(0)), Some("too_large"));
-    // A file that grows while it is read does not pass its limit: /proc files have size 0.
+    assert_eq!(code(roots.read("sparse", 1 << 20)), Some("too_large"));
+    assert_eq!(code(roots.open("sparse").unwrap().read_all(0)), Some("too_large"));
+    // A file that grows during a read still respects the limit. Files in /proc have size 0.
     #[cfg(target_os = "linux")]
     {
         let process = Roots::from_dirs(["/proc/self/task"
             .to_string()
             .replace("self", &std::process::id().to_string())]);
         let name = format!("{}/status", std::process::id());
-        assert_eq!(kind(process.unwrap().read(name.as_str(), 10)), Some("too_large"));
+        assert_eq!(code(process.unwrap().read(name.as_str(), 10)), Some("too_large"));
     }
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_device_is_described_and_not_opened() {
+fn a_device_has_metadata_but_cannot_be_opened() {
     let roots = Roots::from_dirs(["/dev"]).unwrap();
     let metadata = roots.metadata("null").unwrap();
     assert_eq!((metadata.file_type(), metadata.file_type().as_str()), (FileType::Device, "device"));
-    assert_eq!(kind(roots.read("null", 9)), Some("special_file"));
-    assert_eq!(kind(roots.write("null", "")), Some("special_file"));
+    assert_eq!(code(roots.read("null", 9)), Some("special_file"));
+    assert_eq!(code(roots.write("null", "")), Some("special_file"));
 }
 
 #[test]
-fn options_mean_what_they_mean_in_std() {
+fn open_options_behave_like_those_of_std() {
     let tree = Tree::new("file root/f = 12345; dir root/d");
     let roots = tree.roots(["root"]);
     let new = OpenOptions::new;
     for bad in
         [new(), new().create(true), new().read(true).create(true), new().read(true).truncate(true)]
     {
-        assert_eq!(kind(roots.open_with("f", bad)), Some("invalid_options"), "{bad:?}");
+        assert_eq!(code(roots.open_with("f", bad)), Some("invalid_options"), "{bad:?}");
     }
     assert_eq!(
-        kind(roots.open_with("f", new().append(true).truncate(true))),
+        code(roots.open_with("f", new().append(true).truncate(true))),
         Some("invalid_options")
     );
     let content = || fs::read_to_string(tree.path("root/f")).unwrap();
@@ -198,10 +203,10 @@ fn options_mean_what_they_mean_in_std() {
     roots.open_with("f", new().read(true).write(true).truncate(true)).unwrap();
     assert_eq!(content(), "");
     assert_eq!(
-        kind(roots.open_with("f", new().write(true).create_new(true))),
+        code(roots.open_with("f", new().write(true).create_new(true))),
         Some("already_exists")
     );
-    assert_eq!(kind(roots.open_with("new", new().write(true))), Some("not_found"));
+    assert_eq!(code(roots.open_with("new", new().write(true))), Some("not_found"));
     roots.open_with("new", new().write(true).create(true)).unwrap().write_all(b"n").unwrap();
     roots.open_with("new", new().write(true).create(true)).unwrap();
     assert_eq!(roots.read("new", 9).unwrap(), b"n");
@@ -210,20 +215,20 @@ fn options_mean_what_they_mean_in_std() {
         .unwrap()
         .open_with(new().write(true).create_new(true))
         .unwrap();
-    assert_eq!(kind(roots.open_with("d", new().write(true).create(true))), Some("is_a_directory"));
-    assert_eq!(kind(roots.open_with("none/x", new().write(true).create(true))), Some("not_found"));
-    // What was checked as missing and appears as a link is not followed.
+    assert_eq!(code(roots.open_with("d", new().write(true).create(true))), Some("is_a_directory"));
+    assert_eq!(code(roots.open_with("none/x", new().write(true).create(true))), Some("not_found"));
+    // If a symlink appears where the check found nothing, it is not followed.
     let checked = roots.check("later", Intent::New).unwrap();
     tree.add("file out = o; link root/later -> ../out");
     let refused = if links_are_seen() { "changed" } else { "outside_roots" };
-    assert_eq!(kind(checked.open_with(new().write(true).create(true))), Some(refused));
-    assert_eq!(kind(checked.write("x")), Some(refused));
+    assert_eq!(code(checked.open_with(new().write(true).create(true))), Some(refused));
+    assert_eq!(code(checked.write("x")), Some(refused));
     assert_eq!(fs::read(tree.path("out")).unwrap(), b"o");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_write_is_whole_or_not_at_all_and_keeps_the_mode() {
+fn a_write_replaces_the_file_atomically_and_keeps_its_mode() {
     let tree = Tree::new("file root/f = old; dir root/d; link root/l -> d/new; link root/lf -> f");
     fs::set_permissions(tree.path("root/f"), fs::Permissions::from_mode(0o4751)).unwrap();
     let roots = tree.roots(["root"]);
@@ -241,18 +246,19 @@ fn a_write_is_whole_or_not_at_all_and_keeps_the_mode() {
     let name = "n".repeat(255);
     roots.write(&name, "long").unwrap();
     assert_eq!(roots.read(&name, 9).unwrap(), b"long");
-    assert_eq!(kind(roots.write("d", "x")), Some("is_a_directory"));
-    assert_eq!(kind(roots.write(".", "x")), Some("root_itself"));
-    assert_eq!(kind(roots.write("none/x", "x")), Some("not_found"));
-    // Nothing is left behind, after success or failure.
+    assert_eq!(code(roots.write("d", "x")), Some("is_a_directory"));
+    assert_eq!(code(roots.write(".", "x")), Some("root_itself"));
+    assert_eq!(code(roots.write("none/x", "x")), Some("not_found"));
+    // No temporary file remains after success or failure.
     let names: Vec<_> =
         roots.walk(".", WalkOptions::new()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(names.len(), 6, "{names:?}");
 }
 
-/// The file is cut only after it was verified: a refused hard link leaves the other name whole.
+/// A file is truncated only after it has been verified, so a refused hard link leaves the other
+/// name intact.
 #[test]
-fn truncating_a_refused_hard_link_leaves_the_other_file_whole() {
+fn a_refused_hard_link_is_not_truncated() {
     let tree = Tree::new("file out/f = whole; dir root; hard root/h = out/f");
     let refuse = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
     let opens = [
@@ -267,17 +273,17 @@ fn truncating_a_refused_hard_link_leaves_the_other_file_whole() {
         "write in place",
     ];
     for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| opens.contains(name)) {
-        assert_eq!(kind(operation(&refuse, "h")), Some("hard_linked"), "{name}");
+        assert_eq!(code(operation(&refuse, "h")), Some("hard_linked"), "{name}");
         assert_eq!(fs::read(tree.path("out/f")).unwrap(), b"whole", "{name}");
     }
     let allow = tree.roots(["root"]);
     assert_eq!(allow.read("h", 9).unwrap(), b"whole");
-    // An atomic write takes the name and leaves the other file its content.
+    // An atomic write replaces the name, and the other file keeps its content.
     allow.write("h", "mine").unwrap();
     assert_eq!(fs::read(tree.path("out/f")).unwrap(), b"whole");
 }
 
-/// Opening a FIFO for writing would let its waiting reader go on.
+/// Opening a FIFO for writing would wake a reader that waits for it.
 #[cfg(target_os = "linux")]
 #[test]
 fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
@@ -293,7 +299,7 @@ fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
             content
         }
     });
-    // Give the reader time to wait in its open.
+    // Give the reader time to block in `open`.
     thread::sleep(Duration::from_millis(200));
     for options in [
         OpenOptions::new().write(true),
@@ -301,25 +307,25 @@ fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
         OpenOptions::new().read(true).write(true),
     ] {
         for options in [options, options.create(true)] {
-            assert_eq!(kind(roots.open_with("p", options)), Some("special_file"), "{options:?}");
+            assert_eq!(code(roots.open_with("p", options)), Some("special_file"), "{options:?}");
         }
     }
     assert_eq!(
-        kind(roots.open_with("p", OpenOptions::new().write(true).truncate(true))),
+        code(roots.open_with("p", OpenOptions::new().write(true).truncate(true))),
         Some("special_file")
     );
-    assert_eq!(kind(roots.write("p", "x")), Some("special_file"));
+    assert_eq!(code(roots.write("p", "x")), Some("special_file"));
     assert!(wakes.recv_timeout(Duration::from_millis(300)).is_err(), "the reader was woken");
-    fs::write(path, "let go").unwrap();
-    assert_eq!(reader.join().unwrap().unwrap(), b"let go");
+    fs::write(path, "released").unwrap();
+    assert_eq!(reader.join().unwrap().unwrap(), b"released");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn special_files_are_refused_at_once_by_every_operation_that_opens() {
+fn every_operation_that_opens_refuses_special_files_immediately() {
     let tree = Tree::new("fifo root/p; socket root/s; link root/l -> p; file root/inside");
     let mut special = vec!["l", "p", "s"];
-    // A device can be made by root alone: /dev/null's twin, and one that no driver has.
+    // Only root can create devices: a copy of /dev/null, and one without a driver.
     for (name, device) in [("null", makedev(1, 3)), ("nodev", makedev(250, 250))] {
         let device_type = rustix::fs::FileType::CharacterDevice;
         let made = mknodat(
@@ -348,35 +354,36 @@ fn special_files_are_refused_at_once_by_every_operation_that_opens() {
                 "remove_dir" | "remove_dir_all" => Some("not_found"),
                 _ => Some("special_file"),
             };
-            assert_eq!(kind(operation(&roots, request)), expected, "{name} {request}");
+            assert_eq!(code(operation(&roots, request)), expected, "{name} {request}");
         }
     }
     println!("{special:?}: refused in {:?}", start.elapsed());
-    assert!(start.elapsed() < Duration::from_secs(20), "took {:?}", start.elapsed());
-    // By policy they are opened, without blocking.
+    assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
+    // If the policy allows special files, they are opened without blocking.
     let tree = Tree::new("fifo root/p");
     let allow = with_policy(&tree, Policy::default().special_files(Rule::Allow));
     assert_eq!(allow.open("p").unwrap().metadata().file_type(), FileType::Fifo);
     assert_eq!(allow.read("p", 9).unwrap(), b"");
     assert_eq!(
-        kind(allow.open_with("p", OpenOptions::new().write(true))),
+        code(allow.open_with("p", OpenOptions::new().write(true))),
         Some("special_file"),
-        "no reader: ENXIO"
+        "there is no reader (ENXIO)"
     );
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_listing_describes_everything_and_follows_nothing() {
+fn a_listing_describes_each_entry_without_following_symlinks() {
     let tree = Tree::new(
-        "file root/d/f = 12345; fifo root/d/p; socket root/d/s; link root/d/l -> ../../out/secret; dir root/d/e; file out/secret = 123; \
+        "file root/d/f = 12345; fifo root/d/p; socket root/d/s; \
+         link root/d/l -> ../../out/secret; dir root/d/e; file out/secret = 123; \
          link root/ld -> d",
     );
     let roots = tree.roots(["root"]);
     for request in ["d", "ld", "d/."] {
         let mut entries: Vec<_> = roots.read_dir(request).unwrap().map(Result::unwrap).collect();
         entries.sort_by(|one, other| one.name().cmp(other.name()));
-        let told: Vec<_> = entries
+        let types: Vec<_> = entries
             .iter()
             .map(|entry| (entry.name().to_str().unwrap(), entry.metadata().file_type()))
             .collect();
@@ -387,7 +394,7 @@ fn a_listing_describes_everything_and_follows_nothing() {
             ("p", FileType::Fifo),
             ("s", FileType::Socket),
         ];
-        assert_eq!(told, expected, "{request}");
+        assert_eq!(types, expected, "{request}");
         assert_eq!(entries[1].metadata().size(), 5);
         assert!(entries[1].metadata().modified().is_some());
         let same = |one: &Metadata, other: &Metadata| {
@@ -409,10 +416,10 @@ fn a_listing_describes_everything_and_follows_nothing() {
         assert_eq!(
             entries[2].metadata().size(),
             "../../out/secret".len() as u64,
-            "of the link, not of what it names"
+            "the size of the symlink, not of its target"
         );
     }
-    assert_eq!(kind(roots.read_dir("d/f")), Some("not_a_directory"));
+    assert_eq!(code(roots.read_dir("d/f")), Some("not_a_directory"));
     assert_eq!(roots.metadata("ld").unwrap().file_type(), FileType::Directory);
     assert_eq!(roots.symlink_metadata("ld").unwrap().file_type(), FileType::Symlink);
     let is_symlink = |metadata: Result<Metadata>| metadata.unwrap().is_symlink();
@@ -420,9 +427,9 @@ fn a_listing_describes_everything_and_follows_nothing() {
         [is_symlink(roots.symlink_metadata("ld")), is_symlink(roots.metadata("ld"))],
         [true, false]
     );
-    assert_eq!(kind(roots.metadata("d/l")), Some("outside_roots"));
+    assert_eq!(code(roots.metadata("d/l")), Some("outside_roots"));
     assert_eq!(roots.metadata("d/f").unwrap().mode(), Some(0o644));
-    // Whoever owns a file may say that it is very old.
+    // The owner of a file can set its times to any value, however old.
     let tree = Tree::in_memory("file root/old");
     let old = rustix::fs::Timespec { tv_sec: i64::MIN, tv_nsec: 0 };
     let times = rustix::fs::Timestamps { last_access: old, last_modification: old };
@@ -437,17 +444,18 @@ fn a_listing_describes_everything_and_follows_nothing() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_walk_is_bounded_ordered_and_stays_inside() {
+fn a_walk_is_bounded_and_ordered_and_stays_inside() {
     let tree = Tree::new(
-        "file root/a/b/f; file root/a/z; link root/a/loop -> ..; link root/out -> ../out; file out/secret; fifo root/p; dir root/c",
+        "file root/a/b/f; file root/a/z; link root/a/loop -> ..; link root/out -> ../out; \
+         file out/secret; fifo root/p; dir root/c",
     );
     let roots = tree.roots(["root"]);
     let paths = |request: &str, options: WalkOptions| -> Vec<String> {
-        let told = |entry: Result<mcp_roots_guard::WalkEntry>| match entry {
+        let path_or_code = |entry: Result<mcp_roots_guard::WalkEntry>| match entry {
             Ok(entry) => entry.path().display().to_string(),
             Err(error) => error.code().to_string(),
         };
-        roots.walk(request, options).unwrap().map(told).collect()
+        roots.walk(request, options).unwrap().map(path_or_code).collect()
     };
     let all = ["a", "a/b", "a/b/f", "a/loop", "a/z", "c", "out", "p"];
     assert_eq!(paths(".", WalkOptions::new()), all);
@@ -457,30 +465,31 @@ fn a_walk_is_bounded_ordered_and_stays_inside() {
     assert_eq!(paths(".", WalkOptions::new().max_entries(8)), all);
     let few = paths(".", WalkOptions::new().max_entries(5));
     assert_eq!((few.len(), few.last().unwrap().as_str()), (6, "too_many_entries"));
-    assert_eq!(kind(roots.walk("p", WalkOptions::new())), Some("not_a_directory"));
-    assert_eq!(kind(roots.walk("out", WalkOptions::new())), Some("outside_roots"));
+    assert_eq!(code(roots.walk("p", WalkOptions::new())), Some("not_a_directory"));
+    assert_eq!(code(roots.walk("out", WalkOptions::new())), Some("outside_roots"));
     let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
     assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("a"));
     walk.skip_current_dir();
     assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("c"));
-    // A directory that becomes a link before it is entered is passed over.
+    // A directory that becomes a symlink before the walk enters it is skipped.
     let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
     assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("a"));
     fs::rename(tree.path("root/a"), tree.path("root/was-a")).unwrap();
     tree.add("link root/a -> ../out");
     assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("c"));
-    // Too deep is said, and is no end.
+    // A directory that is too deep gives an error, and the walk continues.
     let deep = "d/".repeat(WALK_DEPTH + 1);
     fs::create_dir_all(tree.path("root/c").join(&deep)).unwrap();
-    let told = paths("c", WalkOptions::new());
-    assert_eq!((told.len(), told.last().unwrap().as_str()), (WALK_DEPTH + 1, "too_deep"));
-    assert_eq!(kind(roots.remove_dir_all("c")), Some("too_deep"));
+    let all = paths("c", WalkOptions::new());
+    assert_eq!((all.len(), all.last().unwrap().as_str()), (WALK_DEPTH + 1, "too_deep"));
+    assert_eq!(code(roots.remove_dir_all("c")), Some("too_deep"));
 }
 
 #[test]
-fn a_rename_checks_both_ends_and_replaces_only_when_told() {
+fn a_rename_checks_both_paths_and_replaces_only_if_requested() {
     let tree = Tree::new(
-        "file a/f = A; file a/g = G; dir a/d; file b/h = H; link a/l -> f; link a/out -> ../out; dir out; dir ro",
+        "file a/f = A; file a/g = G; dir a/d; file b/h = H; link a/l -> f; link a/out -> ../out; \
+         dir out; dir ro",
     );
     let roots = Boundary::builder()
         .directory(tree.path("a"), Access::ReadWrite)
@@ -490,16 +499,16 @@ fn a_rename_checks_both_ends_and_replaces_only_when_told() {
         .unwrap()
         .allowed_roots();
     let at = |path: &str| tree.path(path).to_str().unwrap().to_owned();
-    assert_eq!(kind(roots.rename("f", "g", Replace::Never)), Some("already_exists"));
-    assert_eq!(kind(roots.rename("f", at("b/h"), Replace::Never)), Some("already_exists"));
+    assert_eq!(code(roots.rename("f", "g", Replace::Never)), Some("already_exists"));
+    assert_eq!(code(roots.rename("f", at("b/h"), Replace::Never)), Some("already_exists"));
     roots.rename("f", at("b/f"), Replace::Never).unwrap();
     roots.rename(at("b/f"), "g", Replace::Existing).unwrap();
     assert_eq!(fs::read(tree.path("a/g")).unwrap(), b"A");
-    assert_eq!(kind(roots.rename("g", "out/g", Replace::Never)), Some("outside_roots"));
-    assert_eq!(kind(roots.rename("out/none", "x", Replace::Never)), Some("outside_roots"));
-    assert_eq!(kind(roots.rename("none", "x", Replace::Never)), Some("not_found"));
-    assert_eq!(kind(roots.rename("g", at("ro/g"), Replace::Never)), Some("read_only"));
-    assert_eq!(kind(roots.rename("g", "d", Replace::Existing)), Some("is_a_directory"));
+    assert_eq!(code(roots.rename("g", "out/g", Replace::Never)), Some("outside_roots"));
+    assert_eq!(code(roots.rename("out/none", "x", Replace::Never)), Some("outside_roots"));
+    assert_eq!(code(roots.rename("none", "x", Replace::Never)), Some("not_found"));
+    assert_eq!(code(roots.rename("g", at("ro/g"), Replace::Never)), Some("read_only"));
+    assert_eq!(code(roots.rename("g", "d", Replace::Existing)), Some("is_a_directory"));
     let error = roots.rename("g", "..", Replace::Never).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -507,7 +516,7 @@ fn a_rename_checks_both_ends_and_replaces_only_when_told() {
     );
     let error = roots.rename("g", at("ro/g"), Replace::Never).unwrap_err();
     assert!(error.to_string().ends_with(": destination: the directory is read-only"), "{error}");
-    // A link is renamed itself, and replaced itself.
+    // Renaming a symlink moves the symlink, and replacing one replaces the symlink.
     if links_are_seen() {
         roots.rename("l", "d/l", Replace::Never).unwrap();
         assert!(fs::symlink_metadata(tree.path("a/d/l")).unwrap().is_symlink());
@@ -524,16 +533,16 @@ fn a_rename_checks_both_ends_and_replaces_only_when_told() {
 }
 
 #[test]
-fn directories_are_made_where_they_may_be() {
+fn directories_are_created_only_inside_the_roots() {
     let tree = Tree::new(
         "file root/f; link root/l -> d; link root/o -> ../out; link root/n -> x/y; dir out",
     );
     let roots = tree.roots(["root"]);
     roots.create_dir("d/").unwrap();
-    assert_eq!(kind(roots.create_dir("d")), Some("already_exists"));
-    assert_eq!(kind(roots.create_dir("none/x")), Some("not_found"));
-    assert_eq!(kind(roots.create_dir("f/x")), Some("not_a_directory"));
-    assert_eq!(kind(roots.create_dir(".")), Some("already_exists"));
+    assert_eq!(code(roots.create_dir("d")), Some("already_exists"));
+    assert_eq!(code(roots.create_dir("none/x")), Some("not_found"));
+    assert_eq!(code(roots.create_dir("f/x")), Some("not_a_directory"));
+    assert_eq!(code(roots.create_dir(".")), Some("already_exists"));
     if links_are_seen() {
         roots.create_dir_all("l/p/q").unwrap();
         assert!(tree.path("root/d/p/q").is_dir());
@@ -542,29 +551,30 @@ fn directories_are_made_where_they_may_be() {
     }
     roots.create_dir_all("d/p/q").unwrap();
     roots.create_dir_all("d/p/q").unwrap();
-    assert_eq!(kind(roots.create_dir_all("f")), Some("already_exists"));
-    assert_eq!(kind(roots.create_dir_all("o/x")), Some("outside_roots"));
-    // Windows takes `..` as text.
+    assert_eq!(code(roots.create_dir_all("f")), Some("already_exists"));
+    assert_eq!(code(roots.create_dir_all("o/x")), Some("outside_roots"));
+    // Windows resolves `..` lexically.
     let above_nothing = if cfg!(windows) { "outside_roots" } else { "not_found" };
-    assert_eq!(kind(roots.create_dir_all("new/../../out/x")), Some(above_nothing));
+    assert_eq!(code(roots.create_dir_all("new/../../out/x")), Some(above_nothing));
     assert_eq!(tree.snapshot("out").len(), 1);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn removing_takes_the_entry_and_never_a_root() {
+fn a_removal_affects_the_entry_itself_and_never_a_root() {
     let tree = Tree::new(
-        "file root/f; link root/l -> d; file root/d/in/deep; file root/d/f; link root/d/out -> ../../out; file out/keep; fifo root/d/p; \
+        "file root/f; link root/l -> d; file root/d/in/deep; file root/d/f; \
+         link root/d/out -> ../../out; file out/keep; fifo root/d/p; \
          link root/dangling -> none; file root/in/root/f; file root/in/g",
     );
     let roots = tree.roots(["root", "root/in/root"]);
-    assert_eq!(kind(roots.remove_dir("d")), Some("directory_not_empty"));
-    assert_eq!(kind(roots.remove_file("d")), Some("is_a_directory"));
-    assert_eq!(kind(roots.remove_dir("f")), Some("not_a_directory"));
-    assert_eq!(kind(roots.remove_dir_all("f")), Some("not_a_directory"));
+    assert_eq!(code(roots.remove_dir("d")), Some("directory_not_empty"));
+    assert_eq!(code(roots.remove_file("d")), Some("is_a_directory"));
+    assert_eq!(code(roots.remove_dir("f")), Some("not_a_directory"));
+    assert_eq!(code(roots.remove_dir_all("f")), Some("not_a_directory"));
     for request in ["l", "l/"] {
-        assert_eq!(kind(roots.remove_dir_all(request)), Some("not_a_directory"), "{request}");
-        assert_eq!(kind(roots.remove_dir(request)), Some("not_a_directory"), "{request}");
+        assert_eq!(code(roots.remove_dir_all(request)), Some("not_a_directory"), "{request}");
+        assert_eq!(code(roots.remove_dir(request)), Some("not_a_directory"), "{request}");
     }
     roots.remove_file("l").unwrap();
     roots.remove_file("dangling").unwrap();
@@ -581,26 +591,27 @@ fn removing_takes_the_entry_and_never_a_root() {
             roots.rename(&request, "x", Replace::Never),
             roots.rename("f", &request, Replace::Existing),
         ] {
-            assert_eq!(kind(result), Some("root_itself"), "{request}");
+            assert_eq!(code(result), Some("root_itself"), "{request}");
         }
     }
     roots.remove_file("in/g").unwrap();
-    assert_eq!(kind(roots.remove_file("in/g")), Some("not_found"));
-    // `.` and `..` name no entry, as for rmdir(2); and a proof that followed links is none for what takes an entry away.
+    assert_eq!(code(roots.remove_file("in/g")), Some("not_found"));
+    // As for rmdir(2), `.` and `..` do not name an entry. A proof that followed symlinks cannot be
+    // used to remove an entry.
     tree.add("file root/p/q/f; link root/lf -> f");
     for request in ["p/q/..", "p/q/.", "p/q/../."] {
-        assert_eq!(kind(roots.remove_dir_all(request)), Some("dot_name"), "{request}");
-        assert_eq!(kind(roots.rename(request, "x", Replace::Never)), Some("dot_name"), "{request}");
+        assert_eq!(code(roots.remove_dir_all(request)), Some("dot_name"), "{request}");
+        assert_eq!(code(roots.rename(request, "x", Replace::Never)), Some("dot_name"), "{request}");
     }
     for intent in [Intent::Existing, Intent::New, Intent::NewTree] {
         let checked = roots.check("lf", intent).unwrap();
-        assert_eq!(kind(checked.remove_file()), Some("wrong_intent"), "{intent:?}");
+        assert_eq!(code(checked.remove_file()), Some("wrong_intent"), "{intent:?}");
     }
     assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"root/f");
 }
 
 #[test]
-fn a_read_only_directory_is_read_and_nothing_else() {
+fn a_read_only_directory_refuses_every_change() {
     let tree = Tree::new("file root/f; dir root/d; file root/inside");
     let boundary =
         Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
@@ -611,14 +622,14 @@ fn a_read_only_directory_is_read_and_nothing_else() {
     for request in ["f", "d", "new"] {
         for (name, operation) in OPERATIONS {
             if !reads.contains(&name) && !name.ends_with("metadata") {
-                let told = kind(operation(&roots, request));
-                // What does not exist can not be opened, whatever may be written.
-                let expected = if told == Some("not_found") && request == "new" {
+                let actual = code(operation(&roots, request));
+                // A missing file cannot be opened, whatever access is granted.
+                let expected = if actual == Some("not_found") && request == "new" {
                     "not_found"
                 } else {
                     "read_only"
                 };
-                assert_eq!(told, Some(expected), "{name} {request}");
+                assert_eq!(actual, Some(expected), "{name} {request}");
             }
         }
     }
@@ -626,11 +637,13 @@ fn a_read_only_directory_is_read_and_nothing_else() {
     assert_eq!(roots.read("f", 9).unwrap(), b"root/f");
 }
 
-/// A file system mounted inside a root: served by default, refused by policy, never entered by a recursive removal.
+/// A filesystem mounted inside a root is served by default, refused by policy, and never entered by
+/// a recursive removal.
 #[cfg(target_os = "linux")]
 #[test]
-fn mounts_are_crossed_by_policy_and_never_removed() {
-    // /proc and /dev are mounts on every Linux that runs this; / is a root that holds them.
+fn the_policy_controls_mount_crossing_and_mounts_are_never_removed() {
+    // /proc and /dev are mounts on every Linux system that runs this test, and the root `/`
+    // contains them.
     let top = |policy| {
         Boundary::builder()
             .directory("/", Access::ReadWrite)
@@ -659,64 +672,65 @@ fn mounts_are_crossed_by_policy_and_never_removed() {
             ("read_dir", refuse.read_dir(request).map(drop)),
             ("write", refuse.open_with(request, OpenOptions::new().write(true)).map(drop)),
         ] {
-            assert_eq!(kind(result), Some("mount_crossing"), "{operation} {request}");
+            assert_eq!(code(result), Some("mount_crossing"), "{operation} {request}");
         }
     }
     let walked: Vec<_> =
         refuse.walk("/", WalkOptions::new().max_depth(2)).unwrap().filter_map(Result::ok).collect();
     assert!(walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("etc")));
     assert!(!walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("proc")));
-    assert_eq!(kind(allow.remove_dir_all("/proc")), Some("mount_crossing"));
+    assert_eq!(code(allow.remove_dir_all("/proc")), Some("mount_crossing"));
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn nothing_blocks_while_a_path_keeps_changing() {
+fn a_proof_is_refused_after_its_directory_becomes_a_symlink() {
     let tree = Tree::new("dir root/d; file root/d/f; dir root/e; link root/e/l -> ../d");
     let roots = tree.roots(["root"]);
     let checked = roots.check("d/f", Intent::Existing).unwrap();
     fs::rename(tree.path("root/d"), tree.path("root/was")).unwrap();
     tree.add("link root/d -> was");
-    // The proof names plain directories; one of them is a link now. Asking again is the way.
-    assert_eq!(kind(checked.read(9)), Some("changed"));
+    // The path of a proof has no symlinks, but one of its directories is a symlink now. A new
+    // request resolves it again.
+    assert_eq!(code(checked.read(9)), Some("changed"));
     assert_eq!(roots.read("d/f", 9).unwrap(), b"root/d/f");
 }
 
 #[test]
-fn lengths_are_bounded_at_their_limits() {
+fn length_limits_are_exact() {
     use mcp_roots_guard::Location;
     use mcp_roots_guard::limits::{NAME_BYTES, PATH_BYTES, URI_BYTES};
     let tree = Tree::new("dir root/d");
     let roots = tree.roots(["root"]);
     let path = |len: usize| "d/".repeat(len / 2) + &"d"[..len % 2];
     assert!(Location::parse(&path(PATH_BYTES - 1)).is_ok());
-    assert_eq!(kind(Location::parse(&path(PATH_BYTES))), Some("too_long"));
+    assert_eq!(code(Location::parse(&path(PATH_BYTES))), Some("too_long"));
     assert_eq!(
-        kind(Location::parse(&("file:///".to_string() + &"x".repeat(URI_BYTES)))),
+        code(Location::parse(&("file:///".to_string() + &"x".repeat(URI_BYTES)))),
         Some("too_long")
     );
     assert_eq!(
-        kind(Location::parse(&("file:///".to_string() + &"./".repeat(URI_BYTES)))),
+        code(Location::parse(&("file:///".to_string() + &"./".repeat(URI_BYTES)))),
         Some("too_long"),
-        "to nothing"
+        "a URI that normalizes to `/`"
     );
-    assert_eq!(kind(roots.check("n".repeat(NAME_BYTES).as_str(), Intent::New)), None);
+    assert_eq!(code(roots.check("n".repeat(NAME_BYTES).as_str(), Intent::New)), None);
     let long = "n".repeat(NAME_BYTES + 1);
     for intent in [Intent::Existing, Intent::New, Intent::NewTree, Intent::NoFollow] {
-        assert_eq!(kind(roots.check(long.as_str(), intent)), Some("too_long"), "{intent:?}");
+        assert_eq!(code(roots.check(long.as_str(), intent)), Some("too_long"), "{intent:?}");
         assert_eq!(
-            kind(roots.check(format!("d/{long}/x"), intent)),
+            code(roots.check(format!("d/{long}/x"), intent)),
             Some("too_long"),
             "{intent:?}"
         );
     }
-    assert_eq!(kind(roots.check(format!("none/{long}"), Intent::NewTree)), Some("too_long"));
+    assert_eq!(code(roots.check(format!("none/{long}"), Intent::NewTree)), Some("too_long"));
     let location = Location::parse("d").unwrap();
     assert!(roots.check(&location, Intent::Existing).unwrap().exists());
 }
 
 #[test]
-fn the_proof_tells_its_root_and_paths_and_the_texts_are_pinned() {
+fn a_proof_reports_its_root_and_paths_and_error_texts_are_fixed() {
     let tree = Tree::new("file root/a b/f; file root/g");
     let roots = tree.roots(["root"]);
     let checked = roots.check("a b/../a b/f", Intent::Existing).unwrap();
@@ -738,15 +752,16 @@ fn the_proof_tells_its_root_and_paths_and_the_texts_are_pinned() {
         ),
         (text(roots.read("g", 1).map(drop)), r#"read "g": larger than 1 bytes"#),
     ];
-    for (told, expected) in texts {
-        assert_eq!(told, expected);
+    for (text, expected) in texts {
+        assert_eq!(text, expected);
     }
 }
 
-/// The longest requests through the deepest tree and the most links take no time to speak of, also without `openat2`.
+/// The longest requests through the deepest tree and the most symlinks are decided in bounded time,
+/// with and without `openat2`.
 #[cfg(target_os = "linux")]
 #[test]
-fn the_worst_request_is_bounded_in_time() {
+fn the_most_expensive_requests_take_bounded_time() {
     let tree = Tree::in_memory("dir root");
     let depth = (4000 - tree.path("root").as_os_str().len()) / 2;
     fs::create_dir_all(tree.path("root").join("d/".repeat(depth))).unwrap();
@@ -761,26 +776,26 @@ fn the_worst_request_is_bounded_in_time() {
     let steps = format!("{}{}", "d/".repeat(900), "../d/".repeat(450));
     let requests = [
         (format!("{}new", "d/".repeat(depth)), None),
-        // The kernel bounds the links alone.
+        // The kernel bounds only the number of symlinks.
         (format!("{}new", "l/".repeat(40)), None),
         (format!("../root/{}abs/x", "l/".repeat(39)), Some("too_long")),
         (format!("{steps}new"), None),
     ];
     for (request, expected) in requests {
         let start = Instant::now();
-        let decided = kind(roots.check(request.as_str(), Intent::New));
+        let decided = code(roots.check(request.as_str(), Intent::New));
         println!("{} bytes: {decided:?} after {:?}", request.len(), start.elapsed());
-        // Without `openat2` each name is a look-up, and those are bounded.
+        // Without `openat2` each name is a look-up, and the number of look-ups is bounded.
         let bounded = [Some("too_long"), Some("too_costly")];
         assert!(decided == expected || bounded.contains(&decided), "{decided:?}");
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     }
 }
 
-/// What was checked can be another thing by the time it is opened, and is verified again.
+/// The object may have been replaced between the check and the open, so it is verified again.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_has_taken_the_name_of_a_checked_file_is_verified() {
+fn a_file_replaced_after_its_check_is_verified_again() {
     let tree = Tree::new("file root/f; file root/h; file root/l; file root/other; file out/kept");
     let roots = with_policy(&tree, Policy::default().hard_links(Rule::Refuse));
     for (name, planted, expected) in [
@@ -793,15 +808,15 @@ fn what_has_taken_the_name_of_a_checked_file_is_verified() {
         tree.add(planted);
         let opened =
             [checked.open().map(drop), checked.open_with(OpenOptions::new().read(true)).map(drop)];
-        assert_eq!(opened.map(kind), [Some(expected); 2], "{planted}");
-        assert_eq!(kind(checked.read(99)), Some(expected), "{planted}");
+        assert_eq!(opened.map(code), [Some(expected); 2], "{planted}");
+        assert_eq!(code(checked.read(99)), Some(expected), "{planted}");
     }
 }
 
-/// What the server starts later is given nothing that was opened here.
+/// A process that the server starts later inherits no descriptor that the guard opened.
 #[cfg(target_os = "linux")]
 #[test]
-fn no_descriptor_outlives_an_exec() {
+fn every_descriptor_is_closed_on_exec() {
     let tree = Tree::new("dir root/d; file root/d/f");
     let roots = tree.roots(["root"]);
     let absolute = tree.path("root/d/../d/f");
@@ -814,24 +829,24 @@ fn no_descriptor_outlives_an_exec() {
     );
     let mut seen = 0;
     for descriptor in fs::read_dir("/proc/self/fd").unwrap().flatten() {
-        let is_here =
+        let is_in_tree =
             fs::read_link(descriptor.path()).is_ok_and(|path| path.starts_with(tree.path("root")));
-        if is_here {
+        if is_in_tree {
             seen += 1;
             let info = std::path::Path::new("/proc/self/fdinfo").join(descriptor.file_name());
             let info = fs::read_to_string(info).unwrap();
             let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
-            let is_closed =
+            let is_close_on_exec =
                 u32::from_str_radix(flags, 8).unwrap() & rustix::fs::OFlags::CLOEXEC.bits() != 0;
-            assert!(is_closed, "{:?}: {info}", fs::read_link(descriptor.path()));
+            assert!(is_close_on_exec, "{:?}: {info}", fs::read_link(descriptor.path()));
         }
     }
-    assert!(seen >= 5, "only {seen} descriptors are seen");
+    assert!(seen >= 5, "only {seen} descriptors were found");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_new_file_is_no_program() {
+fn a_new_file_is_not_executable() {
     let tree = Tree::new("dir root");
     let roots = tree.roots(["root"]);
     drop(roots.open_with("opened", OpenOptions::new().write(true).create_new(true)).unwrap());
@@ -841,10 +856,10 @@ fn a_new_file_is_no_program() {
     }
 }
 
-/// Decision 6 for links: their bytes are the bytes that are followed.
+/// A symlink's target is followed exactly as stored, byte for byte.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_link_whose_text_is_not_utf8_leads_where_it_says() {
+fn a_symlink_target_that_is_not_utf8_is_followed_exactly() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
     let tree = Tree::new("dir root");
@@ -853,7 +868,7 @@ fn a_link_whose_text_is_not_utf8_leads_where_it_says() {
     fs::write(tree.path("root").join(odd), "odd").unwrap();
     fs::write(tree.path("root/d\u{fffd}"), "as a text").unwrap();
     std::os::unix::fs::symlink(odd, tree.path("root/relative")).unwrap();
-    // The kernel's walk can not follow this one beneath the root.
+    // The kernel cannot follow an absolute symlink beneath the root.
     std::os::unix::fs::symlink(tree.path("root").join(odd), tree.path("root/absolute")).unwrap();
     for link in ["relative", "absolute"] {
         assert_eq!(roots.read(link, 99).unwrap(), b"odd", "{link}");
@@ -861,11 +876,12 @@ fn a_link_whose_text_is_not_utf8_leads_where_it_says() {
     }
 }
 
-/// A directory with more entries than a removal holds at once. `tests/walk_memory.rs` has the memory.
+/// A directory with more entries than a removal keeps in memory. `tests/walk_memory.rs` measures
+/// the memory.
 #[test]
-fn a_directory_of_any_number_of_entries_is_removed() {
+fn a_directory_with_many_entries_is_removed() {
     let tree = Tree::in_memory("dir root/many; dir root/many/d; dir out; file out/kept");
-    // Each has files and directories, some of them full, too.
+    // Each directory contains files and directories, and some of those are not empty.
     let names = |count: usize| 0..if cfg!(windows) { count / 100 } else { count };
     for number in names(25_000) {
         fs::write(tree.path(format!("root/many/f{number}")), "").unwrap();
@@ -884,45 +900,46 @@ fn a_directory_of_any_number_of_entries_is_removed() {
     assert_eq!(fs::read(tree.path("out/kept")).unwrap(), b"out/kept");
 }
 
-/// What a proof reads depends on its own root alone, as bytes and as text.
+/// The result of reading a proof depends only on its own root, both as bytes and as text.
 #[cfg(unix)]
 #[test]
-fn a_proof_fails_the_same_way_as_bytes_and_as_text() {
+fn reading_a_proof_as_bytes_or_as_text_fails_the_same_way() {
     let tree =
         Tree::new("link a/l -> ../b/f; file b/f = content; link a/m -> ../b/moved; file b/moved");
     let roots = tree.roots(["a", "b"]);
     let checked = ["l", "m"].map(|name| roots.check(name, Intent::Existing).unwrap());
     fs::remove_file(tree.path("b/moved")).unwrap();
-    // The root that the request started in.
+    // Rename the root that the request started in.
     fs::rename(tree.path("a"), tree.path("was")).unwrap();
     for (checked, limit, expected) in [
         (&checked[0], 3, Some("too_large")),
         (&checked[0], 9, None),
         (&checked[1], 9, Some("not_found")),
     ] {
-        assert_eq!(kind(checked.read(limit)), expected, "{checked}");
-        assert_eq!(kind(checked.read_to_string(limit)), expected, "{checked} as text");
+        assert_eq!(code(checked.read(limit)), expected, "{checked}");
+        assert_eq!(code(checked.read_to_string(limit)), expected, "{checked} as text");
     }
 }
 
-/// A process that is killed in a write leaves a file of a name that is found again.
+/// A process that is killed during a write leaves a temporary file with a recognizable name.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_a_killed_write_leaves_has_a_name_that_is_found() {
-    const PLACE: &str = "GUARD_TEST_KILLED_IN";
-    if let Some(place) = std::env::var_os(PLACE) {
-        // Larger than a file may be: the system kills the process in the middle (SIGXFSZ).
+fn a_killed_write_leaves_a_recognizable_temporary_file() {
+    const DIRECTORY: &str = "GUARD_TEST_KILLED_IN";
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        // The content exceeds the file size limit, so the kernel kills the process during the write
+        // (SIGXFSZ).
         let limit = rustix::process::Rlimit { current: Some(1 << 20), maximum: Some(1 << 20) };
         rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
-        let _ = Roots::from_dirs([place]).unwrap().write("f", vec![b'x'; 2 << 20].as_slice());
+        let _ = Roots::from_dirs([directory]).unwrap().write("f", vec![b'x'; 2 << 20].as_slice());
         return;
     }
     let tree = Tree::new("file root/f = old");
-    let this = "operations::what_a_killed_write_leaves_has_a_name_that_is_found";
+    let this = "operations::a_killed_write_leaves_a_recognizable_temporary_file";
     let mut killed = std::process::Command::new(std::env::current_exe().unwrap());
     killed
         .args(["--exact", this])
-        .env(PLACE, tree.path("root"))
+        .env(DIRECTORY, tree.path("root"))
         .stdout(std::process::Stdio::null());
     assert!(!killed.status().unwrap().success());
     assert_eq!(fs::read(tree.path("root/f")).unwrap(), b"old");

@@ -1,7 +1,8 @@
-//! Who may use a file before and after it was written: nobody gains access, shown by opening the
-//! file as each user.
+//! Access to a file before and after a write. No user gains access; the tests verify this by
+//! opening the file as each user.
 //!
-//! Threads change their user, so these tests run as root alone; elsewhere they say so.
+//! Threads change their user, which requires root. Without root the tests are skipped with a
+//! message, or fail if `CI` is set.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -18,20 +19,20 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::support::kernel::without_openat2;
 
-/// A user: its number, its groups.
+/// A user ID and the group IDs of that user.
 type User = (u32, &'static [u32]);
 
 const OWNER: u32 = 5001;
 const GROUP: u32 = 5000;
-/// The group of a directory whose files get its group.
+/// The group of a set-group-ID directory, which its new files inherit.
 const DIRECTORY_GROUP: u32 = 6000;
-/// Whom entries of access lists name.
+/// The user and the group that access list entries name.
 const NAMED: u32 = 7001;
 const NAMED_GROUP: u32 = 7002;
 
 const ROOT: User = (0, &[0]);
 
-/// Everybody who may come to a file by another way than the rest.
+/// One user for each way of getting access to a file.
 const USERS: [User; 9] = [
     (OWNER, &[OWNER]),
     (NAMED, &[NAMED]),
@@ -44,7 +45,7 @@ const USERS: [User; 9] = [
     (7008, &[7008]),
 ];
 
-/// Runs something as another user, in a thread of its own.
+/// Runs a closure as another user, in its own thread.
 fn as_user<T: Send>(user: User, work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let worker = scope.spawn(move || {
@@ -62,7 +63,7 @@ fn as_user<T: Send>(user: User, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Whether each user may read, and may write: by opening it.
+/// Whether each user can read the file and can write it, determined by opening it.
 fn access(path: &Path) -> Vec<(User, bool, bool)> {
     let opens = |user: User| {
         let open = || {
@@ -77,22 +78,22 @@ fn access(path: &Path) -> Vec<(User, bool, bool)> {
     USERS.map(opens).to_vec()
 }
 
-/// An access list, as `user:r--, group:7002:rw-, …` in numbers: what, whose, and bits.
+/// An access control list: the tag, ID and permission bits of each entry.
 type Acl = &'static [(u16, u32, u16)];
 
-const OF_OWNER: u16 = 1;
-const OF_USER: u16 = 2;
-const OF_GROUP: u16 = 4;
-const OF_NAMED_GROUP: u16 = 8;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
-const NONE: u32 = u32::MAX;
+const TAG_OWNER: u16 = 1;
+const TAG_USER: u16 = 2;
+const TAG_GROUP: u16 = 4;
+const TAG_NAMED_GROUP: u16 = 8;
+const TAG_MASK: u16 = 0x10;
+const TAG_OTHER: u16 = 0x20;
+const NO_ID: u32 = u32::MAX;
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// The value of the attribute (`struct posix_acl_xattr_header` and `posix_acl_xattr_entry` of
-/// linux/posix_acl_xattr.h).
+/// Sets an access control list as an extended attribute (`struct posix_acl_xattr_header` and
+/// `posix_acl_xattr_entry` of linux/posix_acl_xattr.h).
 fn set_acl(path: &Path, attribute: &str, acl: Acl) {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, id, bits) in acl {
@@ -109,11 +110,11 @@ fn acl(path: &Path) -> Option<Vec<u8>> {
     Some(buffer[..len].to_vec())
 }
 
-/// A directory that everybody may write to, where there are access lists.
+/// A directory that everybody can write to, on a filesystem with access control lists.
 fn directory(on: &str) -> Option<tempfile::TempDir> {
     if !rustix::process::geteuid().is_root() {
-        assert!(std::env::var_os("CI").is_none(), "CI has to show this, which takes root");
-        println!("not shown: to be another user takes root");
+        assert!(std::env::var_os("CI").is_none(), "this test must run in CI, but needs root");
+        println!("skipped: changing the user requires root");
         return None;
     }
     let directory = tempfile::Builder::new().prefix("guard-").tempdir_in(on).unwrap();
@@ -121,11 +122,11 @@ fn directory(on: &str) -> Option<tempfile::TempDir> {
     Some(directory)
 }
 
-/// A file of [`OWNER`] and [`GROUP`].
+/// Creates a file that belongs to [`OWNER`] and [`GROUP`].
 fn file(directory: &Path, name: &str, mode: u32, acl: Option<Acl>) -> PathBuf {
     let path = directory.join(name);
     fs::write(&path, "old").unwrap();
-    // What it has from its directory.
+    // Remove the list inherited from the directory.
     let _ = removexattr(&path, ACCESS);
     if let Some(acl) = acl {
         set_acl(&path, ACCESS, acl);
@@ -140,7 +141,8 @@ fn write_as(user: User, path: &Path) -> mcp_roots_guard::Result<()> {
     as_user(user, || roots.write(path, "new"))
 }
 
-/// Each who may do now what it could not before; the writer is the new file's owner, and may.
+/// Describes the users who gained access. The writer does not count, because it may own the new
+/// file.
 fn gained(before: &[(User, bool, bool)], after: &[(User, bool, bool)], writer: User) -> String {
     let mut gained = String::new();
     for ((user, read, write), (_, reads, writes)) in before.iter().zip(after) {
@@ -151,8 +153,8 @@ fn gained(before: &[(User, bool, bool)], after: &[(User, bool, bool)], writer: U
     gained
 }
 
-/// The reports: a group's file becomes another group's in a directory that gives files its group,
-/// and a list that keeps the group out lets it in once it is gone.
+/// Two reported defects. In a set-group-ID directory, a write gave the file to another group. After
+/// a write dropped an access list that denied a group, the group had access.
 #[test]
 fn a_write_keeps_owner_group_and_access_list() {
     for on in ["/tmp", "/dev/shm"] {
@@ -167,15 +169,19 @@ fn a_write_keeps_owner_group_and_access_list() {
         set_acl(&listed, DEFAULT, INHERITED);
         for (directory, mode, acl_of) in [
             (&shared, 0o660, None),
-            (&shared, 0o660, Some(KEPT_OUT)),
+            (&shared, 0o660, Some(GROUP_DENIED)),
             (&listed, 0o664, None),
-            (&listed, 0o664, Some(KEPT_OUT)),
+            (&listed, 0o664, Some(GROUP_DENIED)),
             (&listed, 0o600, None),
         ] {
             let row = format!("{on} {} {mode:o} {acl_of:?}", directory.display());
             let path = file(directory, "f", mode, acl_of);
             let (before, list) = (access(&path), acl(&path));
-            assert_eq!(list.is_some(), acl_of.is_some(), "{row}: there are access lists here");
+            assert_eq!(
+                list.is_some(),
+                acl_of.is_some(),
+                "{row}: the filesystem supports access lists"
+            );
             write_as(ROOT, &path).unwrap();
             let metadata = fs::metadata(&path).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"new");
@@ -191,9 +197,10 @@ fn a_write_keeps_owner_group_and_access_list() {
     }
 }
 
-/// Nobody gains, whatever the directory gives its files and whatever the writer can not keep.
+/// Nobody gains access, whatever new files inherit from the directory and whatever the writer
+/// cannot preserve.
 #[test]
-fn nobody_gains_access_by_a_write() {
+fn a_write_gives_nobody_new_access() {
     let Some(keep) = directory("/dev/shm") else { return };
     let mut rows = 0;
     for (name, group, inherited) in [
@@ -213,7 +220,13 @@ fn nobody_gains_access_by_a_write() {
             0o600, 0o640, 0o660, 0o644, 0o664, 0o604, 0o666, 0o464, 0o044, 0o066, 0o006, 0o060,
             0o200, 0o000,
         ] {
-            for acl in [None, Some(KEPT_OUT), Some(SHUT_OUT), Some(LET_IN), Some(GROUPS)] {
+            for acl in [
+                None,
+                Some(GROUP_DENIED),
+                Some(USER_DENIED),
+                Some(OWNER_NAMED),
+                Some(GROUP_RESTRICTED),
+            ] {
                 for writer in WRITERS {
                     let row = format!("{name} {mode:o} {acl:?} by {writer:?}");
                     let path = file(&directory, "f", mode, acl);
@@ -234,28 +247,30 @@ fn nobody_gains_access_by_a_write() {
             }
         }
     }
-    println!("{rows} writes");
+    println!("{rows} writes, none gave anybody new access");
 }
 
-/// What is kept where not all can be: bits that each who lost an entry had, and no more taken away
-/// than that.
+/// If the writer cannot preserve everything, the new file keeps exactly the permissions that every
+/// affected user had before.
 #[test]
-fn what_is_lost_narrows_the_rest_and_no_more() {
+fn permissions_shrink_only_as_far_as_lost_ownership_requires() {
     let Some(keep) = directory("/dev/shm") else { return };
-    // Who writes a file of which mode and list; the owner, group and mode that it then has.
-    let rows: [Carried; 9] = [
-        // The owner can give the file to a group that it is in, and to no other.
+    // The writer, and the mode and access list of the file; then the owner, group and mode after
+    // the write.
+    let rows: [ExpectedOwnership; 9] = [
+        // The owner can give the file only to a group that it belongs to.
         ((OWNER, &[OWNER, GROUP]), 0o660, None, (OWNER, GROUP, 0o660)),
         ((OWNER, &[OWNER]), 0o660, None, (OWNER, OWNER, 0o600)),
         ((OWNER, &[OWNER]), 0o664, None, (OWNER, OWNER, 0o644)),
         (MEMBER, 0o664, None, (7009, GROUP, 0o664)),
-        (STRANGER, 0o664, None, (7009, 7009, 0o644)),
-        // The old owner may only read, and is one of the others now.
+        (NON_MEMBER, 0o664, None, (7009, 7009, 0o644)),
+        // The old owner could only read, and now counts as one of the others.
         (MEMBER, 0o466, None, (7009, GROUP, 0o444)),
-        // What can not be opened may have any list.
-        (STRANGER, 0o660, None, (7009, 7009, 0o600)),
-        // The mode shows the mask. With the list, the owning group still has nothing.
-        ((NAMED, &[NAMED, GROUP]), 0o664, Some(KEPT_OUT), (NAMED, GROUP, 0o664)),
+        // The writer cannot open this file, so the file could have any access list.
+        (NON_MEMBER, 0o660, None, (7009, 7009, 0o600)),
+        // The group bits of the mode show the mask. With the list, the owning group still has no
+        // access.
+        ((NAMED, &[NAMED, GROUP]), 0o664, Some(GROUP_DENIED), (NAMED, GROUP, 0o664)),
         (ROOT, 0o4755, None, (OWNER, GROUP, 0o755)),
     ];
     for (writer, mode, acl_of, expected) in rows {
@@ -269,25 +284,25 @@ fn what_is_lost_narrows_the_rest_and_no_more() {
     }
 }
 
-/// In a user namespace that has no number for a file's owner, that owner reads as a number that
-/// somebody else can have there.
+/// In a user namespace that does not map a file's owner, the owner appears as the overflow ID,
+/// which can belong to another user.
 #[test]
-fn a_file_is_not_given_to_whoever_has_the_number_of_nobody() {
-    const PLACE: &str = "GUARD_TEST_NAMESPACE";
-    if let Some(place) = std::env::var_os(PLACE) {
-        let roots = Roots::from_dirs([place]).unwrap();
+fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
+    const DIRECTORY: &str = "GUARD_TEST_NAMESPACE";
+    if let Some(path) = std::env::var_os(DIRECTORY) {
+        let roots = Roots::from_dirs([path]).unwrap();
         return ["f", "listed"].into_iter().for_each(|name| roots.write(name, "new").unwrap());
     }
     let Some(keep) = directory("/dev/shm") else { return };
     let path = file(keep.path(), "f", 0o644, None);
-    let listed = file(keep.path(), "listed", 0o664, Some(SHUT_OUT));
+    let listed = file(keep.path(), "listed", 0o664, Some(USER_DENIED));
     let before = access(&listed);
     let this = std::env::current_exe().unwrap();
-    let name = "permissions::a_file_is_not_given_to_whoever_has_the_number_of_nobody";
+    let name = "permissions::a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id";
     let mut inside = Command::new("unshare")
         .args(["--user", "sh", "-c", r#"read -r mapped && exec "$0" --exact "$1""#])
         .args([this.as_os_str(), name.as_ref()])
-        .env(PLACE, keep.path())
+        .env(DIRECTORY, keep.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -300,9 +315,9 @@ fn a_file_is_not_given_to_whoever_has_the_number_of_nobody() {
     if inside.try_wait().unwrap().is_some() {
         assert!(
             std::env::var_os("CI").is_none(),
-            "CI has to show this, and there are no user namespaces"
+            "this test must run in CI, but there are no user namespaces"
         );
-        return println!("not shown: there are no user namespaces");
+        return println!("skipped: there are no user namespaces");
     }
     for map in ["uid_map", "gid_map"] {
         fs::write(format!("/proc/{process}/{map}"), "0 0 1\n65534 100000 1\n").unwrap();
@@ -312,7 +327,8 @@ fn a_file_is_not_given_to_whoever_has_the_number_of_nobody() {
     let metadata = fs::metadata(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (0, 0, 0o644));
-    // Nor can a list name somebody without a number: who was kept out by it is one of the others.
+    // An access list cannot name an unmapped user either. A user who was denied by the list now
+    // counts as one of the others.
     assert_eq!((fs::read(&listed).unwrap(), acl(&listed)), (b"new".to_vec(), None));
     assert_eq!(
         gained(&before, &access(&listed), ROOT),
@@ -320,16 +336,17 @@ fn a_file_is_not_given_to_whoever_has_the_number_of_nobody() {
         "{:o}",
         fs::metadata(&listed).unwrap().mode()
     );
-    // Where all have a number, that one is nobody's own.
+    // Where every ID is mapped, the overflow ID is an ordinary owner.
     chown(&path, Some(65534), Some(65534)).unwrap();
     write_as(ROOT, &path).unwrap();
     let metadata = fs::metadata(&path).unwrap();
     assert_eq!((metadata.uid(), metadata.gid()), (65534, 65534));
 }
 
-/// In place everything is kept, for whoever may write the file, and only that.
+/// A write in place needs only write access to the file. It preserves everything but the content
+/// and the set-ID bits.
 #[test]
-fn a_write_in_place_keeps_everything() {
+fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
     let Some(keep) = directory("/tmp") else { return };
     let rows = [
         (Existing::Replace, ROOT, true),
@@ -343,7 +360,7 @@ fn a_write_in_place_keeps_everything() {
     for (existing, writer, is_new) in rows {
         for content in ["longer than before", "x", ""] {
             let row = format!("{existing:?} {content:?} by {writer:?}");
-            let path = file(keep.path(), "f", 0o664, Some(LET_IN));
+            let path = file(keep.path(), "f", 0o664, Some(OWNER_NAMED));
             setxattr(&path, "user.mark", b"kept", XattrFlags::empty()).unwrap();
             let other = keep.path().join("other");
             fs::hard_link(&path, &other).unwrap();
@@ -375,7 +392,7 @@ fn a_write_in_place_keeps_everything() {
             fs::remove_file(&path).unwrap();
         }
     }
-    // Who may write the directory and not the file.
+    // A user who can write to the directory but not to the file.
     let path = file(keep.path(), "f", 0o644, None);
     let roots = Roots::from_dirs([keep.path()]).unwrap();
     for existing in [Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
@@ -384,7 +401,7 @@ fn a_write_in_place_keeps_everything() {
         assert_eq!(refused.code(), "permission_denied", "{existing:?}");
         assert_eq!(fs::read(&path).unwrap(), b"old");
     }
-    // What is not there is made, and a root that is a file can be written.
+    // A missing file is created, and a root that is a file can be written.
     let new = keep.path().join("new");
     roots.write_with(&new, "made", WriteOptions::new().existing(Existing::InPlace)).unwrap();
     assert_eq!(fs::read(&new).unwrap(), b"made");
@@ -394,68 +411,69 @@ fn a_write_in_place_keeps_everything() {
     assert_eq!(fs::read(&new).unwrap(), b"in place");
 }
 
-/// Who may give a file away; its owner in its group and out of it; a member of its group; nobody to
-/// it.
-const WRITERS: [User; 5] = [ROOT, (OWNER, &[OWNER]), (OWNER, &[OWNER, GROUP]), MEMBER, STRANGER];
+/// The writers: root, which can give files away; the owner, outside and inside the file's group;
+/// another member of the group; and a user outside the group.
+const WRITERS: [User; 5] = [ROOT, (OWNER, &[OWNER]), (OWNER, &[OWNER, GROUP]), MEMBER, NON_MEMBER];
 
-/// One who is not the owner of any file, in its group and out of it.
+/// Users that own no file: a member of the file's group, and a user outside it.
 const MEMBER: User = (7009, &[7009, GROUP]);
-const STRANGER: User = (7009, &[7009]);
+const NON_MEMBER: User = (7009, &[7009]);
 
-type Carried = (User, u32, Option<Acl>, (u32, u32, u32));
+type ExpectedOwnership = (User, u32, Option<Acl>, (u32, u32, u32));
 
-/// What the directory's files get: two that no file here names may do everything.
+/// The default list of a directory. It grants full access to a user and a group that no file's list
+/// names.
 const INHERITED: Acl = &[
-    (OF_OWNER, NONE, 7),
-    (OF_USER, 7008, 7),
-    (OF_GROUP, NONE, 7),
-    (OF_NAMED_GROUP, DIRECTORY_GROUP, 7),
-    (MASK, NONE, 7),
-    (OTHER, NONE, 7),
+    (TAG_OWNER, NO_ID, 7),
+    (TAG_USER, 7008, 7),
+    (TAG_GROUP, NO_ID, 7),
+    (TAG_NAMED_GROUP, DIRECTORY_GROUP, 7),
+    (TAG_MASK, NO_ID, 7),
+    (TAG_OTHER, NO_ID, 7),
 ];
 
-/// The file's own group is kept out, though the mode shows the mask in its place; one user is let
-/// in.
-const KEPT_OUT: Acl = &[
-    (OF_OWNER, NONE, 6),
-    (OF_USER, NAMED, 6),
-    (OF_GROUP, NONE, 0),
-    (MASK, NONE, 6),
-    (OTHER, NONE, 0),
+/// Denies the file's own group, although the mode shows the mask in its place, and grants access to
+/// one user.
+const GROUP_DENIED: Acl = &[
+    (TAG_OWNER, NO_ID, 6),
+    (TAG_USER, NAMED, 6),
+    (TAG_GROUP, NO_ID, 0),
+    (TAG_MASK, NO_ID, 6),
+    (TAG_OTHER, NO_ID, 0),
 ];
 
-/// One user is kept out of what all others may read.
-const SHUT_OUT: Acl = &[
-    (OF_OWNER, NONE, 6),
-    (OF_USER, NAMED, 0),
-    (OF_GROUP, NONE, 4),
-    (MASK, NONE, 6),
-    (OTHER, NONE, 4),
+/// Denies access to one user, and lets all others read.
+const USER_DENIED: Acl = &[
+    (TAG_OWNER, NO_ID, 6),
+    (TAG_USER, NAMED, 0),
+    (TAG_GROUP, NO_ID, 4),
+    (TAG_MASK, NO_ID, 6),
+    (TAG_OTHER, NO_ID, 4),
 ];
 
-/// The owner and its group are named, too.
-const LET_IN: Acl = &[
-    (OF_OWNER, NONE, 4),
-    (OF_USER, OWNER, 6),
-    (OF_USER, NAMED, 4),
-    (OF_GROUP, NONE, 6),
-    (MASK, NONE, 6),
-    (OTHER, NONE, 4),
+/// Has an additional entry that names the file's owner.
+const OWNER_NAMED: Acl = &[
+    (TAG_OWNER, NO_ID, 4),
+    (TAG_USER, OWNER, 6),
+    (TAG_USER, NAMED, 4),
+    (TAG_GROUP, NO_ID, 6),
+    (TAG_MASK, NO_ID, 6),
+    (TAG_OTHER, NO_ID, 4),
 ];
 
-/// A group that may do less than all others.
-const GROUPS: Acl = &[
-    (OF_OWNER, NONE, 6),
-    (OF_GROUP, NONE, 6),
-    (OF_NAMED_GROUP, NAMED_GROUP, 2),
-    (MASK, NONE, 6),
-    (OTHER, NONE, 6),
+/// Gives one group less access than all others.
+const GROUP_RESTRICTED: Acl = &[
+    (TAG_OWNER, NO_ID, 6),
+    (TAG_GROUP, NO_ID, 6),
+    (TAG_NAMED_GROUP, NAMED_GROUP, 2),
+    (TAG_MASK, NO_ID, 6),
+    (TAG_OTHER, NO_ID, 6),
 ];
 
-/// With CAP_CHOWN alone a file can be given away and not be changed afterwards. It is then the
-/// writer's own, as it is without the capability.
+/// With CAP_CHOWN alone, a writer could give the file away but not change it afterwards. So the
+/// file belongs to the writer, as without the capability.
 #[test]
-fn a_file_that_cannot_be_changed_once_it_is_given_away_is_the_writers() {
+fn a_writer_with_only_cap_chown_owns_the_new_file() {
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
     let Some(directory) = directory("/tmp") else { return };
     let path = file(directory.path(), "f", 0o664, None);
@@ -485,9 +503,9 @@ fn a_file_that_cannot_be_changed_once_it_is_given_away_is_the_writers() {
     );
 }
 
-/// The decision is the same with and without `openat2`, which does not pass `..` there.
+/// The decision is the same with and without `openat2`, which cannot pass `..` in such a directory.
 #[test]
-fn a_directory_that_may_not_be_searched_hides_its_own_names_only() {
+fn an_unsearchable_directory_hides_only_its_own_entries() {
     const DENIED: Result<(), &'static str> = Err("permission_denied");
     let Some(directory) = directory("/tmp") else { return };
     let top = directory.path().canonicalize().unwrap();
@@ -506,7 +524,7 @@ fn a_directory_that_may_not_be_searched_hides_its_own_names_only() {
         ("closed/../../f", Err("outside_roots")),
     ] {
         let roots = Roots::from_dirs([&top]).unwrap();
-        let decided = move || {
+        let decide = move || {
             as_user(USERS[0], || {
                 let checked = roots
                     .check(request, Intent::Existing)
@@ -516,14 +534,14 @@ fn a_directory_that_may_not_be_searched_hides_its_own_names_only() {
                     .map(|is_f| is_f.map(|is_f| assert!(is_f)).map_err(|error| error.code()))
             })
         };
-        assert_eq!(decided.clone()(), [expected; 2], "{request}");
-        assert_eq!(without_openat2(decided), [expected; 2], "{request} without openat2");
+        assert_eq!(decide.clone()(), [expected; 2], "{request}");
+        assert_eq!(without_openat2(decide), [expected; 2], "{request} without openat2");
     }
 }
 
-/// What a tool wrote does not run as somebody else.
+/// A program that a tool wrote must not run as another user.
 #[test]
-fn a_write_drops_set_user_id_also_in_place_and_by_root() {
+fn every_kind_of_write_drops_set_user_id() {
     let Some(directory) = directory("/tmp") else { return };
     let roots = Roots::from_dirs([directory.path()]).unwrap();
     for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {

@@ -1,20 +1,26 @@
-//! Races: every operation, while another thread exchanges names on its way as fast as it can.
+//! Races: every operation runs while another thread swaps names on its path as fast as it can.
 //!
-//! What is shown: however a name is swapped against a link or a directory between two steps of an operation, or between
-//! a check and what is done by its proof, nothing outside is read, listed or described, and nothing outside is made,
-//! changed, renamed or removed. A [`Pair`] says what is swapped and by which way requests come past it; a [`Row`] is an
-//! operation. Each row runs on each pair for a bounded number of rounds, at once on the roots, and by a proof that was
-//! made at least one swap earlier.
+//! A name may be swapped with a symlink or a directory between two steps of an operation, or
+//! between a check and the use of its proof. These tests show that nothing outside is then read,
+//! listed, described, created, changed, renamed or removed. A [`Pair`] describes the swap and the
+//! request path through it. A [`Row`] is an operation. Each row runs on each pair for a bounded
+//! number of rounds, directly on the roots and with a proof that was made at least one swap
+//! earlier.
 //!
-//! What is outside was never in the root, under any name. (A directory that is swapped into the root is inside as long
-//! as it is there, and one that was opened inside stays good when it is moved out; so of those two only what they lead
-//! to counts: a link, `..`.) It is told by its content and names, both `SECRET`, and by its modes, which nothing inside
-//! has; and after each row all of it is compared with what it was: names, types, inodes, modes, times, content.
+//! The outside files were never in the root, under any name. A directory that is swapped into the
+//! root is inside for as long as it is there, and a directory opened inside remains valid when it
+//! is moved out. A pair that swaps such directories therefore counts as outside only what their
+//! symlinks or `..` lead to. Outside files are recognized by their content and names, both
+//! `SECRET`, and by their modes, which nothing inside has. After each row, everything outside is
+//! compared with its original state: names, types, inodes, modes, times and content.
 //!
-//! That the race is run at all is shown by the counts (both successes and refusals, of each pair and over the rows),
-//! and by the control: a guard that checks the canonical path and opens it by name must leak, and does.
+//! The counts show that races happened: every pair has both successes and refusals, every row
+//! succeeds at least once, and more than half of the rows are refused at least once. The control
+//! shows it too: a guard that checks the canonical path and then opens it by name must leak, and
+//! does.
 //!
-//! `GUARD_RACE_SECONDS=600` shares that time out among all rows, however many rounds it takes: for a long run.
+//! `GUARD_RACE_SECONDS=600` is for long runs: it divides this time between all rows, without a
+//! limit on rounds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,101 +42,107 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::support::kernel::{ENOSYS, block};
 use crate::support::tree::Tree;
 
-/// What is swapped while requests come past it, two lines each:
+/// The swaps. Each one takes two lines:
 ///
 /// ```text
-/// name | the root | the way of requests, `@` in a row | what that is | what is outside, never inside | what is swapped
-///     what else is made, before each change anew in the emptied root: `place X` is a directory like the one outside,
-///     without secrets; `once ...` is made once, and `once dir X` is emptied, too
+/// name | root | request path (`@` in a row) | file or dir | outside, never inside | swap
+///     the tree, rebuilt in the emptied root before each change. `place X` is a directory like
+///     the outside one, without secrets. `once ...` is created once; `once dir X` is also emptied
 /// ```
 ///
-/// Where the way is a file's, `@/data` is `@`. `(X)` is X 32 times, to be long on the way. A name that is swapped with
-/// nothing is a link out, or does not exist.
+/// If the request path is a file, `@/data` means `@`. `(X)` repeats X 32 times, which makes the
+/// path slow to resolve. A name that is swapped with `nothing` is a symlink to the outside, or does
+/// not exist.
 const PAIRS: &str = "\
-directory <-> link out            | root   | box/a               | directory | out        | root/box/a <-> root/box/b
+directory <-> symlink    | root   | box/a     | dir  | out      | root/box/a <-> root/box/b
     place root/box/a; link root/box/b -> $T/out
-the same, through a link inside   | root   | in                  | directory | out        | root/box/a <-> root/box/b
+the same, inside symlink | root   | in        | dir  | out      | root/box/a <-> root/box/b
     place root/box/a; link root/box/b -> ../../out; link root/in -> $T/root/box/a
-file <-> link out                 | root   | box/f               | file      | out        | root/box/f <-> root/box/l
+file <-> symlink         | root   | box/f     | file | out      | root/box/f <-> root/box/l
     file root/box/f = inside; link root/box/l -> ../../out/data
-directory inside <-> outside      | root   | box/a/b             | directory | never      | root/box/a <-> peers/peer
+inside <-> outside       | root   | box/a/b   | dir  | never    | root/box/a <-> peers/peer
     once dir peers/peer; link peers/peer/b -> $T/never; place root/box/a/b
-directory inside <-> outside, ..  | root   | box/a/(c/../)../flip | directory | peers/flip | root/box/a <-> peers/peer
+the same, through .. | root | box/a/(c/../)../flip | dir | peers/flip | root/box/a <-> peers/peer
     once dir peers/peer; dir peers/peer/c; dir root/box/a/c; place root/box/flip
-ancestor <-> directory            | w/root | .                   | directory | w2/root    | w <-> w2
+ancestor <-> directory   | w/root | .         | dir  | w2/root  | w <-> w2
     place w/root
-ancestor <-> link                 | w/root | $T/w/root           | directory | out/root   | w <-> w2
+ancestor <-> symlink     | w/root | $T/w/root | dir  | out/root | w <-> w2
     once link w2 -> out; place w/root
-nothing <-> link out              | root   | box/x               | file      | out        | root/box/x <-> nothing
+nothing <-> symlink      | root   | box/x     | file | out      | root/box/x <-> nothing
     dir root/box";
 
 struct Pair {
     name: &'static str,
     root: &'static str,
-    way: String,
+    path: String,
     is_file: bool,
     outside: &'static str,
     swap: (&'static str, &'static str),
     made: Vec<&'static str>,
 }
 
-/// An operation. It answers whether it saw anything outside.
+/// An operation. Its functions return whether it saw anything outside.
 struct Row {
     name: String,
     changes: bool,
     requests: Vec<(&'static str, Intent)>,
-    at_once: AtOnce,
-    by_proof: ByProof,
+    direct: DirectCall,
+    with_proof: ProofCall,
 }
 
-type AtOnce = Box<dyn Fn(&Roots, &[String]) -> Result<bool>>;
-type ByProof = Box<dyn Fn(&[CheckedPath]) -> Result<bool>>;
+type DirectCall = Box<dyn Fn(&Roots, &[String]) -> Result<bool>>;
+type ProofCall = Box<dyn Fn(&[CheckedPath]) -> Result<bool>>;
 
 macro_rules! rows {
-    ($($changes:literal $what:literal $intent:ident $request:literal $method:ident($($arg:expr),*) $saw:expr;)*) => {
+    ($($changes:literal $what:literal $intent:ident $request:literal
+        $method:ident($($arg:expr),*) $saw:expr;)*) => {
         vec![$(Row {
             name: format!("{} {}{}", stringify!($method), $request, $what),
             changes: $changes,
             requests: vec![($request, Intent::$intent)],
-            at_once: Box::new(move |roots, requests| roots.$method(requests[0].as_str(), $($arg),*).map($saw)),
-            by_proof: Box::new(move |checked| checked[0].$method($($arg),*).map($saw)),
+            direct: Box::new(move |roots, requests| {
+                roots.$method(requests[0].as_str(), $($arg),*).map($saw)
+            }),
+            with_proof: Box::new(move |checked| checked[0].$method($($arg),*).map($saw)),
         }),*]
     };
 }
 
 fn rows() -> Vec<Row> {
     let new = OpenOptions::new;
+    let writing = || OpenOptions::new().write(true);
+    let appending = || OpenOptions::new().append(true);
     let mut rows = rows! {
-        false ""            Existing "@/data"   read(LIMIT)                              |it| it != b"inside";
-        false ""            Existing "@/data"   read_to_string(LIMIT)                    |it| it != "inside";
-        false ""            Existing "@/data"   open()                                   saw_open;
-        false " (read)"     Existing "@/data"   open_with(new().read(true))              saw_read;
-        false ""            Existing "@/data"   metadata()                               |it| saw(&it);
-        false ""            Existing "@"        metadata()                               |it| saw(&it);
-        false ""            NoFollow "@/data"   symlink_metadata()                       |it| saw(&it);
-        false ""            NoFollow "@"        symlink_metadata()                       |it| saw(&it);
-        false ""            Existing "@"        read_dir()                               saw_list;
-        false ""            Existing "@/sub"    read_dir()                               saw_list;
-        false ""            Existing "@"        walk(WalkOptions::new())                 saw_walk;
-        false ""            Existing "box"      walk(WalkOptions::new())                 saw_walk;
-        true  " (write)"    Existing "@/data"   open_with(new().write(true))             saw_write;
-        true  " (append)"   Existing "@/data"   open_with(new().append(true))            saw_write;
-        true  " (truncate)" Existing "@/data"   open_with(new().write(true).truncate(true)) saw_write;
-        true  " (create)"   New      "@/data"   open_with(new().write(true).create(true)) saw_write;
-        true  " (create)"   New      "@/new"    open_with(new().append(true).create(true)) saw_write;
-        true  " (new)"      New      "@/new"    open_with(new().write(true).create_new(true)) saw_write;
-        true  ""            New      "@/data"   write("written")                         |()| false;
-        true  ""            New      "@/new"    write("written")                         |()| false;
-        true  " (in place)" New      "@/data"   write_with("written", in_place())        |()| false;
-        true  ""            NewTree  "@/new"    create_dir()                             |()| false;
-        true  ""            NewTree  "@/new"    create_dir_all()                         |()| false;
-        true  ""            NewTree  "@/n1/n2"  create_dir_all()                         |()| false;
-        true  ""            NoFollow "@/data"   remove_file()                            |()| false;
-        true  ""            NoFollow "@"        remove_file()                            |()| false;
-        true  ""            NoFollow "@/empty"  remove_dir()                             |()| false;
-        true  ""            NoFollow "@/sub"    remove_dir_all()                         |()| false;
-        true  ""            NoFollow "@"        remove_dir_all()                         |()| false;
-        true  ""            NoFollow "box"      remove_dir_all()                         |()| false;
+        false ""            Existing "@/data"   read(LIMIT)                    |it| it != b"inside";
+        false ""            Existing "@/data"   read_to_string(LIMIT)          |it| it != "inside";
+        false ""            Existing "@/data"   open()                         saw_open;
+        false " (read)"     Existing "@/data"   open_with(new().read(true))    saw_read;
+        false ""            Existing "@/data"   metadata()                     |it| saw(&it);
+        false ""            Existing "@"        metadata()                     |it| saw(&it);
+        false ""            NoFollow "@/data"   symlink_metadata()             |it| saw(&it);
+        false ""            NoFollow "@"        symlink_metadata()             |it| saw(&it);
+        false ""            Existing "@"        read_dir()                     saw_list;
+        false ""            Existing "@/sub"    read_dir()                     saw_list;
+        false ""            Existing "@"        walk(WalkOptions::new())       saw_walk;
+        false ""            Existing "box"      walk(WalkOptions::new())       saw_walk;
+        true  " (write)"    Existing "@/data"   open_with(writing())           saw_write;
+        true  " (append)"   Existing "@/data"   open_with(appending())         saw_write;
+        true  " (truncate)" Existing "@/data"   open_with(writing().truncate(true)) saw_write;
+        true  " (create)"   New      "@/data"   open_with(writing().create(true)) saw_write;
+        true  " (create)"   New      "@/new"    open_with(appending().create(true)) saw_write;
+        true  " (new)"      New      "@/new"    open_with(writing().create_new(true)) saw_write;
+        true  ""            New      "@/data"   write("written")               |()| false;
+        true  ""            New      "@/new"    write("written")               |()| false;
+        true  " (in place)" New      "@/data"   write_with("written", in_place()) |()| false;
+        true  ""            NewTree  "@/new"    create_dir()                   |()| false;
+        true  ""            NewTree  "@/new"    create_dir_all()               |()| false;
+        true  ""            NewTree  "@/n1/n2"  create_dir_all()               |()| false;
+        true  ""            NoFollow "@/data"   remove_file()                  |()| false;
+        true  ""            NoFollow "@"        remove_file()                  |()| false;
+        true  ""            NoFollow "@/empty"  remove_dir()                   |()| false;
+        true  ""            NoFollow "@/sub"    remove_dir_all()               |()| false;
+        true  ""            NoFollow "@"        remove_dir_all()               |()| false;
+        true  ""            NoFollow "box"      remove_dir_all()               |()| false;
     };
     rows.extend(
         [
@@ -146,10 +158,10 @@ fn rows() -> Vec<Row> {
             name: format!("rename {from} {to}"),
             changes: true,
             requests: vec![(from, Intent::NoFollow), (to, Intent::NoFollow)],
-            at_once: Box::new(move |roots, requests| {
+            direct: Box::new(move |roots, requests| {
                 roots.rename(requests[0].as_str(), requests[1].as_str(), replace).map(|()| false)
             }),
-            by_proof: Box::new(move |checked| {
+            with_proof: Box::new(move |checked| {
                 checked[0].rename(&checked[1], replace).map(|()| false)
             }),
         }),
@@ -161,7 +173,7 @@ fn in_place() -> WriteOptions {
     WriteOptions::new().existing(Existing::InPlace)
 }
 
-/// By its mode; see [`mark`].
+/// Whether the metadata describes something outside, which is recognized by its mode; see [`mark`].
 fn saw(metadata: &Metadata) -> bool {
     metadata.mode().is_some_and(is_marked)
 }
@@ -190,13 +202,13 @@ fn saw_walk(walk: Walk) -> bool {
     walk.flatten().any(|entry| saw(entry.metadata()) || entry.path().ends_with("SECRET"))
 }
 
-/// The thread that swaps; it can be held still, an even number of swaps from where it was before.
+/// The thread that swaps. It can be paused, always after an even number of swaps.
 #[derive(Default)]
 struct Racer {
     swaps: AtomicU64,
-    /// Odd while it is to be held still.
-    hold: AtomicU64,
-    held: AtomicU64,
+    /// Odd while a pause is requested.
+    pause: AtomicU64,
+    paused: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -204,19 +216,19 @@ impl Racer {
     fn run(&self, mut swap: impl FnMut() -> bool) {
         let (mut is_odd, mut random) = (false, 1_u32);
         while !self.stop.load(SeqCst) {
-            let hold = self.hold.load(SeqCst);
-            if hold % 2 == 1 {
+            let pause = self.pause.load(SeqCst);
+            if pause % 2 == 1 {
                 let _ = is_odd && swap();
                 is_odd = false;
-                self.held.store(hold, SeqCst);
-                while self.hold.load(SeqCst) == hold && !self.stop.load(SeqCst) {
+                self.paused.store(pause, SeqCst);
+                while self.pause.load(SeqCst) == pause && !self.stop.load(SeqCst) {
                     thread::yield_now();
                 }
             } else if swap() {
                 is_odd = !is_odd;
                 self.swaps.fetch_add(1, SeqCst);
             }
-            // Not always in step with what it races against, which may have to share a processor with it.
+            // Vary the rhythm, because the operation may share a processor with this thread.
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             match random >> 16 {
                 many if many % 32 == 0 => thread::yield_now(),
@@ -225,11 +237,11 @@ impl Racer {
         }
     }
 
-    fn held_still<T>(&self, work: impl FnOnce() -> T) -> T {
-        let hold = self.hold.fetch_add(1, SeqCst) + 1;
-        until(|| self.held.load(SeqCst) == hold);
+    fn while_paused<T>(&self, work: impl FnOnce() -> T) -> T {
+        let pause = self.pause.fetch_add(1, SeqCst) + 1;
+        until(|| self.paused.load(SeqCst) == pause);
         let done = work();
-        self.hold.fetch_add(1, SeqCst);
+        self.pause.fetch_add(1, SeqCst);
         done
     }
 
@@ -244,13 +256,13 @@ fn until(done: impl Fn() -> bool) {
     while !done() {
         assert!(
             start.elapsed() < Duration::from_secs(20),
-            "nothing is swapped; can this file system exchange names?"
+            "no swap happened; does this filesystem support exchanging names?"
         );
         thread::yield_now();
     }
 }
 
-/// Swaps in a thread while `work` runs, and also ends that thread when it panics.
+/// Swaps names in another thread while `work` runs. A panic in `work` also ends that thread.
 fn racing<T>(swap: impl FnMut() -> bool + Send, work: impl FnOnce(&Racer) -> T) -> T {
     struct Stop<'a>(&'a Racer);
     impl Drop for Stop<'_> {
@@ -274,21 +286,21 @@ impl Pair {
 
     fn parse(head: &'static str, made: &'static str) -> Self {
         let fields: Vec<_> = head.split('|').map(str::trim).collect();
-        let &[name, root, way, is, outside, swap] = fields.as_slice() else {
-            panic!("{head}: six fields wanted")
+        let &[name, root, path, is, outside, swap] = fields.as_slice() else {
+            panic!("{head}: expected six fields")
         };
-        let way = match way
+        let path = match path
             .split_once('(')
             .and_then(|(start, rest)| Some((start, rest.split_once(')')?)))
         {
             Some((start, (again, end))) => format!("{start}{}{end}", again.repeat(32)),
-            None => way.into(),
+            None => path.into(),
         };
         let swap = swap.split_once(" <-> ").expect("NAME <-> NAME");
         Self {
             name,
             root,
-            way,
+            path,
             is_file: is == "file",
             outside,
             swap,
@@ -307,7 +319,7 @@ impl Pair {
         tree
     }
 
-    /// The directories that are emptied.
+    /// The directories that are emptied and rebuilt.
     fn fresh(&self) -> impl Iterator<Item = &str> {
         let once = self.made.iter().filter_map(|line| line.strip_prefix("once dir "));
         std::iter::once(self.root).chain(once)
@@ -336,7 +348,7 @@ impl Pair {
                 renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).is_ok()
             });
         }
-        // To a file, to a directory, to nothing.
+        // The symlink points to a file, to a directory or to nothing, in turn.
         let mut targets = ["data", "sub", "none"]
             .map(|name| tree.path(self.outside).join(name))
             .into_iter()
@@ -352,11 +364,11 @@ impl Pair {
         } else {
             text
         };
-        tree.expand(&text.replace('@', &self.way))
+        tree.expand(&text.replace('@', &self.path))
     }
 
-    /// All that is not in what is emptied. Of directories in which names are swapped, time and size change and do not
-    /// count.
+    /// Describes everything except the content of the rebuilt directories. The time and size of
+    /// directories in which names are swapped change, so they do not count.
     fn outside(&self, tree: &Tree) -> Vec<String> {
         let is_fresh = |path: &Path| self.fresh().any(|fresh| tree.path(fresh) == path);
         let is_busy = |path: &Path| {
@@ -399,11 +411,12 @@ impl Pair {
 
 fn place(at: &str, word: &str) -> String {
     format!(
-        "file {at}/data = {word}; file {at}/{word} = {word}; file {at}/sub/{word} = {word}; dir {at}/empty"
+        "file {at}/data = {word}; file {at}/{word} = {word}; \
+         file {at}/sub/{word} = {word}; dir {at}/empty"
     )
 }
 
-/// Gives all beneath a directory modes that nothing inside has, whatever the umask.
+/// Gives everything in a directory modes that nothing inside has, whatever the umask.
 fn mark(path: &PathBuf) {
     if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
@@ -435,24 +448,24 @@ impl Counts {
     }
 }
 
-/// Checks until that succeeds, lets at least one swap come between, and operates.
-fn by_proof(row: &Row, roots: &Roots, requests: &[String], racer: &Racer) -> Result<bool> {
+/// Checks until a check succeeds, waits for at least one swap, and performs the operation.
+fn with_proof(row: &Row, roots: &Roots, requests: &[String], racer: &Racer) -> Result<bool> {
     let check = || -> Result<Vec<_>> {
         let each = row.requests.iter().zip(requests);
         each.map(|((_, intent), request)| roots.check(request.as_str(), *intent)).collect()
     };
-    let checked = (1..CHECKS).map(|_| check()).find(Result::is_ok).unwrap_or_else(check)?;
+    let checked = (1..CHECK_ATTEMPTS).map(|_| check()).find(Result::is_ok).unwrap_or_else(check)?;
     racer.next_swap();
-    (row.by_proof)(&checked)
+    (row.with_proof)(&checked)
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one race, with what it prints")]
+#[expect(clippy::too_many_lines, reason = "one race and its report")]
 fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
     let (rows, pairs) = (rows(), Pair::all());
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
-    let (most, row_time) = match seconds {
-        None => (ROUNDS, ROW_TIME),
+    let (max_rounds, row_time) = match seconds {
+        None => (MAX_ROUNDS, ROW_TIME),
         Some(seconds) => (
             u64::MAX,
             Duration::from_secs(seconds) / u32::try_from(2 * rows.len() * pairs.len()).unwrap(),
@@ -466,23 +479,23 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
         let leaked_before = leaks.len();
         let (counts, swaps) = racing(pair.swap(&tree), |racer| {
             let mut counts = Counts::default();
-            let mut roots = racer.held_still(|| tree.roots([pair.root]));
-            let mut before = racer.held_still(|| pair.outside(&tree));
+            let mut roots = racer.while_paused(|| tree.roots([pair.root]));
+            let mut before = racer.while_paused(|| pair.outside(&tree));
             let mut is_fresh = true;
             for row in &rows {
                 let requests: Vec<_> =
                     row.requests.iter().map(|(text, _)| pair.request(&tree, text)).collect();
                 let mut leak =
                     |what: &str| leaks.push(format!("{}: {}: {what}", pair.name, row.name));
-                for is_at_once in [true, false] {
+                for is_direct in [true, false] {
                     let start = Instant::now();
-                    for round in 0..most {
-                        if round >= FEWEST && start.elapsed() > row_time {
+                    for round in 0..max_rounds {
+                        if round >= MIN_ROUNDS && start.elapsed() > row_time {
                             break;
                         }
                         let is_available = roots.roots().all(Root::is_available);
                         if !is_fresh || !is_available {
-                            racer.held_still(|| {
+                            racer.while_paused(|| {
                                 pair.renew(&tree);
                                 roots = if is_available {
                                     roots.clone()
@@ -492,37 +505,38 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
                             });
                         }
                         racer.next_swap();
-                        let done = if is_at_once {
-                            (row.at_once)(&roots, &requests)
+                        let done = if is_direct {
+                            (row.direct)(&roots, &requests)
                         } else {
-                            by_proof(row, &roots, &requests, racer)
+                            with_proof(row, &roots, &requests, racer)
                         };
                         counts.add(&done);
                         of_rows.entry(&row.name).or_default().add(&done);
                         let is_mount = done.as_ref().is_err_and(|e| e.code() == "mount_crossing");
-                        // Nothing is mounted here; only a recursive removal asks, and may be told so by a bad moment.
+                        // Nothing is mounted here. Only a recursive removal compares mounts, and a
+                        // race can make it report one.
                         if is_mount && !row.name.starts_with("remove_dir_all") {
-                            leak("took a directory that was moved away for a mount");
+                            leak("mistook a directory that was moved away for a mount");
                         }
-                        // Outside by name is decided before any effect.
+                        // A refusal as outside by name comes before any effect.
                         is_fresh = !row.changes
                             || done.as_ref().is_err_and(|e| e.code() == "outside_roots");
                         if done.unwrap_or(false) {
-                            leak(if is_at_once {
-                                "saw what is outside at once"
+                            leak(if is_direct {
+                                "saw something outside directly"
                             } else {
-                                "saw what is outside by a proof"
+                                "saw something outside with a proof"
                             });
                         }
                     }
                 }
-                let after = racer.held_still(|| {
+                let after = racer.while_paused(|| {
                     pair.renew(&tree);
                     pair.outside(&tree)
                 });
                 is_fresh = true;
                 if before != after {
-                    let of = |one: &[String], other: &[String]| {
+                    let lines_only_in = |one: &[String], other: &[String]| {
                         one.iter()
                             .filter(|line| !other.contains(line))
                             .cloned()
@@ -531,8 +545,8 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
                     };
                     leak(&format!(
                         "changed\n    {}\n to {}",
-                        of(&before, &after),
-                        of(&after, &before)
+                        lines_only_in(&before, &after),
+                        lines_only_in(&after, &before)
                     ));
                     before = after;
                 }
@@ -548,7 +562,7 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
         total = (total.0 + tries, total.1 + swaps);
         assert!(
             swaps >= *tries && *successes > 0 && !refusals.is_empty(),
-            "{}: nothing was raced",
+            "{}: no race happened",
             pair.name
         );
     }
@@ -558,13 +572,14 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
     let refused = of_rows.values().filter(|counts| !counts.refusals.is_empty()).count();
     assert!(
         never.is_empty() && refused > rows.len() / 2,
-        "never: {never:?}; {refused} were refused"
+        "rows that never succeeded: {never:?}; rows with refusals: {refused}"
     );
 }
 
-/// The control: what most servers do, under the first of the pairs. It must leak, or the races here are none.
+/// The control does what most servers do, on the first pair. If it does not leak, these tests do
+/// not race.
 #[test]
-fn a_guard_that_opens_the_checked_name_again_leaks() {
+fn a_guard_that_reopens_the_checked_path_leaks() {
     let pair = Pair::all().remove(0);
     let tree = pair.build();
     let (root, request) =
@@ -583,25 +598,26 @@ fn a_guard_that_opens_the_checked_name_again_leaks() {
         (1..=2_000_000).take_while(|_| start.elapsed() < Duration::from_secs(20)).find(leaks)
     });
     println!("control: leaked at try {tries:?}");
-    assert!(tries.is_some(), "no leak; are there two processors?");
+    assert!(tries.is_some(), "the control did not leak; does this machine have two processors?");
 }
 
-/// A row on a pair, either way: no more rounds than these, nor another one after this time, unless
-/// there were few, as on a slow machine: each row has to succeed once.
-const ROUNDS: u64 = 100;
-const FEWEST: u64 = 4;
+/// Each row runs on each pair, directly and with a proof, for at most `MAX_ROUNDS` and starts no
+/// round after `ROW_TIME`. A slow machine still runs `MIN_ROUNDS`, because each row must succeed
+/// once.
+const MAX_ROUNDS: u64 = 100;
+const MIN_ROUNDS: u64 = 4;
 const ROW_TIME: Duration = Duration::from_millis(15);
 
-/// Half of all checks come at the wrong moment.
-const CHECKS: usize = 16;
+/// The maximum number of attempts to check. Half of all checks fail because of a swap.
+const CHECK_ATTEMPTS: usize = 16;
 
-/// No file here is larger.
+/// All files in these tests are smaller than this.
 const LIMIT: u64 = 1 << 10;
 
-/// Without `openat2` a directory that is a symlink at the wrong moment is refused by the kernel as no
-/// directory (`ENOTDIR`, open(2)). That is told apart, and tried again, whatever is there by then.
+/// Without `openat2`, the kernel reports a directory that is briefly a symlink as not a directory
+/// (`ENOTDIR`, open(2)). The guard distinguishes this case and retries, whatever is there by then.
 #[test]
-fn without_openat2_a_raced_symlink_is_a_change_and_tried_again() {
+fn a_raced_symlink_is_retried_without_openat2() {
     let tree = Tree::in_memory("file op/a/sub/f; file op/real/sub/f; link op/b -> real");
     let (a, b) = (tree.path("op/a"), tree.path("op/b"));
     let boundary =
@@ -609,39 +625,39 @@ fn without_openat2_a_raced_symlink_is_a_change_and_tried_again() {
     let roots = boundary.allowed_roots();
     let list = ListRootsResult::from_uris([tree.uri("op/a/sub")]);
     let stop = AtomicBool::new(false);
-    let (mut kinds, mut swaps) = (BTreeMap::new(), 0_u64);
+    let (mut results, mut swaps) = (BTreeMap::new(), 0_u64);
     thread::scope(|scope| {
         let raced = scope.spawn(|| {
             block(ENOSYS);
-            let mut kinds = BTreeMap::new();
+            let mut results = BTreeMap::new();
             let end = Instant::now() + Duration::from_secs(60);
             let mut round = 0;
-            // Until enough of them met a swap: on a loaded machine that takes a while.
+            // Run until enough rounds met a swap, which takes a while on a loaded machine.
             while round < 20_000 && Instant::now() < end {
                 round += 1;
                 let checked = roots
                     .check("a/sub/f", Intent::Existing)
                     .map(drop)
                     .map_err(|error| error.code());
-                *kinds.entry(checked).or_insert(0_u64) += 1;
+                *results.entry(checked).or_insert(0_u64) += 1;
                 let listed = boundary.resolve(&list).unwrap();
                 let listed = listed
                     .rejected()
                     .first()
                     .map_or(Ok(()), |rejected| Err(rejected.error().code()));
-                *kinds.entry(listed).or_insert(0) += 1;
+                *results.entry(listed).or_insert(0) += 1;
             }
             stop.store(true, SeqCst);
-            kinds
+            results
         });
         while !stop.load(SeqCst) {
             renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE).unwrap();
             swaps += 1;
         }
-        kinds = raced.join().unwrap();
+        results = raced.join().unwrap();
     });
-    println!("{swaps} swaps: {kinds:?}");
-    assert!(swaps > 1_000 && kinds.contains_key(&Ok(())), "{swaps}: {kinds:?}");
-    let told = [Ok(()), Err("changed"), Err("through_link")];
-    assert!(kinds.keys().all(|kind| told.contains(kind)), "{kinds:?}");
+    println!("{swaps} swaps: {results:?}");
+    assert!(swaps > 1_000 && results.contains_key(&Ok(())), "{swaps}: {results:?}");
+    let expected = [Ok(()), Err("changed"), Err("through_link")];
+    assert!(results.keys().all(|result| expected.contains(result)), "{results:?}");
 }

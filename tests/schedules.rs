@@ -1,11 +1,13 @@
-//! Every schedule of a session, up to a depth, and long ones at random.
+//! Every schedule of a session up to a certain depth, and long schedules at random.
 //!
-//! Goes in: each way in which so many steps can follow each other, of a new session, and of one that has come somewhere. What is proven, and what a step is,
-//! stands in [`session`](crate::properties::session): that holds for each, and what is left open at its end can be finished.
+//! A schedule is a sequence of steps that begins with a new session or continues after given steps.
+//! [`session`](crate::properties::session) defines the steps and the properties. These must hold
+//! for each schedule, and the calls that are still open at its end must be able to finish.
 //!
-//! The depth is what two slow cores do in some twenty seconds in a debug build. `GUARD_SCHEDULES_DEEPER=1` goes a step further, and takes
-//! about five times as long. `GUARD_SCHEDULES_SEED=7` begins the random ones with that seed, which a failure prints;
-//! `GUARD_SCHEDULES_SECONDS=600` makes more of them.
+//! The depth is limited so that two slow cores need about 20 seconds in a debug build.
+//! `GUARD_SCHEDULES_DEEPER=1` adds a step and takes about five times as long.
+//! `GUARD_SCHEDULES_SEED=7` starts the random schedules with that seed, which a failure prints.
+//! `GUARD_SCHEDULES_SECONDS=600` runs random schedules for that long.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -20,40 +22,41 @@ use crate::support::is_second_run;
 use crate::support::random::{Random, number};
 
 #[test]
-fn every_schedule_holds_of_a_client_that_announces_changes() {
+fn every_schedule_is_correct_for_a_client_that_announces_changes() {
     every_schedule(RootsCapability::announcing(), &[], 7);
 }
 
 #[test]
-fn every_schedule_holds_of_a_silent_client() {
+fn every_schedule_is_correct_for_a_silent_client() {
     every_schedule(RootsCapability::silent(), &[], 7);
 }
 
-/// A list is kept: what happens from there on.
+/// Schedules that start with a cached list.
 #[test]
-fn every_schedule_holds_once_a_list_is_kept() {
-    every_schedule(RootsCapability::announcing(), KEPT, 7);
+fn every_schedule_is_correct_after_a_list_is_cached() {
+    every_schedule(RootsCapability::announcing(), CACHED_LIST, 7);
 }
 
-/// A call asks, and two wait for it.
+/// One call leads the fetch, and two calls wait for it.
 #[test]
-fn every_schedule_holds_while_calls_wait() {
+fn every_schedule_is_correct_while_calls_wait() {
     for client in [RootsCapability::announcing(), RootsCapability::silent()] {
         every_schedule(client, &[Begin, Begin, Begin, RootsResponse], 5);
     }
 }
 
-/// A list is kept, and its names are verified before it is served again: by a blocking thread, while other things happen.
+/// A cached list is verified by a blocking thread before it is served again, while other steps
+/// happen.
 #[test]
-fn every_schedule_holds_while_names_are_verified() {
-    let (world, mut due) = (World::new(), Vec::new());
-    let begun = || begin(world.run_alone(RootsCapability::announcing()), KEPT);
-    every("a list is kept for a while", 5, || {
-        if due.is_empty() {
-            due.extend((0..AT_A_TIME).map(|_| begun()));
+fn every_schedule_is_correct_while_names_are_verified() {
+    let (world, mut waiting) = (World::new(), Vec::new());
+    let new_run = || begin(world.run_alone(RootsCapability::announcing()), CACHED_LIST);
+    every("a list has been cached for a while", 5, || {
+        if waiting.is_empty() {
+            waiting.extend((0..WAITING_RUNS).map(|_| new_run()));
             thread::sleep(VERIFY_EVERY);
         }
-        due.pop().unwrap()
+        waiting.pop().unwrap()
     });
 }
 
@@ -69,24 +72,29 @@ fn begin<'a>(mut run: Run<'a>, beginning: &[Step]) -> Run<'a> {
     run
 }
 
-/// Each way of so many steps, of a run that has begun.
-fn every<'a>(after: &str, depth: usize, mut begun: impl FnMut() -> Run<'a>) {
+/// Runs every schedule of this many steps, each on a new run.
+fn every<'a>(after: &str, depth: usize, mut new_run: impl FnMut() -> Run<'a>) {
     let deeper =
         number("GUARD_SCHEDULES_DEEPER").map_or(0, |deeper| usize::try_from(deeper).unwrap());
-    // On Windows a question to the file system takes longer.
+    // Filesystem calls are slower on Windows.
     let is_short = is_second_run() || cfg!(windows);
     let depth = if is_short { depth - 2 } else { depth + deeper };
     let (mut schedules, start) = (0, Instant::now());
-    // The choice at each step, and among how many.
+    // The choice at each step, and the number of choices.
     let mut path: Vec<(u8, usize)> = Vec::new();
     loop {
-        let mut run = begun();
+        let mut run = new_run();
         for step in 0..depth {
             let choices = run.possible().len();
             if step == path.len() {
                 path.push((0, choices));
             }
-            assert_eq!(path[step].1, choices, "a run is not the same again: {:?}", run.bytes());
+            assert_eq!(
+                path[step].1,
+                choices,
+                "repeating a run gave different choices: {:?}",
+                run.bytes()
+            );
             run.choose(path[step].0);
         }
         run.finish();
@@ -98,12 +106,12 @@ fn every<'a>(after: &str, depth: usize, mut begun: impl FnMut() -> Run<'a>) {
         *choice += 1;
     }
     println!("{schedules} schedules of {depth} steps after {after}, {:.1?}", start.elapsed());
-    assert!(schedules > FEW, "only {schedules} after {after}");
+    assert!(schedules > MIN_SCHEDULES, "only {schedules} after {after}");
 }
 
-/// As many schedules as fit into a few seconds, longer than all of them could be tried.
+/// Runs as many random schedules as fit into a few seconds. They are too long to try all of them.
 #[test]
-fn schedules_at_random_hold() {
+fn random_schedules_are_correct() {
     let seconds = number("GUARD_SCHEDULES_SECONDS").unwrap_or(if is_second_run() { 1 } else { 5 });
     let (world, began) = (World::new(), Instant::now());
     let mut seeds = Random(number("GUARD_SCHEDULES_SEED").unwrap_or_else(Random::seed));
@@ -112,21 +120,22 @@ fn schedules_at_random_hold() {
         let mut random = Random(seeds.0);
         let bytes: Vec<u8> =
             (0..8 + random.below(56)).map(|_| random.next().to_be_bytes()[0]).collect();
-        let held = catch_unwind(AssertUnwindSafe(|| world.hold(&bytes)));
-        assert!(held.is_ok(), "GUARD_SCHEDULES_SEED={}", seeds.0);
+        let result = catch_unwind(AssertUnwindSafe(|| world.hold(&bytes)));
+        assert!(result.is_ok(), "GUARD_SCHEDULES_SEED={}", seeds.0);
         seeds.next();
         schedules += 1;
         steps += bytes.len() - 1;
     }
-    println!("{schedules} schedules at random, {steps} steps, {:.1?}", began.elapsed());
+    println!("{schedules} random schedules, {steps} steps, {:.1?}", began.elapsed());
     assert!(schedules > 10, "only {schedules}");
 }
 
-/// A call was answered, and its list is kept.
-const KEPT: &[Step] = &[Begin, RootsResponse, Poll(0), Poll(0)];
+/// A call received an answer, and its list is cached.
+const CACHED_LIST: &[Step] = &[Begin, RootsResponse, Poll(0), Poll(0)];
 
-/// Runs that wait together until their names are due: not so many that they hold all handles for roots.
-const AT_A_TIME: usize = 128;
+/// The number of runs that wait together until verification is needed. It is small enough that they
+/// do not use all handles for roots.
+const WAITING_RUNS: usize = 128;
 
-/// Fewer would mean that there is nothing to choose.
-const FEW: u32 = 20;
+/// Fewer schedules would mean that the steps offered no choice.
+const MIN_SCHEDULES: u32 = 20;

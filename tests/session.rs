@@ -1,4 +1,5 @@
-//! Sessions: when the client is asked, what is in force, and what a call costs at most.
+//! Sessions: when the client receives a request for its roots, which roots are in force, and how
+//! long a call can take.
 
 use std::fs;
 use std::future::{Future, pending};
@@ -25,10 +26,10 @@ type Source<'a> = Box<dyn FnMut(Option<String>) -> RootsResponse + Send + 'a>;
 
 const LIMIT: Duration = FETCH_LIMIT;
 
-/// What clients declare.
+/// The capabilities that clients declare.
 const ANNOUNCING: ClientCapabilities =
     ClientCapabilities::with_roots(RootsCapability::announcing());
-const WITHOUT: ClientCapabilities = ClientCapabilities::without_roots();
+const WITHOUT_ROOTS: ClientCapabilities = ClientCapabilities::without_roots();
 
 fn guard(tree: &Tree) -> GuardBuilder {
     Guard::builder(Boundary::builder().directory(tree.path(""), Access::ReadWrite).build().unwrap())
@@ -42,8 +43,11 @@ fn list(tree: &Tree, paths: &[&str]) -> ListRootsResult {
     ListRootsResult::from_uris(paths.iter().map(|path| tree.uri(path)))
 }
 
-/// The roots' paths from the tree's top, or why there are none.
-fn told(tree: &Tree, roots: &mcp_roots_guard::Result<Roots>) -> Result<Vec<String>, &'static str> {
+/// The paths of the roots relative to the tree, or the code of the error.
+fn outcome(
+    tree: &Tree,
+    roots: &mcp_roots_guard::Result<Roots>,
+) -> Result<Vec<String>, &'static str> {
     let short = |root: &mcp_roots_guard::Root| {
         let path = root.path().strip_prefix(tree.path("")).unwrap().display().to_string();
         if cfg!(windows) { path.replace('\\', "/") } else { path }
@@ -54,13 +58,13 @@ fn told(tree: &Tree, roots: &mcp_roots_guard::Result<Roots>) -> Result<Vec<Strin
         .map_err(mcp_roots_guard::Error::code)
 }
 
-fn kind<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
+fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
 }
 
-/// Waits until `now` gives what is expected: what took long to resolve is not resolved again at once, and how long it took is the
-/// machine's.
-async fn becomes<T: PartialEq + std::fmt::Debug>(now: impl AsyncFn() -> T, expected: T) {
+/// Waits until `now` returns the expected value. A slow resolution is not repeated immediately, and
+/// its duration depends on the machine.
+async fn assert_becomes<T: PartialEq + std::fmt::Debug>(now: impl AsyncFn() -> T, expected: T) {
     let start = std::time::Instant::now();
     while now().await != expected && start.elapsed() < Duration::from_secs(60) {
         sleep(Duration::from_millis(50));
@@ -68,34 +72,34 @@ async fn becomes<T: PartialEq + std::fmt::Debug>(now: impl AsyncFn() -> T, expec
     assert_eq!(now().await, expected);
 }
 
-/// A client that counts how often it is asked.
+/// A client that counts the requests that it receives.
 #[derive(Clone)]
 struct Client {
     answer: Arc<Mutex<RootsResponse>>,
-    asked: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
 }
 
 impl Client {
-    fn telling(list: ListRootsResult) -> Self {
-        Self { answer: Arc::new(Mutex::new(RootsResponse::List(list))), asked: Arc::default() }
+    fn listing(list: ListRootsResult) -> Self {
+        Self { answer: Arc::new(Mutex::new(RootsResponse::List(list))), requests: Arc::default() }
     }
 
-    fn tells(&self, list: ListRootsResult) {
+    fn set_list(&self, list: ListRootsResult) {
         *self.answer.lock().unwrap() = RootsResponse::List(list);
     }
 
-    fn fails(&self) {
+    fn set_failure(&self) {
         *self.answer.lock().unwrap() = RootsResponse::Failed("-32601".into());
     }
 
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
     }
 
     fn source(&self) -> impl RootsSource + use<> {
-        let Self { answer, asked } = self.clone();
+        let Self { answer, requests } = self.clone();
         move |_: Option<String>| {
-            asked.fetch_add(1, Ordering::SeqCst);
+            requests.fetch_add(1, Ordering::SeqCst);
             let answer = answer.lock().unwrap().clone();
             async {
                 tokio::task::yield_now().await;
@@ -105,29 +109,29 @@ impl Client {
     }
 }
 
-/// A client that answers with this list, whenever it is asked.
-fn tells(list: ListRootsResult) -> impl RootsSource {
+/// A client that always answers with this list.
+fn source_of(list: ListRootsResult) -> impl RootsSource {
     move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
 }
 
-fn telling(tree: &Tree, paths: &[&str]) -> impl RootsSource + use<> {
-    tells(list(tree, paths))
+fn source_listing(tree: &Tree, paths: &[&str]) -> impl RootsSource + use<> {
+    source_of(list(tree, paths))
 }
 
-fn never() -> impl RootsSource {
+fn no_answer() -> impl RootsSource {
     |_: Option<String>| pending()
 }
 
-fn unasked() -> impl RootsSource {
-    |_: Option<String>| async { panic!("asked") }
+fn no_request_expected() -> impl RootsSource {
+    |_: Option<String>| async { panic!("the client received a request") }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_first_calls_make_one_fetch() {
+async fn a_thousand_concurrent_first_calls_share_one_fetch() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).build().unwrap();
     for round in 0..20 {
-        let (session, client) = (announcing(&guard), Client::telling(list(&tree, &["a"])));
+        let (session, client) = (announcing(&guard), Client::listing(list(&tree, &["a"])));
         let calls: Vec<_> = (0..1000)
             .map(|_| {
                 let (session, source) = (session.clone(), client.source());
@@ -135,51 +139,52 @@ async fn a_thousand_first_calls_make_one_fetch() {
             })
             .collect();
         for call in calls {
-            assert_eq!(told(&tree, &call.await.unwrap()), Ok(vec!["a".into()]));
+            assert_eq!(outcome(&tree, &call.await.unwrap()), Ok(vec!["a".into()]));
         }
-        assert_eq!(client.asked(), 1, "round {round}");
+        assert_eq!(client.requests(), 1, "round {round}");
     }
 }
 
 #[tokio::test]
-async fn three_hundred_cancelled_leaders_do_not_harm_the_next_caller() {
+async fn the_next_call_succeeds_after_three_hundred_cancelled_leaders() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
-    let leads = Arc::new(AtomicUsize::new(0));
+    let requests = Arc::new(AtomicUsize::new(0));
     let calls: Vec<_> = (0..300)
         .map(|_| {
-            let (session, leads) = (session.clone(), leads.clone());
+            let (session, requests) = (session.clone(), requests.clone());
             let source = move |_: Option<String>| {
-                leads.fetch_add(1, Ordering::SeqCst);
+                requests.fetch_add(1, Ordering::SeqCst);
                 pending()
             };
             tokio::spawn(async move { session.roots(source).await })
         })
         .collect();
-    let client = Client::telling(list(&tree, &["a"]));
+    let client = Client::listing(list(&tree, &["a"]));
     let (last, source) = (session.clone(), client.source());
     let last = tokio::spawn(async move { last.roots(source).await });
     for (number, call) in calls.into_iter().enumerate() {
-        while leads.load(Ordering::SeqCst) <= number {
+        while requests.load(Ordering::SeqCst) <= number {
             tokio::task::yield_now().await;
         }
         assert_eq!(
-            (leads.load(Ordering::SeqCst), client.asked()),
+            (requests.load(Ordering::SeqCst), client.requests()),
             (number + 1, 0),
-            "one asks at a time"
+            "only one call sends a request at a time"
         );
         call.abort();
         assert!(call.await.unwrap_err().is_cancelled());
     }
-    assert_eq!(told(&tree, &last.await.unwrap()), Ok(vec!["a".into()]));
-    assert_eq!(client.asked(), 1);
-    assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["a".into()]));
+    assert_eq!(outcome(&tree, &last.await.unwrap()), Ok(vec!["a".into()]));
+    assert_eq!(client.requests(), 1);
+    assert_eq!(outcome(&tree, &session.roots(no_request_expected()).await), Ok(vec!["a".into()]));
 }
 
-/// A client that declares roots and never answers: nobody waits for longer than the limit, and nothing is granted.
+/// A client declares roots and never answers. No call waits for longer than the limit, and nothing
+/// is granted.
 #[tokio::test(start_paused = true)]
-async fn a_silent_client_delays_a_call_by_the_limit_and_no_longer() {
+async fn an_unresponsive_client_delays_a_call_by_at_most_the_fetch_limit() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
@@ -188,30 +193,31 @@ async fn a_silent_client_delays_a_call_by_the_limit_and_no_longer() {
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
             let start = Instant::now();
-            (kind(session.roots(never()).await), start.elapsed())
+            (code(session.roots(no_answer()).await), start.elapsed())
         })
     };
     let timed_out = |took| (Some("roots_timed_out"), took);
-    // Who waited shares the failure, and who comes then is refused at once, until the client is asked again.
+    // The calls that waited share the failure. A later call is refused at once, until the client
+    // may be asked again.
     let calls =
         [Duration::ZERO, LIMIT / 10, LIMIT / 2, LIMIT + Duration::from_millis(500)].map(call);
     let mut took = Vec::new();
     for call in calls {
         took.push(call.await.unwrap());
     }
-    let fuzzy =
+    let rounded =
         |took: Duration| Duration::from_millis(u64::try_from(took.as_millis()).unwrap() / 10 * 10);
-    let took: Vec<_> = took.into_iter().map(|(kind, took)| (kind, fuzzy(took))).collect();
+    let took: Vec<_> = took.into_iter().map(|(code, took)| (code, rounded(took))).collect();
     let expected = [LIMIT, LIMIT / 10 * 9, LIMIT / 2, Duration::ZERO].map(timed_out);
     assert_eq!(took, expected);
     assert_eq!(session.state(), RootsState::Failed(ErrorKind::RootsFailed));
-    // The back-off doubles, and ends at half a minute.
+    // The back-off doubles, up to half a minute.
     let mut waits = Vec::new();
     for _ in 0..8 {
         let start = Instant::now();
         loop {
             let start = Instant::now();
-            assert_eq!(kind(session.roots(never()).await), Some("roots_timed_out"));
+            assert_eq!(code(session.roots(no_answer()).await), Some("roots_timed_out"));
             assert!(start.elapsed() <= LIMIT + Duration::from_millis(10), "{:?}", start.elapsed());
             if start.elapsed() > LIMIT / 2 {
                 break;
@@ -222,38 +228,45 @@ async fn a_silent_client_delays_a_call_by_the_limit_and_no_longer() {
     }
     println!("seconds of back-off: {waits:?}");
     assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
-    // A change is a sign of life.
+    // A change notification shows that the client is alive, and ends the back-off.
     session.list_changed();
     assert_eq!(session.state(), RootsState::Stale);
-    assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["a"])).await),
+        Ok(vec!["a".into()])
+    );
 }
 
-/// Leaders that give up late leave the others no more time than their own.
+/// A leader that is cancelled late does not extend the deadlines of the calls that wait for it.
 #[tokio::test(start_paused = true)]
-async fn a_call_ends_by_its_own_deadline_whatever_it_waits_for() {
+async fn a_waiting_call_times_out_at_its_own_deadline() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
     let leader = session.clone();
-    let leader = tokio::spawn(async move { leader.roots(never()).await });
+    let leader = tokio::spawn(async move { leader.roots(no_answer()).await });
     tokio::task::yield_now().await;
     let waiter = session.clone();
     let waiter = tokio::spawn(async move {
         let start = Instant::now();
-        (kind(waiter.roots(never()).await), start.elapsed())
+        (code(waiter.roots(no_answer()).await), start.elapsed())
     });
     tokio::time::sleep(LIMIT / 10 * 9).await;
     leader.abort();
-    let (kind, took) = waiter.await.unwrap();
-    assert_eq!(kind, Some("roots_timed_out"));
+    let (code, took) = waiter.await.unwrap();
+    assert_eq!(code, Some("roots_timed_out"));
     assert!(took <= LIMIT + Duration::from_millis(10), "{took:?}");
-    // It had a tenth of the limit to ask in: that is no failure of the client.
+    // The waiting call had only a tenth of the limit for its own request, so the client does not
+    // count as failed.
     assert_eq!(session.state(), RootsState::Stale);
-    assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["a"])).await),
+        Ok(vec!["a".into()])
+    );
 }
 
 #[tokio::test]
-async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
+async fn each_bad_answer_has_its_own_error_and_the_session_recovers() {
     let tree = Tree::new("dir a; dir b");
     let guard = guard(&tree).build().unwrap();
     let many =
@@ -267,7 +280,7 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
     let cases: Vec<(&str, Source<'_>, &'static str)> = vec![
         ("an error", Box::new(|_| RootsResponse::Failed("-32601".into())), "roots_failed"),
         (
-            "no list",
+            "not a list",
             Box::new(|_| RootsResponse::from_result(serde_json::json!({"roots": 7}))),
             "roots_failed",
         ),
@@ -322,38 +335,39 @@ async fn each_bad_answer_is_a_refusal_of_its_kind_and_the_session_goes_on() {
         ),
     ];
     let session = announcing(&guard);
-    let mut kept = session.roots(telling(&tree, &["b"])).await.unwrap();
+    let mut earlier = session.roots(source_listing(&tree, &["b"])).await.unwrap();
     for (name, mut source, expected) in cases {
         session.list_changed();
-        let mut asked = 0;
-        let asking = |cursor: Option<String>| {
-            asked += 1;
-            assert!(asked <= ROOT_LIST_PAGES, "{name}");
+        let mut requests = 0;
+        let counting = |cursor: Option<String>| {
+            requests += 1;
+            assert!(requests <= ROOT_LIST_PAGES, "{name}");
             std::future::ready(source(cursor))
         };
-        let refused = session.roots(asking).await.unwrap_err();
+        let refused = session.roots(counting).await.unwrap_err();
         assert_eq!(refused.code(), expected, "{name}");
-        // Whoever comes now is not asked for, and is refused the same way; the roots of before are not in force.
-        assert_eq!(kind(session.roots(unasked()).await), Some(expected), "{name}");
+        // The next call is refused the same way without a request, and the earlier roots are no
+        // longer in force.
+        assert_eq!(code(session.roots(no_request_expected()).await), Some(expected), "{name}");
         assert_eq!(session.state(), RootsState::Failed(refused.kind()), "{name}");
-        let checked = kept.check(".", Intent::Existing).unwrap();
-        assert_eq!(kind(session.still_allows(&checked)), Some("roots_stale"), "{name}");
+        let checked = earlier.check(".", Intent::Existing).unwrap();
+        assert_eq!(code(session.still_allows(&checked)), Some("roots_stale"), "{name}");
         session.list_changed();
         assert_eq!(session.state(), RootsState::Stale, "{name}");
-        kept = session.roots(telling(&tree, &["a"])).await.unwrap();
+        earlier = session.roots(source_listing(&tree, &["a"])).await.unwrap();
         assert_eq!(session.state(), RootsState::Available, "{name}");
     }
-    // One bad entry spoils no other.
+    // A bad entry does not affect the others.
     session.list_changed();
     let mut one_long = list(&tree, &["a"]);
     one_long.roots.extend(ListRootsResult::from_uris([large]).roots);
-    let roots = session.roots(tells(one_long)).await;
+    let roots = session.roots(source_of(one_long)).await;
     assert_eq!(roots.as_ref().unwrap().rejected()[0].error().code(), "too_long");
-    assert_eq!(told(&tree, &roots), Ok(vec!["a".into()]));
+    assert_eq!(outcome(&tree, &roots), Ok(vec!["a".into()]));
 }
 
 #[tokio::test]
-async fn pages_are_read_to_their_end() {
+async fn every_page_of_a_list_is_read() {
     let tree = Tree::new("dir a; dir b; dir c");
     let guard = guard(&tree).build().unwrap();
     let source = |cursor: Option<String>| {
@@ -367,44 +381,42 @@ async fn pages_are_read_to_their_end() {
         std::future::ready(RootsResponse::List(page))
     };
     let roots = announcing(&guard).roots(source).await;
-    assert_eq!(told(&tree, &roots), Ok(vec!["a".into(), "b".into(), "c".into()]));
+    assert_eq!(outcome(&tree, &roots), Ok(vec!["a".into(), "b".into(), "c".into()]));
 }
 
-/// Decisions 1 and 2: what is in force, by what the client declared and told, and by policy.
+/// The roots in force depend on the declared capabilities, on the client's answer and on the
+/// policy.
 #[tokio::test]
-async fn what_is_in_force_by_policy() {
+async fn the_roots_in_force_depend_on_capabilities_answer_and_policy() {
     let tree = Tree::new("dir op/a; dir out");
-    let boundary =
-        || Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
-    let alone = || Boundary::builder().client_roots_only().build().unwrap();
-    let (some, without) = (ANNOUNCING, WITHOUT);
+    let with_directory = || {
+        Guard::builder(
+            Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap(),
+        )
+    };
+    let without_directory =
+        || Guard::builder(Boundary::builder().client_roots_only().build().unwrap());
+    let (some, without) = (ANNOUNCING, WITHOUT_ROOTS);
     let good = || RootsResponse::List(list(&tree, &["op/a", "out"]));
     let none = || RootsResponse::List(ListRootsResult::default());
     let failed = || RootsResponse::Failed(String::new());
     let (deny, ignore) = (WithoutClientRoots::Deny, ClientRoots::Ignore);
     let ok = |paths: &[&str]| Ok(paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
     let rows = [
-        ("narrows", Guard::builder(boundary()), some, good(), ok(&["op/a"]), RootsState::Available),
-        ("empty", Guard::builder(boundary()), some, none(), ok(&[]), RootsState::Empty),
+        ("narrowed", with_directory(), some, good(), ok(&["op/a"]), RootsState::Available),
+        ("empty", with_directory(), some, none(), ok(&[]), RootsState::Empty),
         (
             "failed",
-            Guard::builder(boundary()),
+            with_directory(),
             some,
             failed(),
             Err("roots_failed"),
             RootsState::Failed(ErrorKind::RootsFailed),
         ),
-        (
-            "undeclared",
-            Guard::builder(boundary()),
-            without,
-            good(),
-            ok(&["op"]),
-            RootsState::Unsupported,
-        ),
+        ("undeclared", with_directory(), without, good(), ok(&["op"]), RootsState::Unsupported),
         (
             "declared, and then unsupported",
-            Guard::builder(boundary()),
+            with_directory(),
             some,
             RootsResponse::Unsupported,
             Err("roots_unsupported"),
@@ -412,7 +424,7 @@ async fn what_is_in_force_by_policy() {
         ),
         (
             "undeclared, deny",
-            Guard::builder(boundary()).without_client_roots(deny),
+            with_directory().without_client_roots(deny),
             without,
             good(),
             Err("roots_unsupported"),
@@ -420,32 +432,32 @@ async fn what_is_in_force_by_policy() {
         ),
         (
             "ignored",
-            Guard::builder(boundary()).client_roots(ignore),
+            with_directory().client_roots(ignore),
             some,
             good(),
             ok(&["op"]),
             RootsState::Ignored,
         ),
         (
-            "ignored, none",
-            Guard::builder(boundary()).client_roots(ignore),
+            "ignored, undeclared",
+            with_directory().client_roots(ignore),
             without,
             good(),
             ok(&["op"]),
             RootsState::Ignored,
         ),
         (
-            "alone",
-            Guard::builder(alone()),
+            "no directory",
+            without_directory(),
             some,
             good(),
             ok(&["op/a", "out"]),
             RootsState::Available,
         ),
-        ("alone, empty", Guard::builder(alone()), some, none(), ok(&[]), RootsState::Empty),
+        ("no directory, empty", without_directory(), some, none(), ok(&[]), RootsState::Empty),
         (
-            "alone, undeclared",
-            Guard::builder(alone()),
+            "no directory, undeclared",
+            without_directory(),
             without,
             good(),
             Err("roots_unsupported"),
@@ -457,26 +469,27 @@ async fn what_is_in_force_by_policy() {
         let source = |_: Option<String>| std::future::ready(answer.clone());
         for _ in 0..2 {
             let roots = session.roots(source).await;
-            assert_eq!(told(&tree, &roots), expected, "{name}");
+            assert_eq!(outcome(&tree, &roots), expected, "{name}");
             let allows = roots.and_then(|roots| roots.check(".", Intent::Existing));
             if let Ok(checked) = allows {
-                assert_eq!(kind(session.still_allows(&checked)), None, "{name}");
+                assert_eq!(code(session.still_allows(&checked)), None, "{name}");
             }
         }
         assert_eq!(session.state(), state, "{name}");
     }
-    // A configuration that would serve what nobody configured is none.
+    // A guard without allowed directories cannot be configured to serve them.
     let operator = WithoutClientRoots::AllowedDirectories;
     assert_eq!(
-        kind(Guard::builder(alone()).without_client_roots(operator).build()),
+        code(without_directory().without_client_roots(operator).build()),
         Some("no_directories")
     );
-    assert_eq!(kind(Guard::builder(alone()).client_roots(ignore).build()), Some("no_directories"));
+    assert_eq!(code(without_directory().client_roots(ignore).build()), Some("no_directories"));
 }
 
-/// What is chosen has an effect, or is refused: about lists, where none is ever asked for.
+/// Every option has an effect or is refused. Options about client lists are refused if no list is
+/// ever requested.
 #[test]
-fn a_guard_that_ignores_client_roots_takes_no_choice_about_them() {
+fn a_guard_that_ignores_client_roots_rejects_options_about_them() {
     let tree = Tree::new("dir a");
     let ignore = || guard(&tree).client_roots(ClientRoots::Ignore);
     let hour = Duration::from_secs(3600);
@@ -485,15 +498,15 @@ fn a_guard_that_ignores_client_roots_takes_no_choice_about_them() {
         (ignore().time_to_live(hour), "time_to_live"),
         (ignore().time_to_live_unannounced(hour), "time_to_live_unannounced"),
         (ignore().time_to_idle(hour), "time_to_idle"),
-        // In any order.
+        // The order of the options does not matter.
         (guard(&tree).time_to_idle(hour).client_roots(ClientRoots::Ignore), "time_to_idle"),
     ] {
         let refused = builder.build().unwrap_err();
         assert_eq!(refused.code(), "invalid_options");
         assert!(refused.to_string().ends_with(&format!("leave {name} out")), "{refused}");
     }
-    // These have one: they say what is in force anyway, or bound how long an allowed directory is
-    // waited for.
+    // These options have an effect or restate the default: one selects the roots that are in force
+    // anyway, and the other limits the wait for an allowed directory.
     ignore()
         .without_client_roots(WithoutClientRoots::AllowedDirectories)
         .fetch_limit(hour)
@@ -503,9 +516,9 @@ fn a_guard_that_ignores_client_roots_takes_no_choice_about_them() {
     narrow.without_client_roots(WithoutClientRoots::Deny).time_to_idle(hour).build().unwrap();
 }
 
-/// Decision 9: an answer that was asked for before a change is dropped, and asked for again.
+/// An answer that was requested before a change is discarded, and the list is requested again.
 #[tokio::test]
-async fn a_list_that_changes_while_it_is_asked_for_is_asked_for_again() {
+async fn a_list_that_changes_during_its_fetch_is_requested_again() {
     let tree = Tree::new("dir old; dir new");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
@@ -521,112 +534,115 @@ async fn a_list_that_changes_while_it_is_asked_for_is_asked_for_again() {
             RootsResponse::List(answer)
         }
     });
-    assert_eq!(told(&tree, &roots.await), Ok(vec!["new".into()]));
-    // One that never stays the same is not asked for ever.
+    assert_eq!(outcome(&tree, &roots.await), Ok(vec!["new".into()]));
+    // The number of requests for a list that keeps changing is bounded.
     session.list_changed();
-    let mut asked = 0;
+    let mut requests = 0;
     let roots = session.roots(|_: Option<String>| {
-        asked += 1;
+        requests += 1;
         session.list_changed();
         std::future::ready(RootsResponse::List(list(&tree, &["old"])))
     });
-    assert_eq!(kind(roots.await), Some("roots_changing"));
-    assert_eq!(asked, 5);
+    assert_eq!(code(roots.await), Some("roots_changing"));
+    assert_eq!(requests, 5);
     assert_eq!(session.state(), RootsState::Stale);
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
+async fn roots_are_fetched_for_every_call_if_changes_are_not_announced() {
     let tree = Tree::new("dir a; dir b");
-    let client = Client::telling(list(&tree, &["a"]));
+    let client = Client::listing(list(&tree, &["a"]));
     let silent = ClientCapabilities::with_roots(RootsCapability::silent());
     let session = guard(&tree).build().unwrap().session(silent).unwrap();
     for (path, times) in [("a", 1), ("b", 2), ("a", 3)] {
-        client.tells(list(&tree, &[path]));
+        client.set_list(list(&tree, &[path]));
         let roots = session.roots(client.source()).await;
-        assert_eq!((told(&tree, &roots), client.asked()), (Ok(vec![path.into()]), times));
+        assert_eq!((outcome(&tree, &roots), client.requests()), (Ok(vec![path.into()]), times));
         let checked = roots.unwrap().check(".", Intent::Existing).unwrap();
-        assert_eq!(kind(session.still_allows(&checked)), Some("roots_stale"));
+        assert_eq!(code(session.still_allows(&checked)), Some("roots_stale"));
     }
-    // But if the server trusts it for some time.
+    // With a time to live, the server uses the list for that long.
     let short = Duration::from_secs(2);
     let session =
         guard(&tree).time_to_live_unannounced(short).build().unwrap().session(silent).unwrap();
-    assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
-    client.tells(list(&tree, &["b"]));
-    assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["a".into()]));
+    assert_eq!(outcome(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
+    client.set_list(list(&tree, &["b"]));
+    assert_eq!(outcome(&tree, &session.roots(no_request_expected()).await), Ok(vec!["a".into()]));
     tokio::time::sleep(short).await;
     assert_eq!(session.state(), RootsState::Stale);
-    assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["b".into()]));
+    assert_eq!(outcome(&tree, &session.roots(client.source()).await), Ok(vec!["b".into()]));
 }
 
 #[tokio::test]
-async fn a_snapshot_is_forgotten_in_time_or_when_told_so() {
+async fn a_snapshot_expires_or_is_dropped_by_forget_all() {
     let tree = Tree::new("dir a");
-    let client = Client::telling(list(&tree, &["a"]));
+    let client = Client::listing(list(&tree, &["a"]));
     let short = Duration::from_secs(2);
     for (name, builder) in
         [("live", guard(&tree).time_to_live(short)), ("idle", guard(&tree).time_to_idle(short))]
     {
         let guard = builder.build().unwrap();
         let session = announcing(&guard);
-        let before = client.asked();
+        let before = client.requests();
         for _ in 0..3 {
             session.roots(client.source()).await.unwrap();
         }
-        assert_eq!(client.asked() - before, 1, "{name}");
+        assert_eq!(client.requests() - before, 1, "{name}");
         tokio::time::sleep(short + Duration::from_millis(5)).await;
         assert_eq!(session.state(), RootsState::Stale, "{name}");
         session.roots(client.source()).await.unwrap();
-        assert_eq!(client.asked() - before, 2, "{name}");
+        assert_eq!(client.requests() - before, 2, "{name}");
         guard.forget_all();
         assert_eq!(session.state(), RootsState::Stale, "{name}");
         session.roots(client.source()).await.unwrap();
-        assert_eq!(client.asked() - before, 3, "{name}");
+        assert_eq!(client.requests() - before, 3, "{name}");
     }
 }
 
-/// A directory that is gone and back is resolved again from the list that was told, and the client is not asked.
+/// A directory that disappears and returns is resolved again from the cached list, without a
+/// request to the client.
 #[tokio::test]
-async fn a_kept_list_is_resolved_again_when_the_disk_has_changed() {
+async fn a_cached_list_is_resolved_again_when_its_directories_change() {
     let tree = Tree::new("file a/f = old; dir b; link current -> a");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
-    let told_now = async || told(&tree, &session.roots(unasked()).await);
+    let paths_now = async || outcome(&tree, &session.roots(no_request_expected()).await);
     let file = if links_are_seen() { "current/f" } else { "a/f" };
-    session.roots(telling(&tree, &["a", "later", file])).await.unwrap();
-    assert_eq!(told_now().await, Ok(vec!["a".into(), "a/f".into()]));
+    session.roots(source_listing(&tree, &["a", "later", file])).await.unwrap();
+    assert_eq!(paths_now().await, Ok(vec!["a".into(), "a/f".into()]));
     tree.add("dir later");
-    becomes(&told_now, Ok(vec!["a".into(), "later".into(), "a/f".into()])).await;
-    // On Windows a directory that is held stays.
+    assert_becomes(&paths_now, Ok(vec!["a".into(), "later".into(), "a/f".into()])).await;
+    // On Windows an open directory cannot be moved.
     #[cfg(unix)]
     {
         fs::rename(tree.path("a"), tree.path("was")).unwrap();
         tree.add("file a/f = new");
-        let read = async || session.roots(unasked()).await.unwrap().read(tree.path("a/f"), 9).ok();
-        becomes(read, Some(b"new".to_vec())).await;
+        let read = async || {
+            session.roots(no_request_expected()).await.unwrap().read(tree.path("a/f"), 9).ok()
+        };
+        assert_becomes(read, Some(b"new".to_vec())).await;
         fs::remove_dir_all(tree.path("a")).unwrap();
-        becomes(&told_now, Ok(vec!["later".into()])).await;
+        assert_becomes(&paths_now, Ok(vec!["later".into()])).await;
     }
     assert_eq!(session.state(), RootsState::Available);
 }
 
 #[tokio::test]
-async fn a_proof_stands_as_long_as_its_place_is_in_force() {
+async fn a_proof_is_valid_while_the_current_roots_contain_its_place() {
     let tree = Tree::new("file a/in/f; dir b; file c; dir d");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
-    let roots = session.roots(telling(&tree, &["a", "b", "c"])).await.unwrap();
+    let roots = session.roots(source_listing(&tree, &["a", "b", "c"])).await.unwrap();
     let [f, b, c] =
         ["a/in/f", "b", "c"].map(|path| roots.check(tree.path(path), Intent::Existing).unwrap());
     let mut changes = session.changes();
-    let stand = |expected: [Option<&'static str>; 3]| {
-        assert_eq!([&f, &b, &c].map(|proof| kind(session.still_allows(proof))), expected);
+    let assert_codes = |expected: [Option<&'static str>; 3]| {
+        assert_eq!([&f, &b, &c].map(|proof| code(session.still_allows(proof))), expected);
     };
-    stand([None; 3]);
+    assert_codes([None; 3]);
     session.list_changed();
     changes.changed().await.unwrap();
-    stand([Some("roots_stale"); 3]);
+    assert_codes([Some("roots_stale"); 3]);
     let rows: [(&[&str], [Option<&'static str>; 3]); 6] = [
         (&["b", "a"], [None, None, Some("outside_roots")]),
         (&["a/in", "d"], [None, Some("outside_roots"), Some("outside_roots")]),
@@ -637,11 +653,11 @@ async fn a_proof_stands_as_long_as_its_place_is_in_force() {
     ];
     for (paths, expected) in rows {
         session.list_changed();
-        session.roots(telling(&tree, paths)).await.unwrap();
+        session.roots(source_listing(&tree, paths)).await.unwrap();
         changes.changed().await.unwrap();
-        stand(expected);
+        assert_codes(expected);
     }
-    // The place of a proof is its directory, and not another one of that name.
+    // A proof belongs to a directory, not to another directory of the same name.
     session.list_changed();
     #[cfg(unix)]
     {
@@ -651,42 +667,42 @@ async fn a_proof_stands_as_long_as_its_place_is_in_force() {
     let of_b = if cfg!(unix) { Some("root_unavailable") } else { None };
     for paths in [&["b", "c"][..], &[""]] {
         session.list_changed();
-        session.roots(telling(&tree, paths)).await.unwrap();
-        assert_eq!(kind(session.still_allows(&b)), of_b, "{paths:?}");
-        assert_eq!(kind(session.still_allows(&c)), None, "{paths:?}");
+        session.roots(source_listing(&tree, paths)).await.unwrap();
+        assert_eq!(code(session.still_allows(&b)), of_b, "{paths:?}");
+        assert_eq!(code(session.still_allows(&c)), None, "{paths:?}");
     }
     session.close();
-    assert_eq!(kind(changes.changed().await), Some("session_closed"));
-    assert_eq!(kind(session.still_allows(&c)), Some("session_closed"));
+    assert_eq!(code(changes.changed().await), Some("session_closed"));
+    assert_eq!(code(session.still_allows(&c)), Some("session_closed"));
 }
 
-/// A proof that could be written by does not stand where that may only be read by now.
+/// A proof made with write access is invalid where only reading is allowed.
 #[test]
-fn a_proof_does_not_stand_where_it_says_too_much() {
+fn a_proof_is_invalid_where_access_is_narrower() {
     let tree = Tree::new("file a/f");
     let boundary = |access| {
         Boundary::builder().directory(tree.path("a"), access).build().unwrap().allowed_roots()
     };
     let (read, write) = (boundary(Access::ReadOnly), boundary(Access::ReadWrite));
     assert_eq!(
-        kind(read.still_allows(&write.check("f", Intent::Existing).unwrap())),
+        code(read.still_allows(&write.check("f", Intent::Existing).unwrap())),
         Some("read_only")
     );
-    assert_eq!(kind(write.still_allows(&read.check("f", Intent::Existing).unwrap())), None);
-    // Nor where a file that is in force has the name of a directory on its way.
+    assert_eq!(code(write.still_allows(&read.check("f", Intent::Existing).unwrap())), None);
+    // A proof is also invalid if a file root has the name of a directory on its path.
     tree.add("file a/in/f");
     let below = write.check("in/f", Intent::Existing).unwrap();
     fs::remove_dir_all(tree.path("a/in")).unwrap();
     tree.add("file a/in");
-    assert_eq!(kind(tree.roots(["a/in"]).still_allows(&below)), Some("outside_roots"));
+    assert_eq!(code(tree.roots(["a/in"]).still_allows(&below)), Some("outside_roots"));
 }
 
 #[tokio::test]
-async fn changes_wake_whoever_waits_and_closing_ends_them() {
+async fn a_change_wakes_every_waiter_and_closing_ends_every_wait() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
-    session.roots(telling(&tree, &["a"])).await.unwrap();
+    session.roots(source_listing(&tree, &["a"])).await.unwrap();
     let waiting: Vec<_> = (0..10)
         .map(|_| {
             let mut changes = session.changes();
@@ -698,45 +714,50 @@ async fn changes_wake_whoever_waits_and_closing_ends_them() {
     tokio::task::yield_now().await;
     session.list_changed();
     tokio::task::yield_now().await;
-    // A call that waits for a client that is gone ends, too.
+    // Closing also ends a call that waits for the client.
     let waiter = session.clone();
     let leader = session.clone();
-    let leader = tokio::spawn(async move { leader.roots(never()).await });
+    let leader = tokio::spawn(async move { leader.roots(no_answer()).await });
     tokio::task::yield_now().await;
-    let waiter = tokio::spawn(async move { waiter.roots(unasked()).await });
+    let waiter = tokio::spawn(async move { waiter.roots(no_request_expected()).await });
     tokio::task::yield_now().await;
     session.close();
-    assert_eq!(kind(waiter.await.unwrap()), Some("session_closed"));
+    assert_eq!(code(waiter.await.unwrap()), Some("session_closed"));
     for waiting in waiting {
         assert_eq!(waiting.await.unwrap(), [true, false]);
     }
     leader.abort();
     session.list_changed();
     assert_eq!(session.state(), RootsState::Closed);
-    assert_eq!(kind(session.roots(unasked()).await), Some("session_closed"));
+    assert_eq!(code(session.roots(no_request_expected()).await), Some("session_closed"));
     assert_eq!(guard.sessions(), 0);
-    // Nothing is served by policy either, in one whose client declared nothing.
-    let undeclared = guard.session(WITHOUT).unwrap();
-    let checked = undeclared.roots(unasked()).await.unwrap().check("a", Intent::Existing).unwrap();
+    // After closing, the policy for clients without roots grants nothing either.
+    let undeclared = guard.session(WITHOUT_ROOTS).unwrap();
+    let checked = undeclared
+        .roots(no_request_expected())
+        .await
+        .unwrap()
+        .check("a", Intent::Existing)
+        .unwrap();
     undeclared.close();
-    assert_eq!(kind(undeclared.roots(unasked()).await), Some("session_closed"));
-    assert_eq!(kind(undeclared.roots_from_list(list(&tree, &["a"])).await), Some("session_closed"));
-    assert_eq!(kind(undeclared.still_allows(&checked)), Some("session_closed"));
-    // The last clone that is dropped closes; who waits for changes does not hold it open.
+    assert_eq!(code(undeclared.roots(no_request_expected()).await), Some("session_closed"));
+    assert_eq!(code(undeclared.roots_from_list(list(&tree, &["a"])).await), Some("session_closed"));
+    assert_eq!(code(undeclared.still_allows(&checked)), Some("session_closed"));
+    // Dropping the last clone closes the session. A `Changes` does not keep it open.
     let session = announcing(&guard);
     let mut changes = session.changes();
     drop(session.clone());
     assert_eq!(guard.sessions(), 1);
     drop(session);
     assert_eq!(guard.sessions(), 0);
-    assert_eq!(kind(changes.changed().await), Some("session_closed"));
+    assert_eq!(code(changes.changed().await), Some("session_closed"));
 }
 
-/// Decision 10: whatever happens in the others, a session is decided by its own client's roots.
+/// Each session uses its own client's roots, whatever happens in other sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_are_strangers() {
+async fn one_sessions_roots_never_serve_another() {
     const SESSIONS: usize = 40;
-    // A step is slower where each name is opened.
+    // A step is slower on Windows, which opens each name.
     const STEPS: usize = if cfg!(windows) { 30 } else { 300 };
     let tree = Tree::in_memory("");
     for number in 0..SESSIONS {
@@ -767,12 +788,12 @@ async fn sessions_are_strangers() {
                         3 => drop(
                             tokio::time::timeout(
                                 Duration::from_micros(next(300)),
-                                session.roots(tells(mine)),
+                                session.roots(source_of(mine)),
                             )
                             .await,
                         ),
                         _ => {
-                            let roots = session.roots(tells(mine)).await.unwrap();
+                            let roots = session.roots(source_of(mine)).await.unwrap();
                             assert!(
                                 roots
                                     .roots()
@@ -780,8 +801,8 @@ async fn sessions_are_strangers() {
                             );
                             assert_eq!(roots.read("f", 99).unwrap(), number.to_string().as_bytes());
                             let other = (number + 1) % SESSIONS;
-                            let strange = tree.path(format!("own/{other}/a/f"));
-                            assert_eq!(kind(roots.read(strange, 99)), Some("outside_roots"));
+                            let foreign = tree.path(format!("own/{other}/a/f"));
+                            assert_eq!(code(roots.read(foreign, 99)), Some("outside_roots"));
                             decided.fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -800,7 +821,7 @@ async fn sessions_are_strangers() {
 }
 
 #[tokio::test]
-async fn bare_paths_are_roots_only_where_the_operator_says_so() {
+async fn bare_paths_are_roots_only_if_the_operator_allows_them() {
     let tree = Tree::new("dir a%20b; dir a b");
     let bare = ListRootsResult::from_uris([
         tree.path("a%20b").display().to_string(),
@@ -816,8 +837,8 @@ async fn bare_paths_are_roots_only_where_the_operator_says_so() {
             .bare_paths(rule)
             .build()
             .unwrap();
-        let roots = announcing(&Guard::new(boundary)).roots(tells(bare.clone())).await;
-        let kinds: Vec<_> = roots
+        let roots = announcing(&Guard::new(boundary)).roots(source_of(bare.clone())).await;
+        let codes: Vec<_> = roots
             .as_ref()
             .unwrap()
             .rejected()
@@ -828,25 +849,25 @@ async fn bare_paths_are_roots_only_where_the_operator_says_so() {
         let drive =
             if cfg!(windows) && rule == Rule::Allow { "outside_roots" } else { "not_absolute" };
         assert_eq!(
-            kinds[kinds.len() - 4..],
+            codes[codes.len() - 4..],
             ["not_absolute", drive, "empty", "foreign_scheme"],
             "{rule:?}"
         );
-        assert_eq!(told(&tree, &roots), Ok(expected), "{rule:?}");
+        assert_eq!(outcome(&tree, &roots), Ok(expected), "{rule:?}");
     }
 }
 
-/// Polled by hand, outside any runtime, or in one without a timer.
+/// The call is polled by hand, without a runtime or in a runtime without a timer.
 #[test]
-fn without_a_runtime_with_a_timer_a_call_is_refused() {
+fn a_call_without_a_tokio_timer_is_refused() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
     let poll = || {
-        let call = pin!(session.roots(never()));
+        let call = pin!(session.roots(no_answer()));
         match call.poll(&mut Context::from_waker(Waker::noop())) {
-            std::task::Poll::Ready(roots) => kind(roots),
-            std::task::Poll::Pending => panic!("waits for ever"),
+            std::task::Poll::Ready(roots) => code(roots),
+            std::task::Poll::Pending => panic!("the call waits forever"),
         }
     };
     assert_eq!(poll(), Some("no_runtime"));
@@ -854,56 +875,57 @@ fn without_a_runtime_with_a_timer_a_call_is_refused() {
     assert_eq!(runtime.block_on(async { poll() }), Some("no_runtime"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     assert_eq!(
-        told(&tree, &runtime.block_on(session.roots(telling(&tree, &["a"])))),
+        outcome(&tree, &runtime.block_on(session.roots(source_listing(&tree, &["a"])))),
         Ok(vec!["a".into()])
     );
 }
 
-/// The longest times are as good as any.
+/// The longest and the shortest durations work like any other.
 #[tokio::test]
-async fn absurd_limits_are_limits() {
+async fn extreme_limits_work() {
     let tree = Tree::new("dir a");
     let (most, none) = (Duration::MAX, Duration::ZERO);
     for (time, expected) in [(most, None), (none, Some("roots_timed_out"))] {
         let builder = guard(&tree).fetch_limit(time).time_to_live(time).time_to_idle(time);
         let session = announcing(&builder.time_to_live_unannounced(time).build().unwrap());
-        assert_eq!(kind(session.roots(telling(&tree, &["a"])).await), expected, "{time:?}");
-        assert_eq!(kind(session.roots(telling(&tree, &["a"])).await), expected, "{time:?}");
+        assert_eq!(code(session.roots(source_listing(&tree, &["a"])).await), expected, "{time:?}");
+        assert_eq!(code(session.roots(source_listing(&tree, &["a"])).await), expected, "{time:?}");
     }
 }
 
 #[tokio::test]
-async fn a_failed_client_is_asked_again_after_the_back_off() {
+async fn a_failed_fetch_is_retried_after_the_back_off() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
-    let client = Client::telling(list(&tree, &["a"]));
-    client.fails();
+    let client = Client::listing(list(&tree, &["a"]));
+    client.set_failure();
     tokio::time::pause();
     for times in [1, 1, 1] {
-        assert_eq!(kind(session.roots(client.source()).await), Some("roots_failed"));
-        assert_eq!(client.asked(), times);
+        assert_eq!(code(session.roots(client.source()).await), Some("roots_failed"));
+        assert_eq!(client.requests(), times);
     }
-    client.tells(list(&tree, &["a"]));
+    client.set_list(list(&tree, &["a"]));
     tokio::time::advance(Duration::from_millis(1001)).await;
     tokio::time::resume();
-    assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
-    assert_eq!(client.asked(), 2);
+    assert_eq!(outcome(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
+    assert_eq!(client.requests(), 2);
 }
 
-/// Watching takes no turn to verify from those who then would, and is told in the end that a root is gone.
+/// Frequent `still_allows` calls do not use up the turns to verify, and they eventually report the
+/// missing root.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_watch_does_not_keep_a_replaced_directory_in_force() {
+async fn frequent_proof_checks_do_not_keep_a_replaced_directory_in_force() {
     let tree = Tree::new("file top/op/f = old; dir top/op/a");
     let boundary =
         Boundary::builder().directory(tree.path("top/op"), Access::ReadWrite).build().unwrap();
     let guard = Guard::new(boundary);
-    let watch = guard.session(WITHOUT).unwrap();
+    let watch = guard.session(WITHOUT_ROOTS).unwrap();
     let narrow = announcing(&guard);
-    let of_allowed = watch.roots(never()).await.unwrap().check("f", Intent::Existing).unwrap();
+    let of_allowed = watch.roots(no_answer()).await.unwrap().check("f", Intent::Existing).unwrap();
     let narrowed = narrow
-        .roots(telling(&tree, &["top/op/a"]))
+        .roots(source_listing(&tree, &["top/op/a"]))
         .await
         .unwrap()
         .check(".", Intent::Existing)
@@ -916,17 +938,18 @@ async fn a_watch_does_not_keep_a_replaced_directory_in_force() {
         let _ = narrow.still_allows(&narrowed);
         sleep(Duration::from_millis(1));
     }
-    becomes(async || kind(watch.still_allows(&of_allowed)), Some("root_unavailable")).await;
-    becomes(async || kind(narrow.still_allows(&narrowed)), Some("root_unavailable")).await;
-    assert_eq!(watch.roots(never()).await.unwrap().read("f", 9).unwrap(), b"new");
-    let other = announcing(&guard).roots(telling(&tree, &["top/op"])).await.unwrap();
+    assert_becomes(async || code(watch.still_allows(&of_allowed)), Some("root_unavailable")).await;
+    assert_becomes(async || code(narrow.still_allows(&narrowed)), Some("root_unavailable")).await;
+    assert_eq!(watch.roots(no_answer()).await.unwrap().read("f", 9).unwrap(), b"new");
+    let other = announcing(&guard).roots(source_listing(&tree, &["top/op"])).await.unwrap();
     assert_eq!(other.read("f", 9).unwrap(), b"new");
 }
 
-/// An allowed directory that was not there when the list was told, in a deploy or for the first time.
+/// An allowed directory was missing during the fetch, because of a deployment or because it was
+/// never created.
 #[cfg(unix)]
 #[tokio::test]
-async fn an_operator_directory_that_comes_back_is_in_force_for_kept_lists() {
+async fn an_allowed_directory_that_returns_is_in_force_for_cached_lists() {
     let tree = Tree::new("dir op/a; dir x");
     let boundary = Boundary::builder()
         .directory(tree.path("op"), Access::ReadWrite)
@@ -935,21 +958,23 @@ async fn an_operator_directory_that_comes_back_is_in_force_for_kept_lists() {
         .unwrap();
     let guard = Guard::new(boundary);
     let (inside, around) = (announcing(&guard), announcing(&guard));
-    inside.roots(telling(&tree, &["op/a", "later/b"])).await.unwrap();
-    around.roots(telling(&tree, &[""])).await.unwrap();
-    let in_force = async |session: &Session| told(&tree, &session.roots(unasked()).await).unwrap();
+    inside.roots(source_listing(&tree, &["op/a", "later/b"])).await.unwrap();
+    around.roots(source_listing(&tree, &[""])).await.unwrap();
+    let in_force = async |session: &Session| {
+        outcome(&tree, &session.roots(no_request_expected()).await).unwrap()
+    };
     let both = async || (in_force(&inside).await, in_force(&around).await);
     let paths = |paths: &[&str]| paths.iter().copied().map(String::from).collect::<Vec<_>>();
     fs::rename(tree.path("op"), tree.path("was")).unwrap();
-    becomes(&both, (vec![], vec![])).await;
+    assert_becomes(&both, (vec![], vec![])).await;
     fs::rename(tree.path("was"), tree.path("op")).unwrap();
     tree.add("dir later/b");
-    becomes(&both, (paths(&["op/a", "later/b"]), paths(&["op", "later"]))).await;
+    assert_becomes(&both, (paths(&["op/a", "later/b"]), paths(&["op", "later"]))).await;
 }
 
-/// A source that is busy all the time: what waits for it must not starve the time limit.
+/// A source that is always busy must not starve the timer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_busy_source_is_ended_by_the_time_limit() {
+async fn a_busy_source_times_out() {
     let tree = Tree::new("dir a");
     let limit = Duration::from_millis(100);
     let session = announcing(&guard(&tree).fetch_limit(limit).build().unwrap());
@@ -959,26 +984,29 @@ async fn a_busy_source_is_ended_by_the_time_limit() {
         }
     };
     let call = tokio::time::timeout(50 * limit, session.roots(busy)).await;
-    assert_eq!(call.map(kind), Ok(Some("roots_timed_out")));
+    assert_eq!(call.map(code), Ok(Some("roots_timed_out")));
 }
 
-/// A leader that is neither polled nor dropped: others go on without it.
+/// If a leader is neither polled nor dropped, other calls continue without it.
 #[tokio::test(start_paused = true)]
-async fn a_stalled_leader_is_passed_over() {
+async fn a_stalled_leader_is_replaced() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
-    let mut leader = pin!(session.roots(never()));
+    let mut leader = pin!(session.roots(no_answer()));
     assert!(leader.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     tokio::time::sleep(LIMIT / 2).await;
     let start = Instant::now();
-    assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["a"])).await),
+        Ok(vec!["a".into()])
+    );
     assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
-    assert_eq!(kind(leader.await), None, "it finds what the others asked for");
-    assert_eq!(told(&tree, &session.roots(unasked()).await), Ok(vec!["a".into()]));
+    assert_eq!(code(leader.await), None, "it uses the snapshot that the other call obtained");
+    assert_eq!(outcome(&tree, &session.roots(no_request_expected()).await), Ok(vec!["a".into()]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_after_a_change_does_not_wait_for_what_was_asked_before() {
+async fn a_call_after_a_change_does_not_wait_for_an_earlier_fetch() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
     let leader = session.clone();
@@ -995,31 +1023,34 @@ async fn a_call_after_a_change_does_not_wait_for_what_was_asked_before() {
     tokio::task::yield_now().await;
     session.list_changed();
     let start = Instant::now();
-    assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), Ok(vec!["a".into()]));
-    assert_eq!(told(&tree, &leader.await.unwrap()), Ok(vec!["a".into()]));
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["a"])).await),
+        Ok(vec!["a".into()])
+    );
+    assert_eq!(outcome(&tree, &leader.await.unwrap()), Ok(vec!["a".into()]));
     assert!(start.elapsed() < LIMIT / 10, "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_ends_the_call_that_asks() {
+async fn closing_a_session_ends_its_fetch() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
     let leader = session.clone();
     let leader = tokio::spawn(async move {
         let start = Instant::now();
-        (kind(leader.roots(never()).await), start.elapsed())
+        (code(leader.roots(no_answer()).await), start.elapsed())
     });
     tokio::task::yield_now().await;
     session.close();
     assert_eq!(leader.await.unwrap(), (Some("session_closed"), Duration::ZERO));
 }
-/// A call in a task of its own.
+/// Runs a call in its own task.
 type PanickingCall = fn(Session) -> tokio::task::JoinHandle<bool>;
 
-/// A panic of the author's source is the panic of the call that asks, as if that were dropped: a call
-/// that waits asks next.
+/// A panic in the author's source panics the leader's call, as if that call had been dropped. A
+/// waiting call then leads the next fetch.
 #[tokio::test]
-async fn a_source_that_panics_harms_its_own_call_only() {
+async fn a_panicking_source_fails_only_its_own_call() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -1040,7 +1071,7 @@ async fn a_source_that_panics_harms_its_own_call_only() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).fetch_limit(Duration::from_secs(2)).build().unwrap();
     let ok = Ok(vec!["a".to_owned()]);
-    // A call that waited for one that took all of its time has none left.
+    // The waiting call has no time left if the leader used all of it.
     let calls: [(PanickingCall, _); 3] = [
         (|session| tokio::spawn(async move { session.roots(at_once).await.is_ok() }), ok.clone()),
         (|session| tokio::spawn(async move { session.roots(later).await.is_ok() }), ok.clone()),
@@ -1053,22 +1084,22 @@ async fn a_source_that_panics_harms_its_own_call_only() {
         let session = announcing(&guard);
         let leader = call(session.clone());
         tokio::task::yield_now().await;
-        let next = session.roots(telling(&tree, &["a"])).await;
+        let next = session.roots(source_listing(&tree, &["a"])).await;
         assert!(leader.await.unwrap_err().is_panic());
-        let next = told(&tree, &next);
+        let next = outcome(&tree, &next);
         assert!(next == expected || next == ok, "{next:?}");
-        assert_eq!(told(&tree, &session.roots(telling(&tree, &["a"])).await), ok);
+        assert_eq!(outcome(&tree, &session.roots(source_listing(&tree, &["a"])).await), ok);
     }
 }
 
-/// What is shown of one session tells nothing of the others.
+/// The debug output of a session reveals nothing about other sessions.
 #[tokio::test]
-async fn what_is_shown_of_a_session_is_its_own() {
+async fn debug_output_of_a_session_reveals_no_other_session() {
     let tree = Tree::new("dir mine; dir secret");
     let guard = guard(&tree).build().unwrap();
     let (mine, other) = (announcing(&guard), announcing(&guard));
-    let roots = mine.roots(telling(&tree, &["mine"])).await.unwrap();
-    other.roots(telling(&tree, &["secret"])).await.unwrap();
+    let roots = mine.roots(source_listing(&tree, &["mine"])).await.unwrap();
+    other.roots(source_listing(&tree, &["secret"])).await.unwrap();
     assert!(format!("{:?}", mine.changes()).contains(&mine.id().to_string()));
     let shown = format!("{mine:?} {:?} {guard:?} {:?} {roots:?}", mine.changes(), guard.boundary());
     assert!(
@@ -1081,28 +1112,30 @@ async fn what_is_shown_of_a_session_is_its_own() {
     );
 }
 
-/// A directory that an operation finds replaced is resolved again for the next call, and not only when names are verified in their turn.
+/// If an operation finds that a directory was replaced, the next call resolves it again, without
+/// waiting for the regular verification.
 #[cfg(unix)]
 #[tokio::test]
-async fn what_an_operation_finds_gone_is_resolved_again_at_once() {
+async fn a_root_found_missing_by_an_operation_is_resolved_again_at_once() {
     let tree = Tree::new("file d/f = one");
     let session = announcing(&guard(&tree).build().unwrap());
-    let roots = session.roots(telling(&tree, &["d"])).await.unwrap();
+    let roots = session.roots(source_listing(&tree, &["d"])).await.unwrap();
     fs::rename(tree.path("d"), tree.path("was")).unwrap();
     tree.add("file d/f = two");
     assert_eq!(roots.read("none", 9).unwrap_err().code(), "root_unavailable");
-    let again = session.roots(unasked()).await.unwrap();
+    let again = session.roots(no_request_expected()).await.unwrap();
     assert_eq!(again.read("f", 9).unwrap(), b"two");
 }
 
-/// Verifying a list that takes long takes a small share of the time, one at a time.
+/// A slow list is verified by one call at a time and for a small share of the time, so no call
+/// fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_costly_list_is_verified_a_twentieth_of_the_time() {
+async fn calls_succeed_while_a_slow_list_is_verified() {
     #[cfg(windows)]
     if !links_are_seen() {
         return not_shown(
-            "session::a_costly_list_is_verified_a_twentieth_of_the_time",
-            "roots through links",
+            "session::calls_succeed_while_a_slow_list_is_verified",
+            "roots through symlinks",
         );
     }
     let tree = Tree::in_memory("link op/l -> .");
@@ -1113,24 +1146,24 @@ async fn a_costly_list_is_verified_a_twentieth_of_the_time() {
     let session = announcing(&Guard::builder(boundary).build().unwrap());
     let paths: Vec<_> = (0..100).map(|n| format!("op/l/{}", &deep[..deep.len() - 2 * n])).collect();
     let paths: Vec<_> = paths.iter().map(String::as_str).collect();
-    session.roots(telling(&tree, &paths)).await.unwrap();
+    session.roots(source_listing(&tree, &paths)).await.unwrap();
     let start = std::time::Instant::now();
     let mut late = 0;
     while start.elapsed() < 6 * VERIFY_EVERY {
-        late += usize::from(session.roots(unasked()).await.is_err());
+        late += usize::from(session.roots(no_request_expected()).await.is_err());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(late, 0);
 }
 
-/// Whatever else is kept, a session that is forgotten for want of room is asked again; and nothing else happens.
+/// When the cache is full, the evicted session requests its list again, and nothing else changes.
 #[tokio::test]
-async fn a_snapshot_that_is_forgotten_for_want_of_room_is_asked_for_again() {
+async fn an_evicted_snapshot_is_fetched_again() {
     let tree = Tree::new("dir a");
-    // Nothing here is about time.
+    // A long limit, because this test is not about time.
     let guard = guard(&tree).fetch_limit(Duration::from_secs(120)).build().unwrap();
     let session = announcing(&guard);
-    let client = Client::telling(list(&tree, &["a"]));
+    let client = Client::listing(list(&tree, &["a"]));
     session.roots(client.source()).await.unwrap();
     let large = || {
         ListRootsResult::from_uris(
@@ -1138,61 +1171,69 @@ async fn a_snapshot_that_is_forgotten_for_want_of_room_is_asked_for_again() {
         )
     };
     let mut others = Vec::new();
-    // A look is a use, and keeps it from being the least recently used.
+    // Do not look at the session's state here: that would count as a use and prevent the eviction.
     while others.len() < 80 {
         let other = announcing(&guard);
-        other.roots(tells(large())).await.unwrap();
+        other.roots(source_of(large())).await.unwrap();
         others.push(other);
     }
     assert_eq!(session.state(), RootsState::Stale);
-    assert_eq!(told(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
-    assert_eq!(client.asked(), 2);
+    assert_eq!(outcome(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
+    assert_eq!(client.requests(), 2);
 }
 
-/// A list that came with a request is for that request: it is not kept, and a change has nothing to do with it.
+/// A list that arrives with a request applies to that request only. It is not cached, and a change
+/// notification does not affect it.
 #[tokio::test]
-async fn a_list_that_came_with_a_request_decides_that_alone() {
+async fn a_list_sent_with_a_request_applies_only_to_that_request() {
     let tree = Tree::new("dir a; dir b; dir op");
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
-    let asking = session.clone();
-    let leader = tokio::spawn(async move { asking.roots(never()).await });
+    let leader = session.clone();
+    let leader = tokio::spawn(async move { leader.roots(no_answer()).await });
     tokio::task::yield_now().await;
     let call = session.roots_from_list(list(&tree, &["a"]));
     session.list_changed();
-    assert_eq!(told(&tree, &call.await), Ok(vec!["a".into()]));
+    assert_eq!(outcome(&tree, &call.await), Ok(vec!["a".into()]));
     assert_eq!(session.state(), RootsState::Stale);
     leader.abort();
-    assert_eq!(told(&tree, &session.roots(telling(&tree, &["b"])).await), Ok(vec!["b".into()]));
     assert_eq!(
-        told(&tree, &guard.session(WITHOUT).unwrap().roots_from_list(list(&tree, &["a"])).await),
+        outcome(&tree, &session.roots(source_listing(&tree, &["b"])).await),
+        Ok(vec!["b".into()])
+    );
+    assert_eq!(
+        outcome(
+            &tree,
+            &guard.session(WITHOUT_ROOTS).unwrap().roots_from_list(list(&tree, &["a"])).await
+        ),
         Ok(vec![String::new()])
     );
     session.close();
-    assert_eq!(kind(session.roots_from_list(list(&tree, &["a"])).await), Some("session_closed"));
+    assert_eq!(code(session.roots_from_list(list(&tree, &["a"])).await), Some("session_closed"));
 }
 
-/// Calls that come and end all the time, behind a leader that was cancelled late: each waits for the one before, and has no time left.
+/// Calls arrive continuously after a leader that was cancelled late. Each call waits for the one
+/// before it and has little time left.
 #[tokio::test(start_paused = true)]
-async fn leaders_with_too_little_time_do_not_ask_for_ever() {
+async fn leaders_with_little_time_left_send_a_bounded_number_of_requests() {
     let tree = Tree::new("dir a");
     let limit = Duration::from_millis(5005);
     let session = announcing(&guard(&tree).fetch_limit(limit).build().unwrap());
-    let asked = Arc::new(AtomicUsize::new(0));
-    let told = list(&tree, &["a"]);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let answer = list(&tree, &["a"]);
     let source = || {
-        let (asked, told) = (asked.clone(), told.clone());
+        let (requests, answer) = (requests.clone(), answer.clone());
         move |_: Option<String>| {
-            asked.fetch_add(1, Ordering::SeqCst);
-            let told = told.clone();
+            requests.fetch_add(1, Ordering::SeqCst);
+            let answer = answer.clone();
             async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                RootsResponse::List(told)
+                RootsResponse::List(answer)
             }
         }
     };
     let first = session.clone();
-    let first = tokio::spawn(async move { first.roots(never()).await });
+    let first = tokio::spawn(async move { first.roots(no_answer()).await });
     let calls: Vec<_> = (1..2000)
         .map(|number| {
             let (session, source) = (session.clone(), source());
@@ -1208,30 +1249,33 @@ async fn leaders_with_too_little_time_do_not_ask_for_ever() {
     for call in calls {
         served += usize::from(call.await.unwrap());
     }
-    println!("{} questions, {served} calls of 1999 served", asked.load(Ordering::SeqCst));
-    assert!(asked.load(Ordering::SeqCst) < 20 && served > 500);
+    println!(
+        "{} requests to the client, {served} of 1999 calls succeeded",
+        requests.load(Ordering::SeqCst)
+    );
+    assert!(requests.load(Ordering::SeqCst) < 20 && served > 500);
 }
 
-/// A burst of changes is no list that keeps changing.
+/// A burst of changes does not count as a list that keeps changing.
 #[tokio::test(start_paused = true)]
-async fn a_burst_of_changes_and_calls_refuses_none() {
+async fn a_burst_of_changes_refuses_no_call() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
-    let told = list(&tree, &["a"]);
+    let answer = list(&tree, &["a"]);
     let calls: Vec<_> = (0..20)
         .map(|number| {
-            let (session, told) = (session.clone(), told.clone());
+            let (session, answer) = (session.clone(), answer.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(10 * number)).await;
                 session.list_changed();
                 let source = |_: Option<String>| {
-                    let told = told.clone();
+                    let answer = answer.clone();
                     async {
                         tokio::time::sleep(Duration::from_millis(300)).await;
-                        RootsResponse::List(told)
+                        RootsResponse::List(answer)
                     }
                 };
-                kind(session.roots(source).await)
+                code(session.roots(source).await)
             })
         })
         .collect();
@@ -1240,65 +1284,73 @@ async fn a_burst_of_changes_and_calls_refuses_none() {
     }
 }
 
-/// Who takes the turn to verify and can not use it gives it back.
+/// A call that takes the turn to verify but cannot use it returns the turn.
 #[cfg(unix)]
 #[test]
-fn a_turn_to_verify_that_is_lost_is_taken_by_the_next() {
+fn an_unused_turn_to_verify_passes_to_the_next_call() {
     let tree = Tree::new("file op/f = old");
     let boundary =
         Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
-    let session = Guard::new(boundary.clone()).session(WITHOUT).unwrap();
+    let session = Guard::new(boundary.clone()).session(WITHOUT_ROOTS).unwrap();
     fs::rename(tree.path("op"), tree.path("was")).unwrap();
     tree.add("file op/f = new");
     sleep(VERIFY_EVERY);
-    let call = pin!(session.roots(never()));
+    let call = pin!(session.roots(no_answer()));
     let std::task::Poll::Ready(roots) = call.poll(&mut Context::from_waker(Waker::noop())) else {
-        panic!("waits")
+        panic!("the call waits")
     };
-    assert_eq!(kind(roots), Some("no_runtime"));
+    assert_eq!(code(roots), Some("no_runtime"));
     assert_eq!(boundary.allowed_roots().read("f", 9).unwrap(), b"new");
 }
 
-/// Who waits for an answer takes none that is too old by the time it comes: the client may have withdrawn a root since it was asked.
+/// A waiting call does not use an answer that has expired by the time it arrives, because the
+/// client may have withdrawn a root since the request.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_too_old_when_it_comes_decides_no_later_call() {
+async fn an_answer_that_expires_before_it_arrives_serves_no_later_call() {
     let tree = Tree::new("dir a; dir b");
     let guard = guard(&tree).time_to_live_unannounced(Duration::from_millis(10)).build().unwrap();
     let session = guard.session(ClientCapabilities::with_roots(RootsCapability::silent())).unwrap();
-    let (slow, told_first) = (session.clone(), list(&tree, &["a"]));
+    let (slow, first_list) = (session.clone(), list(&tree, &["a"]));
     let leader = tokio::spawn(async move {
         let source = |_: Option<String>| {
-            let told = told_first.clone();
+            let list = first_list.clone();
             async {
                 tokio::time::sleep(LIMIT / 2).await;
-                RootsResponse::List(told)
+                RootsResponse::List(list)
             }
         };
         slow.roots(source).await
     });
     tokio::time::sleep(LIMIT / 4).await;
-    assert_eq!(told(&tree, &session.roots(telling(&tree, &["b"])).await), Ok(vec!["b".into()]));
-    assert_eq!(told(&tree, &leader.await.unwrap()), Ok(vec!["a".into()]));
+    assert_eq!(
+        outcome(&tree, &session.roots(source_listing(&tree, &["b"])).await),
+        Ok(vec!["b".into()])
+    );
+    assert_eq!(outcome(&tree, &leader.await.unwrap()), Ok(vec!["a".into()]));
 }
 
-/// An optional allowed directory that is made later: nobody else looks for it, and nothing of the list says that it may come.
+/// An optional allowed directory is created later. No other call looks for it, and nothing in the
+/// list indicates that it may appear.
 #[tokio::test]
-async fn an_operator_directory_that_is_made_later_is_looked_for() {
+async fn an_optional_directory_created_later_becomes_available() {
     let tree = Tree::new("dir op");
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
     let boundary =
         boundary.optional_directory(tree.path("later"), Access::ReadWrite).build().unwrap();
     let session = announcing(&Guard::new(boundary));
-    let roots = session.roots(telling(&tree, &["later/b"])).await.unwrap();
+    let roots = session.roots(source_listing(&tree, &["later/b"])).await.unwrap();
     assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
     tree.add("dir later/b");
-    becomes(async || told(&tree, &session.roots(unasked()).await), Ok(vec!["later/b".into()]))
-        .await;
+    assert_becomes(
+        async || outcome(&tree, &session.roots(no_request_expected()).await),
+        Ok(vec!["later/b".into()]),
+    )
+    .await;
 }
 
-/// What a client says of its failure goes to the operator's log, and is as long as the client likes.
+/// A client's error text goes to the operator's log and can be arbitrarily long.
 #[tokio::test]
-async fn a_clients_error_is_kept_shortened() {
+async fn a_clients_error_text_is_truncated() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
     let why = "x".repeat(1 << 20);
@@ -1309,9 +1361,9 @@ async fn a_clients_error_is_kept_shortened() {
     assert_eq!((error.code(), error.operator_detail().map(str::len)), ("roots_failed", Some(1024)));
 }
 
-/// To resolve a list takes of the same time as to ask for it.
+/// Requesting and resolving a list share one time limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_that_takes_long_to_resolve_is_late() {
+async fn the_fetch_limit_includes_resolving_the_list() {
     let tree = Tree::in_memory("dir op");
     let mut deep = "d/".repeat(300);
     fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
@@ -1321,22 +1373,24 @@ async fn a_list_that_takes_long_to_resolve_is_late() {
     }
     let limit = Duration::from_millis(100);
     let session = announcing(&guard(&tree).fetch_limit(limit).build().unwrap());
-    // The same place by another text; on Windows, where that would be the same path, another place.
+    // Each entry names the same place with a different text. Windows would normalize these to the
+    // same path, so different places are used there.
     let entries = (0..1000).map(|n| match n {
         _ if cfg!(windows) => tree.uri(format!("op/{}", &deep[..deep.len() - 2 * (n % 250)])),
         _ => format!("{}/op/{}{deep}", tree.uri(""), "./".repeat(n)),
     });
     let start = std::time::Instant::now();
     assert_eq!(
-        kind(session.roots(tells(ListRootsResult::from_uris(entries))).await),
+        code(session.roots(source_of(ListRootsResult::from_uris(entries))).await),
         Some("roots_timed_out")
     );
     assert!(start.elapsed() < 20 * limit, "{:?}", start.elapsed());
 }
 
-/// What failed before the list changed says nothing of the list: neither who asked nor who waited is refused by it.
+/// A failure from before a change does not apply to the new list. It refuses neither the call that
+/// made the request nor those that wait for it.
 #[tokio::test(start_paused = true)]
-async fn a_failure_from_before_a_change_refuses_nobody() {
+async fn a_failure_from_before_a_change_refuses_no_call() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
     let mut answers =
@@ -1347,7 +1401,7 @@ async fn a_failure_from_before_a_change_refuses_nobody() {
         }
         std::future::ready(answers.pop().unwrap())
     });
-    assert_eq!(told(&tree, &roots.await), Ok(vec!["a".into()]));
+    assert_eq!(outcome(&tree, &roots.await), Ok(vec!["a".into()]));
     session.list_changed();
     let (leader, waiter, now) = (session.clone(), session.clone(), list(&tree, &["a"]));
     let leader = tokio::spawn(async move {
@@ -1355,21 +1409,21 @@ async fn a_failure_from_before_a_change_refuses_nobody() {
             tokio::time::sleep(LIMIT / 4).await;
             RootsResponse::Failed("-32601".into())
         };
-        let failed = kind(leader.roots(fails).await);
-        // Before the other is polled that waits for the same answer.
+        let failed = code(leader.roots(fails).await);
+        // The change comes before the waiting call is polled.
         leader.list_changed();
         failed
     });
     tokio::task::yield_now().await;
-    let waiter = tokio::spawn(async move { waiter.roots(tells(now)).await });
+    let waiter = tokio::spawn(async move { waiter.roots(source_of(now)).await });
     assert_eq!(leader.await.unwrap(), Some("roots_failed"));
-    assert_eq!(told(&tree, &waiter.await.unwrap()), Ok(vec!["a".into()]));
+    assert_eq!(outcome(&tree, &waiter.await.unwrap()), Ok(vec!["a".into()]));
 }
 
-/// A session begins only with capabilities that were read, so what cannot be read opens nothing:
-/// not even what a client gets that declares no roots.
+/// A session starts only if its capabilities can be read. Unreadable capabilities do not even grant
+/// what a client without roots gets.
 #[tokio::test]
-async fn what_a_client_declares_is_read_or_there_is_no_session() {
+async fn unreadable_capabilities_start_no_session() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).build().unwrap();
     let begin = |capabilities: &str| -> Result<Session, Box<dyn std::error::Error>> {
@@ -1384,30 +1438,31 @@ async fn what_a_client_declares_is_read_or_there_is_no_session() {
         let (none, some) = (begin(none).unwrap(), begin(some).unwrap());
         let silent =
             || |_: Option<String>| std::future::ready(RootsResponse::Failed(String::new()));
-        assert_eq!(told(&tree, &none.roots(silent()).await), Ok(vec![String::new()]));
-        assert_eq!(told(&tree, &some.roots(silent()).await), Err("roots_failed"));
+        assert_eq!(outcome(&tree, &none.roots(silent()).await), Ok(vec![String::new()]));
+        assert_eq!(outcome(&tree, &some.roots(silent()).await), Err("roots_failed"));
     }
 }
 
-/// By policy nothing is in force for it, and so nothing stands either.
+/// The policy denies this client all roots, so no proof is valid for it.
 #[tokio::test]
-async fn no_proof_stands_for_a_client_that_is_denied() {
+async fn no_proof_is_valid_for_a_client_that_is_denied() {
     let tree = Tree::new("file a/f");
     let proof = tree.roots(["a"]).check("f", Intent::Existing).unwrap();
     let guard = guard(&tree).without_client_roots(WithoutClientRoots::Deny).build().unwrap();
-    let undeclared = guard.session(WITHOUT).unwrap();
-    assert_eq!(kind(undeclared.still_allows(&proof)), Some("roots_unsupported"));
+    let undeclared = guard.session(WITHOUT_ROOTS).unwrap();
+    assert_eq!(code(undeclared.still_allows(&proof)), Some("roots_unsupported"));
     let declared = announcing(&guard);
-    assert_eq!((undeclared.declared(), declared.declared()), (WITHOUT, ANNOUNCING));
-    assert_eq!(kind(declared.still_allows(&proof)), Some("roots_stale"));
+    assert_eq!((undeclared.declared(), declared.declared()), (WITHOUT_ROOTS, ANNOUNCING));
+    assert_eq!(code(declared.still_allows(&proof)), Some("roots_stale"));
 }
 
-/// The same list is the same snapshot only if it led to the same, also where it led nowhere.
+/// Equal lists share a snapshot only if they resolve to the same roots and the same rejected
+/// entries.
 #[tokio::test]
-async fn what_an_equal_list_led_to_earlier_is_not_told_of_a_later_one() {
+async fn equal_lists_do_not_share_outdated_rejections() {
     let tree = Tree::new("dir a");
     let guard = guard(&tree).build().unwrap();
-    let mut kept = Vec::new();
+    let mut snapshots = Vec::new();
     #[cfg(unix)]
     let rows = [("dir c", Some("not_found")), ("fifo b", Some("special_file")), ("dir b", None)];
     #[cfg(windows)]
@@ -1418,26 +1473,26 @@ async fn what_an_equal_list_led_to_earlier_is_not_told_of_a_later_one() {
         }
         tree.add(line);
         let session = announcing(&guard);
-        let roots = session.roots(tells(list(&tree, &["a", "b"]))).await.unwrap();
+        let roots = session.roots(source_of(list(&tree, &["a", "b"]))).await.unwrap();
         let rejected: Vec<_> = roots
             .rejected()
             .iter()
             .map(|rejected| (rejected.index(), rejected.error().code()))
             .collect();
-        assert_eq!(rejected, expected.map(|kind| (1, kind)).into_iter().collect::<Vec<_>>());
-        kept.push((session, roots));
+        assert_eq!(rejected, expected.map(|code| (1, code)).into_iter().collect::<Vec<_>>());
+        snapshots.push((session, roots));
     }
 }
 
-/// A call counts as use of the snapshot, whatever the time to idle is.
+/// Each call counts as a use of the snapshot, whatever the time to idle.
 #[tokio::test]
-async fn a_snapshot_in_use_outlives_a_short_time_to_idle() {
+async fn a_snapshot_in_use_does_not_expire_as_idle() {
     let idle = Duration::from_secs(1);
     let tree = Tree::new("dir a");
     let guard = guard(&tree).time_to_idle(idle).build().unwrap();
-    // Once more if this machine paused for so long that the time was right to end.
+    // Try again if this machine paused for so long that the snapshot could become idle.
     for _ in 0..20 {
-        let client = Client::telling(list(&tree, &["a"]));
+        let client = Client::listing(list(&tree, &["a"]));
         let session = announcing(&guard);
         let (start, mut last) = (std::time::Instant::now(), std::time::Instant::now());
         let mut longest = Duration::ZERO;
@@ -1448,16 +1503,16 @@ async fn a_snapshot_in_use_outlives_a_short_time_to_idle() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         if longest < idle / 2 {
-            assert_eq!(client.asked(), 1);
+            assert_eq!(client.requests(), 1);
             return;
         }
     }
-    panic!("this machine pauses all the time");
+    panic!("this machine paused in every attempt");
 }
 
-/// Who verifies a shared snapshot takes the news from nobody who shares it.
+/// When one session verifies a shared snapshot, the other sessions still detect the change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_directory_is_found_by_each_session_that_shares_the_snapshot() {
+async fn each_session_sharing_a_snapshot_finds_a_directory_created_later() {
     for optional in [false, true] {
         let tree = Tree::new("dir a");
         let boundary = Boundary::builder();
@@ -1471,61 +1526,62 @@ async fn a_missing_directory_is_found_by_each_session_that_shares_the_snapshot()
         let guard = Guard::new(boundary.build().unwrap());
         let listed = list(&tree, &["a", "b"]);
         let (one, other) = (announcing(&guard), announcing(&guard));
-        let held = one.roots(tells(listed.clone())).await.unwrap();
-        other.roots(tells(listed)).await.unwrap();
+        let snapshot = one.roots(source_of(listed.clone())).await.unwrap();
+        other.roots(source_of(listed)).await.unwrap();
         let ends = Arc::new(AtomicBool::new(false));
         let verifier = std::thread::spawn({
             let ends = ends.clone();
             move || {
                 while !ends.load(Ordering::SeqCst) {
-                    let _ = held.verify();
+                    let _ = snapshot.verify();
                     sleep(Duration::from_millis(1));
                 }
             }
         });
         tree.add("dir b");
-        let count = async || other.roots(unasked()).await.unwrap().roots().count();
-        becomes(count, 2).await;
+        let count = async || other.roots(no_request_expected()).await.unwrap().roots().count();
+        assert_becomes(count, 2).await;
         ends.store(true, Ordering::SeqCst);
         verifier.join().unwrap();
     }
 }
 
-/// Looking for a directory that stays missing is no change.
+/// Checking for a directory that is still missing is not a change.
 #[tokio::test]
-async fn a_renewal_that_changes_nothing_wakes_nobody() {
+async fn a_renewal_without_a_change_wakes_no_waiter() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
-    session.roots(telling(&tree, &["a", "missing"])).await.unwrap();
+    session.roots(source_listing(&tree, &["a", "missing"])).await.unwrap();
     let mut changes = session.changes();
     let start = std::time::Instant::now();
     while start.elapsed() < 4 * VERIFY_EVERY {
-        session.roots(unasked()).await.unwrap();
+        session.roots(no_request_expected()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(tokio::time::timeout(Duration::ZERO, changes.changed()).await.is_err());
     tree.add("dir missing");
-    becomes(async || session.roots(unasked()).await.unwrap().roots().count(), 2).await;
+    assert_becomes(async || session.roots(no_request_expected()).await.unwrap().roots().count(), 2)
+        .await;
     changes.changed().await.unwrap();
 }
 
-/// The text names the limit for the call that asked, for those that waited, and in the back-off.
+/// The text names the limit, both for the call that made the request and during the back-off.
 #[tokio::test]
-async fn a_failure_keeps_its_text() {
+async fn a_repeated_failure_keeps_its_text() {
     let tree = Tree::new("dir a");
     let session = announcing(&guard(&tree).build().unwrap());
     let large = ListRootsResult::from_uris(["file:///".to_owned() + &"x".repeat(8_000_001)]);
     for _ in 0..2 {
-        let refused = session.roots(tells(large.clone())).await.unwrap_err();
+        let refused = session.roots(source_of(large.clone())).await.unwrap_err();
         assert_eq!(refused.to_string(), "the root list is larger than 8000000 bytes");
     }
 }
 
-/// Resolving a cached list again does not prolong its time.
-// What is held open is not moved away on Windows.
+/// Resolving a cached list again does not extend its time to live.
+// On Windows an open directory cannot be moved.
 #[cfg(unix)]
 #[test]
-fn a_list_that_expires_while_it_is_resolved_again_is_requested() {
+fn a_list_that_expires_while_it_is_resolved_again_is_requested_again() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -1541,14 +1597,14 @@ fn a_list_that_expires_while_it_is_resolved_again_is_requested() {
             .unwrap();
         let session = guard.session(ClientCapabilities::with_roots(RootsCapability::silent()));
         let session = session.unwrap();
-        let client = Client::telling(list(&tree, &["a"]));
+        let client = Client::listing(list(&tree, &["a"]));
         let roots = session.roots(client.source()).await.unwrap();
         fs::rename(tree.path("a"), tree.path("was")).unwrap();
         tree.add("file a/f = new");
         assert_eq!(roots.read("none", 9).unwrap_err().code(), "root_unavailable");
-        // The only thread is held while the list is resolved again.
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        drop(tokio::task::spawn_blocking(move || held.recv()));
+        // The only blocking thread is busy while the list is resolved again.
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        drop(tokio::task::spawn_blocking(move || released.recv()));
         let (session, source) = (session.clone(), client.source());
         let call = tokio::spawn(async move { session.roots(source).await.unwrap() });
         for _ in 0..10 {
@@ -1558,6 +1614,6 @@ fn a_list_that_expires_while_it_is_resolved_again_is_requested() {
         tokio::time::advance(Duration::from_secs(11)).await;
         drop(release);
         assert_eq!(call.await.unwrap().read("f", 9).unwrap(), b"new");
-        assert_eq!(client.asked(), 2);
+        assert_eq!(client.requests(), 2);
     });
 }

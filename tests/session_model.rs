@@ -1,9 +1,11 @@
-//! A session beside a model of ten lines: one call after the other.
+//! Compares a session with a ten-line model, one call after another.
 //!
-//! Goes in: random [`Step`]s of a client and of time. What is proven: at each call the model foretells whether a path is allowed, and how
-//! often the client is asked. What calls do to each other is left to [`schedules`](crate::schedules).
+//! The input is a random sequence of [`Step`]s. The model predicts for each call whether a path is
+//! allowed, and how many requests the client receives. [`schedules`](crate::schedules) covers
+//! concurrent calls.
 //!
-//! `GUARD_SCHEDULES_SEED=7` begins with that seed, which a failure prints; `GUARD_SCHEDULES_SECONDS=600` makes a run that long.
+//! `GUARD_SCHEDULES_SEED=7` starts with that seed, which a failure prints.
+//! `GUARD_SCHEDULES_SECONDS=600` sets the duration of the run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,27 +20,28 @@ use crate::support::is_second_run;
 use crate::support::random::{Random, number};
 use crate::support::tree::Tree;
 
-/// What is in force, and at what price. Times are in seconds, lists are bits, one for each directory.
+/// The roots in force and the number of requests that they need. Times are in seconds. A list is a
+/// bit mask with one bit per directory.
 #[derive(Clone, Debug, Default)]
 struct Model {
     list: u8,
     fails: bool,
     now: u64,
     time_to_live: u64,
-    kept: Option<(u8, u64)>,
+    cached: Option<(u8, u64)>,
     backs_off: (u64, u32),
 }
 
 impl Model {
     fn call(&mut self) -> (Option<u8>, usize) {
-        match (self.kept, self.backs_off) {
+        match (self.cached, self.backs_off) {
             (Some((list, until)), _) if self.now < until => return (Some(list), 0),
             (_, (until, _)) if self.now < until => return (None, 0),
             (_, (_, times)) if self.fails => {
                 self.backs_off = (self.now + 30.min(1 << times), times + 1);
             }
             _ => {
-                (self.kept, self.backs_off) =
+                (self.cached, self.backs_off) =
                     (Some((self.list, self.now + self.time_to_live)), (0, 0));
             }
         }
@@ -46,25 +49,28 @@ impl Model {
     }
 
     fn changed(&mut self) {
-        (self.kept, self.backs_off) = (None, (0, 0));
+        (self.cached, self.backs_off) = (None, (0, 0));
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// A call, for a file of this directory.
+    /// A call checks a file in this directory.
     Check(u8),
-    /// The client has another list; it, or somebody, says so.
+    /// The client's list changes, without a notification.
     List(u8),
+    /// The session is notified of a change.
     Changed,
-    /// From now on the client answers an error, or does not.
+    /// Whether the client answers with an error from now on.
     Fails(bool),
+    /// This many seconds pass.
     Seconds(u64),
+    /// All cached snapshots are dropped.
     Forget,
 }
 
 #[test]
-fn a_session_is_as_its_model() {
+fn a_session_behaves_like_its_model() {
     let rows = [
         ("announces", RootsCapability::announcing(), 20),
         ("silent", RootsCapability::silent(), 0),
@@ -72,11 +78,11 @@ fn a_session_is_as_its_model() {
     ];
     let seconds = number("GUARD_SCHEDULES_SECONDS").unwrap_or(if is_second_run() { 1 } else { 4 });
     for (name, client, time_to_live) in rows {
-        as_model(name, client, time_to_live, Duration::from_secs(seconds) / 3);
+        compare_with_model(name, client, time_to_live, Duration::from_secs(seconds) / 3);
     }
 }
 
-fn as_model(name: &str, client: RootsCapability, time_to_live: u64, time: Duration) {
+fn compare_with_model(name: &str, client: RootsCapability, time_to_live: u64, time: Duration) {
     let tree = Tree::in_memory("file 0/file; file 1/file; file 2/file; file 3/file");
     let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite).build().unwrap();
     let seconds = Duration::from_secs(time_to_live);
@@ -111,37 +117,37 @@ fn as_model(name: &str, client: RootsCapability, time_to_live: u64, time: Durati
                 }
                 Step::Forget => {
                     guard.forget_all();
-                    model.kept = None;
+                    model.cached = None;
                 }
                 Step::Check(directory) => {
-                    let (list, asks) = model.call();
-                    let expected = (list.is_some_and(|list| list & 1 << directory != 0), asks);
-                    let mut asked = 0;
+                    let (list, requests) = model.call();
+                    let expected = (list.is_some_and(|list| list & 1 << directory != 0), requests);
+                    let mut requests = 0;
                     let source = |_| {
-                        asked += 1;
+                        requests += 1;
                         std::future::ready(if model.fails {
                             RootsResponse::Failed(String::new())
                         } else {
-                            tell(&tree, model.list)
+                            response(&tree, model.list)
                         })
                     };
                     let roots = runtime.block_on(session.roots(source));
                     let path = tree.path(format!("{directory}/file"));
                     let allowed = roots
                         .is_ok_and(|roots| roots.check(path.as_path(), Intent::Existing).is_ok());
-                    let came_to = (allowed, asked);
-                    let why = "(allowed, asked), the last of";
+                    let actual = (allowed, requests);
+                    let why = "(allowed, requests) for the last of";
                     assert_eq!(
-                        came_to, expected,
+                        actual, expected,
                         "{why} {done:?}: {name}, GUARD_SCHEDULES_SEED={seed}, {model:?}"
                     );
-                    *counts.entry(came_to).or_default() += 1;
+                    *counts.entry(actual).or_default() += 1;
                 }
             }
         }
         steps += STEPS;
     }
-    println!("{name}: {steps} steps, calls by (allowed, asked): {counts:?}");
+    println!("{name}: {steps} steps, calls by (allowed, requests): {counts:?}");
     let all = if time_to_live == 0 { 3 } else { 4 };
     assert_eq!(counts.len(), all, "{name}: {counts:?}");
 }
@@ -157,11 +163,11 @@ fn step(random: &mut Random) -> Step {
     }
 }
 
-fn tell(tree: &Tree, list: u8) -> RootsResponse {
+fn response(tree: &Tree, list: u8) -> RootsResponse {
     let listed = (0..4).filter(|directory| list & 1 << directory != 0);
     let uris = listed.map(|directory| tree.expand(&format!("file://$T/{directory}")));
     RootsResponse::List(ListRootsResult::from_uris(uris))
 }
 
-/// Of one session.
+/// The number of steps of one session.
 const STEPS: usize = 200;

@@ -1,6 +1,7 @@
-//! How many system calls each kind of request takes: what noise does not move, and so what keeps it fast.
+//! The number of system calls that each kind of request makes. Unlike time, this number is free of
+//! noise, so the test detects slower code.
 //!
-//! The test binary runs again as a traced child, as in [`crate::trace`].
+//! The test binary runs itself again as a traced child, as in [`crate::syscall_trace`].
 #![cfg(target_arch = "x86_64")]
 
 use std::fmt::Write as _;
@@ -17,46 +18,47 @@ use nix::unistd::gettid;
 use crate::support::tracer::{AS_IT_IS, THREAD, TRACED, mark, openat2_is_there, trace};
 use crate::support::tree::Tree;
 
-const BATTERY: &str = "syscall_counts::battery";
+const TRACED_TEST: &str = "syscall_counts::each_request_has_its_recorded_result";
 
 #[test]
-fn each_request_takes_the_system_calls_that_it_is_known_to() {
+fn each_request_makes_no_more_system_calls_than_recorded() {
     if !openat2_is_there() {
-        return println!("without openat2 there are as many as names");
+        return println!("skipped: without openat2 the number of calls depends on the path");
     }
-    let seen = trace(AS_IT_IS, BATTERY, &["root", "many"], "none");
+    let seen = trace(AS_IT_IS, TRACED_TEST, &["root", "many"], "none");
     let mut wrong = String::new();
-    let works = WORKS
+    let rows = ROWS
         .iter()
         .flat_map(|(name, .., calls)| DEPTHS.map(|depth| (format!("{name} {depth}"), *calls)));
-    // The first, as its names are verified when half a second has passed.
-    let expected = [("session".to_owned(), "")].into_iter().chain(works);
+    // The session comes first, because its names are verified again after half a second.
+    let expected = [("session".to_owned(), "")].into_iter().chain(rows);
     let mut made = seen.made.iter().filter(|(row, _)| row != CHECKED);
     for (row, calls) in expected {
         let tries = made.by_ref().take(TRIES).map(|(marked, made)| {
             assert_eq!(*marked, row);
             made.iter().filter_map(|number| name(*number)).collect::<Vec<_>>()
         });
-        let fewest = tries.min_by_key(Vec::len).expect("each row is marked").join(" ");
+        let fewest = tries.min_by_key(Vec::len).expect("the child marks each row").join(" ");
         println!("{row}: {fewest}");
         match more_than(&fewest, calls) {
             more if !more.is_empty() => {
-                writeln!(wrong, "{row}: {fewest}, and not {calls}").unwrap();
+                writeln!(wrong, "{row}: made {fewest}; expected {calls}").unwrap();
             }
-            _ if fewest != calls => println!("no worse than written, which is {calls}"),
+            _ if fewest != calls => println!("no worse than the expected calls: {calls}"),
             _ => {}
         }
     }
-    assert!(made.next().is_none(), "there are more rows than are known");
+    assert!(made.next().is_none(), "the child marked unknown rows");
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The calls of `made` that `written` lacks. Fewer calls are no failure: another kernel may need fewer.
-fn more_than<'a>(made: &'a str, written: &str) -> Vec<&'a str> {
-    let mut written: Vec<_> = written.split(' ').collect();
-    let is_more = |call: &&str| match written.iter().position(|other| other == call) {
+/// The calls in `made` that are not in `expected`. Fewer calls are not a failure, because another
+/// kernel may need fewer.
+fn more_than<'a>(made: &'a str, expected: &str) -> Vec<&'a str> {
+    let mut expected: Vec<_> = expected.split(' ').collect();
+    let is_more = |call: &&str| match expected.iter().position(|other| other == call) {
         Some(at) => {
-            written.swap_remove(at);
+            expected.swap_remove(at);
             false
         }
         None => !call.is_empty(),
@@ -65,16 +67,16 @@ fn more_than<'a>(made: &'a str, written: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn only_more_calls_are_wrong() {
+fn only_additional_system_calls_fail_the_comparison() {
     assert_eq!(more_than("openat2 close", "openat2 statx close"), [""; 0]);
     assert_eq!(more_than("", "openat2"), [""; 0]);
     assert_eq!(more_than("openat2 openat2 close", "openat2 close"), ["openat2"]);
     assert_eq!(more_than("openat2 fstat", "openat2 statx"), ["fstat"]);
 }
 
-/// What the traced child runs.
+/// The traced child runs this test.
 #[test]
-fn battery() {
+fn each_request_has_its_recorded_result() {
     let tree = Tree::new("");
     let traced = std::env::var_os(TRACED).is_some();
     if traced {
@@ -83,9 +85,13 @@ fn battery() {
     }
     for depth in DEPTHS {
         let at = at(depth);
-        tree.add(&format!("file root/{at}/f = content; link root/{at}/l -> f; link root/{at}/back -> $T/root/{at}/f"));
         tree.add(&format!(
-            "link root/{at}/out -> /etc/passwd; dir root/{at}/d; link root/{at}/ld -> .; file many/r0/{at}/f"
+            "file root/{at}/f = content; link root/{at}/l -> f; \
+            link root/{at}/back -> $T/root/{at}/f"
+        ));
+        tree.add(&format!(
+            "link root/{at}/out -> /etc/passwd; dir root/{at}/d; link root/{at}/ld -> .; \
+             file many/r0/{at}/f"
         ));
     }
     let one = tree.roots(["root"]);
@@ -119,29 +125,29 @@ fn battery() {
     runtime.block_on(async {
         for _ in 0..TRIES {
             mark("session");
-            let kept = session
+            let roots = session
                 .roots(async |_: Option<String>| -> RootsResponse {
-                    unreachable!("the roots are kept")
+                    unreachable!("the roots are cached")
                 })
                 .await;
             mark(CHECKED);
-            kept.unwrap();
+            roots.unwrap();
         }
     });
-    for (name, (roots, path), work, expected, _) in WORKS {
+    for (name, (roots, path), operation, expected, _) in ROWS {
         for depth in DEPTHS {
             let request = tree.expand(
                 &path.replace("AT", &at(depth)).replace("UP", &vec![".."; depth].join("/")),
             );
             let row = format!("{name} {depth}");
             let roots = match roots {
-                In::One => &one,
-                In::Many => &many,
-                In::Unmounted => &unmounted,
+                RootSet::One => &one,
+                RootSet::Many => &many,
+                RootSet::Unmounted => &unmounted,
             };
             for _ in 0..TRIES {
                 mark(&row);
-                let result = work(roots, &request);
+                let result = operation(roots, &request);
                 mark(CHECKED);
                 is(result, *expected, &row);
             }
@@ -152,14 +158,15 @@ fn battery() {
     }
 }
 
-/// How often each row is tried; the fewest calls count. What else goes on only adds some: a rename anywhere while `openat2` passes
-/// `..` makes it one more, and a machine that stood still for half a second has the names verified.
+/// Each row is attempted this many times, and the attempt with the fewest calls counts.
+/// Interference only adds calls: a rename anywhere on the system can make `openat2` restart at
+/// `..`, and a pause of half a second makes the guard verify names again.
 const TRIES: usize = 20;
 
-/// The mark after each row: what comes of it is looked at then.
+/// The mark after each row, before its result is checked.
 const CHECKED: &str = "checked";
 
-/// Names between the root and the one that is asked for.
+/// The numbers of directories between the root and the requested file.
 const DEPTHS: [usize; 2] = [1, 15];
 
 fn at(depth: usize) -> String {
@@ -167,90 +174,111 @@ fn at(depth: usize) -> String {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum In {
+enum RootSet {
+    /// One root.
     One,
+    /// One of a hundred roots.
     Many,
-    /// One, whose mounts are refused.
+    /// One root whose policy refuses mounts.
     Unmounted,
 }
 
-type Work = fn(&Roots, &str) -> Result<(), Error>;
+type Operation = fn(&Roots, &str) -> Result<(), Error>;
 
-/// What is asked for in which roots, the work, what comes of it, and the calls that it takes, however deep it is.
-type Row = (&'static str, (In, &'static str), Work, Option<&'static str>, &'static str);
+/// The name of the row, the roots and the requested path, the operation, its result, and the system
+/// calls that it makes at any depth.
+type Row = (&'static str, (RootSet, &'static str), Operation, Option<&'static str>, &'static str);
 
 const OUTSIDE: Option<&'static str> = Some("outside_roots");
 
-const WORKS: &[Row] = &[
-    ("open", (In::One, "$T/root/AT/f"), open, None, "openat2 fstat close"),
-    ("open in one of many", (In::Many, "$T/many/r0/AT/f"), open, None, "openat2 fstat close"),
-    ("open through a link", (In::One, "$T/root/AT/l"), open, None, "openat2 fstat close"),
-    ("read", (In::One, "$T/root/AT/f"), read, None, "openat2 fstat read read close"),
-    ("check", (In::One, "$T/root/AT/f"), check, None, "openat2 close"),
-    ("check in one of many", (In::Many, "$T/many/r0/AT/f"), check, None, "openat2 close"),
-    ("check a relative path", (In::One, "AT/./f"), check, None, "openat2 close"),
-    ("check through a link", (In::One, "$T/root/AT/l"), check, None, THROUGH_LINK),
-    ("check through ..", (In::One, "$T/root/AT/d/../f"), check, None, "openat2 close"),
-    ("check the root by ..", (In::One, "$T/root/AT/UP"), check, None, "openat2 close"),
-    ("check an absolute link", (In::One, "$T/root/AT/back"), check, None, THROUGH_LINK),
-    ("create", (In::One, "$T/root/AT/new"), create, None, "openat2 statx close"),
-    ("create what exists", (In::One, "$T/root/AT/f"), create, None, "openat2 statx close"),
+const ROWS: &[Row] = &[
+    ("open", (RootSet::One, "$T/root/AT/f"), open, None, "openat2 fstat close"),
+    ("open in one of many", (RootSet::Many, "$T/many/r0/AT/f"), open, None, "openat2 fstat close"),
+    ("open through a symlink", (RootSet::One, "$T/root/AT/l"), open, None, "openat2 fstat close"),
+    ("read", (RootSet::One, "$T/root/AT/f"), read, None, "openat2 fstat read read close"),
+    ("check", (RootSet::One, "$T/root/AT/f"), check, None, "openat2 close"),
+    ("check in one of many", (RootSet::Many, "$T/many/r0/AT/f"), check, None, "openat2 close"),
+    ("check a relative path", (RootSet::One, "AT/./f"), check, None, "openat2 close"),
+    ("check through a symlink", (RootSet::One, "$T/root/AT/l"), check, None, THROUGH_LINK),
+    ("check through ..", (RootSet::One, "$T/root/AT/d/../f"), check, None, "openat2 close"),
+    ("check the root by ..", (RootSet::One, "$T/root/AT/UP"), check, None, "openat2 close"),
+    ("check an absolute symlink", (RootSet::One, "$T/root/AT/back"), check, None, THROUGH_LINK),
+    ("create", (RootSet::One, "$T/root/AT/new"), create, None, "openat2 statx close"),
     (
-        "create below a linked directory",
-        (In::One, "$T/root/AT/ld/new"),
+        "create an existing file",
+        (RootSet::One, "$T/root/AT/f"),
+        create,
+        None,
+        "openat2 statx close",
+    ),
+    (
+        "create below a symlinked directory",
+        (RootSet::One, "$T/root/AT/ld/new"),
         create,
         None,
         CREATE_BELOW_LINK,
     ),
     (
-        "write below a linked directory",
-        (In::One, "$T/root/AT/ld/f"),
+        "write below a symlinked directory",
+        (RootSet::One, "$T/root/AT/ld/f"),
         create,
         None,
         CREATE_BELOW_LINK,
     ),
-    ("create through ..", (In::One, "$T/root/AT/d/../new"), create, None, "openat2 statx close"),
     (
-        "create without mounts",
-        (In::Unmounted, "$T/root/AT/new"),
+        "create through ..",
+        (RootSet::One, "$T/root/AT/d/../new"),
+        create,
+        None,
+        "openat2 statx close",
+    ),
+    (
+        "create with mounts refused",
+        (RootSet::Unmounted, "$T/root/AT/new"),
         create,
         None,
         "openat2 openat2 close",
     ),
     (
-        "write without mounts",
-        (In::Unmounted, "$T/root/AT/f"),
+        "write with mounts refused",
+        (RootSet::Unmounted, "$T/root/AT/f"),
         create,
         None,
         "openat2 openat2 statx close close",
     ),
     (
-        "remove a link",
-        (In::One, "$T/root/AT/l"),
+        "remove a symlink",
+        (RootSet::One, "$T/root/AT/l"),
         entry,
         None,
         "openat2 statx fstatfs readlinkat close",
     ),
-    ("refuse a path", (In::One, "$T/rooted/AT/f"), check, OUTSIDE, ""),
-    ("refuse ..", (In::One, "$T/root/AT/UP/../x"), check, OUTSIDE, "openat2"),
-    ("refuse a link", (In::One, "$T/root/AT/out"), check, OUTSIDE, LINK_OUT),
-    ("refuse what is not there", (In::One, "$T/root/AT/none"), check, Some("not_found"), NOT_FOUND),
+    ("refuse a path", (RootSet::One, "$T/rooted/AT/f"), check, OUTSIDE, ""),
+    ("refuse ..", (RootSet::One, "$T/root/AT/UP/../x"), check, OUTSIDE, "openat2"),
+    ("refuse a symlink", (RootSet::One, "$T/root/AT/out"), check, OUTSIDE, LINK_OUT),
+    (
+        "refuse a missing file",
+        (RootSet::One, "$T/root/AT/none"),
+        check,
+        Some("not_found"),
+        NOT_FOUND,
+    ),
 ];
 
-/// After the walk the root's own name is compared with its open directory: that something is not there may
-/// mean that the root is not.
+/// After the failed look-up, the root's name is compared with its open directory, because the root
+/// itself may be missing.
 const NOT_FOUND: &str = "openat2 openat2 fstat fstat close";
 
-/// The walk that meets the link, then the directory that holds it, and the link itself.
+/// The look-up that finds the symlink, then the directory that contains it, and the symlink itself.
 const LINK_OUT: &str = "openat2 openat2 statx fstatfs readlinkat close";
 
-/// The same, and a look at the name that the link leads to, in the same directory.
+/// The same, followed by a look-up of the symlink's target in the same directory.
 const THROUGH_LINK: &str = "openat2 openat2 statx fstatfs readlinkat statx close";
 
-/// The walk to the parent meets the link; the directory that holds it is found by halves of sixteen
-/// names. Then the link itself, and a look at the last name.
-const CREATE_BELOW_LINK: &str = "openat2 openat2 openat2 openat2 openat2 openat2 statx fstatfs readlinkat \
-                                 statx close close close close";
+/// The look-up of the parent finds the symlink. A binary search over sixteen names finds the
+/// directory that contains it. The symlink itself and the last name follow.
+const CREATE_BELOW_LINK: &str = "openat2 openat2 openat2 openat2 openat2 openat2 \
+                                 statx fstatfs readlinkat statx close close close close";
 
 fn open(roots: &Roots, request: &str) -> Result<(), Error> {
     roots.open(request).map(drop)
@@ -272,7 +300,8 @@ fn entry(roots: &Roots, request: &str) -> Result<(), Error> {
     roots.check(request, Intent::NoFollow).map(drop)
 }
 
-/// None of what a debug build of `std` asks besides, and of what the allocator does.
+/// The name of a system call. Calls that only a debug build of `std` or the allocator makes are
+/// left out.
 fn name(number: c_long) -> Option<String> {
     Some(match number {
         libc::SYS_fcntl | libc::SYS_brk | libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mremap => {

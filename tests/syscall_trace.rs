@@ -1,11 +1,13 @@
-//! Proves that nothing outside the roots is looked at, and that no refusal tells what is there.
+//! Proves that the guard never accesses anything outside the roots, and that a refusal never
+//! reveals what exists there.
 //!
-//! *Looked at:* the test binary runs again as a traced child, which asks every request of every operation, with `openat2`
-//! and without; [`crate::support::tracer`] judges each system call. That the judge sees what it should is proven by [`LOOKS`],
-//! each of which it must refuse.
+//! *Access:* the test binary runs itself again as a traced child. The child makes every request
+//! with every operation, with and without `openat2`, and [`crate::support::tracer`] judges each
+//! system call. To prove that the tracer detects violations, the test also runs
+//! [`OUTSIDE_ACCESSES`], each of which it must refuse.
 //!
-//! *Told:* the same requests are asked at the same path in worlds that differ outside only; every answer must be the
-//! same, byte for byte.
+//! *Refusals:* the same requests are made at the same path in worlds that differ only outside the
+//! roots. Every answer must be identical, byte for byte.
 #![cfg(target_arch = "x86_64")]
 
 use std::error::Error as _;
@@ -28,14 +30,14 @@ use crate::support::tracer::{
 };
 use crate::support::tree::Tree;
 
-/// The name of the test that is traced.
-const BATTERY: &str = "syscall_trace::battery";
+/// The name of the traced test.
+const TRACED_TEST: &str = "syscall_trace::requests_that_lead_outside_are_refused";
 
 #[test]
-fn no_path_given_to_the_kernel_lies_outside() {
+fn no_path_passed_to_the_kernel_is_outside_the_roots() {
     let ways: &[&str] = if openat2_is_there() { &[AS_IT_IS, WITHOUT_OPENAT2] } else { &[AS_IT_IS] };
     for (number, how) in ways.iter().enumerate() {
-        let seen = trace(how, BATTERY, &ROOTS, FILE_ROOT);
+        let seen = trace(how, TRACED_TEST, &ROOTS, FILE_ROOT);
         println!("{how}: {}", seen.counts());
         assert!(seen.refused.is_empty(), "{how}:\n{}", seen.refused.join("\n"));
         assert!(seen.judged > 5000, "{how}: {}", seen.counts());
@@ -50,20 +52,29 @@ fn no_path_given_to_the_kernel_lies_outside() {
 }
 
 #[test]
-fn the_judge_sees_every_look_outside() {
-    let seen = trace(LOOKING, BATTERY, &ROOTS, FILE_ROOT);
-    println!("{} looks: {}\n{}", LOOKS.len(), seen.counts(), seen.refused.join("\n"));
-    let looks = if openat2_is_there() { LOOKS.len() } else { LOOKS.len() - BY_OPENAT2 };
-    for number in 0..looks {
+fn the_tracer_detects_every_access_outside() {
+    let seen = trace(LOOKING, TRACED_TEST, &ROOTS, FILE_ROOT);
+    println!(
+        "{} accesses outside: {}\n{}",
+        OUTSIDE_ACCESSES.len(),
+        seen.counts(),
+        seen.refused.join("\n")
+    );
+    let accesses = if openat2_is_there() {
+        OUTSIDE_ACCESSES.len()
+    } else {
+        OUTSIDE_ACCESSES.len() - OPENAT2_ACCESSES
+    };
+    for number in 0..accesses {
         assert!(
             seen.refused.iter().any(|line| line.starts_with(&format!("{number}: "))),
-            "look {number} was not seen"
+            "access {number} was not detected"
         );
     }
 }
 
 #[test]
-fn refusals_do_not_tell_whether_the_target_exists() {
+fn refusals_do_not_reveal_whether_the_target_exists() {
     let tree = Tree::new("");
     let mut first = None;
     let mut failures = Vec::new();
@@ -80,9 +91,10 @@ fn refusals_do_not_tell_whether_the_target_exists() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What the traced child runs; without a tracer, that what leads outside is refused as such.
+/// The traced child runs this test. Without a tracer, it verifies that requests that lead outside
+/// are refused.
 #[test]
-fn battery() {
+fn requests_that_lead_outside_are_refused() {
     let how = std::env::var(TRACED).ok();
     let tree = Tree::new("");
     if how.as_deref() == Some(WITHOUT_OPENAT2) {
@@ -93,17 +105,16 @@ fn battery() {
         println!("{THREAD}{} {}", gettid(), tree.path("").display());
     }
     if how.as_deref() == Some(LOOKING) {
-        look_outside(&tree);
+        access_outside(&tree);
     } else {
         let answers = ask(&tree, WORLDS.last().unwrap(), &REQUESTS, how.is_some());
-        let wrong =
-            |answer: &&RootsResponse| answer.leads_out && answer.kind != Some("outside_roots");
+        let wrong = |answer: &&Answer| answer.leads_out && answer.code != Some("outside_roots");
         let failures: Vec<_> =
             answers.iter().filter(wrong).map(|answer| answer.text.as_str()).collect();
-        let served = answers.iter().filter(|answer| answer.kind.is_none()).count();
-        // A traced child leaves the verdict to the judge.
+        let served = answers.iter().filter(|answer| answer.code.is_none()).count();
+        // In a traced child, the tracer decides.
         assert!(how.is_some() || failures.is_empty(), "\n{}", failures.join("\n"));
-        assert!(served > 300, "only {served} were served");
+        assert!(served > 300, "only {served} requests succeeded");
     }
     if how.is_some() {
         raise(Signal::SIGSTOP).unwrap();
@@ -111,19 +122,24 @@ fn battery() {
     }
 }
 
-/// What is inside. `outside`, `none` and all else beside the roots is for the worlds.
-const INSIDE: &str = "file root/a/f; file root/a/g; dir root/a/d; file root/spare; file second/g; file data/only
-    link root/in-rel -> a/f; link root/in-abs -> $T/root/a/f; link root/in-dir -> ../root/a; fifo root/fifo
-    link root/to-second -> ../second; link root/in-none -> a/none; link root/loop -> loop; link root/a/up -> ../..; link second/back -> ../root/a/d
-    link root/out-x -> ../outside/x; link root/out-x-abs -> $T/outside/x; link root/out-none -> ../outside/none
-    link root/out-dir -> ../outside; link root/out-dir-abs -> $T/outside; link root/out-back -> ../outside/back
-    link root/chain -> chain-2; link root/chain-2 -> a/up/chain-3; link root/chain-dir -> out-dir; link root/top -> /
-    link root/climb -> ../../../../../../../../etc/passwd; link root/proc-root -> /proc/self/root
-    link root/cwd -> /proc/self/cwd; link root/proc-again -> proc-root; link root/stdin -> /dev/fd/0
-    link root/fds -> /proc/self/fd; link root/share -> //server/share
+/// The tree inside the roots. Everything else, such as `outside` and `none`, differs between
+/// worlds.
+const INSIDE: &str = "file root/a/f; file root/a/g; dir root/a/d; file root/spare; file second/g; \
+    file data/only; link root/in-rel -> a/f; link root/in-abs -> $T/root/a/f; \
+    link root/in-dir -> ../root/a; fifo root/fifo; link root/to-second -> ../second; \
+    link root/in-none -> a/none; link root/loop -> loop; link root/a/up -> ../..; \
+    link second/back -> ../root/a/d; link root/out-x -> ../outside/x; \
+    link root/out-x-abs -> $T/outside/x; link root/out-none -> ../outside/none; \
+    link root/out-dir -> ../outside; link root/out-dir-abs -> $T/outside; \
+    link root/out-back -> ../outside/back; link root/chain -> chain-2; \
+    link root/chain-2 -> a/up/chain-3; link root/chain-dir -> out-dir; link root/top -> /; \
+    link root/climb -> ../../../../../../../../etc/passwd; \
+    link root/proc-root -> /proc/self/root; link root/cwd -> /proc/self/cwd; \
+    link root/proc-again -> proc-root; link root/stdin -> /dev/fd/0; \
+    link root/fds -> /proc/self/fd; link root/share -> //server/share; \
     link root/auto -> /net/host/export; link root/misc -> /misc/cd";
 
-/// What is outside, and what of it nobody may enter or read.
+/// The tree outside the roots, and those of its paths that have no permissions.
 type World = (&'static str, &'static [&'static str]);
 
 const WORLDS: &[World] = &[
@@ -143,51 +159,54 @@ const WORLDS: &[World] = &[
     ("fifo outside/x; socket outside/none", &[]),
     ("file none/such; file root-2/f; file roo; file data/other; file chain-3/x", &[]),
     (
-        "file outside/x; link outside/back -> $T/root/a; file root-2/f; file data/other; link chain-3 -> outside/x",
+        "file outside/x; link outside/back -> $T/root/a; file root-2/f; file data/other; \
+         link chain-3 -> outside/x",
         &[],
     ),
 ];
 
-/// Requests, and where they lead.
+/// Requests, grouped by where they lead.
 type Requests = (Leads, &'static str);
 
 #[derive(PartialEq)]
 enum Leads {
     Outside,
-    /// The last name is a link.
+    /// The last name is a symlink that leads outside.
     OutsideIfFollowed,
-    /// Or nowhere, by name.
+    /// Inside the roots, or refused by name alone.
     Inside,
 }
 
 const REQUESTS: [Requests; 3] = [
     (
         Leads::Outside,
-        "$T/outside/x $T/outside/x/ $T/outside/x/y $T/outside $T/outside/ $T $T/ / // /none/such /etc/passwd
-        $T/none/such $T/root/.. $T/root/../outside/x $T/root-2 $T/root-2/f $T/roo $T/data/other $T/data
-        /proc/self/root /proc/self/root/ /proc/self/root$T/root/a/f /proc/self/cwd /proc/self/cwd/x
-        /proc/self/fd/3 /dev/fd/0 /dev/stdin //server/share/x /net/host/export file:///etc/passwd
-        file://$T/outside/x file://localhost$T/outside/x/ file://$T/root/../outside/x
-        file://$T/root/%2e%2e/none/such .. ../ ../.. ../outside ../outside/x ../outside/x/ ../outside/x/..
-        ../outside/../root/a/f ../none/such ../root-2/f ../data/other a/../../outside/x a/up/outside/x
-        in-dir/../../outside/x to-second/../outside/x ../../../../../../../../etc/passwd out-dir/x out-dir/x/
-        out-dir/x/y out-dir/none out-dir/.. out-dir/../root/a/f out-dir/back/f out-dir-abs/x out-back/f
+        "$T/outside/x $T/outside/x/ $T/outside/x/y $T/outside $T/outside/ $T $T/ / // /none/such
+        /etc/passwd $T/none/such $T/root/.. $T/root/../outside/x $T/root-2 $T/root-2/f $T/roo
+        $T/data/other $T/data /proc/self/root /proc/self/root/ /proc/self/root$T/root/a/f
+        /proc/self/cwd /proc/self/cwd/x /proc/self/fd/3 /dev/fd/0 /dev/stdin //server/share/x
+        /net/host/export file:///etc/passwd file://$T/outside/x file://localhost$T/outside/x/
+        file://$T/root/../outside/x file://$T/root/%2e%2e/none/such .. ../ ../.. ../outside
+        ../outside/x ../outside/x/ ../outside/x/.. ../outside/../root/a/f ../none/such ../root-2/f
+        ../data/other a/../../outside/x a/up/outside/x in-dir/../../outside/x
+        to-second/../outside/x ../../../../../../../../etc/passwd out-dir/x out-dir/x/ out-dir/x/y
+        out-dir/none out-dir/.. out-dir/../root/a/f out-dir/back/f out-dir-abs/x out-back/f
         out-back/none chain/x chain-dir/x chain-dir/none top/etc/passwd proc-root/etc/passwd
         proc-root$T/root/a/f proc-again/none cwd/x cwd/../x fds/0 share/x auto/x misc/x/y",
     ),
     (
         Leads::OutsideIfFollowed,
-        "a/up a/up/ out-x out-x-abs out-none out-dir out-dir/ out-dir-abs out-dir-abs/. out-back out-x/ chain chain-2
-        chain-dir climb proc-root proc-again proc-again/ cwd stdin fds share auto auto/ misc",
+        "a/up a/up/ out-x out-x-abs out-none out-dir out-dir/ out-dir-abs out-dir-abs/. out-back
+        out-x/ chain chain-2 chain-dir climb proc-root proc-again proc-again/ cwd stdin fds share
+        auto auto/ misc",
     ),
     (
         Leads::Inside,
-        "a/f $T/root/a/f $T/root/./a//f file://$T/root/a/f ../root/a/f $T/root/../root/a/f ../second/g $T/second/g
-        $T/data/only ../data/only $T/data/only/ in-rel in-abs in-abs/ in-dir/f in-dir/../spare a/up/root/a/f
-        to-second/g to-second/back to-second/../root/a/f a/./d/../f a/f/ a/f/x a/f/.. a/none none a/none/none
-        a/none/../f a/none/../../../outside/x in-none loop loop/x fifo fifo/ file://host/x http://localhost/x
-        file:x new a/new new-dir/new/new in-dir/new-dir/ in-rel in-dir to-second ../root .. . $T/root a/d a/g
-        a",
+        "a/f $T/root/a/f $T/root/./a//f file://$T/root/a/f ../root/a/f $T/root/../root/a/f
+        ../second/g $T/second/g $T/data/only ../data/only $T/data/only/ in-rel in-abs in-abs/
+        in-dir/f in-dir/../spare a/up/root/a/f to-second/g to-second/back to-second/../root/a/f
+        a/./d/../f a/f/ a/f/x a/f/.. a/none none a/none/none a/none/../f a/none/../../../outside/x
+        in-none loop loop/x fifo fifo/ file://host/x http://localhost/x file:x new a/new
+        new-dir/new/new in-dir/new-dir/ in-rel in-dir to-second ../root .. . $T/root a/d a/g a",
     ),
 ];
 
@@ -252,16 +271,16 @@ fn with() -> OpenOptions {
 }
 
 #[derive(Clone, PartialEq)]
-struct RootsResponse {
-    kind: Option<&'static str>,
+struct Answer {
+    code: Option<&'static str>,
     text: String,
     leads_out: bool,
 }
 
-/// Every request of every operation; an operation that changes something leaves the next one a tree built anew at the
-/// same path.
-fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<RootsResponse> {
-    let mut answers: Vec<RootsResponse> = Vec::new();
+/// Makes every request with every operation. After an operation that changed something, the tree is
+/// rebuilt at the same path.
+fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<Answer> {
+    let mut answers: Vec<Answer> = Vec::new();
     let mut fresh = false;
     for (name, last, operation) in OPERATIONS {
         if !fresh {
@@ -281,7 +300,7 @@ fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<R
                     mark(&text);
                 }
                 let result = operation(&roots, request);
-                let kind = result.as_ref().err().map(Error::code);
+                let code = result.as_ref().err().map(Error::code);
                 if let Err(error) = &result {
                     write!(text, ": {} | {error} | {error:?}", error.code()).unwrap();
                     let mut cause = error.source();
@@ -290,13 +309,13 @@ fn ask(tree: &Tree, world: &World, requests: &[Requests], traced: bool) -> Vec<R
                         cause = source.source();
                     }
                 }
-                answers.push(RootsResponse { kind, text, leads_out });
+                answers.push(Answer { code, text, leads_out });
             }
         }
         if traced {
             mark("end");
         }
-        fresh = answers[first..].iter().all(|answer| answer.kind.is_some());
+        fresh = answers[first..].iter().all(|answer| answer.code.is_some());
     }
     clear(tree);
     answers
@@ -327,8 +346,9 @@ fn clear(tree: &Tree) {
     }
 }
 
-/// What a guard must not do, for the judge to see: given the tree's top and the first root, open.
-const LOOKS: &[fn(&Path, &File)] = &[
+/// Accesses that a guard must never make, and that the tracer must detect. The arguments are the
+/// top of the tree and an open handle to the first root.
+const OUTSIDE_ACCESSES: &[fn(&Path, &File)] = &[
     |top, _| _ = fs::metadata(top.join("outside/x")),
     |top, _| _ = fs::symlink_metadata(top.join("outside/none")),
     |top, _| _ = File::open(top.join("outside/x")),
@@ -383,16 +403,17 @@ const LOOKS: &[fn(&Path, &File)] = &[
     },
 ];
 
-/// So many of them at the end, which look at nothing where `openat2` is blocked.
-const BY_OPENAT2: usize = 2;
+/// The number of accesses at the end of the list that use `openat2`. They have no effect where it
+/// is blocked.
+const OPENAT2_ACCESSES: usize = 2;
 
-fn look_outside(tree: &Tree) {
+fn access_outside(tree: &Tree) {
     build(tree, WORLDS.last().unwrap());
     let root = File::open(tree.path("root")).unwrap();
     raise(Signal::SIGSTOP).unwrap();
-    for (number, look) in LOOKS.iter().enumerate() {
+    for (number, access) in OUTSIDE_ACCESSES.iter().enumerate() {
         mark(&number.to_string());
-        look(&tree.path(""), &root);
+        access(&tree.path(""), &root);
     }
     mark("end");
 }

@@ -1,6 +1,8 @@
-//! Runs the whole suite again where `openat2` is missing, as on an old kernel (ENOSYS) or in a strict container (EPERM).
+//! Runs the whole suite again without `openat2`, as on an old kernel (ENOSYS) or in a strict
+//! container (EPERM).
 //!
-//! A seccomp filter is put on a thread of this process, which then starts the suite: a child inherits its parent's filter (seccomp(2)).
+//! A thread of this process installs a seccomp filter and then starts the suite. A child inherits
+//! its parent's filter (seccomp(2)).
 
 #[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
@@ -12,7 +14,7 @@ use crate::support::kernel::{ENOSYS, block};
 #[cfg(target_os = "linux")]
 use crate::support::{OPENAT2_ERROR, is_second_run};
 
-/// Can be set by hand: the tests that run in the child, instead of the whole suite.
+/// Set this by hand to run only matching tests in the child.
 #[cfg(target_os = "linux")]
 const ONLY: &str = "GUARD_TEST_ONLY";
 
@@ -21,7 +23,7 @@ const EPERM: u32 = 1;
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_suite_passes_without_openat2_as_on_an_old_kernel() {
+fn the_suite_passes_when_the_kernel_lacks_openat2() {
     run_again(ENOSYS);
 }
 
@@ -31,10 +33,11 @@ fn the_suite_passes_where_a_filter_forbids_openat2() {
     run_again(EPERM);
 }
 
-/// In the child: the filter is really there. In the parent: `openat2` really is.
+/// In the child, this shows that the filter is active. In the parent, it shows that `openat2` is
+/// available.
 #[cfg(target_os = "linux")]
 #[test]
-fn openat2_is_there_unless_it_is_blocked() {
+fn openat2_is_available_unless_it_is_blocked() {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     let opened = openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::empty());
     let blocked: Option<i32> =
@@ -59,9 +62,9 @@ fn run_again(error: u32) {
     .join()
     .unwrap();
     let output = String::from_utf8_lossy(&status.stdout);
-    let closing =
-        output.lines().find(|line| line.starts_with("test result:")).unwrap_or("no closing line");
-    println!("openat2 fails with errno {error}: {closing}");
+    let summary =
+        output.lines().find(|line| line.starts_with("test result:")).unwrap_or("no result line");
+    println!("openat2 fails with errno {error}: {summary}");
     assert!(status.status.success(), "{output}\n{}", String::from_utf8_lossy(&status.stderr));
-    assert!(closing.contains(" passed") && !closing.contains("ok. 0 passed"), "{closing}");
+    assert!(summary.contains(" passed") && !summary.contains("ok. 0 passed"), "{summary}");
 }
