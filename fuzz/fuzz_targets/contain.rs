@@ -1,6 +1,6 @@
-//! `bash .ci/fuzz 600 contain`, for ten minutes.
+//! `bash .ci/fuzz 600 contain` runs this target for ten minutes.
 //!
-//! What goes in and what is proven stands in the module.
+//! The property module describes the input and the properties.
 #![no_main]
 
 #[path = "../../tests/properties/contain.rs"]

@@ -1,8 +1,8 @@
-//! `bash .ci/fuzz 600 session`, for ten minutes.
+//! `bash .ci/fuzz 600 session` runs this target for ten minutes.
 //!
-//! What goes in and what is proven stands in the module.
+//! The property module describes the input and the properties.
 #![no_main]
-// The schedules of `cargo test` use the rest.
+// The tests of schedules use the other items.
 #![allow(dead_code)]
 
 #[path = "../../tests/properties/session.rs"]

@@ -1,4 +1,5 @@
-//! What the tests drive: a tree, a server with guarded tools, and a client whose answers are told.
+//! Fixtures for the tests of the rmcp adapter: a tree, a server with guarded tools, and a client
+//! that answers from a script.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +28,8 @@ use rmcp::{ClientHandler, ErrorData};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// `op/{a,b,c}/in.txt`, each holding its directory's name, and `secret.txt` beside `op`.
+/// The files `op/{a,b,c}/in.txt`, each containing the name of its directory, and `secret.txt`
+/// outside `op`.
 pub(crate) struct Tree {
     tree: crate::tree::Tree,
 }
@@ -52,7 +54,7 @@ impl Tree {
         self.tree.uri(below)
     }
 
-    /// Whose allowed directory is `op`.
+    /// A builder of a guard with the allowed directory `op`.
     pub(crate) fn builder(&self) -> GuardBuilder {
         let boundary =
             Boundary::builder().directory(self.path("op"), Access::ReadWrite).build().unwrap();
@@ -64,12 +66,12 @@ impl Tree {
     }
 }
 
-/// A server whose tools tell the tests what happens in them.
+/// A server whose tools report to the tests.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) guard: Guard,
     pub(crate) told: mpsc::UnboundedSender<String>,
-    /// Sessions that outlive their requests.
+    /// Sessions kept by the tool `hold` after its request ends.
     pub(crate) held: Arc<Mutex<Vec<Session>>>,
 }
 
@@ -107,7 +109,7 @@ impl ServerHandler for Server {
                     })
                     .await
             }
-            // Asks its user first, and says with what it was answered.
+            // Asks the user first, and returns the answer.
             "ask" => {
                 let work = move |roots: RequestRoots| {
                     let answers = json!(roots.responses());
@@ -119,7 +121,7 @@ impl ServerHandler for Server {
                 };
                 self.guard.tool(&ctx, &call, work).await
             }
-            // Goes on until it may not, or for ten seconds.
+            // Runs until its roots are withdrawn, or for ten seconds.
             "walk" => {
                 let work = move |roots: RequestRoots| {
                     told.send("walking".into()).unwrap();
@@ -130,11 +132,11 @@ impl ServerHandler for Server {
                         }
                         std::thread::sleep(Duration::from_millis(1));
                     }
-                    Ok("nothing ended it".to_owned())
+                    Ok("the work was not stopped".to_owned())
                 };
                 self.guard.tool(&ctx, &call, work).await
             }
-            // Reads 100,000 files, as a search for text does: each of the tree, again and again.
+            // Reads 100,000 files, as a text search would. It walks the same tree repeatedly.
             "search" => {
                 let work = move |roots: RequestRoots| {
                     let mut read = 0;
@@ -160,14 +162,14 @@ impl ServerHandler for Server {
                     .tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") })
                     .await
             }
-            // Its work is done, and its answer is not.
+            // The work succeeds, but its result panics when it is converted.
             "unwritten" => self.guard.tool(&ctx, &call, |_| Ok(Unwritable)).await,
             "fail" => {
                 self.guard
                     .tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words")))
                     .await
             }
-            // By `?` in work that may fail for any reason, and told apart at its end.
+            // Uses `?` on errors of any type and converts them in one place.
             "any" => {
                 let any = move |roots: &RequestRoots| -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
                     let text = roots.read_to_string(&path, 1000)?;
@@ -199,7 +201,7 @@ impl ServerHandler for Server {
         self.guard.resource(&ctx, &params, work).await
     }
 
-    /// What `Guard::prompt` does, by hand.
+    /// Does by hand what `Guard::prompt` does.
     async fn get_prompt(
         &self,
         params: GetPromptRequestParams,
@@ -240,7 +242,7 @@ impl ServerHandler for Server {
     }
 }
 
-/// A result that can not be told.
+/// A result that panics when it is converted to a response.
 struct Unwritable;
 
 impl IntoCallToolResult for Unwritable {
@@ -249,12 +251,12 @@ impl IntoCallToolResult for Unwritable {
     }
 }
 
-/// A server of rmcp's macros, whose tool keeps a state.
+/// A server built with rmcp's macros. Its tool uses the request state.
 pub(crate) struct Macros(pub(crate) Guard);
 
 #[rmcp::tool_router(server_handler)]
 impl Macros {
-    #[rmcp::tool(description = "Reads a file, and tells its state")]
+    #[rmcp::tool(description = "Reads a file and returns the request state")]
     async fn read(
         &self,
         Parameters(args): Parameters<serde_json::Map<String, Value>>,
@@ -271,7 +273,7 @@ impl Macros {
     }
 }
 
-/// The path that a call names.
+/// The `path` argument of a call.
 pub(crate) fn path_of(call: &CallToolRequestParams) -> String {
     call.arguments
         .as_ref()
@@ -297,14 +299,14 @@ fn own_question() -> InputRequiredResult {
     )
 }
 
-/// How a client answers `roots/list`.
+/// The client's answer to `roots/list`.
 #[derive(Clone)]
 pub(crate) enum Tells {
     Uris(Vec<String>),
     Error,
 }
 
-/// A client of rmcp, and what it was asked.
+/// An rmcp client that counts `roots/list` requests.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) declares: Option<RootsCapabilities>,
@@ -313,7 +315,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// One that announces changes.
+    /// A client that declares `listChanged`.
     pub(crate) fn new(tells: Tells) -> Self {
         let mut declares = RootsCapabilities::default();
         declares.list_changed = Some(true);
@@ -373,7 +375,7 @@ impl ClientHandler for Client {
     }
 }
 
-/// The eras of the protocol.
+/// The two eras of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Era {
     Sessions,
@@ -393,7 +395,7 @@ impl Era {
     }
 }
 
-/// A client and a server at the two ends of a pipe.
+/// A client connected to a server by a pipe, and the reports of the server's tools.
 pub(crate) struct Pair {
     pub(crate) client: RunningService<RoleClient, Client>,
     pub(crate) tells: mpsc::UnboundedReceiver<String>,
@@ -409,7 +411,7 @@ pub(crate) async fn connect(guard: &Guard, client: &Client, era: Era) -> Pair {
 }
 
 impl Pair {
-    /// What a tool answers: its text, or its text as an error.
+    /// Calls a tool and returns its text, as an error if the response is one.
     pub(crate) async fn call(&self, tool: &'static str, path: &str) -> Result<String, String> {
         call(&self.client, tool, path).await.unwrap()
     }
@@ -419,7 +421,7 @@ impl Pair {
     }
 }
 
-/// Calls a tool; an error of the protocol comes as such.
+/// Calls a tool. A protocol error is the outer error.
 pub(crate) async fn call(
     client: &RunningService<RoleClient, Client>,
     tool: &'static str,
@@ -437,17 +439,17 @@ pub(crate) async fn call(
     Ok(if result.is_error == Some(true) { Err(text) } else { Ok(text) })
 }
 
-/// What a tool tells, if it does.
+/// Waits for the next report of a tool.
 pub(crate) async fn heard(tells: &mut mpsc::UnboundedReceiver<String>) -> Option<String> {
     tokio::time::timeout(Duration::from_secs(20), tells.recv()).await.ok().flatten()
 }
 
-/// The refusal of a path, as a model reads it.
+/// The refusal text of a path, as the model reads it.
 pub(crate) fn refusal(path: &str, code: &str) -> String {
     format!("read {path:?}: {}", reason(code))
 }
 
-/// The text of a code.
+/// The text of an error code.
 pub(crate) fn reason(code: &str) -> &'static str {
     match code {
         "outside_roots" => "not inside the allowed directories",
@@ -462,7 +464,7 @@ pub(crate) fn reason(code: &str) -> &'static str {
     }
 }
 
-/// As the answer where the client's list is empty.
+/// The refusal text if the client's list is empty.
 pub(crate) fn nothing_listed(path: &str) -> String {
     format!("read {path:?}: the client listed no directories")
 }
