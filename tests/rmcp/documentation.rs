@@ -1,15 +1,15 @@
-//! What the README shows in parts, or of features, is taken from what compiles.
+//! The README's code excerpts are taken from code that compiles.
 
-/// Blocks that rustdoc does not take for Rust, as they are parts of something; each has to be in one of these, but for how far it is
-/// indented.
+/// Rustdoc does not compile the blocks marked `rs`, because they are excerpts. Apart from
+/// indentation, each must occur in one of these sources.
 #[test]
-fn its_blocks_are_parts_of_the_examples() {
+fn readme_excerpts_occur_in_compiled_sources() {
     let sources = [
         include_str!("../../examples/minimal_server.rs"),
         include_str!("../../examples/filesystem-server/src/http.rs"),
         include_str!("../../src/confine/mod.rs"),
     ];
-    // Of a comment of the documentation, what is compiled there.
+    // Strip the comment markers of documentation examples, which are compiled as doctests.
     let plain = |text: &str| {
         text.lines()
             .map(|line| line.trim().trim_start_matches("///").trim())

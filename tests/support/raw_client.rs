@@ -16,20 +16,20 @@ use crate::server::{Era, Server};
 pub(crate) struct Raw {
     write: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    tells: mpsc::UnboundedReceiver<String>,
+    reports: mpsc::UnboundedReceiver<String>,
 }
 
 impl Raw {
     /// Connects to a new server through the guard's wrapped transport.
     pub(crate) fn connect(guard: &Guard) -> Self {
-        let (server, tells) = Server::new(guard);
-        Self::to(server, tells, |far| guard.wrap(far))
+        let (server, reports) = Server::new(guard);
+        Self::to(server, reports, |far| guard.wrap(far))
     }
 
     /// Connects to any server through any transport.
     pub(crate) fn to<T, E, A>(
         server: impl rmcp::ServerHandler,
-        tells: mpsc::UnboundedReceiver<String>,
+        reports: mpsc::UnboundedReceiver<String>,
         wrap: impl FnOnce(DuplexStream) -> T,
     ) -> Self
     where
@@ -40,7 +40,7 @@ impl Raw {
         let transport = wrap(far);
         tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
         let (read, write) = tokio::io::split(near);
-        Self { write, lines: BufReader::new(read).lines(), tells }
+        Self { write, lines: BufReader::new(read).lines(), reports }
     }
 
     /// Initializes a session with these capabilities.
@@ -60,13 +60,13 @@ impl Raw {
     }
 
     /// Waits for the next report of one of the server's tools.
-    pub(crate) async fn heard(&mut self) -> Option<String> {
-        crate::server::heard(&mut self.tells).await
+    pub(crate) async fn next_report(&mut self) -> Option<String> {
+        crate::server::next_report(&mut self.reports).await
     }
 
     /// A report that has already arrived.
-    pub(crate) fn told(&mut self) -> Option<String> {
-        self.tells.try_recv().ok()
+    pub(crate) fn earlier_report(&mut self) -> Option<String> {
+        self.reports.try_recv().ok()
     }
 
     /// The next message, whatever it is.
@@ -97,7 +97,7 @@ impl Raw {
     /// Reads a file within a session.
     pub(crate) async fn read(&mut self, path: &str, roots: &Value) -> Result<String, String> {
         self.send(&call(1, "read", path)).await;
-        told(&self.answer(roots).await)
+        tool_text(&self.answer(roots).await)
     }
 }
 
@@ -127,12 +127,12 @@ pub(crate) fn stateless(mut request: Value, capabilities: Value) -> Value {
 }
 
 /// Turns a request into one of this era.
-pub(crate) fn of_era(era: Era, request: Value, capabilities: Value) -> Value {
+pub(crate) fn in_era(era: Era, request: Value, capabilities: Value) -> Value {
     if era == Era::Stateless { stateless(request, capabilities) } else { request }
 }
 
 /// The text of a tool's response, as an error if the response is one.
-pub(crate) fn told(answer: &Value) -> Result<String, String> {
+pub(crate) fn tool_text(answer: &Value) -> Result<String, String> {
     let text = answer["result"]["content"][0]["text"]
         .as_str()
         .unwrap_or_else(|| panic!("{answer}"))

@@ -70,15 +70,15 @@ impl Tree {
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) guard: Guard,
-    pub(crate) told: mpsc::UnboundedSender<String>,
+    pub(crate) reporter: mpsc::UnboundedSender<String>,
     /// Sessions kept by the tool `hold` after its request ends.
-    pub(crate) held: Arc<Mutex<Vec<Session>>>,
+    pub(crate) kept_sessions: Arc<Mutex<Vec<Session>>>,
 }
 
 impl Server {
     pub(crate) fn new(guard: &Guard) -> (Self, mpsc::UnboundedReceiver<String>) {
-        let (told, tells) = mpsc::unbounded_channel();
-        (Self { guard: guard.clone(), told, held: Arc::default() }, tells)
+        let (reporter, reports) = mpsc::unbounded_channel();
+        (Self { guard: guard.clone(), reporter, kept_sessions: Arc::default() }, reports)
     }
 }
 
@@ -95,7 +95,7 @@ impl ServerHandler for Server {
         ctx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let path = path_of(&call);
-        let told = self.told.clone();
+        let reporter = self.reporter.clone();
         match &*call.name {
             "read" => {
                 self.guard
@@ -124,10 +124,10 @@ impl ServerHandler for Server {
             // Runs until its roots are withdrawn, or for ten seconds.
             "walk" => {
                 let work = move |roots: RequestRoots| {
-                    told.send("walking".into()).unwrap();
+                    reporter.send("walking".into()).unwrap();
                     for _ in 0..10_000 {
                         if let Err(error) = roots.ensure_active() {
-                            let _ = told.send(format!("stopped: {}", error.code()));
+                            let _ = reporter.send(format!("stopped: {}", error.code()));
                             return Err(error.into());
                         }
                         std::thread::sleep(Duration::from_millis(1));
@@ -147,14 +147,14 @@ impl ServerHandler for Server {
                             read += 1;
                         }
                     }
-                    let _ = told.send("searched".into());
+                    let _ = reporter.send("searched".into());
                     Ok(read.to_string())
                 };
                 self.guard.tool(&ctx, &call, work).await
             }
             "hold" => {
                 let session = self.guard.session_of(&ctx.extensions).unwrap();
-                self.held.lock().unwrap().push(session);
+                self.kept_sessions.lock().unwrap().push(session);
                 Ok(CallToolResult::success(Vec::new()).into())
             }
             "panic" => {
@@ -238,7 +238,7 @@ impl ServerHandler for Server {
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
-        let _ = self.told.send("changed".into());
+        let _ = self.reporter.send("changed".into());
     }
 }
 
@@ -301,7 +301,7 @@ fn own_question() -> InputRequiredResult {
 
 /// The client's answer to `roots/list`.
 #[derive(Clone)]
-pub(crate) enum Tells {
+pub(crate) enum RootsAnswer {
     Uris(Vec<String>),
     Error,
 }
@@ -310,20 +310,24 @@ pub(crate) enum Tells {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) declares: Option<RootsCapabilities>,
-    pub(crate) tells: Arc<Mutex<Tells>>,
+    pub(crate) answer: Arc<Mutex<RootsAnswer>>,
     pub(crate) asked: Arc<AtomicUsize>,
 }
 
 impl Client {
     /// A client that declares `listChanged`.
-    pub(crate) fn new(tells: Tells) -> Self {
+    pub(crate) fn new(answer: RootsAnswer) -> Self {
         let mut declares = RootsCapabilities::default();
         declares.list_changed = Some(true);
-        Self { declares: Some(declares), tells: Arc::new(Mutex::new(tells)), asked: Arc::default() }
+        Self {
+            declares: Some(declares),
+            answer: Arc::new(Mutex::new(answer)),
+            asked: Arc::default(),
+        }
     }
 
     pub(crate) fn of(uris: impl IntoIterator<Item = String>) -> Self {
-        Self::new(Tells::Uris(uris.into_iter().collect()))
+        Self::new(RootsAnswer::Uris(uris.into_iter().collect()))
     }
 
     pub(crate) fn silent(self) -> Self {
@@ -331,11 +335,11 @@ impl Client {
     }
 
     pub(crate) fn undeclared() -> Self {
-        Self { declares: None, ..Self::new(Tells::Error) }
+        Self { declares: None, ..Self::new(RootsAnswer::Error) }
     }
 
-    pub(crate) fn tell(&self, uris: impl IntoIterator<Item = String>) {
-        *self.tells.lock().unwrap() = Tells::Uris(uris.into_iter().collect());
+    pub(crate) fn set_roots(&self, uris: impl IntoIterator<Item = String>) {
+        *self.answer.lock().unwrap() = RootsAnswer::Uris(uris.into_iter().collect());
     }
 
     pub(crate) fn times_asked(&self) -> usize {
@@ -355,12 +359,12 @@ impl ClientHandler for Client {
         _: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let tells = self.tells.lock().unwrap().clone();
-        match tells {
-            Tells::Uris(uris) => {
+        let answer = self.answer.lock().unwrap().clone();
+        match answer {
+            RootsAnswer::Uris(uris) => {
                 Ok(ListRootsResult::new(uris.into_iter().map(Root::new).collect()))
             }
-            Tells::Error => {
+            RootsAnswer::Error => {
                 Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no roots here", None))
             }
         }
@@ -398,16 +402,16 @@ impl Era {
 /// A client connected to a server by a pipe, and the reports of the server's tools.
 pub(crate) struct Pair {
     pub(crate) client: RunningService<RoleClient, Client>,
-    pub(crate) tells: mpsc::UnboundedReceiver<String>,
+    pub(crate) reports: mpsc::UnboundedReceiver<String>,
 }
 
 pub(crate) async fn connect(guard: &Guard, client: &Client, era: Era) -> Pair {
     let (near, far) = tokio::io::duplex(1 << 16);
-    let (server, tells) = Server::new(guard);
+    let (server, reports) = Server::new(guard);
     let transport = guard.wrap(far);
     tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
     let client = client.clone().serve_with_lifecycle(near, era.lifecycle()).await.unwrap();
-    Pair { client, tells }
+    Pair { client, reports }
 }
 
 impl Pair {
@@ -440,8 +444,8 @@ pub(crate) async fn call(
 }
 
 /// Waits for the next report of a tool.
-pub(crate) async fn heard(tells: &mut mpsc::UnboundedReceiver<String>) -> Option<String> {
-    tokio::time::timeout(Duration::from_secs(20), tells.recv()).await.ok().flatten()
+pub(crate) async fn next_report(reports: &mut mpsc::UnboundedReceiver<String>) -> Option<String> {
+    tokio::time::timeout(Duration::from_secs(20), reports.recv()).await.ok().flatten()
 }
 
 /// The refusal text of a path, as the model reads it.
@@ -465,6 +469,6 @@ pub(crate) fn reason(code: &str) -> &'static str {
 }
 
 /// The refusal text if the client's list is empty.
-pub(crate) fn nothing_listed(path: &str) -> String {
+pub(crate) fn empty_list_refusal(path: &str) -> String {
     format!("read {path:?}: the client listed no directories")
 }
