@@ -63,20 +63,27 @@ fn each_event_names_its_session_and_its_cause() {
     let _default = tracing::subscriber::set_default(subscriber);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
-        let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
-        let guard = Guard::builder(boundary).time_to_idle(Duration::from_millis(1)).build().unwrap();
-        let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+        let boundary =
+            Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+        let guard =
+            Guard::builder(boundary).time_to_idle(Duration::from_millis(1)).build().unwrap();
+        let session =
+            guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         let number = session.id();
-        let uris = [tree.uri("op/a"), tree.uri("op/later"), tree.uri("op/out\n"), "ftp://host/".into()];
+        let uris =
+            [tree.uri("op/a"), tree.uri("op/later"), tree.uri("op/out\n"), "ftp://host/".into()];
         let list = ListRootsResult::from_uris(uris);
         let roots = session.roots(source(&list)).await.unwrap();
         let events = log.take(&tree, number);
         assert_eq!(
             events,
             "DEBUG roots fetched session=$S roots=1 rejected=3 pages=1\n\
-             WARN entry rejected session=$S index=1 entry=\"file://$T/op/later\" kind=\"not_found\"\n\
-             WARN entry rejected session=$S index=2 entry=\"file://$T/op/out\\n\" kind=\"dropped_character\"\n\
-             WARN entry rejected session=$S index=3 entry=\"ftp://host/\" kind=\"foreign_scheme\"\n"
+             WARN entry rejected session=$S index=1 \
+             entry=\"file://$T/op/later\" kind=\"not_found\"\n\
+             WARN entry rejected session=$S index=2 \
+             entry=\"file://$T/op/out\\n\" kind=\"dropped_character\"\n\
+             WARN entry rejected session=$S index=3 \
+             entry=\"ftp://host/\" kind=\"foreign_scheme\"\n"
         );
         // A list that comes with a request causes the same events.
         session.roots_from_list(list.clone()).await.unwrap();
@@ -98,13 +105,16 @@ fn each_event_names_its_session_and_its_cause() {
         guard.forget_all();
         assert_eq!(log.take(&tree, number), "DEBUG roots evicted session=$S cause=\"time\"\n");
         session.list_changed();
-        let failing = |_: Option<String>| std::future::ready(RootsResponse::Failed("-32601: \"no\"".into()));
+        let failing =
+            |_: Option<String>| std::future::ready(RootsResponse::Failed("-32601: \"no\"".into()));
         assert!(session.roots(failing).await.is_err());
         assert_eq!(
             log.take(&tree, number),
             "DEBUG roots changed session=$S\n\
-             WARN roots not fetched session=$S kind=\"roots_failed\" detail=\"-32601: \\\"no\\\"\"\n\
-             INFO refused session=$S kind=\"roots_failed\" error=the client's roots could not be obtained \
+             WARN roots not fetched session=$S kind=\"roots_failed\" \
+             detail=\"-32601: \\\"no\\\"\"\n\
+             INFO refused session=$S kind=\"roots_failed\" \
+             error=the client's roots could not be obtained \
              detail=\"-32601: \\\"no\\\"\"\n"
         );
         // The session is closed once, although closing and dropping both close it.
@@ -113,26 +123,38 @@ fn each_event_names_its_session_and_its_cause() {
         assert_eq!(log.take(&tree, number), "DEBUG session closed session=$S\n");
         // A missing directory that now exists.
         let guard = Guard::new(guard.boundary().clone());
-        let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
+        let session =
+            guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
         session.roots(source(&list)).await.unwrap();
         tree.add("dir op/later");
         log.take(&tree, number);
         let unasked = |_: Option<String>| async { panic!("the client was asked") };
         // The pause between verifications depends on how long the last one took.
         let start = Instant::now();
-        while session.roots(unasked).await.unwrap().roots().len() != 2 && start.elapsed() < Duration::from_secs(60) {
+        while session.roots(unasked).await.unwrap().roots().len() != 2
+            && start.elapsed() < Duration::from_secs(60)
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(session.roots(unasked).await.unwrap().roots().len(), 2);
-        assert_eq!(log.take(&tree, session.id()), "DEBUG roots resolved again session=$S roots=2\n");
+        assert_eq!(
+            log.take(&tree, session.id()),
+            "DEBUG roots resolved again session=$S roots=2\n"
+        );
         #[cfg(feature = "__rmcp-tests")]
         {
             // The model learns that the tool failed. Only the operator learns why.
             let answer = failing::call(&guard).await;
-            assert!(answer.contains("its operator can see why") && !answer.contains("password"), "{answer}");
+            assert!(
+                answer.contains("its operator can see why") && !answer.contains("password"),
+                "{answer}"
+            );
             let events = log.take(&tree, "");
             let failed = "handler failed session=";
-            let line = events.lines().find(|line| line.contains(failed)).unwrap_or_else(|| panic!("{events}"));
+            let line = events
+                .lines()
+                .find(|line| line.contains(failed))
+                .unwrap_or_else(|| panic!("{events}"));
             assert!(line.ends_with("error=\"the catalogue: password refused\""), "{line}");
         }
     });

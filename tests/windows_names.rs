@@ -6,7 +6,7 @@
 //! path | C:\NUL            | reserved_name    a path and the code of its refusal
 //! uri  | file:///c%3A/a    | C:\a             a URI and its path
 //! key  | ä.txt             | Ä.TXT            a name and its form for comparisons
-//! in   | C:\a | C:\A\b     | inside           a root, a request, and whether the request is inside, by names alone
+//! in   | C:\a | C:\A\b     | inside           a root, a request, and whether it is inside
 //! ```
 //!
 //! A text in double quotes is a JSON string.

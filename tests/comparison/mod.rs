@@ -1,10 +1,13 @@
-//! Beside other ways: what the guard, the usual recipe over `std`, cap-std, path_jail and strict-path do with the same request.
+//! Compares the guard with other approaches: the usual recipe with `std`, cap-std, path_jail and
+//! strict-path, each with the same requests.
 //!
-//! A line of `data/comparison.txt` is a need or an attack, on a small tree, and what each way was seen to do: a way that does anything else,
-//! better or worse, fails the test, so that what the README says of it is what was run. Its tables are compared with the data, and its
-//! versions with the lock files.
+//! Each line of `data/comparison.txt` describes a need or an attack on a small tree, and the
+//! observed result of each approach. The test fails if an approach does anything else, better or
+//! worse. The published tables are compared with these data, and their versions with the lock
+//! files, so they show only tested results.
 //!
-//! `refused` is any error but that nothing is there. `no such call` is what an interface does not have, and is not run.
+//! `refused` is any error except that the file does not exist. `no such call` means that an
+//! interface has no such call, so nothing is run.
 
 mod ways;
 
@@ -24,26 +27,26 @@ use crate::support::kernel::{ENOSYS, block};
 use crate::support::tree::Tree;
 use ways::{Done, Failure, LIMIT, WAYS, Way, all_of, way};
 
-/// What came of it, in the words of the data.
-fn of_read(read: Done<Vec<u8>>) -> String {
+/// The result of a read, in the words of the data.
+fn result_of_read(read: Done<Vec<u8>>) -> String {
     match read {
         Ok(content) => match String::from_utf8(content).unwrap().as_str() {
             "inside" => "reads".into(),
             "" => "reads nothing".into(),
             content => format!("reads {content}"),
         },
-        Err(failure) => of_failure(&failure).into(),
+        Err(failure) => result_of_failure(&failure).into(),
     }
 }
 
-fn of_failure(failure: &Failure) -> &'static str {
+fn result_of_failure(failure: &Failure) -> &'static str {
     if failure.is_missing { "not found" } else { "refused" }
 }
 
 const NO_SUCH_CALL: &str = "no such call";
 
-/// Does what a row says by one way, and tells what came of it. Each has a tree of its own.
-#[expect(clippy::too_many_lines, reason = "one arm for each way and verb")]
+/// Runs the work of a row with one approach, in a tree of its own, and returns the result.
+#[expect(clippy::too_many_lines, reason = "one arm for each approach and verb")]
 fn outcome(name: &str, tree: &str, work: &str) -> String {
     let tree = Tree::new(&format!("file root/f = inside; file outside/secret = outside; {tree}"));
     let (verb, request) = work.split_once(' ').unwrap_or((work, ""));
@@ -52,11 +55,13 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
     let at = root.join(request);
     let on =
         |root: &Path| way(name, root).unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
-    let of_option = |done: Option<Done<Vec<u8>>>| done.map_or(NO_SUCH_CALL.into(), of_read);
+    let result_of_optional_call =
+        |done: Option<Done<Vec<u8>>>| done.map_or(NO_SUCH_CALL.into(), result_of_read);
     match verb {
-        "read" => of_read(on(&root).read(request)),
+        "read" => result_of_read(on(&root).read(request)),
         "write" => write(&*on(&root), request, &tree, &at),
-        // A reader that has the file open meanwhile reads on in what was, or sees it cut.
+        // A reader that opened the file before either continues to read the old content or sees the
+        // file truncated.
         "overwrite" => {
             let held = File::open(&at).unwrap();
             on(&root)
@@ -66,21 +71,21 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             if all_of(held).unwrap() == b"inside" { "replaced whole" } else { "cut, then filled" }
                 .into()
         }
-        // Between the check and the use.
+        // Swaps the file between the check and the use.
         "swap" => {
             let way = on(&root);
             let Some(checked) = way.check(request) else { return "one call".into() };
             let checked = checked.unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
             renameat_with(CWD, &at, CWD, root.join("other"), RenameFlags::EXCHANGE).unwrap();
-            of_read(checked())
+            result_of_read(checked())
         }
         "fifo" => fifo(&*on(&root), request, &at),
-        "device" => of_read(on(Path::new("/dev")).read(request)),
-        "hard" => of_option(on(&root).read_unless_hard_linked(request)),
-        "virtual" => of_read(on(&root).read_virtual(request)),
+        "device" => result_of_read(on(Path::new("/dev")).read(request)),
+        "hard" => result_of_optional_call(on(&root).read_unless_hard_linked(request)),
+        "virtual" => result_of_read(on(&root).read_virtual(request)),
         "link" => match on(&root).link("f", request) {
             Some(done) => done.map_or_else(
-                |failure| of_failure(&failure).into(),
+                |failure| result_of_failure(&failure).into(),
                 |()| {
                     assert_eq!(fs::read(&at).unwrap(), b"inside");
                     "makes it".into()
@@ -88,10 +93,11 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             ),
             None => NO_SUCH_CALL.into(),
         },
-        // The refusal of what leads to a file, and of what leads to none.
+        // Compares the refusal of a path to an existing file with the refusal of a path to a
+        // missing file.
         "oracle" => {
             let way = on(&root);
-            let refusal = || way.read(request).expect_err("what is outside was read");
+            let refusal = || way.read(request).expect_err("an outside file was read");
             let there = refusal();
             fs::remove_file(tree.path("outside/secret")).unwrap();
             let missing = refusal();
@@ -99,7 +105,7 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             if is_same { "the same" } else { "another" }.into()
         }
         "tells" => match on(&root).read(request) {
-            Ok(_) => panic!("{name}: what is outside was read"),
+            Ok(_) => panic!("{name}: an outside file was read"),
             Err(failure) if failure.text.is_empty() => "up to its author".into(),
             Err(failure) => {
                 let top = tree.path("");
@@ -112,14 +118,14 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             .attests(request)
             .map_or(NO_SUCH_CALL, |is| if is { "attested" } else { "denied" })
             .into(),
-        // The root is replaced by another directory of its name.
+        // Replaces the root with another directory of the same name.
         "replaced" | "noticed" => {
             let way = on(&root);
             fs::rename(&root, tree.path("was")).unwrap();
             tree.add("file root/f = the new root");
             fs::write(tree.path("was/f"), "the old root").unwrap();
             if verb == "replaced" {
-                return of_read(way.read(request));
+                return result_of_read(way.read(request));
             }
             way.is_current()
                 .map_or(NO_SUCH_CALL, |is_current| if is_current { "not told" } else { "told" })
@@ -139,14 +145,15 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             roots
                 .write(request, "written")
                 .map_err(Failure::from)
-                .map_or_else(|f| of_failure(&f), |()| "writes")
+                .map_or_else(|f| result_of_failure(&f), |()| "writes")
                 .into()
         }
-        // As on an old kernel; in a thread, as the filter stays. Whether a value can be made may be remembered from before.
+        // Simulates an old kernel. The filter is permanent, so it is set in a separate thread. A
+        // library may have cached in the process whether `openat2` exists.
         "without-openat2" => thread::scope(|scope| {
             let blocked = scope.spawn(|| {
                 block(ENOSYS);
-                of_read(way(name, &root).and_then(|way| way.read(request)))
+                result_of_read(way(name, &root).and_then(|way| way.read(request)))
             });
             blocked.join().unwrap()
         }),
@@ -162,22 +169,24 @@ fn write(way: &dyn Way, request: &str, tree: &Tree, at: &Path) -> String {
         Ok(()) if fs::read(at).unwrap() != b"written" => "writes elsewhere".into(),
         Ok(()) if was_link && !at.is_symlink() => "replaces the link".into(),
         Ok(()) => "writes".into(),
-        Err(failure) => of_failure(&failure).into(),
+        Err(failure) => result_of_failure(&failure).into(),
     }
 }
 
-/// Who waits for a writer gets one, and what it writes; so no thread stays behind, and no clock decides.
+/// Provides a writer, so that an approach that waits for one is served. Thus no thread remains, and
+/// the result does not depend on time.
 fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
     let is_done = AtomicBool::new(false);
     let start = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(SeqCst) && start.elapsed() < Duration::from_secs(60) {
-                // ENXIO until somebody reads (fifo(7)); a reader that does not wait is met, or not, and refuses in any case.
+                // Fails with ENXIO while nobody reads (fifo(7)). A reader that does not wait
+                // refuses the FIFO whether or not there is a writer.
                 let flags = OFlags::NONBLOCK.bits().try_into().unwrap();
                 let writer = OpenOptions::new().write(true).custom_flags(flags).open(at);
                 if let Ok(mut writer) = writer {
-                    let _ = writer.write_all(b"what a writer said");
+                    let _ = writer.write_all(b"from a writer");
                 }
                 thread::sleep(Duration::from_millis(1));
             }
@@ -185,10 +194,8 @@ fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
         let read = way.read(request);
         is_done.store(true, SeqCst);
         match read {
-            Ok(content) if content.starts_with(b"what a writer said") => {
-                "waits for a writer".into()
-            }
-            read => of_read(read),
+            Ok(content) if content.starts_with(b"from a writer") => "waits for a writer".into(),
+            read => result_of_read(read),
         }
     })
 }
@@ -213,40 +220,42 @@ fn rows() -> Vec<Row> {
     rows.collect()
 }
 
-/// Behind what a way is seen to do: that its own documentation says so.
-const SAID: &str = " (documented)";
+/// Follows a result that the approach's own documentation states.
+const DOCUMENTED: &str = " (documented)";
 
 #[test]
-fn each_way_does_what_the_table_says() {
+fn each_approach_does_what_the_table_says() {
     let rows = rows();
     let mut failures = Vec::new();
     for row in &rows {
         assert_eq!(row.cells.len(), WAYS.len(), "{}", row.name);
         for (name, cell) in WAYS.iter().zip(&row.cells) {
-            // Nothing can be made of it where the whole suite has no openat2, which is a row.
+            // Without `openat2`, path_jail cannot open a root. One row shows this.
             if is_second_run() && *name == "path_jail" && row.work != "without-openat2 f" {
                 continue;
             }
             let seen = outcome(name, row.tree, row.work);
-            if seen != cell.trim_end_matches(SAID) {
-                failures.push(format!("{}: {name}: {seen}; the table says: {cell}", row.name));
+            if seen != cell.trim_end_matches(DOCUMENTED) {
+                failures.push(format!("{}: {name}: {seen}; the table says {cell}", row.name));
             }
         }
     }
-    println!("{} rows of {} ways, {} differ", rows.len(), WAYS.len(), failures.len());
+    println!("{} rows of {} approaches, {} differ", rows.len(), WAYS.len(), failures.len());
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
     assert!(rows.len() > 20, "only {} rows were read", rows.len());
 }
 
-/// Who opens in one call has no moment between check and open, so it is raced instead. Only of the guard is anything demanded.
-/// `GUARD_RACE_SECONDS` are shared out among all.
+/// An approach that checks and opens in one call has no moment between the two, so this test races
+/// all of them. Only the guard is required to have no leak. `GUARD_RACE_SECONDS` is divided among
+/// all approaches.
 #[test]
-fn a_race_is_reported_for_each_way() {
+fn the_guard_leaks_nothing_in_a_race() {
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let time = seconds.map_or(RACE_TIME, |seconds| Duration::from_secs(seconds) / 5);
     for name in WAYS {
         let tree = Tree::new(
-            "file root/f = inside; link root/other -> ../outside/secret; file outside/secret = outside",
+            "file root/f = inside; file outside/secret = outside
+             link root/other -> ../outside/secret",
         );
         let (one, other) = (tree.path("root/f"), tree.path("root/other"));
         let Ok(way) = way(name, &tree.path("root")) else { continue };
@@ -269,7 +278,7 @@ fn a_race_is_reported_for_each_way() {
             is_done.store(true, SeqCst);
             swapper.join().unwrap()
         });
-        println!("race: {name}: {leaks} of {reads} reads gave what is outside, {swaps} swaps");
+        println!("race: {name}: {leaks} of {reads} reads returned the outside file, {swaps} swaps");
         assert!(
             reads > 0 && swaps > 0 && (name != "guard" || leaks == 0),
             "{name}: {leaks} of {reads}, {swaps} swaps"
@@ -277,9 +286,9 @@ fn a_race_is_reported_for_each_way() {
     }
 }
 
-/// The README's tables are the data's, and nothing else.
+/// The published tables contain exactly the data.
 #[test]
-fn the_readme_says_what_the_data_say() {
+fn the_readme_tables_match_the_data() {
     let rows = rows().into_iter().map(|row| [&[row.name], row.cells.as_slice()].concat());
     assert_eq!(readme("tests/data/comparison.txt").1, rows.collect::<Vec<_>>());
     let servers =
@@ -288,9 +297,9 @@ fn the_readme_says_what_the_data_say() {
     assert_eq!(readme(".ci/peers/servers.txt").1, servers.collect::<Vec<_>>());
 }
 
-/// They were compared in the versions that the tables name.
+/// The tables name the versions that were compared.
 #[test]
-fn the_readme_names_the_versions_that_were_run() {
+fn the_readme_names_the_tested_versions() {
     let lock = include_str!("../../Cargo.lock");
     let version = |name: &str| {
         let (_, package) = lock.split_once(&format!("name = \"{name}\"\nversion = \"")).unwrap();
@@ -310,7 +319,8 @@ fn the_readme_names_the_versions_that_were_run() {
     assert_eq!(readme(".ci/peers/servers.txt").0[1..], servers);
 }
 
-/// The heads and the rows of the table that is marked with where it is from; what is strong there is plain here.
+/// The header and the rows of the table marked with its source. Bold text is returned as plain
+/// text.
 fn readme(from: &str) -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
     let readme: &'static str = include_str!("../../README.md");
     let (_, table) = readme.split_once(&format!("<!-- from {from} -->")).expect(from);

@@ -1,4 +1,5 @@
-//! The ways, each used as its own documentation tells for files that others may change, given a path as it came.
+//! The approaches. Each is used as its own documentation recommends for files that others may
+//! change, and receives the path unchanged.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -14,7 +15,8 @@ use path_jail::JailError;
 use path_jail::guard::{FdJail, OpenOptions as JailOptions};
 use strict_path::{PathBoundary, StrictPathError, VirtualRoot};
 
-/// What a caller is told; of the recipe over `std`, whose refusals say what its author likes, nothing.
+/// An error as the caller sees it. The text is empty for the recipe with `std`, whose refusal texts
+/// are up to its author.
 pub(super) struct Failure {
     pub(super) text: String,
     pub(super) is_missing: bool,
@@ -22,15 +24,15 @@ pub(super) struct Failure {
 
 pub(super) type Done<T> = Result<T, Failure>;
 
-/// What a check gave, to be used once.
+/// The result of a check, which can be used once.
 pub(super) type Use<'a> = Box<dyn FnOnce() -> Done<Vec<u8>> + 'a>;
 
-/// A value that was made of one root. What a way has no call for is `None`.
+/// An approach, opened on one root. Calls that it does not have return `None`.
 pub(super) trait Way {
     fn read(&self, request: &str) -> Done<Vec<u8>>;
     fn write(&self, request: &str, content: &str) -> Done<()>;
 
-    /// A check, and what its documentation tells to read by then.
+    /// Checks a request and returns the recommended way to read it later.
     fn check(&self, _request: &str) -> Option<Done<Use<'_>>> {
         None
     }
@@ -43,23 +45,23 @@ pub(super) trait Way {
         self.read(request)
     }
 
-    /// Makes a link, relative to its own directory.
+    /// Creates a symlink with a target relative to the directory that contains it.
     fn link(&self, _target: &str, _at: &str) -> Option<Done<()>> {
         None
     }
 
-    /// Whether what is opened says of itself that no race could have led it out.
+    /// Whether the opened file states that no race could have moved it outside.
     fn attests(&self, _request: &str) -> Option<bool> {
         None
     }
 
-    /// Whether the root is still what was named.
+    /// Whether the root's path still names the same directory.
     fn is_current(&self) -> Option<bool> {
         None
     }
 }
 
-/// Their columns, in order.
+/// The columns of the table, in order.
 pub(super) const WAYS: [&str; 5] = ["guard", "std", "cap-std", "path_jail", "strict-path"];
 
 pub(super) fn way(name: &str, root: &Path) -> Done<Box<dyn Way>> {
@@ -104,7 +106,8 @@ impl Way for Guard {
         Some(boundary.allowed_roots().read(request, LIMIT).map_err(Into::into))
     }
 
-    /// That was just verified, and is again after a rest.
+    /// Verifies repeatedly, because a root that was just verified is not verified again for a
+    /// while.
     fn is_current(&self) -> Option<bool> {
         Some((0..20).all(|_| {
             thread::sleep(VERIFY_EVERY);
@@ -113,7 +116,8 @@ impl Way for Guard {
     }
 }
 
-/// The usual recipe: the canonical path, or of what is missing its parent's, has to begin with the root's, and is opened by name.
+/// The usual recipe: canonicalize the path, or its parent if the file is missing, require the root
+/// as prefix, and open by name.
 struct Recipe {
     root: PathBuf,
 }
@@ -171,7 +175,7 @@ impl Way for Dir {
     }
 }
 
-/// path_jail, by the layer and the options that it names for trees which others can change.
+/// path_jail, with the layer and options that it recommends for trees that others can change.
 impl Way for FdJail {
     fn read(&self, request: &str) -> Done<Vec<u8>> {
         let options = JailOptions::new().read(true).require_regular_file(true);
@@ -265,5 +269,5 @@ impl From<StrictPathError> for Failure {
     }
 }
 
-/// No file here is larger.
+/// No file in these tests is larger.
 pub(super) const LIMIT: u64 = 1 << 10;

@@ -210,7 +210,8 @@ fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
     }
     let confined = confine(&guard, &Confinement::new());
     println!(
-        "this kernel (ABI {}) confines one thread: with two threads, confinement was refused and nothing enforced",
+        "this kernel (ABI {}) confines one thread: with two threads, confinement was refused \
+         and nothing enforced",
         confined.abi()
     );
     assert!(confined.abi() < 8 && denied(fs::read(top.join("out/secret"))));
@@ -539,7 +540,8 @@ fn a_replaced_directory_needs_a_restart(top: &Path) {
         boundary.optional_directory(top.join("scratch/later"), Access::ReadWrite).build().unwrap();
     let guard = Guard::new(boundary);
     // A child process deploys a new directory on request.
-    let deploys = "read go; mv rw/a rw/was; mkdir rw/a scratch/later; echo new >rw/a/f; echo new >scratch/later/f; echo done";
+    let deploys = "read go; mv rw/a rw/was; mkdir rw/a scratch/later; \
+        echo new >rw/a/f; echo new >scratch/later/f; echo done";
     let mut deploy = Command::new("/bin/sh");
     deploy.args(["-c", deploys]).current_dir(top).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut deploy = deploy.spawn().unwrap();

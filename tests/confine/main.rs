@@ -37,9 +37,10 @@ const CASES: &[(&str, Case)] = &[("confinement_is_unavailable_on_other_systems",
 
 /// `rw` and `ro` are the allowed directories. Everything else is outside, unless a case says
 /// otherwise.
-const TREE: &str =
-    "file rw/f = inside; dir rw/a; dir rw/b; dir rw/sub; file ro/f = read; dir ro/sub; file out/secret = secret
-    dir out/dir; file extra/f = extra; dir scratch; file single/one = one; file single/other = other";
+const TREE: &str = "file rw/f = inside; dir rw/a; dir rw/b; dir rw/sub
+    file ro/f = read; dir ro/sub
+    file out/secret = secret; dir out/dir
+    file extra/f = extra; dir scratch; file single/one = one; file single/other = other";
 
 /// Environment variables of the child: the name of the case, and the path of its tree.
 const CASE: &str = "GUARD_TEST_CONFINED";
@@ -81,7 +82,8 @@ fn main() -> ExitCode {
     let (passed, left_out) = (wanted.len() - failed, CASES.len() - wanted.len());
     let verdict = if failed == 0 { "ok" } else { "FAILED" };
     println!(
-        "\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {left_out} filtered out"
+        "\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; \
+         0 measured; {left_out} filtered out"
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

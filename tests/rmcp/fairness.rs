@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::http::{Connection, Http, Session};
-use crate::raw_client::{call, list};
+use crate::raw_client::{call, cancelled, list};
 use crate::server::{Server, Tree};
 
 /// The duration of the long form, if it was requested.
@@ -182,10 +182,7 @@ mod hung_operations {
             let (mut session, connections) = start_hung_reads(http, &file, 270).await;
             filesystem.wait_for_pending(64).await;
             for id in 1..=270 {
-                let params = json!({ "requestId": id });
-                session
-                    .notify(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
-                    .await;
+                session.notify(&cancelled(id)).await;
             }
             session.connection.request("DELETE", &session.id.clone(), "").await;
             drop(connections);

@@ -1,6 +1,7 @@
 //! Streamable HTTP on the loopback interface, with several independent clients.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -83,8 +84,8 @@ impl Http {
                 let (stream, _) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
                 let service = service.clone();
-                let answer = service_fn(
-                    move |mut request: hyper::Request<hyper::body::Incoming>| {
+                let answer =
+                    service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
                         let user = request
                             .headers()
                             .get("x-user")
@@ -93,9 +94,8 @@ impl Http {
                             request.extensions_mut().insert(key);
                         }
                         let service = service.clone();
-                        async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
-                    },
-                );
+                        async move { Ok::<_, Infallible>(service.handle(request).await) }
+                    });
                 let http = hyper::server::conn::http1::Builder::new();
                 tokio::spawn(http.serve_connection(TokioIo::new(stream), answer));
             }
@@ -106,7 +106,9 @@ impl Http {
     pub(crate) async fn connect(&self) -> Connection {
         let stream = TcpStream::connect(self.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        let headers = "Host: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
+        let headers = "Host: 127.0.0.1\r\n\
+            Accept: application/json, text/event-stream\r\n\
+            Content-Type: application/json\r\n";
         Connection {
             stream: BufReader::new(stream),
             headers: headers.into(),

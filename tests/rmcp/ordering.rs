@@ -53,7 +53,8 @@ async fn calls_on_a_pipe_never_use_a_list_from_before_a_change() {
     let (_, reports) = mpsc::unbounded_channel();
     let control = stale_rounds(&tree, &mut Raw::to(server, reports, |far| far)).await;
     println!(
-        "pipe: of {ROUNDS} calls sent with a change, {guarded} used the old list; {control} when a handler marks the change"
+        "pipe: of {ROUNDS} calls sent with a change, {guarded} used the old list; \
+         {control} when a handler marks the change"
     );
     assert_eq!(guarded, 0);
     assert_ne!(control, 0, "the control had no stale call: does rmcp now run handlers in order?");
@@ -85,7 +86,8 @@ async fn http_calls_never_use_a_list_from_before_an_accepted_change() {
             }
         }
         println!(
-            "HTTP, {connections} connections: of {ROUNDS} calls after a change, {stale} used the old list; \
+            "HTTP, {connections} connections: of {ROUNDS} calls after a change, \
+             {stale} used the old list; \
              {failed} when a handler marks the change"
         );
         assert_eq!(stale, 0);

@@ -12,7 +12,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::raw_client::{Raw, call, in_era};
+use crate::raw_client::{Raw, call, cancelled, in_era};
 use crate::server::{ERAS, Era, Tree};
 
 /// The values that this server keeps after a request ends.
@@ -203,7 +203,9 @@ async fn work_that_outlives_its_request_is_refused() {
             }
             tokio::select! {
                 done = work => done,
-                () = tokio::time::sleep(Duration::from_millis(100)) => Ok(CallToolResult::success(Vec::new()).into()),
+                () = tokio::time::sleep(Duration::from_millis(100)) => {
+                    Ok(CallToolResult::success(Vec::new()).into())
+                }
             }
         }
     }
@@ -219,11 +221,7 @@ async fn work_that_outlives_its_request_is_refused() {
         raw.send(&call(1, way, "")).await;
         results.recv().await.unwrap().unwrap();
         if way == "cancelled" {
-            let params = json!({ "requestId": 1 });
-            raw.send(
-                &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }),
-            )
-            .await;
+            raw.send(&cancelled(1)).await;
         } else {
             raw.receive().await;
         }

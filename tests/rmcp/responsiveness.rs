@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mcp_roots_guard::rmcp::ROOTS_KEY;
 use serde_json::json;
 
-use crate::raw_client::{Raw, call, list, list_changed, stateless, tool_text};
+use crate::raw_client::{Raw, call, cancelled, list, list_changed, stateless, tool_text};
 use crate::server::{Server, Tree, reason, refusal};
 
 const CALLS: u32 = 64;
@@ -40,11 +40,7 @@ async fn long_work_does_not_delay_fetching_roots() {
     assert_eq!(other.receive().await["id"], 2);
     // Cancel the waiting walks first, so that they never get a place.
     for id in [3, 2, 1] {
-        let cancelled = json!({ "requestId": id });
-        slow.send(
-            &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }),
-        )
-        .await;
+        slow.send(&cancelled(id)).await;
     }
     assert_eq!(tool_text(&other.receive().await).as_deref(), Ok("a"));
     assert_eq!(slow.next_report().await.as_deref(), Some("stopped: cancelled"));
@@ -118,11 +114,7 @@ async fn work_cancelled_while_queued_never_begins() {
     raw.send(&call(2, "walk", "")).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     for id in [2, 1] {
-        let cancelled = json!({ "requestId": id });
-        raw.send(
-            &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }),
-        )
-        .await;
+        raw.send(&cancelled(id)).await;
     }
     assert_eq!(raw.next_report().await.as_deref(), Some("stopped: cancelled"));
     // There is one place, so this read runs after the cancelled walk would have.
@@ -155,7 +147,7 @@ async fn work_queued_before_its_roots_were_withdrawn_never_begins() {
 /// Frees the place that `other` waits for. Its write from before the change must be refused, and
 /// its read from after the change must be served from the new root.
 async fn assert_only_the_write_is_refused(slow: &mut Raw, other: &mut Raw, tree: &Tree) {
-    slow.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
+    slow.send(&cancelled(1)).await;
     for _ in 0..2 {
         let answer = other.receive().await;
         let expected =

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mcp_roots_guard::{Guard, RootsState};
 use serde_json::{Value, json};
 
-use crate::raw_client::{Raw, call, initialize, list, list_changed, tool_text};
+use crate::raw_client::{Raw, call, cancelled, initialize, list, list_changed, tool_text};
 use crate::server::{Client, Era, RootsAnswer, Server, Tree, connect, refusal};
 
 const FAILED: &str = "the client's roots could not be obtained";
@@ -153,9 +153,9 @@ async fn a_cancelled_call_does_not_wait_for_the_client() {
     raw.initialize(json!({ "roots": { "listChanged": true } })).await;
     raw.send(&call(1, "read", "in.txt")).await;
     let question = raw.receive().await;
-    raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
-    let cancelled = raw.receive().await;
-    assert_eq!(cancelled["params"]["requestId"], question["id"], "{cancelled}");
+    raw.send(&cancelled(1)).await;
+    let cancellation = raw.receive().await;
+    assert_eq!(cancellation["params"]["requestId"], question["id"], "{cancellation}");
     // The next call sends its own request to the client.
     assert_eq!(raw.read("in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
 }
@@ -169,7 +169,7 @@ async fn a_change_notification_counts_in_any_valid_form() {
         list_changed(),
         json!({ "jsonrpc": "2.0", "method": method, "params": {} }),
         json!({ "jsonrpc": "2.0", "method": method, "params": null }),
-        json!({ "jsonrpc": "2.0", "method": method, "params": { "_meta": { "k": 1 }, "more": [] } }),
+        json!({ "jsonrpc": "2.0", "method": method, "params": { "_meta": { "k": 1 }, "x": [] } }),
         json!({ "jsonrpc": "2.0", "id": 77, "method": method }),
     ] {
         let mut raw = Raw::connect(&tree.guard());
@@ -192,7 +192,9 @@ async fn a_malformed_change_notification_is_rejected_by_rmcp() {
         let mut raw = Raw::connect(&tree.guard());
         raw.initialize(json!({ "roots": { "listChanged": true } })).await;
         assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"));
-        raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed", "params": params })).await;
+        let mut malformed = list_changed();
+        malformed["params"] = params.clone();
+        raw.send(&malformed).await;
         assert_eq!(raw.receive().await["error"]["code"], -32600, "{params}");
         assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"), "{params}");
     }

@@ -103,13 +103,22 @@ impl Raw {
 
 pub(crate) fn initialize(capabilities: Value) -> Value {
     let client = json!({ "name": "raw", "version": "1" });
-    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client });
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": capabilities,
+        "clientInfo": client,
+    });
     json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })
 }
 
 pub(crate) fn call(id: u32, tool: &str, path: &str) -> Value {
     let params = json!({ "name": tool, "arguments": { "path": path } });
     json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+}
+
+pub(crate) fn cancelled(id: u32) -> Value {
+    let params = json!({ "requestId": id });
+    json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })
 }
 
 pub(crate) fn list_changed() -> Value {
@@ -142,5 +151,6 @@ pub(crate) fn tool_text(answer: &Value) -> Result<String, String> {
 
 /// A `roots/list` result.
 pub(crate) fn list<S: AsRef<str>>(uris: impl IntoIterator<Item = S>) -> Value {
-    json!({ "roots": uris.into_iter().map(|uri| json!({ "uri": uri.as_ref() })).collect::<Vec<_>>() })
+    let entries = uris.into_iter().map(|uri| json!({ "uri": uri.as_ref() }));
+    json!({ "roots": entries.collect::<Vec<_>>() })
 }

@@ -36,7 +36,8 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn new() -> Self {
-        let files = "file op/a/in.txt = a; file op/b/in.txt = b; file op/c/in.txt = c; file secret.txt = SECRET";
+        let files = "file op/a/in.txt = a; file op/b/in.txt = b; file op/c/in.txt = c
+            file secret.txt = SECRET";
         let tree = crate::tree::Tree::new(files);
         tree.add("link op/a/out -> ../../secret.txt");
         Self { tree }
@@ -171,7 +172,8 @@ impl ServerHandler for Server {
             }
             // Uses `?` on errors of any type and converts them in one place.
             "any" => {
-                let any = move |roots: &RequestRoots| -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+                type AnyError = Box<dyn std::error::Error + Send + Sync>;
+                let any = move |roots: &RequestRoots| -> Result<String, AnyError> {
                     let text = roots.read_to_string(&path, 1000)?;
                     let number: u32 = text.parse()?;
                     Ok(number.to_string())

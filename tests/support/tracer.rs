@@ -135,7 +135,8 @@ impl Seen {
     pub(crate) fn counts(&self) -> String {
         let Self { calls, judged, edge, holders, .. } = self;
         format!(
-            "{calls} calls, {judged} paths judged, {edge} refused at the edge, {holders} that verified a root's name"
+            "{calls} calls, {judged} paths judged, {edge} refused at the edge, \
+             {holders} that verified a root's name"
         )
     }
 
