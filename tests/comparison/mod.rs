@@ -9,7 +9,7 @@
 //! `refused` is any error except that the file does not exist. `no such call` means that an
 //! interface has no such call, so nothing is run.
 
-mod ways;
+mod approaches;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -25,7 +25,7 @@ use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use crate::support::is_second_run;
 use crate::support::kernel::{ENOSYS, block};
 use crate::support::tree::Tree;
-use ways::{Done, Failure, LIMIT, WAYS, Way, all_of, way};
+use approaches::{APPROACHES, Approach, Done, Failure, LIMIT, all_of, approach};
 
 /// The result of a read, in the words of the data.
 fn result_of_read(read: Done<Vec<u8>>) -> String {
@@ -53,15 +53,16 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
     let request: String = serde_json::from_str(&format!("\"{}\"", tree.expand(request))).unwrap();
     let (root, request) = (tree.path("root"), request.as_str());
     let at = root.join(request);
-    let on =
-        |root: &Path| way(name, root).unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
+    let on = |root: &Path| {
+        approach(name, root).unwrap_or_else(|failure| panic!("{name}: {}", failure.text))
+    };
     let result_of_optional_call =
         |done: Option<Done<Vec<u8>>>| done.map_or(NO_SUCH_CALL.into(), result_of_read);
     match verb {
         "read" => result_of_read(on(&root).read(request)),
         "write" => write(&*on(&root), request, &tree, &at),
-        // A reader that opened the file before either continues to read the old content or sees the
-        // file truncated.
+        // A reader that opened the file earlier either continues to read the old content or sees
+        // the file truncated.
         "overwrite" => {
             let held = File::open(&at).unwrap();
             on(&root)
@@ -73,8 +74,8 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
         }
         // Swaps the file between the check and the use.
         "swap" => {
-            let way = on(&root);
-            let Some(checked) = way.check(request) else { return "one call".into() };
+            let approach = on(&root);
+            let Some(checked) = approach.check(request) else { return "one call".into() };
             let checked = checked.unwrap_or_else(|failure| panic!("{name}: {}", failure.text));
             renameat_with(CWD, &at, CWD, root.join("other"), RenameFlags::EXCHANGE).unwrap();
             result_of_read(checked())
@@ -96,8 +97,8 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
         // Compares the refusal of a path to an existing file with the refusal of a path to a
         // missing file.
         "oracle" => {
-            let way = on(&root);
-            let refusal = || way.read(request).expect_err("an outside file was read");
+            let approach = on(&root);
+            let refusal = || approach.read(request).expect_err("an outside file was read");
             let there = refusal();
             fs::remove_file(tree.path("outside/secret")).unwrap();
             let missing = refusal();
@@ -120,14 +121,15 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             .into(),
         // Replaces the root with another directory of the same name.
         "replaced" | "noticed" => {
-            let way = on(&root);
+            let approach = on(&root);
             fs::rename(&root, tree.path("was")).unwrap();
             tree.add("file root/f = the new root");
             fs::write(tree.path("was/f"), "the old root").unwrap();
             if verb == "replaced" {
-                return result_of_read(way.read(request));
+                return result_of_read(approach.read(request));
             }
-            way.is_current()
+            approach
+                .is_current()
                 .map_or(NO_SUCH_CALL, |is_current| if is_current { "not told" } else { "told" })
                 .into()
         }
@@ -153,7 +155,7 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
         "without-openat2" => thread::scope(|scope| {
             let blocked = scope.spawn(|| {
                 block(ENOSYS);
-                result_of_read(way(name, &root).and_then(|way| way.read(request)))
+                result_of_read(approach(name, &root).and_then(|approach| approach.read(request)))
             });
             blocked.join().unwrap()
         }),
@@ -161,9 +163,9 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
     }
 }
 
-fn write(way: &dyn Way, request: &str, tree: &Tree, at: &Path) -> String {
+fn write(approach: &dyn Approach, request: &str, tree: &Tree, at: &Path) -> String {
     let (before, was_link) = (tree.snapshot("outside"), at.is_symlink());
-    let done = way.write(request, "written");
+    let done = approach.write(request, "written");
     match done {
         _ if tree.snapshot("outside") != before => "writes outside".into(),
         Ok(()) if fs::read(at).unwrap() != b"written" => "writes elsewhere".into(),
@@ -175,14 +177,14 @@ fn write(way: &dyn Way, request: &str, tree: &Tree, at: &Path) -> String {
 
 /// Provides a writer, so that an approach that waits for one is served. Thus no thread remains, and
 /// the result does not depend on time.
-fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
+fn fifo(approach: &dyn Approach, request: &str, at: &Path) -> String {
     let is_done = AtomicBool::new(false);
     let start = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(SeqCst) && start.elapsed() < Duration::from_secs(60) {
-                // Fails with ENXIO while nobody reads (fifo(7)). A reader that does not wait
-                // refuses the FIFO whether or not there is a writer.
+                // Opening fails with ENXIO while nobody reads (fifo(7)). A reader that does not
+                // wait refuses the FIFO whether or not there is a writer.
                 let flags = OFlags::NONBLOCK.bits().try_into().unwrap();
                 let writer = OpenOptions::new().write(true).custom_flags(flags).open(at);
                 if let Ok(mut writer) = writer {
@@ -191,7 +193,7 @@ fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
                 thread::sleep(Duration::from_millis(1));
             }
         });
-        let read = way.read(request);
+        let read = approach.read(request);
         is_done.store(true, SeqCst);
         match read {
             Ok(content) if content.starts_with(b"from a writer") => "waits for a writer".into(),
@@ -228,9 +230,9 @@ fn each_approach_does_what_the_table_says() {
     let rows = rows();
     let mut failures = Vec::new();
     for row in &rows {
-        assert_eq!(row.cells.len(), WAYS.len(), "{}", row.name);
-        for (name, cell) in WAYS.iter().zip(&row.cells) {
-            // Without `openat2`, path_jail cannot open a root. One row shows this.
+        assert_eq!(row.cells.len(), APPROACHES.len(), "{}", row.name);
+        for (name, cell) in APPROACHES.iter().zip(&row.cells) {
+            // Without `openat2`, path_jail cannot open a root. A row of its own tests this.
             if is_second_run() && *name == "path_jail" && row.work != "without-openat2 f" {
                 continue;
             }
@@ -240,7 +242,7 @@ fn each_approach_does_what_the_table_says() {
             }
         }
     }
-    println!("{} rows of {} approaches, {} differ", rows.len(), WAYS.len(), failures.len());
+    println!("{} rows of {} approaches, {} differ", rows.len(), APPROACHES.len(), failures.len());
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
     assert!(rows.len() > 20, "only {} rows were read", rows.len());
 }
@@ -252,13 +254,13 @@ fn each_approach_does_what_the_table_says() {
 fn the_guard_leaks_nothing_in_a_race() {
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let time = seconds.map_or(RACE_TIME, |seconds| Duration::from_secs(seconds) / 5);
-    for name in WAYS {
+    for name in APPROACHES {
         let tree = Tree::new(
             "file root/f = inside; file outside/secret = outside
              link root/other -> ../outside/secret",
         );
         let (one, other) = (tree.path("root/f"), tree.path("root/other"));
-        let Ok(way) = way(name, &tree.path("root")) else { continue };
+        let Ok(approach) = approach(name, &tree.path("root")) else { continue };
         let is_done = AtomicBool::new(false);
         let (mut reads, mut leaks) = (0_u32, 0_u32);
         let swaps = thread::scope(|scope| {
@@ -273,7 +275,7 @@ fn the_guard_leaks_nothing_in_a_race() {
             let start = Instant::now();
             while start.elapsed() < time {
                 reads += 1;
-                leaks += u32::from(way.read("f").is_ok_and(|content| content == b"outside"));
+                leaks += u32::from(approach.read("f").is_ok_and(|content| content == b"outside"));
             }
             is_done.store(true, SeqCst);
             swapper.join().unwrap()
@@ -306,8 +308,8 @@ fn the_readme_names_the_tested_versions() {
         format!("{name} {}", package.split('"').next().unwrap())
     };
     let peers = ["cap-std", "path_jail", "strict-path"].map(version);
-    let ways = ["guard".to_owned(), "`std`".to_owned()].into_iter().chain(peers);
-    assert_eq!(readme("tests/data/comparison.txt").0[1..], ways.collect::<Vec<_>>());
+    let approaches = ["guard".to_owned(), "`std`".to_owned()].into_iter().chain(peers);
+    assert_eq!(readme("tests/data/comparison.txt").0[1..], approaches.collect::<Vec<_>>());
     let lock: serde_json::Value =
         serde_json::from_str(include_str!("../../.ci/peers/package-lock.json")).unwrap();
     let reference =

@@ -13,8 +13,8 @@
 //! - The guard and the naive rule ([`model`](crate::support::model)) agree on the canonical path,
 //!   on its existence and on the kind of a refusal.
 //! - The rule agrees with `std::fs::canonicalize` and with the kernel
-//!   ([`kernel`](crate::support::kernel)), except where a path leaves the roots (DESIGN decision
-//!   7). The rule recognizes these paths exactly.
+//!   ([`kernel`](crate::support::kernel)), except where a path leaves the roots, because the guard
+//!   never looks outside. The rule recognizes these paths exactly.
 //! - Reading through the guard returns the content that `std` reads at the canonical path.
 //!
 //! File roots, roots that disappear, allowed directories and policies are not covered here. Other

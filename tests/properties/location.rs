@@ -151,8 +151,8 @@ fn path_or_code(location: &Result<Location>) -> Result<&[u8], &'static str> {
     }
 }
 
-/// Whether the text counts as a URI: `file:` in any case, or a scheme of at least two characters
-/// before `://` (DESIGN decision 6).
+/// Whether the text counts as a URI: it starts with `file:` in any case, or with a scheme of at
+/// least two characters before `://`.
 fn is_uri(text: &str) -> bool {
     let is_scheme_character = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     text.to_ascii_lowercase().starts_with("file:")

@@ -1,5 +1,5 @@
-//! A call received after a change never uses the list from before it. A control group shows that
-//! marking the change in the notification handler, which looks equally good, is not enough.
+//! A call received after a change never uses the list from before it. The control marks the change
+//! in the notification handler instead, which looks equally good but serves stale calls.
 
 use std::sync::{Arc, OnceLock};
 

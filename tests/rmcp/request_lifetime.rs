@@ -1,4 +1,4 @@
-//! Roots that a handler keeps: they are valid only while their request is.
+//! Roots that a handler keeps are valid only until their request ends.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -130,7 +130,7 @@ async fn roots_end_with_their_request() {
             }
             kept.requests.iter().for_each(|roots| assert_ended(roots, proof, &what));
             kept.roots.iter().for_each(|roots| assert_ended(roots, proof, &what));
-            // Proofs that a subscription keeps remain valid, subject to the session's approval.
+            // Proofs kept for a subscription remain valid while the session still allows them.
             for (proof, session) in &kept.proofs {
                 assert_eq!(proof.read_to_string(9).unwrap(), "c", "{what}");
                 assert_eq!(session.is_some(), era == Era::Sessions, "{what}");

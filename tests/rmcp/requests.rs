@@ -1,4 +1,4 @@
-//! Resources, and requests that cannot carry a request for the client's roots.
+//! Resources, and requests whose responses cannot ask for the client's roots.
 
 use mcp_roots_guard::rmcp::ROOTS_KEY;
 use serde_json::{Value, json};

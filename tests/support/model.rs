@@ -1,4 +1,5 @@
-//! A naive implementation of the rule that decides a request (DESIGN decisions 5 and 7).
+//! A naive implementation of the rule that decides a request: a path is inside if it resolves to a
+//! path inside the roots, and resolution stops at the first name outside them.
 //!
 //! The input is a function that returns the type of the entry at a path, the canonical paths of the
 //! roots, a request and its intent. The output is the decision that the guard must make. The model

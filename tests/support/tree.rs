@@ -148,7 +148,7 @@ pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
 pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
     let target = PathBuf::from(target.to_str().unwrap().replace('/', "\\"));
     if !links_are_seen() {
-        return link_of_the_host(&target, at, "ln -s -- \"$1\" \"$2\"");
+        return run_on_host(&target, at, "ln -s -- \"$1\" \"$2\"");
     }
     let is_dir =
         fs::metadata(at.parent().unwrap().join(&target)).is_ok_and(|metadata| metadata.is_dir());
@@ -166,13 +166,13 @@ pub(crate) fn links_are_seen() -> bool {
 /// replacement, and it ignores Wine's file sharing rules.
 #[cfg(windows)]
 pub(crate) fn replace_by_link(target: &Path, at: &Path) {
-    link_of_the_host(target, at, "mv -- \"$2\" \"$2.was\" && ln -s -- \"$1\" \"$2\"").unwrap();
+    run_on_host(target, at, "mv -- \"$2\" \"$2.was\" && ln -s -- \"$1\" \"$2\"").unwrap();
 }
 
 /// Runs a script on the host. Wine's `Z:` is the host's `/`. Wine cannot wait for a host process,
 /// so the script writes its exit status to a file.
 #[cfg(windows)]
-fn link_of_the_host(target: &Path, at: &Path, script: &str) -> std::io::Result<()> {
+fn run_on_host(target: &Path, at: &Path, script: &str) -> std::io::Result<()> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     // A recursive removal under Wine follows host symlinks without noticing. This check ensures

@@ -28,7 +28,7 @@ pub(super) type Done<T> = Result<T, Failure>;
 pub(super) type Use<'a> = Box<dyn FnOnce() -> Done<Vec<u8>> + 'a>;
 
 /// An approach, opened on one root. Calls that it does not have return `None`.
-pub(super) trait Way {
+pub(super) trait Approach {
     fn read(&self, request: &str) -> Done<Vec<u8>>;
     fn write(&self, request: &str, content: &str) -> Done<()>;
 
@@ -62,9 +62,9 @@ pub(super) trait Way {
 }
 
 /// The columns of the table, in order.
-pub(super) const WAYS: [&str; 5] = ["guard", "std", "cap-std", "path_jail", "strict-path"];
+pub(super) const APPROACHES: [&str; 5] = ["guard", "std", "cap-std", "path_jail", "strict-path"];
 
-pub(super) fn way(name: &str, root: &Path) -> Done<Box<dyn Way>> {
+pub(super) fn approach(name: &str, root: &Path) -> Done<Box<dyn Approach>> {
     Ok(match name {
         "guard" => Box::new(Guard { roots: Roots::from_dirs([root])?, root: root.to_owned() }),
         "std" => Box::new(Recipe { root: root.canonicalize()? }),
@@ -82,7 +82,7 @@ struct Guard {
     root: PathBuf,
 }
 
-impl Way for Guard {
+impl Approach for Guard {
     fn read(&self, request: &str) -> Done<Vec<u8>> {
         Ok(self.roots.read(request, LIMIT)?)
     }
@@ -142,7 +142,7 @@ impl Recipe {
     }
 }
 
-impl Way for Recipe {
+impl Approach for Recipe {
     fn read(&self, request: &str) -> Done<Vec<u8>> {
         Ok(fs::read(self.canonical(request)?)?)
     }
@@ -161,7 +161,7 @@ impl Way for Recipe {
 }
 
 /// cap-std.
-impl Way for Dir {
+impl Approach for Dir {
     fn read(&self, request: &str) -> Done<Vec<u8>> {
         Ok(Dir::read(self, request)?)
     }
@@ -176,7 +176,7 @@ impl Way for Dir {
 }
 
 /// path_jail, with the layer and options that it recommends for trees that others can change.
-impl Way for FdJail {
+impl Approach for FdJail {
     fn read(&self, request: &str) -> Done<Vec<u8>> {
         let options = JailOptions::new().read(true).require_regular_file(true);
         Ok(all_of(self.open(request, options)?.into_file())?)
@@ -210,7 +210,7 @@ struct Strict {
     root: PathBuf,
 }
 
-impl Way for Strict {
+impl Approach for Strict {
     fn read(&self, request: &str) -> Done<Vec<u8>> {
         Ok(self.boundary.strict_join(request)?.read()?)
     }
