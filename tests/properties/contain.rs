@@ -94,7 +94,7 @@ impl<'a> World<'a> {
         let longest = candidates.reduce(|best, next| if next.0 > best.0 { next } else { best });
         let begun = self.aliases.begin(OsStr::from_bytes(path));
         let expected = longest.map(|(_, root, rest)| (root, OsStr::from_bytes(rest)));
-        assert_eq!(begun, expected, "{} begins in {self}", path.escape_ascii());
+        assert_eq!(begun, expected, "the root of {} in {self}", path.escape_ascii());
     }
 
     /// Checks the roots at a canonical path, around it and beneath it.
@@ -113,7 +113,12 @@ impl<'a> World<'a> {
         assert_eq!(aliases.depths(&path), depths, "depths of {} in {self}", shown(names));
         let beneath: Vec<_> =
             (0..self.roots.len()).filter(|&root| self.roots[root].0.starts_with(names)).collect();
-        assert_eq!(aliases.holds(&path), !beneath.is_empty(), "holds {} in {self}", shown(names));
+        assert_eq!(
+            aliases.holds(&path),
+            !beneath.is_empty(),
+            "whether {} contains a root in {self}",
+            shown(names)
+        );
         let node = self.node(names);
         assert_eq!(
             node.is_some(),

@@ -3,9 +3,9 @@
 //! The input is any text, read as a path and as a `file:` URI. Properties:
 //!
 //! - Nothing panics.
-//! - A path is read, or refused for the first reason, exactly as by a naive rule that looks at the
+//! - A path is read, or refused for the first reason, as a naive rule prescribes that looks at the
 //!   pieces between separators.
-//! - The normal form of a normal form is the same.
+//! - A normal form is its own normal form.
 //! - The kind of separator does not matter. The case of letters changes only the case of the
 //!   result.
 //! - A URI names the path that the `url` crate reads, if it reads one, or is refused for the first
@@ -221,8 +221,8 @@ fn share_by_the_rules<'a>(pieces: &[&'a str]) -> Result<(String, Vec<&'a str>), 
     }
 }
 
-/// Why a name does not name a file, or could name a different one. `None` for harmless names and
-/// for dots.
+/// Why a name cannot name a file, or could name a different one. `None` for harmless names and for
+/// dots.
 fn refusal_of_name(name: &str) -> Option<Code> {
     if ["", ".", ".."].contains(&name) {
         return None;

@@ -8,13 +8,16 @@
 //!
 //! Properties:
 //!
-//! - Nothing panics. The crate reads a message as a rule over plain JSON does. Serializing it and
-//!   reading it again gives the same value. Its size is at most a small multiple of the input.
-//! - Whatever is between two good entries, both are granted. Nothing outside the allowed
-//!   directories is in force, and each directory inside that is named plainly is.
+//! - Nothing panics. The crate reads each message exactly as a naive rule over plain JSON does.
+//!   Serializing it and reading it again gives the same value. Its size is at most a small multiple
+//!   of the input.
+//! - Two good entries are granted, whatever is between them. Nothing outside the allowed
+//!   directories is in force. Every directory inside that an entry names by its canonical path is
+//!   in force.
 //! - A list in pages is refused by the first limit that it exceeds, or grants the same as the list
 //!   in one piece. No page after that is requested.
-//! - The text of a refusal has a bounded length, whatever it quotes, and can be read again.
+//! - The text of a refusal has a bounded length, whatever it quotes. Its error body can be read
+//!   again.
 
 use std::fmt::Debug;
 use std::fs;
@@ -40,7 +43,7 @@ pub(crate) fn hold(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         refusals(text);
         let holds = |world: &World| {
-            world.check_neighbours(text);
+            world.check_between_good_entries(text);
             world.pages(text);
         };
         // On Windows, a thread that ends must not wait for another thread, but dropping a runtime
@@ -224,7 +227,7 @@ impl World {
     }
 
     /// Checks an answer's entries, or any other JSON value as an entry, between two good entries.
-    fn check_neighbours(&self, text: &str) {
+    fn check_between_good_entries(&self, text: &str) {
         let Ok(value) = serde_json::from_str::<Value>(&self.expand(text)) else { return };
         let between =
             value.get("roots").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![value]);

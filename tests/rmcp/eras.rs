@@ -1,4 +1,4 @@
-//! Behaviour that both eras share, tested with rmcp's client.
+//! Behavior that both eras share, tested with rmcp's client.
 
 use mcp_roots_guard::{ClientRoots, WithoutClientRoots};
 use rmcp::service::ServiceError;

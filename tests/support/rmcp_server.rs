@@ -122,7 +122,7 @@ impl ServerHandler for Server {
                 };
                 self.guard.tool(&ctx, &call, work).await
             }
-            // Runs until its roots are withdrawn, or for ten seconds.
+            // Runs until its roots may no longer be used, or for ten seconds.
             "walk" => {
                 let work = move |roots: RequestRoots| {
                     reporter.send("walking".into()).unwrap();

@@ -1,4 +1,5 @@
-//! A client that numbers the versions of its list, its session, and the tasks that use the session.
+//! A client, its session, and the operations of the tasks that share the session. The client
+//! numbers the versions of its list.
 //!
 //! These properties hold for each call in every schedule:
 //!
