@@ -172,17 +172,17 @@ fn operations_without_the_guard_are_stopped(top: &Path) {
 }
 
 fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
-    let (ask, asked) = channel::<()>();
-    let (tell, told) = channel();
+    let (request, requests) = channel::<()>();
+    let (reply, replies) = channel();
     let secret = top.join("out/secret");
     let older = thread::spawn(move || {
-        for () in asked {
-            tell.send(fs::read(&secret).map_err(|error| error.kind())).unwrap();
+        for () in requests {
+            reply.send(fs::read(&secret).map_err(|error| error.kind())).unwrap();
         }
     });
     let read_there = || {
-        ask.send(()).unwrap();
-        told.recv().unwrap()
+        request.send(()).unwrap();
+        replies.recv().unwrap()
     };
     assert!(read_there().is_ok() && outside_is_open(top));
     let guard = guard(top);
@@ -202,7 +202,7 @@ fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
             && outside_is_open(top)
             && !nix::sys::prctl::get_no_new_privs().unwrap()
     );
-    drop(ask);
+    drop(request);
     older.join().unwrap();
     // A joined thread may remain listed for a moment.
     while fs::read_dir("/proc/self/task").unwrap().count() > 1 {

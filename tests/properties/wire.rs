@@ -101,10 +101,10 @@ fn messages(bytes: &[u8], value: &Value) {
     let roots = value.get("roots").filter(|roots| !roots.is_null()).map(declares);
     // An object with a field of an enclosing message, or of the roots capability, is not read as
     // capabilities.
-    let elsewhere =
+    let foreign_fields =
         ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
-    let is_elsewhere = elsewhere.iter().any(|field| value.get(field).is_some());
-    let capabilities = (value.is_object() && !is_elsewhere).then_some(roots);
+    let has_foreign_field = foreign_fields.iter().any(|field| value.get(field).is_some());
+    let capabilities = (value.is_object() && !has_foreign_field).then_some(roots);
     assert_eq!(
         round_trip::<ClientCapabilities>(bytes).map(|read| read.roots()),
         capabilities,

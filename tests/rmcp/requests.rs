@@ -58,12 +58,12 @@ async fn resource_refusals_have_the_error_codes_of_their_era() {
 #[tokio::test]
 async fn a_resource_request_asks_for_roots_like_a_tool_call() {
     let tree = Tree::new();
-    let (inside, beside) = (tree.uri("op/a/in.txt"), tree.uri("op/c/in.txt"));
+    let (inside, sibling) = (tree.uri("op/a/in.txt"), tree.uri("op/c/in.txt"));
     let mut raw = connect(&tree, Era::Stateless, &json!({})).await;
     raw.send(&stateless(read(&inside), json!({ "roots": {} }))).await;
     let question = raw.receive().await["result"].clone();
     assert_eq!(question["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }));
-    for (uri, allowed) in [(&inside, true), (&beside, false)] {
+    for (uri, allowed) in [(&inside, true), (&sibling, false)] {
         let mut request = read(uri);
         request["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
         raw.send(&stateless(request, json!({ "roots": {} }))).await;
