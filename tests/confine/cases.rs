@@ -57,10 +57,10 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ),
     ("confinement_is_unavailable_without_landlock", |top| is_unavailable(top, libc::ENOSYS)),
     ("confinement_is_unavailable_if_landlock_is_disabled", |top| {
-        is_unavailable(top, libc::EOPNOTSUPP)
+        is_unavailable(top, libc::EOPNOTSUPP);
     }),
     ("confinement_is_unavailable_if_a_filter_forbids_landlock", |top| {
-        is_unavailable(top, libc::EPERM)
+        is_unavailable(top, libc::EPERM);
     }),
     ("an_error_of_the_last_step_enforces_nothing", an_error_of_the_last_step_enforces_nothing),
     ("a_filter_that_fakes_success_is_detected", a_filter_that_fakes_success_is_detected),

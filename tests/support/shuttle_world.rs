@@ -56,7 +56,7 @@ impl World {
         let capability =
             if announces { RootsCapability::announcing() } else { RootsCapability::silent() };
         let session = guard.session(ClientCapabilities::with_roots(capability)).unwrap();
-        let (version, announced, asked) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (version, asked) = (AtomicU64::new(0), AtomicU64::new(0));
         let [is_closing, is_closed, was_asked_twice_at_once] =
             std::array::from_fn(|_| AtomicBool::new(false));
         let pending = Mutex::default();
@@ -67,7 +67,7 @@ impl World {
             session,
             announces,
             version,
-            announced,
+            announced: AtomicU64::new(0),
             announcements: AtomicU64::new(0),
             is_closing,
             is_closed,
