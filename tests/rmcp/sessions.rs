@@ -169,7 +169,11 @@ async fn a_change_notification_counts_in_any_valid_form() {
         list_changed(),
         json!({ "jsonrpc": "2.0", "method": method, "params": {} }),
         json!({ "jsonrpc": "2.0", "method": method, "params": null }),
-        json!({ "jsonrpc": "2.0", "method": method, "params": { "_meta": { "k": 1 }, "x": [] } }),
+        json!({
+            "jsonrpc": "2.0",
+            "method": method,
+            "params": { "_meta": { "k": 1 }, "more": [] },
+        }),
         json!({ "jsonrpc": "2.0", "id": 77, "method": method }),
     ] {
         let mut raw = Raw::connect(&tree.guard());
