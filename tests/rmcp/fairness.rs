@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::http::{Connection, Http, Session};
-use crate::raw_client::{call, cancelled, list};
+use crate::raw_client::{call, list};
 use crate::server::{Server, Tree};
 
 /// The duration of the long form, if it was requested.
@@ -127,6 +127,7 @@ mod hung_operations {
 
     use super::*;
     use crate::hung_filesystem::{HungFilesystem, in_namespace};
+    use crate::raw_client::cancelled;
     use crate::server::refusal;
 
     /// Runs a test with a filesystem that can hang, mounted at `at`, and with these allowed
