@@ -1,4 +1,4 @@
-//! What the names of macOS come to on its own file system.
+//! How macOS's own filesystem treats names.
 
 use std::fs;
 
@@ -6,9 +6,9 @@ use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Roots};
 
 use crate::support::tree::Tree;
 
-/// Its temporary directories are in `/var`, which is a link to `/private/var`.
+/// Temporary directories are in `/var`, which is a symlink to `/private/var`.
 #[test]
-fn a_root_is_named_with_and_without_private() {
+fn a_root_can_be_named_with_and_without_private() {
     let tree = Tree::new("file root/f = content");
     let canonical = tree.path("root");
     let alias = std::path::Path::new("/").join(canonical.strip_prefix("/private").unwrap());
@@ -33,9 +33,10 @@ fn a_root_is_named_with_and_without_private() {
     }
 }
 
-/// As far as the file system takes them for one, which it does unless it was formatted otherwise.
+/// Applies as far as the filesystem treats the names as equal, which depends on how it was
+/// formatted.
 #[test]
-fn a_root_is_named_in_any_case_and_normal_form() {
+fn a_root_can_be_named_in_any_case_and_normal_form() {
     let tree = Tree::new("file Root caf\u{e9}/f = content");
     let root = tree.path("Root caf\u{e9}");
     let roots = Roots::from_dirs([&root]).unwrap();
@@ -46,7 +47,7 @@ fn a_root_is_named_in_any_case_and_normal_form() {
         } else {
             assert!(
                 roots.read(&path, 9).is_ok(),
-                "{name}: taken for the root, and served from there"
+                "{name}: accepted as a name of the root, but not served from it"
             );
         }
     }

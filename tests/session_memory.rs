@@ -1,5 +1,5 @@
-//! What sessions cost: open directories and heap. Both are counted for the whole process, so the
-//! tests run one at a time, and nothing else runs in it.
+//! The cost of sessions in open directories and heap memory. Both are counted for the whole
+//! process, so the tests run one at a time, in a process of their own.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -18,11 +18,11 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Directories that this process holds open.
+/// The number of directories that this process holds open.
 fn descriptors() -> usize {
     let entries = fs::read_dir("/proc/self/fd").unwrap();
     let targets = entries.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
-    // Not the one that is being listed.
+    // Exclude the directory that is being listed.
     targets.filter(|target| target.is_dir() && !target.starts_with("/proc")).count()
 }
 
@@ -33,25 +33,26 @@ fn uri(path: &Path) -> String {
 async fn session(guard: &Guard, list: ListRootsResult) -> Session {
     let session =
         guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
-    session.roots(tells(&list)).await.unwrap();
+    session.roots(source(&list)).await.unwrap();
     session
 }
 
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Bytes that the guard counts for what it keeps, as its `Debug` tells.
+/// The guard's own estimate of the memory for cached snapshots, as its `Debug` output shows it.
 fn counted(guard: &Guard) -> usize {
     let shown = format!("{guard:?}");
     let (_, count) = shown.split_once("cached_bytes: ").unwrap();
     count.split(|char: char| !char.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// The bound on what is kept is one on memory only if each snapshot weighs what it takes.
+/// The limit on cached bytes bounds memory only if the estimate for each snapshot is close to its
+/// real size.
 #[tokio::test]
-async fn a_kept_snapshot_weighs_what_it_takes() {
+async fn the_weight_of_a_cached_snapshot_is_close_to_its_size() {
     let _alone = ALONE.lock().await;
-    let keep = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let top = keep.path().canonicalize().unwrap();
+    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let top = directory.path().canonicalize().unwrap();
     let deep: Vec<_> = (0..4)
         .map(|n| top.join(format!("d{n}/{}", "d/".repeat((4_000 - top.as_os_str().len()) / 2))))
         .collect();
@@ -60,7 +61,7 @@ async fn a_kept_snapshot_weighs_what_it_takes() {
         fs::create_dir_all(path).unwrap();
     }
     std::os::unix::fs::symlink(".", top.join("link")).unwrap();
-    // Each name of one of these is given twice, as the link is on the way.
+    // Each root has two paths here, because the path that the client sent runs through a symlink.
     let deep_link =
         deep.iter().map(|path| uri(&top.join("link").join(path.strip_prefix(&top).unwrap())));
     let list = |uris: &mut dyn Iterator<Item = String>| ListRootsResult::from_uris(uris);
@@ -74,27 +75,28 @@ async fn a_kept_snapshot_weighs_what_it_takes() {
         ("three roots", list(&mut many.iter().take(3).cloned())),
         ("10,000 roots", list(&mut many.iter().cloned())),
         ("4 roots 2,000 deep", list(&mut deep.iter().map(|path| uri(path)))),
-        ("4 roots 2,000 deep, through a link", list(&mut { deep_link })),
-        ("1,000 roots through links", list(&mut { linked })),
+        ("4 roots 2,000 deep, through a symlink", list(&mut { deep_link })),
+        ("1,000 roots through symlinks", list(&mut { linked })),
         (
             "10,000 rejected entries",
             list(&mut (0..10_000).map(|n| format!("x://{n}/{}", "y".repeat(n % 700)))),
         ),
         ("1,000 long names", named),
-        ("5,000 roots, and as many missing", list(&mut { missing }.take(10_000))),
+        ("5,000 roots and 5,000 missing entries", list(&mut { missing }.take(10_000))),
     ];
     let guard = Guard::new(Boundary::builder().directory(&top, Access::ReadWrite).build().unwrap());
     for (shape, list) in shapes {
-        // The first time fills what is kept besides: the memory of grants, and tables.
+        // The first session fills the memory of grants and other tables, which are not part of the
+        // snapshot.
         let first = session(&guard, list.clone()).await;
-        let roots = first.roots(tells(&list)).await.unwrap();
+        let roots = first.roots(source(&list)).await.unwrap();
         println!("{shape}: {} roots, {} rejected", roots.roots().count(), roots.rejected().len());
         drop((first, roots));
         guard.forget_all();
         let region = Region::new(ALLOCATOR);
         let session = session(&guard, list.clone()).await;
         let taken = heap(&region);
-        // It counts when it tidies up.
+        // The cache updates its count during maintenance.
         drop(guard.session(ClientCapabilities::without_roots()).unwrap());
         let counted = counted(&guard);
         println!("  {taken} bytes of heap, counted as {counted}: {} %", counted * 100 / taken);
@@ -108,10 +110,10 @@ async fn a_kept_snapshot_weighs_what_it_takes() {
 }
 
 #[tokio::test]
-async fn sessions_are_cheap() {
+async fn sessions_use_little_memory_and_few_handles() {
     let _alone = ALONE.lock().await;
-    let keep = tempfile::tempdir().unwrap();
-    let top = keep.path().canonicalize().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let top = directory.path().canonicalize().unwrap();
     let workspace: Vec<_> =
         ["app", "lib", "docs/site"].map(|path| top.join("home/user/projects").join(path)).into();
     for path in &workspace {
@@ -120,7 +122,8 @@ async fn sessions_are_cheap() {
     std::os::unix::fs::symlink("projects", top.join("home/user/link")).unwrap();
     let guard = Guard::new(Boundary::builder().directory(&top, Access::ReadWrite).build().unwrap());
 
-    // Ten thousand clients list the same three directories, each in its own way.
+    // Ten thousand clients list the same three directories, in different orders and by different
+    // paths.
     let before = descriptors();
     let mut sessions = Vec::new();
     for number in 0..10_000 {
@@ -136,9 +139,9 @@ async fn sessions_are_cheap() {
     println!("{} sessions over the same 3 directories: {held} open directories", sessions.len());
     assert_eq!(held, 3);
     sessions.clear();
-    assert_eq!(descriptors(), before, "closed sessions hold none");
+    assert_eq!(descriptors(), before, "closed sessions hold directories open");
 
-    // As many clients as there may be, with the same workspace.
+    // The maximum number of clients, all with the same workspace.
     sessions.reserve(SESSIONS);
     let (region, start) = (Region::new(ALLOCATOR), Instant::now());
     for _ in 0..SESSIONS {
@@ -153,27 +156,30 @@ async fn sessions_are_cheap() {
     assert_eq!(descriptors() - before, 1);
     let one_more = guard.session(ClientCapabilities::without_roots());
     assert_eq!(one_more.unwrap_err().code(), "too_many_sessions");
-    // A kept list is served without any of the guard's; the map tidies up every so many reads. Names are verified now and then, and so not
-    // in each of the rounds.
+    // Serving a cached snapshot does not allocate, except that the map allocates during its
+    // maintenance and that names are verified occasionally. So at least one of the rounds must have
+    // few allocations.
     let mut taken = Vec::new();
     for _ in 0..10 {
         let region = Region::new(ALLOCATOR);
         for session in &sessions[..1_000] {
             session
-                .roots(async |_: Option<String>| -> RootsResponse { unreachable!("it is kept") })
+                .roots(async |_: Option<String>| -> RootsResponse {
+                    unreachable!("the list is cached")
+                })
                 .await
                 .unwrap();
         }
         taken.push(region.change().allocations);
     }
-    println!("allocations of 1,000 calls with kept roots, ten times: {taken:?}");
+    println!("allocations of 1,000 calls with cached roots, ten times: {taken:?}");
     assert!(taken.iter().any(|taken| *taken <= 1_000 / MAP_TIDIES), "{taken:?}");
     sessions.pop();
     assert!(guard.session(ClientCapabilities::without_roots()).is_ok());
     sessions.clear();
     assert_eq!((guard.sessions(), descriptors()), (0, before));
 
-    // And with a directory of its own for each: they share nothing.
+    // Sessions with different directories, which share nothing.
     let own: Vec<_> = (0..OWN).map(|number| top.join(format!("home/user/own/{number}"))).collect();
     for path in &own {
         fs::create_dir_all(path).unwrap();
@@ -186,26 +192,27 @@ async fn sessions_are_cheap() {
     sessions.clear();
     let session = (all - heap(&region)) / OWN;
     println!(
-        "{OWN} sessions with a root of their own each: {session} bytes of heap each, {held} open directories"
+        "{OWN} sessions with different roots: {session} bytes of heap each, {held} open directories"
     );
-    println!("the memory of what was granted: {} bytes each", heap(&region) / OWN);
+    println!("the memory of grants: {} bytes each", heap(&region) / OWN);
     assert!(held <= HANDLES);
     assert_eq!(descriptors(), before);
 }
 
-/// Somewhat more often than the map looks at the epochs of its memory (crossbeam-epoch, `PINNINGS_BETWEEN_COLLECT`).
+/// Somewhat below the number of reads between two collections of the map (crossbeam-epoch,
+/// `PINNINGS_BETWEEN_COLLECT`).
 const MAP_TIDIES: usize = 120;
 
-/// How many sessions have a directory of their own.
+/// The number of sessions with different directories.
 const OWN: usize = 2_000;
 
-/// Bytes that were taken since and not given back.
+/// Bytes allocated and not freed since the region began.
 fn heap(region: &Region<'_, System>) -> usize {
     let change = region.change();
     change.bytes_allocated.saturating_sub(change.bytes_deallocated)
 }
 
-fn tells(list: &ListRootsResult) -> impl RootsSource + use<> {
+fn source(list: &ListRootsResult) -> impl RootsSource + use<> {
     let list = list.clone();
     move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
 }

@@ -1,5 +1,5 @@
-//! What a walk and a recursive removal take of the heap. One test, alone in its process, as the
-//! heap is counted for the whole of it.
+//! The heap memory used by walks and recursive removals. The heap is counted for the whole process,
+//! so this test has a process of its own.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -18,14 +18,14 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes that were taken since and not given back.
+/// Bytes allocated and not freed since the region began.
 fn heap(region: &Region<'_, System>) -> usize {
     let change = region.change();
     change.bytes_allocated.saturating_sub(change.bytes_deallocated)
 }
 
-/// Runs something, and tells the most heap that was seen while it ran, by a thread that does
-/// nothing else but look.
+/// Runs the closure and returns its result with the peak heap use that a busy watcher thread saw
+/// meanwhile.
 fn most_heap<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -45,7 +45,7 @@ fn most_heap<T>(work: impl FnOnce() -> T) -> (T, usize) {
     })
 }
 
-/// Makes empty files in a directory that a path may be too long for.
+/// Creates empty files in a directory whose path may be too long to use.
 fn fill(directory: &impl std::os::fd::AsFd, count: usize, name: impl Fn(usize) -> String) {
     for number in 0..count {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -54,7 +54,7 @@ fn fill(directory: &impl std::os::fd::AsFd, count: usize, name: impl Fn(usize) -
 }
 
 #[test]
-fn walks_and_removals_take_little_memory() {
+fn walks_and_removals_use_bounded_memory() {
     let memory = if Path::new("/dev/shm").is_dir() {
         Path::new("/dev/shm").to_owned()
     } else {
@@ -63,7 +63,7 @@ fn walks_and_removals_take_little_memory() {
     let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(memory).unwrap();
     let roots = Roots::from_dirs([keep.path()]).unwrap();
 
-    // As many entries as a walk tells, below a path of 3,765 bytes.
+    // A walk's maximum of 100,000 entries, below a path of 3,765 bytes.
     let deep = &vec!["d".repeat(250); 15].join("/");
     fs::create_dir_all(keep.path().join(deep)).unwrap();
     let directory =
@@ -72,45 +72,49 @@ fn walks_and_removals_take_little_memory() {
     let entries = 100_000 - deep.split('/').count();
     fill(&directory, entries, |number| format!("file-{number:06}.txt"));
     let walk = |options| roots.walk(".", options).unwrap().map(Result::unwrap);
-    let (told, most) = most_heap(|| walk(WalkOptions::new()).count());
-    println!("a walk of {told} entries below {} bytes: at most {most} bytes of heap", deep.len());
-    assert_eq!(told, 100_000);
+    let (entries_read, most) = most_heap(|| walk(WalkOptions::new()).count());
+    println!(
+        "a walk of {entries_read} entries below {} bytes: at most {most} bytes of heap",
+        deep.len()
+    );
+    assert_eq!(entries_read, 100_000);
     assert!(most < 60 << 20, "{most}");
-    // What waits, once the last directory is listed; and what a caller takes that keeps all
-    // entries.
+    // The memory for queued entries after the last directory was listed, and for a caller that
+    // keeps all entries.
     let region = Region::new(ALLOCATOR);
     let mut waiting = walk(WalkOptions::new());
     waiting.by_ref().take(100_000 - entries + 1).for_each(drop);
     let each = heap(&region) / entries;
-    println!("{each} bytes for an entry that waits, with a name of 15 bytes");
+    println!("{each} bytes for a queued entry with a name of 15 bytes");
     assert!((100..=200).contains(&each), "{each}");
     let (kept, most) = most_heap(|| walk(WalkOptions::new()).collect::<Vec<_>>().len());
     println!("{kept} entries kept: at most {most} bytes of heap");
     assert!(most < 60 << 20, "{most}");
 
-    // More bytes than a walk may hold, where the caller set no bound to the entries.
+    // More bytes than a walk may hold, with no limit on the number of entries.
     let wide = keep.path().join("wide");
     fs::create_dir(&wide).unwrap();
     let directory = openat(CWD, &wide, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
     let many = WALK_BYTES / 300;
     fill(&directory, many, |number| format!("{number:0255}"));
     let all = WalkOptions::new().max_entries(usize::MAX);
-    let (told, most) = most_heap(|| {
+    let (entries_read, most) = most_heap(|| {
         roots.walk("wide", all).unwrap().map(|entry| entry.map(drop)).collect::<Vec<_>>()
     });
-    println!("{} of {many} entries: at most {most} bytes of heap", told.len() - 1);
-    assert_eq!(told.last().unwrap().as_ref().unwrap_err().code(), "too_many_entries");
-    assert!((100_000..many).contains(&told.len()), "{}", told.len());
+    println!("{} of {many} entries: at most {most} bytes of heap", entries_read.len() - 1);
+    assert_eq!(entries_read.last().unwrap().as_ref().unwrap_err().code(), "too_many_entries");
+    assert!((100_000..many).contains(&entries_read.len()), "{}", entries_read.len());
     assert!(most < 2 * WALK_BYTES, "{most}");
 
-    // A removal holds no more of a directory than a batch. `GUARD_REMOVED_ENTRIES` says how many
-    // entries it has.
+    // A removal holds one batch of a directory's entries at a time. `GUARD_REMOVED_ENTRIES` sets
+    // the number of entries.
     let many =
         std::env::var("GUARD_REMOVED_ENTRIES").map_or(120_000, |count| count.parse().unwrap());
     let flat = keep.path().join("flat");
     fs::create_dir(&flat).unwrap();
     let directory = openat(CWD, &flat, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-    // Every tenth a directory, with long names, as those are what it holds.
+    // Every tenth entry is a directory with a long name, because the removal holds the names of
+    // directories.
     fill(&directory, many - many / 10, |number| format!("{number:0255}"));
     for number in 0..many / 10 {
         mkdirat(&directory, format!("d{number:0254}"), Mode::from_raw_mode(0o700)).unwrap();

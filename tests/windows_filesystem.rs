@@ -1,6 +1,7 @@
-//! What the names, links and handles of Windows come to on its own file system; of macOS, its names.
+//! How names, symlinks and handles behave on Windows' own filesystem.
 //!
-//! The rules of names are rows of `data/windows.txt`, and proven everywhere. Here a root is really there.
+//! The rules for names are rows of `data/windows.txt`, which are tested on every system. These
+//! tests use real files.
 
 use std::fs;
 use std::path::Path;
@@ -14,15 +15,15 @@ fn kind<T>(result: Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
 }
 
-/// The drive's letter, and the path with slashes after it.
+/// The drive letter, and the rest of the path with forward slashes.
 fn drive(path: &Path) -> (char, String) {
     let path = path.to_str().unwrap();
     (path.chars().next().unwrap(), path[2..].replace('\\', "/"))
 }
 
-/// As VS Code, Claude Code and Cursor are known to send them.
+/// The forms that VS Code, Claude Code and Cursor are known to send.
 #[test]
-fn each_clients_way_to_write_a_root_names_it() {
+fn each_clients_form_of_a_root_uri_names_the_root() {
     let tree = Tree::new("file root/f = content");
     let (letter, path) = drive(&tree.path("root"));
     let lower = letter.to_ascii_lowercase();
@@ -59,7 +60,7 @@ fn each_clients_way_to_write_a_root_names_it() {
             build(Rule::Refuse).resolve(&ListRootsResult::from_uris([path.clone()])).unwrap();
         assert_eq!(rejected.rejected()[0].error().code(), "not_absolute", "{path}");
     }
-    // All of them are one root, within the operator's as without.
+    // All forms are one root, with and without allowed directories.
     let operator = Boundary::builder().directory(tree.path(""), Access::ReadOnly).build().unwrap();
     for boundary in [operator, build(Rule::Refuse)] {
         let roots = boundary.resolve(&ListRootsResult::from_uris(uris.clone())).unwrap();
@@ -73,7 +74,7 @@ fn each_clients_way_to_write_a_root_names_it() {
 }
 
 #[test]
-fn a_request_names_the_same_in_either_separator_any_case_and_as_the_system_gives_it() {
+fn a_request_names_the_same_file_in_every_separator_and_case() {
     let tree = Tree::new("file root/Dir/File.txt = content; file root/ä/ß = other");
     let roots = tree.roots(["root"]);
     let path = tree.path("root").join("Dir").join("File.txt").to_str().unwrap().to_owned();
@@ -101,9 +102,9 @@ fn a_request_names_the_same_in_either_separator_any_case_and_as_the_system_gives
     assert_eq!(roots.read("Ä/ß", 9).unwrap(), b"other");
 }
 
-/// By name, before anything is asked for: the kinds are those of the rules, also where something is there.
+/// Refused by name before any system call, with the code of the rules, even if the file exists.
 #[test]
-fn what_windows_would_read_into_a_name_is_refused() {
+fn a_name_that_windows_would_reinterpret_is_refused() {
     let tree =
         Tree::new("file root/f.txt = content; dir root/d; file root/inside; file out/secret");
     let roots = tree.roots(["root"]);
@@ -150,9 +151,10 @@ fn what_windows_would_read_into_a_name_is_refused() {
     assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 3);
 }
 
-/// A share that only a client names is not gone to, nor is a host of the operator's for another share.
+/// The guard contacts neither a share that only a client names, nor a host of an allowed directory
+/// for another share.
 #[test]
-fn a_clients_root_on_another_host_grants_nothing() {
+fn a_client_root_on_another_host_grants_nothing() {
     let tree = Tree::new("file root/f");
     let list = ListRootsResult::from_uris(["file://server/share/dir".to_owned(), tree.uri("root")]);
     let without = Boundary::builder().client_roots_only().build().unwrap().resolve(&list).unwrap();
@@ -169,28 +171,30 @@ fn a_clients_root_on_another_host_grants_nothing() {
     }
 }
 
-/// Whatever leads out, seen as a link or not: nothing of it is read, listed, made or removed.
+/// Whatever points outside the roots is refused, whether or not the program can see that it is a
+/// symlink. No outside file is read, listed, created or removed.
 #[test]
-fn what_leads_out_is_refused_before_any_effect() {
-    type Lay = fn(&Tree);
-    let lay: [(&str, Lay); 2] = [
-        ("links", |tree| {
-            tree.add("link root/dir -> ../out; link root/file -> ../out/secret; link root/d/abs -> $T/out");
+fn a_path_that_points_outside_is_refused_before_any_effect() {
+    type Build = fn(&Tree);
+    let build: [(&str, Build); 2] = [
+        ("symlinks", |tree| {
+            tree.add("link root/dir -> ../out; link root/file -> ../out/secret");
+            tree.add("link root/d/abs -> $T/out");
         }),
         ("junctions", |tree| {
             for (link, target) in [("root/dir", "out"), ("root/d/abs", "out")] {
                 let (link, target) = (tree.path(link), tree.path(target));
                 let arguments =
                     ["/c", "mklink", "/J", link.to_str().unwrap(), target.to_str().unwrap()];
-                let made = std::process::Command::new("cmd").args(arguments).output().unwrap();
-                assert!(made.status.success(), "{made:?}");
+                let output = std::process::Command::new("cmd").args(arguments).output().unwrap();
+                assert!(output.status.success(), "{output:?}");
             }
         }),
     ];
-    for (what, lay) in lay {
+    for (what, build) in build {
         if what == "junctions" && !links_are_seen() {
             not_shown(
-                "windows_filesystem::what_leads_out_is_refused_before_any_effect",
+                "windows_filesystem::a_path_that_points_outside_is_refused_before_any_effect",
                 "Wine has no junctions",
             );
             continue;
@@ -198,7 +202,7 @@ fn what_leads_out_is_refused_before_any_effect() {
         let tree = Tree::new(
             "file root/inside; dir root/d; file out/secret = secret; file out/in/deep = deep",
         );
-        lay(&tree);
+        build(&tree);
         let before = tree.snapshot("out");
         let roots = tree.roots(["root"]);
         let requests = [
@@ -210,16 +214,17 @@ fn what_leads_out_is_refused_before_any_effect() {
             "d/abs/in",
             "dir/in/new/x",
         ];
-        for request in requests.iter().filter(|request| what == "links" || **request != "file") {
+        for request in requests.iter().filter(|request| what == "symlinks" || **request != "file") {
             for (name, operation) in OPERATIONS {
-                let told = kind(operation(&roots, request));
-                // A link itself may be described, renamed or removed where it is seen.
+                let refused = kind(operation(&roots, request));
+                // Where symlinks are visible, the symlink itself may be described, renamed or
+                // removed.
                 let is_itself = *request == "file"
                     && ["symlink_metadata", "rename from", "rename to", "remove_file"]
                         .contains(&name);
                 assert!(
-                    is_itself && links_are_seen() || told.is_some(),
-                    "{what}: {name} {request} was done"
+                    is_itself && links_are_seen() || refused.is_some(),
+                    "{what}: {name} {request} succeeded"
                 );
                 assert_eq!(tree.snapshot("out"), before, "{what}: {name} {request}");
             }
@@ -236,14 +241,15 @@ fn what_leads_out_is_refused_before_any_effect() {
         assert_eq!(
             tree.snapshot("out"),
             before,
-            "{what}: removed with the directory that it is in"
+            "{what}: changed by removing the directory that contains the link"
         );
     }
 }
 
-/// A root list entry that leads out of the allowed directory, by a link that is seen or not.
+/// A root list entry that points outside the allowed directory, through a visible or an invisible
+/// symlink.
 #[test]
-fn a_root_that_leads_out_of_the_operators_directory_grants_nothing() {
+fn a_client_root_that_points_outside_the_allowed_directory_grants_nothing() {
     let tree = Tree::new("dir op/a; file out/secret; link op/l -> ../out");
     let boundary =
         Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
@@ -304,9 +310,9 @@ fn each_operation_does_its_work() {
     assert_eq!(roots.metadata("two").unwrap().hard_links(), 2);
 }
 
-/// A disk that is not plugged in, a share that is not there: as any directory that is missing.
+/// A disk that is not attached or a share that does not exist counts as a missing directory.
 #[test]
-fn a_volume_that_is_not_there_is_missing() {
+fn an_absent_volume_counts_as_a_missing_directory() {
     let tree = Tree::new("file root/f");
     for path in [r"Q:\data", r"Q:\"] {
         let with = |builder: mcp_roots_guard::BoundaryBuilder| {
@@ -329,12 +335,13 @@ fn a_volume_that_is_not_there_is_missing() {
     }
 }
 
-/// An empty directory can be made a junction however it is held. Here the host puts a link in its place, which comes to the same: the
-/// handle says it is where it was, and by path one gets elsewhere.
+/// An empty directory can become a junction even while it is held open. Here the host replaces it
+/// with a symlink, which has the same effect: the handle reports the old path, but that path
+/// resolves to another directory.
 #[test]
-fn what_is_done_by_path_is_done_in_the_held_directory_or_not_at_all() {
+fn an_operation_by_path_affects_only_the_open_directory() {
     if links_are_seen() {
-        return; // Only the host can take away what is held.
+        return; // Only the host can replace an open directory.
     }
     for (name, operation) in OPERATIONS {
         let tree = Tree::new("dir root; file out/new; file out/inside; file out/d/f");
@@ -342,19 +349,20 @@ fn what_is_done_by_path_is_done_in_the_held_directory_or_not_at_all() {
         let roots = tree.roots(["root"]);
         replace_by_link(&tree.path("out"), &tree.path("root"));
         for request in ["new", "newer", "d", "d/newer"] {
-            // To decide has no effect.
+            // A check has no effect.
             assert!(
                 operation(&roots, request).is_err() || name == "check create",
-                "{name} {request} was done"
+                "{name} {request} succeeded"
             );
         }
         assert_eq!(tree.snapshot("out"), before, "{name}");
     }
 }
 
-/// What makes the walk through held directories hold: none of them is renamed meanwhile, nor removed.
+/// The guard relies on this when it resolves names below open directories: Windows neither renames
+/// nor removes them.
 #[test]
-fn a_root_stays_where_it_is_while_it_is_in_force() {
+fn a_root_in_force_cannot_be_renamed() {
     let tree = Tree::new("file root/f");
     let roots = tree.roots(["root"]);
     assert!(fs::rename(tree.path("root"), tree.path("was")).is_err());
@@ -362,9 +370,9 @@ fn a_root_stays_where_it_is_while_it_is_in_force() {
     fs::rename(tree.path("root"), tree.path("was")).unwrap();
 }
 
-/// Names that differ by case are one directory, so they can not have two kinds of access.
+/// Names that differ only in case are the same directory, so they cannot have different access.
 #[test]
-fn access_is_that_of_the_directory_in_any_case() {
+fn access_does_not_depend_on_the_case_of_a_path() {
     let tree = Tree::new("dir Root/sub");
     let path = tree.path("").join("ROOT").join("SUB");
     let conflict = Boundary::builder()
@@ -376,7 +384,7 @@ fn access_is_that_of_the_directory_in_any_case() {
     assert_eq!((roots.roots().count(), roots.rejected()[0].error().code()), (1, "duplicate"));
 }
 
-/// A volume as a root, and nothing above it.
+/// A volume is a root with nothing above it.
 #[test]
 fn a_volume_can_be_a_root() {
     let list = ListRootsResult::from_uris(["file:///C:/"]);
@@ -387,14 +395,13 @@ fn a_volume_can_be_a_root() {
     assert_eq!(kind(roots.remove_dir_all(r"C:\")), Some("root_itself"));
 }
 
-/// A tree deeper than the longest path that Windows takes by itself.
+/// A tree deeper than the longest path that Windows supports by default.
 #[test]
-fn a_deep_tree_is_walked_and_removed_to_its_end() {
+fn a_tree_deeper_than_the_longest_path_is_walked_and_removed() {
     if !links_are_seen() {
-        let reason =
-            "Wine tells no final path of more than 260 characters, and then all is refused";
+        let reason = "Wine returns no final path longer than 260 characters";
         return not_shown(
-            "windows_filesystem::a_deep_tree_is_walked_and_removed_to_its_end",
+            "windows_filesystem::a_tree_deeper_than_the_longest_path_is_walked_and_removed",
             reason,
         );
     }

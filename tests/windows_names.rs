@@ -1,11 +1,12 @@
-//! The rules of Windows as data: each line of `data/windows.txt` is a text and what is read of it, on any system.
+//! Windows' rules for names as data. Each line of `data/windows.txt` is a text and its expected
+//! reading, tested on every system.
 //!
 //! ```text
 //! path | C:/a/../b         | C:\b             a path and its normal form
-//! path | C:\NUL            | reserved_name    refused by this kind
-//! uri  | file:///c%3A/a    | C:\a             a URI and the path it names
-//! key  | ä.txt             | Ä.TXT            a name as the file system compares it
-//! in   | C:\a | C:\A\b     | inside           a root, and whether a path or URI names a place in it, by names alone
+//! path | C:\NUL            | reserved_name    a path and the code of its refusal
+//! uri  | file:///c%3A/a    | C:\a             a URI and its path
+//! key  | ä.txt             | Ä.TXT            a name and its form for comparisons
+//! in   | C:\a | C:\A\b     | inside           a root, a request, and whether it is inside
 //! ```
 //!
 //! A text in double quotes is a JSON string.
@@ -16,7 +17,7 @@ use std::panic::catch_unwind;
 use crate::properties::windows::{Code, hold, rules};
 
 #[test]
-fn windows_reads_each_row_as_it_says() {
+fn each_row_of_windows_txt_is_read_as_expected() {
     let mut failures = Vec::new();
     let mut rows = 0;
     for (number, line) in include_str!("data/windows.txt").lines().enumerate() {
@@ -34,7 +35,7 @@ fn windows_reads_each_row_as_it_says() {
 }
 
 #[test]
-fn a_windows_name_may_have_255_units_and_no_more() {
+fn a_windows_name_has_at_most_255_units() {
     let longest = [
         "a".repeat(255),
         "ä".repeat(255),
@@ -57,7 +58,7 @@ fn a_windows_name_may_have_255_units_and_no_more() {
 }
 
 #[test]
-fn a_windows_key_is_of_one_character_or_of_a_pair() {
+fn a_windows_key_stands_for_one_or_two_characters() {
     let mut of_key: BTreeMap<String, String> = BTreeMap::new();
     for c in '\0'..='\u{1ffff}' {
         of_key.entry(rules::key(&c.to_string()).into_owned()).or_default().push(c);
@@ -73,22 +74,22 @@ fn row(line: &str) -> Result<(), String> {
     let fields: Vec<_> = line.split(" | ").map(str::trim).collect();
     let texts: Vec<_> = fields.iter().map(|field| unquoted(field)).collect::<Result<_, _>>()?;
     let found = match texts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["path", text, _] => told(rules::path(text)),
-        ["uri", text, _] => told(rules::uri(text)),
+        ["path", text, _] => path_or_code(rules::path(text)),
+        ["uri", text, _] => path_or_code(rules::uri(text)),
         ["key", text, _] => rules::key(text).into_owned(),
-        ["in", root, request, _] => told(contains(root, request)),
-        _ => return Err("a word and two or three texts wanted".into()),
+        ["in", root, request, _] => path_or_code(contains(root, request)),
+        _ => return Err("expected a word and two or three texts".into()),
     };
     let expected = texts.last().map_or("", String::as_str);
     if found != expected {
-        return Err(format!("is {found}"));
+        return Err(format!("is read as {found}"));
     }
-    // What fails there has told why.
+    // The failed assertion has printed its reason.
     let holds = catch_unwind(|| texts.iter().for_each(|text| hold(text.as_bytes())));
     holds.map_err(|_| "an invariant fails".into())
 }
 
-/// Whether a root's names are the first of a request's, or why one of them is refused.
+/// Whether a request's names start with the root's names, or the code of the refusal.
 fn contains(root: &str, request: &str) -> Result<String, Code> {
     let root = read(root)?;
     let request = read(request)?;
@@ -107,7 +108,7 @@ fn read(text: &str) -> Result<String, Code> {
     if text.starts_with("file:") { rules::uri(text) } else { rules::path(text) }
 }
 
-fn told(read: Result<String, Code>) -> String {
+fn path_or_code(read: Result<String, Code>) -> String {
     read.unwrap_or_else(|code| code.as_str().into())
 }
 

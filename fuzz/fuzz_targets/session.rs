@@ -1,8 +1,8 @@
-//! Runs for ten minutes with `bash .ci/fuzz 600 session`.
+//! `bash .ci/fuzz 600 session` runs this target for ten minutes.
 //!
-//! The module below documents the input format and the tested properties.
+//! The property module describes the input and the properties.
 #![no_main]
-// The schedules in `cargo test` use the other functions of the module.
+// The tests of schedules use the other items.
 #![allow(dead_code)]
 
 #[path = "../../tests/properties/session.rs"]

@@ -1,6 +1,6 @@
-//! Runs for ten minutes with `bash .ci/fuzz 600 windows`.
+//! `bash .ci/fuzz 600 windows` runs this target for ten minutes.
 //!
-//! The module below documents the input format and the tested properties.
+//! The property module describes the input and the properties.
 #![no_main]
 
 #[path = "../../tests/properties/windows.rs"]

@@ -1,4 +1,4 @@
-//! What confinement stops, what it leaves, and when it is refused.
+//! What confinement prevents, what it permits, and when it is refused.
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -20,40 +20,50 @@ use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
 use crate::Case;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
-    ("what_forgets_the_guard_is_stopped", what_forgets_the_guard_is_stopped),
-    ("a_thread_that_was_there", a_thread_that_was_there),
-    ("threads_that_can_not_be_counted", threads_that_can_not_be_counted),
-    ("threads_and_programs_that_come_later", threads_and_programs_that_come_later),
-    ("no_program_is_run_unless_it_is_an_extra", no_program_is_run_unless_it_is_an_extra),
+    ("operations_without_the_guard_are_stopped", operations_without_the_guard_are_stopped),
+    (
+        "an_existing_thread_is_confined_or_confinement_is_refused",
+        an_existing_thread_is_confined_or_confinement_is_refused,
+    ),
+    (
+        "confinement_is_refused_if_threads_cannot_be_counted",
+        confinement_is_refused_if_threads_cannot_be_counted,
+    ),
+    ("later_threads_and_programs_are_confined", later_threads_and_programs_are_confined),
+    ("only_an_extra_can_be_executed", only_an_extra_can_be_executed),
     ("each_operation_of_the_guard_works", |top| each_operation_of_the_guard_works(top)),
-    ("each_operation_works_without_openat2", |top| {
+    ("each_operation_of_the_guard_works_without_openat2", |top| {
         block(libc::SYS_openat2, libc::ENOSYS);
         each_operation_of_the_guard_works(top);
     }),
-    ("sessions_of_a_runtime_built_afterwards", sessions_of_a_runtime_built_afterwards),
-    ("extras_are_what_they_are_said_to_be", extras_are_what_they_are_said_to_be),
-    ("an_extra_that_is_no_good_is_refused", an_extra_that_is_no_good_is_refused),
+    ("a_runtime_built_afterwards_serves_sessions", a_runtime_built_afterwards_serves_sessions),
+    ("extras_have_the_declared_paths_and_access", extras_have_the_declared_paths_and_access),
+    ("an_invalid_extra_is_refused", an_invalid_extra_is_refused),
     (
-        "a_link_that_a_tool_could_have_made_names_no_extra",
-        a_link_that_a_tool_could_have_made_names_no_extra,
+        "an_extra_through_a_symlink_that_a_tool_can_create_is_refused",
+        an_extra_through_a_symlink_that_a_tool_can_create_is_refused,
     ),
     (
-        "a_read_only_directory_by_another_name_is_no_extra",
-        a_read_only_directory_by_another_name_is_no_extra,
+        "a_bind_mount_of_a_read_only_directory_is_refused_as_a_writable_extra",
+        a_bind_mount_of_a_read_only_directory_is_refused_as_a_writable_extra,
     ),
-    ("a_root_that_is_a_file_is_that_file", a_root_that_is_a_file_is_that_file),
-    ("a_directory_that_is_swapped_widens_nothing", a_directory_that_is_swapped_widens_nothing),
-    ("a_directory_that_is_replaced_needs_a_restart", a_directory_that_is_replaced_needs_a_restart),
-    ("each_call_narrows", each_call_narrows),
+    ("a_file_root_grants_only_that_file", a_file_root_grants_only_that_file),
+    ("a_swapped_directory_widens_nothing", a_swapped_directory_widens_nothing),
+    ("a_replaced_directory_needs_a_restart", a_replaced_directory_needs_a_restart),
+    ("each_call_narrows_the_confinement", each_call_narrows_the_confinement),
     (
-        "without_directories_there_is_nothing_to_confine_to",
-        without_directories_there_is_nothing_to_confine_to,
+        "confinement_without_allowed_directories_is_refused",
+        confinement_without_allowed_directories_is_refused,
     ),
-    ("a_kernel_without_landlock", |top| is_unavailable(top, libc::ENOSYS)),
-    ("a_kernel_that_does_not_enable_landlock", |top| is_unavailable(top, libc::EOPNOTSUPP)),
-    ("a_filter_that_forbids_landlock", |top| is_unavailable(top, libc::EPERM)),
-    ("a_kernel_that_refuses_the_last_step", a_kernel_that_refuses_the_last_step),
-    ("a_filter_that_answers_for_the_kernel", a_filter_that_answers_for_the_kernel),
+    ("confinement_is_unavailable_without_landlock", |top| is_unavailable(top, libc::ENOSYS)),
+    ("confinement_is_unavailable_if_landlock_is_disabled", |top| {
+        is_unavailable(top, libc::EOPNOTSUPP);
+    }),
+    ("confinement_is_unavailable_if_a_filter_forbids_landlock", |top| {
+        is_unavailable(top, libc::EPERM);
+    }),
+    ("an_error_of_the_last_step_enforces_nothing", an_error_of_the_last_step_enforces_nothing),
+    ("a_filter_that_fakes_success_is_detected", a_filter_that_fakes_success_is_detected),
 ];
 
 fn guard(top: &Path) -> Guard {
@@ -61,7 +71,8 @@ fn guard(top: &Path) -> Guard {
     Guard::new(boundary.directory(top.join("ro"), Access::ReadOnly).build().unwrap())
 }
 
-/// Confines this process, and says so; a kernel that can not is no reason to pass.
+/// Confines this process and prints the result. Panics if the kernel cannot confine it, so that no
+/// case passes without confinement.
 fn confine(guard: &Guard, confinement: &Confinement) -> Confined {
     let confined = guard.confine_process(confinement).unwrap_or_else(|error| {
         panic!("{error}; {:?}; {:?}", error.operator_detail(), std::error::Error::source(&error));
@@ -79,10 +90,10 @@ fn outside_is_open(top: &Path) -> bool {
         && fs::write(top.join("out/new"), "new").is_ok()
 }
 
-/// What a tool could do that forgets the guard.
+/// An operation by a tool that does not use the guard.
 type Attempt = fn(&Path) -> io::Result<()>;
 
-fn what_forgets_the_guard_is_stopped(top: &Path) {
+fn operations_without_the_guard_are_stopped(top: &Path) {
     let (secret, dev) = (top.join("out/secret"), Path::new("/dev/null"));
     symlink(&secret, top.join("rw/link")).unwrap();
     symlink("../out", top.join("rw/up")).unwrap();
@@ -100,9 +111,9 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
     let outside: [(&str, Attempt); 10] = [
         ("read", |top| fs::read(top.join("out/secret")).map(drop)),
         ("through ..", |top| fs::read(top.join("rw/../out/secret")).map(drop)),
-        ("through a link to a file", |top| fs::read(top.join("rw/link")).map(drop)),
-        ("through a link to a directory", |top| fs::read(top.join("rw/up/secret")).map(drop)),
-        ("by /proc", |top| {
+        ("through a symlink to a file", |top| fs::read(top.join("rw/link")).map(drop)),
+        ("through a symlink to a directory", |top| fs::read(top.join("rw/up/secret")).map(drop)),
+        ("through /proc", |top| {
             fs::read(
                 Path::new("/proc/self/root")
                     .join(top.join("out/secret").strip_prefix("/").unwrap()),
@@ -111,15 +122,16 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
         }),
         ("list", |top| fs::read_dir(top.join("out")).map(drop)),
         ("overwrite", |top| fs::write(top.join("out/secret"), "")),
-        ("make", |top| fs::create_dir(top.join("out/made"))),
+        ("create", |top| fs::create_dir(top.join("out/made"))),
         ("remove", |top| fs::remove_file(top.join("out/secret"))),
-        ("link in", |top| fs::hard_link(top.join("out/secret"), top.join("rw/hard"))),
+        ("hard link into a root", |top| fs::hard_link(top.join("out/secret"), top.join("rw/hard"))),
     ];
     for (what, outside) in outside {
         let done = outside(top);
-        // To link or rename out of what may not be reached is EXDEV where no right is lacking but that (landlock(7), `REFER`).
-        let crosses =
-            what == "link in" && matches!(&done, Err(error) if error.kind() == Io::CrossesDevices);
+        // If only the `REFER` right is missing, linking or renaming across directories fails with
+        // EXDEV (landlock(7)).
+        let crosses = what == "hard link into a root"
+            && matches!(&done, Err(error) if error.kind() == Io::CrossesDevices);
         assert!(crosses || denied(done), "{what}");
     }
     for moved in
@@ -129,7 +141,7 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
             [Io::PermissionDenied, Io::CrossesDevices].contains(&error.kind())
         }));
     }
-    // Inside, by access.
+    // Access inside depends on the directory's access.
     assert_eq!(fs::read_to_string(top.join("ro/f")).unwrap(), "read");
     assert_eq!(fs::read_dir(top.join("ro")).unwrap().count(), 3);
     let cut = || OpenOptions::new().write(true).truncate(true).open(top.join("ro/f")).map(drop);
@@ -141,7 +153,7 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
     assert!(denied(fs::create_dir(top.join("ro/d"))) && denied(fs::remove_dir(top.join("ro/sub"))));
     assert!(denied(fs::rename(top.join("ro/g"), top.join("ro/h"))));
     if confined.abi() >= 3 {
-        // By its path, and so without opening it: truncate(2).
+        // truncate(2) takes a path and does not open the file.
         assert_eq!(nix::unistd::truncate(&top.join("ro/f"), 0), Err(nix::errno::Errno::EACCES));
         assert_eq!(nix::unistd::truncate(&secret, 0), Err(nix::errno::Errno::EACCES));
     }
@@ -153,24 +165,24 @@ fn what_forgets_the_guard_is_stopped(top: &Path) {
     if confined.abi() >= 5 {
         assert_eq!(ioctl(), rustix::io::Errno::ACCESS);
     }
-    // As the documentation says: what is open stays open, what is there is told.
+    // As documented, open files stay open, and metadata stays readable.
     assert_eq!(io::read_to_string(open_before).unwrap(), "secret");
     assert_eq!(fs::metadata(&secret).unwrap().len(), 6);
     assert!(nix::sys::prctl::get_no_new_privs().unwrap());
 }
 
-fn a_thread_that_was_there(top: &Path) {
-    let (ask, asked) = channel::<()>();
-    let (tell, told) = channel();
+fn an_existing_thread_is_confined_or_confinement_is_refused(top: &Path) {
+    let (request, requests) = channel::<()>();
+    let (reply, replies) = channel();
     let secret = top.join("out/secret");
     let older = thread::spawn(move || {
-        for () in asked {
-            tell.send(fs::read(&secret).map_err(|error| error.kind())).unwrap();
+        for () in requests {
+            reply.send(fs::read(&secret).map_err(|error| error.kind())).unwrap();
         }
     });
     let read_there = || {
-        ask.send(()).unwrap();
-        told.recv().unwrap()
+        request.send(()).unwrap();
+        replies.recv().unwrap()
     };
     assert!(read_there().is_ok() && outside_is_open(top));
     let guard = guard(top);
@@ -184,27 +196,28 @@ fn a_thread_that_was_there(top: &Path) {
         }
         Err(refused) => assert_eq!(refused.code(), "threads_running", "{refused}"),
     }
-    // Nothing is enforced by halves.
+    // A refusal enforces nothing.
     assert!(
         read_there().is_ok()
             && outside_is_open(top)
             && !nix::sys::prctl::get_no_new_privs().unwrap()
     );
-    drop(ask);
+    drop(request);
     older.join().unwrap();
-    // It may be listed for an instant after it was joined.
+    // A joined thread may remain listed for a moment.
     while fs::read_dir("/proc/self/task").unwrap().count() > 1 {
         thread::yield_now();
     }
     let confined = confine(&guard, &Confinement::new());
     println!(
-        "this kernel confines one thread, version {}: with two it was refused, and nothing enforced",
+        "this kernel (ABI {}) confines one thread: with two threads, confinement was refused \
+         and nothing enforced",
         confined.abi()
     );
     assert!(confined.abi() < 8 && denied(fs::read(top.join("out/secret"))));
 }
 
-fn threads_that_can_not_be_counted(top: &Path) {
+fn confinement_is_refused_if_threads_cannot_be_counted(top: &Path) {
     let guard = guard(top);
     block(libc::SYS_fstatfs, libc::ENOSYS);
     let refused = guard.confine_process(&Confinement::new()).unwrap_err();
@@ -212,7 +225,7 @@ fn threads_that_can_not_be_counted(top: &Path) {
     assert!(outside_is_open(top));
 }
 
-fn threads_and_programs_that_come_later(top: &Path) {
+fn later_threads_and_programs_are_confined(top: &Path) {
     let secret = top.join("out/secret");
     let programs =
         ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store"];
@@ -227,12 +240,13 @@ fn threads_and_programs_that_come_later(top: &Path) {
     assert!(inside.status.success() && inside.stdout == b"inside");
     assert!(!outside.status.success() && outside.stdout.is_empty());
     println!("{}", String::from_utf8_lossy(&outside.stderr).trim());
-    // It could load what it needs, but is no program to the kernel: what a tool writes is not run.
+    // The program could load its libraries, but the kernel does not execute a file that a tool
+    // wrote.
     assert!(denied(Command::new(top.join("rw/cat")).arg(&secret).output()));
     thread::spawn(move || assert!(denied(fs::read(secret)))).join().unwrap();
 }
 
-fn no_program_is_run_unless_it_is_an_extra(top: &Path) {
+fn only_an_extra_can_be_executed(top: &Path) {
     fs::copy("/bin/cat", top.join("rw/cat")).unwrap();
     let run = |program: &Path| Command::new(program).arg(top.join("rw/f")).output();
     assert!(run(&top.join("rw/cat")).unwrap().status.success());
@@ -298,7 +312,7 @@ fn each_operation_of_the_guard_works(top: &Path) {
     assert_eq!(refused(roots.open("queue").map(drop)), "special_file");
     assert_eq!(refused(roots.write(top.join("ro/f"), "")), "read_only");
 
-    // Lists narrow, and names are verified, from `/` on.
+    // Client lists still narrow the roots, and names are still verified from `/` down.
     let uri = |path: &str| format!("file://{}", top.join(path).display());
     let list = ListRootsResult::from_uris([uri("rw/a"), uri("rw/in"), uri("out"), uri("ro/sub")]);
     let narrowed = guard.boundary().resolve(&list).unwrap();
@@ -316,7 +330,7 @@ fn each_operation_of_the_guard_works(top: &Path) {
     assert!(denied(fs::read(top.join("out/secret"))));
 }
 
-fn sessions_of_a_runtime_built_afterwards(top: &Path) {
+fn a_runtime_built_afterwards_serves_sessions(top: &Path) {
     let guard = guard(top);
     assert_eq!(confine(&guard, &Confinement::new()).threads(), 1);
     let runtime =
@@ -339,7 +353,7 @@ fn sessions_of_a_runtime_built_afterwards(top: &Path) {
     });
 }
 
-fn extras_are_what_they_are_said_to_be(top: &Path) {
+fn extras_have_the_declared_paths_and_access(top: &Path) {
     symlink("extra", top.join("link")).unwrap();
     let extras = Confinement::new()
         .extra(top.join("link"), ExtraAccess::ReadOnly)
@@ -371,11 +385,11 @@ fn extras_are_what_they_are_said_to_be(top: &Path) {
     fs::write("/dev/null", "nothing").unwrap();
     File::open("/dev/urandom").unwrap();
     assert!(denied(fs::read("/etc/passwd")) && denied(fs::read("/proc/self/environ")));
-    // What is made later is no extra.
+    // A path created after the confinement is not an extra.
     assert!(denied(fs::create_dir(top.join("none"))));
 }
 
-fn an_extra_that_is_no_good_is_refused(top: &Path) {
+fn an_invalid_extra_is_refused(top: &Path) {
     let guard = guard(top);
     let extra = |path: &Path, extra| Confinement::new().extra(path, extra);
     for (path, access, expected) in [
@@ -390,7 +404,7 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
         assert_eq!(refused.code(), expected, "{}", path.display());
         assert!(refused.to_string().starts_with("confine "), "{refused}");
     }
-    // Also what is yet to come, by whatever way it is named.
+    // An optional read-only directory that does not exist yet conflicts, too, by any of its paths.
     symlink("scratch", top.join("by link")).unwrap();
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     let boundary = boundary
@@ -402,7 +416,7 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
             .confine_process(&extra(&top.join(path), ExtraAccess::ReadWrite));
         assert_eq!(refused.unwrap_err().code(), "access_conflict", "{path}");
     }
-    // Optional is what is missing, and nothing else.
+    // An optional extra may be missing. Every other error is refused.
     let refused = guard.confine_process(
         &Confinement::new().optional_extra(top.join("rw/f/g"), ExtraAccess::ReadOnly),
     );
@@ -413,14 +427,14 @@ fn an_extra_that_is_no_good_is_refused(top: &Path) {
     assert!(denied(fs::write(top.join("ro/f"), "")));
 }
 
-fn a_link_that_a_tool_could_have_made_names_no_extra(top: &Path) {
+fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
     fs::create_dir(top.join("extra/sub")).unwrap();
     for link in ["rw/cache", "ro/cache", "extra/sub/cache", "operators"] {
         symlink(top.join("out"), top.join(link)).unwrap();
     }
     symlink("rw/cache", top.join("twice")).unwrap();
     let guard = guard(top);
-    // The last is in an extra that may be written, named sooner or later.
+    // The last symlink is in a writable extra, named before or after it.
     for link in ["rw/cache", "rw/cache/dir", "twice", "ro/cache", "extra/sub/cache"] {
         let link = top.join(link);
         let (before, after) = (
@@ -438,7 +452,7 @@ fn a_link_that_a_tool_could_have_made_names_no_extra(top: &Path) {
         }
     }
     assert!(outside_is_open(top));
-    // The operator's own is followed, and so is one in an extra that is only read.
+    // A symlink of the operator is followed, and so is one in a read-only extra.
     let extras = Confinement::new().extra(top.join("extra"), ExtraAccess::ReadOnly);
     let extras = extras
         .extra(top.join("operators"), ExtraAccess::ReadOnly)
@@ -450,8 +464,8 @@ fn a_link_that_a_tool_could_have_made_names_no_extra(top: &Path) {
     );
 }
 
-/// By a bind mount, where this user may make one in a namespace of its own.
-fn a_read_only_directory_by_another_name_is_no_extra(top: &Path) {
+/// Uses a bind mount, if this user may create one in a namespace.
+fn a_bind_mount_of_a_read_only_directory_is_refused_as_a_writable_extra(top: &Path) {
     use nix::mount::{MsFlags, mount};
     use nix::sched::{CloneFlags, unshare};
     let none = None::<&str>;
@@ -462,8 +476,8 @@ fn a_read_only_directory_by_another_name_is_no_extra(top: &Path) {
             mount(Some(&top.join("ro")), &top.join("scratch"), none, MsFlags::MS_BIND, none)
         });
     if let Err(error) = bound {
-        assert!(std::env::var_os("CI").is_none(), "no mount can be made in CI: {error}");
-        println!("not shown: no mount can be made here: {error}");
+        assert!(std::env::var_os("CI").is_none(), "mounts must be possible in CI: {error}");
+        println!("skipped: no mount can be created here: {error}");
         return;
     }
     let extras = Confinement::new().extra(top.join("scratch"), ExtraAccess::ReadWrite);
@@ -473,7 +487,7 @@ fn a_read_only_directory_by_another_name_is_no_extra(top: &Path) {
     assert!(denied(fs::write(top.join("scratch/f"), "")));
 }
 
-fn a_root_that_is_a_file_is_that_file(top: &Path) {
+fn a_file_root_grants_only_that_file(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("single/one"), Access::ReadWrite);
     let guard =
         Guard::new(boundary.directory(top.join("out/secret"), Access::ReadOnly).build().unwrap());
@@ -499,7 +513,7 @@ fn a_root_that_is_a_file_is_that_file(top: &Path) {
     );
 }
 
-fn a_directory_that_is_swapped_widens_nothing(top: &Path) {
+fn a_swapped_directory_widens_nothing(top: &Path) {
     let guard = guard(top);
     fs::rename(top.join("rw"), top.join("moved")).unwrap();
     symlink("out", top.join("rw")).unwrap();
@@ -507,7 +521,7 @@ fn a_directory_that_is_swapped_widens_nothing(top: &Path) {
     println!("{refused}");
     assert_eq!(refused.code(), "root_unavailable");
     assert!(outside_is_open(top));
-    // Gone, and looked for again.
+    // The directory is missing, and looked up again.
     fs::remove_file(top.join("rw")).unwrap();
     thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
     let refused = guard.confine_process(&Confinement::new()).unwrap_err();
@@ -520,13 +534,14 @@ fn a_directory_that_is_swapped_widens_nothing(top: &Path) {
     assert!(denied(fs::read(top.join("out/secret"))));
 }
 
-fn a_directory_that_is_replaced_needs_a_restart(top: &Path) {
+fn a_replaced_directory_needs_a_restart(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("rw/a"), Access::ReadWrite);
     let boundary =
         boundary.optional_directory(top.join("scratch/later"), Access::ReadWrite).build().unwrap();
     let guard = Guard::new(boundary);
-    // Somebody else deploys, when told to.
-    let deploys = "read go; mv rw/a rw/was; mkdir rw/a scratch/later; echo new >rw/a/f; echo new >scratch/later/f; echo done";
+    // A child process deploys a new directory on request.
+    let deploys = "read go; mv rw/a rw/was; mkdir rw/a scratch/later; \
+        echo new >rw/a/f; echo new >scratch/later/f; echo done";
     let mut deploy = Command::new("/bin/sh");
     deploy.args(["-c", deploys]).current_dir(top).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut deploy = deploy.spawn().unwrap();
@@ -546,13 +561,13 @@ fn a_directory_that_is_replaced_needs_a_restart(top: &Path) {
         );
         assert!(denied(fs::read(top.join(path))), "{path}");
     }
-    // The object stays in reach under its new name, of what does not ask the guard.
+    // The old directory stays accessible under its new name, but not through the guard.
     assert_eq!(fs::read_to_string(top.join("rw/was/f")).unwrap(), "old");
     assert_eq!(roots.read(top.join("rw/was/f"), 99).unwrap_err().code(), "outside_roots");
     deploy.wait().unwrap();
 }
 
-fn each_call_narrows(top: &Path) {
+fn each_call_narrows_the_confinement(top: &Path) {
     let guard = guard(top);
     let inner = Guard::new(
         Boundary::builder().directory(top.join("rw/a"), Access::ReadOnly).build().unwrap(),
@@ -562,10 +577,10 @@ fn each_call_narrows(top: &Path) {
     let _ = confine(&inner, &Confinement::new().extra(top.join("rw/b"), ExtraAccess::ReadWrite));
     assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::write(top.join("rw/a/f"), "")));
     assert!(denied(fs::read(top.join("rw/f"))) && fs::write(top.join("rw/b/f"), "").is_ok());
-    // No layer gives what an earlier one took.
+    // A later layer cannot restore access that an earlier one removed.
     let _ = confine(&inner, &Confinement::new().extra(top.join("out"), ExtraAccess::ReadWrite));
     assert!(denied(fs::read(top.join("out/secret"))));
-    // Threads are counted from within, too; and there are only so many layers.
+    // Threads are counted inside the confinement, too. The kernel limits the number of layers.
     let (stop, stopped) = channel::<()>();
     let other = thread::spawn(move || stopped.recv());
     match inner.confine_process(&Confinement::new()) {
@@ -581,7 +596,7 @@ fn each_call_narrows(top: &Path) {
     assert!(fs::read(top.join("rw/a/f")).is_ok() && denied(fs::read(top.join("rw/f"))));
 }
 
-fn without_directories_there_is_nothing_to_confine_to(top: &Path) {
+fn confinement_without_allowed_directories_is_refused(top: &Path) {
     let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
     let refused = guard
         .confine_process(&Confinement::new().extra(top.join("rw"), ExtraAccess::ReadWrite))
@@ -600,7 +615,7 @@ fn is_unavailable(top: &Path, errno: i32) {
     assert!(outside_is_open(top));
 }
 
-fn a_kernel_that_refuses_the_last_step(top: &Path) {
+fn an_error_of_the_last_step_enforces_nothing(top: &Path) {
     block(LANDLOCK_RESTRICT_SELF, libc::E2BIG);
     let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
     println!("{refused}: {:?}", refused.operator_detail());
@@ -608,19 +623,20 @@ fn a_kernel_that_refuses_the_last_step(top: &Path) {
     assert!(outside_is_open(top));
 }
 
-/// A success that is none is no report of one.
-fn a_filter_that_answers_for_the_kernel(top: &Path) {
+/// A seccomp filter that fakes success is not reported as confinement.
+fn a_filter_that_fakes_success_is_detected(top: &Path) {
     block(LANDLOCK_RESTRICT_SELF, 0);
     let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
     assert_eq!(refused.code(), "confinement_unavailable");
     assert!(outside_is_open(top));
 }
 
-/// These have one number on every architecture.
+/// These system calls have the same number on every architecture.
 const LANDLOCK_CREATE_RULESET: i64 = 444;
 const LANDLOCK_RESTRICT_SELF: i64 = 446;
 
-/// From here on the call fails in this thread, and in what it starts.
+/// Makes the system call fail with this error in the current thread, and in the threads and
+/// processes that it starts.
 fn block(call: i64, errno: i32) {
     let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
     let error = SeccompAction::Errno(errno.try_into().unwrap());

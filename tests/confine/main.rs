@@ -1,13 +1,15 @@
-//! The process confined: each case in a child of this program, which begins with one thread, as a program of libtest never does.
+//! Tests of process confinement. Each case runs in a child process of this program, because
+//! confinement requires a process with one thread and the programs of libtest have several.
 //!
-//! `cargo test --features landlock --test confine [WORD]...` runs those whose names hold a word, and shows what each says.
+//! `cargo test --features landlock --test confine [WORD]...` runs the cases whose names contain one
+//! of the words, and prints their output.
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[cfg(target_os = "linux")]
 mod cases;
 #[path = "../support/tree.rs"]
-#[allow(dead_code)] // The suite uses the rest.
+#[allow(dead_code)] // The suite uses the other items.
 mod tree;
 
 use std::path::Path;
@@ -15,15 +17,15 @@ use std::process::{Command, ExitCode, Stdio};
 
 use tree::Tree;
 
-/// What runs in the child, in the tree of [`TREE`].
+/// A case, which runs in the child process with the path of its tree ([`TREE`]).
 type Case = fn(&Path);
 
 #[cfg(target_os = "linux")]
 use cases::CASES;
 
-/// Where there is no Landlock by nature.
+/// On systems other than Linux, which have no Landlock.
 #[cfg(not(target_os = "linux"))]
-const CASES: &[(&str, Case)] = &[("elsewhere_it_is_not_available", |top| {
+const CASES: &[(&str, Case)] = &[("confinement_is_unavailable_on_other_systems", |top| {
     use mcp_roots_guard::{Access, Boundary, Confinement, Guard};
     let boundary =
         Boundary::builder().directory(top.join("rw"), Access::ReadWrite).build().unwrap();
@@ -33,18 +35,21 @@ const CASES: &[(&str, Case)] = &[("elsewhere_it_is_not_available", |top| {
     assert_eq!(std::fs::read_to_string(top.join("out/secret")).unwrap(), "secret");
 })];
 
-/// Allowed directories `rw` and `ro`; all else is outside unless a case says otherwise.
-const TREE: &str =
-    "file rw/f = inside; dir rw/a; dir rw/b; dir rw/sub; file ro/f = read; dir ro/sub; file out/secret = secret
-    dir out/dir; file extra/f = extra; dir scratch; file single/one = one; file single/other = other";
+/// `rw` and `ro` are the allowed directories. Everything else is outside, unless a case says
+/// otherwise.
+const TREE: &str = "file rw/f = inside; dir rw/a; dir rw/b; dir rw/sub
+    file ro/f = read; dir ro/sub
+    file out/secret = secret; dir out/dir
+    file extra/f = extra; dir scratch; file single/one = one; file single/other = other";
 
-/// Set in the child: which case, and where its tree is.
+/// Environment variables of the child: the name of the case, and the path of its tree.
 const CASE: &str = "GUARD_TEST_CONFINED";
 const TOP: &str = "GUARD_TEST_TOP";
 
 fn main() -> ExitCode {
     if let (Ok(name), Some(top)) = (std::env::var(CASE), std::env::var_os(TOP)) {
-        let (_, case) = CASES.iter().find(|(case, _)| *case == name).expect("a case of that name");
+        let (_, case) =
+            CASES.iter().find(|(case, _)| *case == name).expect("a case of that name exists");
         case(Path::new(&top));
         println!("{DONE}");
         return ExitCode::SUCCESS;
@@ -56,15 +61,16 @@ fn main() -> ExitCode {
             "--skip" => rejected.extend(arguments.next()),
             "--list" => lists = true,
             "--test-threads" | "--color" | "--format" => drop(arguments.next()),
-            // What else libtest takes has no meaning here.
+            // The other options of libtest have no effect here.
             flag if flag.starts_with('-') => {}
             _ => words.push(argument),
         }
     }
-    let holds =
+    let contains_any =
         |words: &[String], name: &str| words.iter().any(|word| name.contains(word.as_str()));
-    let is_wanted =
-        |name: &&str| (words.is_empty() || holds(&words, name)) && !holds(&rejected, name);
+    let is_wanted = |name: &&str| {
+        (words.is_empty() || contains_any(&words, name)) && !contains_any(&rejected, name)
+    };
     let wanted: Vec<_> = CASES.iter().map(|(name, _)| *name).filter(is_wanted).collect();
     if lists {
         for name in wanted {
@@ -76,28 +82,29 @@ fn main() -> ExitCode {
     let (passed, left_out) = (wanted.len() - failed, CASES.len() - wanted.len());
     let verdict = if failed == 0 { "ok" } else { "FAILED" };
     println!(
-        "\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {left_out} filtered out"
+        "\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; \
+         0 measured; {left_out} filtered out"
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What a child says last. One that ends early has not passed.
-const DONE: &str = "all of the case was run";
+/// The last line of a child's output. Without it, the case has not passed.
+const DONE: &str = "the case ran to its end";
 
 fn passes(name: &str) -> bool {
     let tree = Tree::new(TREE);
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.env(CASE, name).env(TOP, tree.path("")).stdin(Stdio::null());
     let child = child.output().unwrap();
-    let (said, complained) =
+    let (output, errors) =
         (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
-    let passed = child.status.success() && said.ends_with(&format!("{DONE}\n"));
+    let passed = child.status.success() && output.ends_with(&format!("{DONE}\n"));
     println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-    for line in said.lines().filter(|line| *line != DONE) {
+    for line in output.lines().filter(|line| *line != DONE) {
         println!("    {line}");
     }
     if !passed {
-        println!("---- {name} stdout ----\n{}\n{complained}", child.status);
+        println!("---- {name} stdout ----\n{}\n{errors}", child.status);
     }
     passed
 }

@@ -1,16 +1,24 @@
-//! Deciding a request.
+//! The decision about a request.
 //!
-//! Goes in: a small tree ([`world`](crate::support::world)) and requests, one a line, relative to the first root or absolute:
+//! The input is a small tree ([`world`](crate::support::world)) and requests, one on each line,
+//! either absolute or relative to the first root:
 //!
 //! ```text
 //! ?a/../b           decided for every intent
-//! Xa/../b           decided for one, as X % 4 says
+//! Xa/../b           decided for the intent number X % 4
 //! ```
 //!
-//! What is proven, with `openat2` and without: the guard decides as the naive rule does ([`model`](crate::support::model)), place, existence
-//! and kind of refusal. That rule comes to what `std` canonicalizes and to where the kernel goes ([`kernel`](crate::support::kernel)), unless
-//! the way leaves the roots (DESIGN decision 7), which it recognises exactly. What is read is what `std` reads there. Left out: roots that
-//! are files or go away, allowed directories, policies; those are rows and tests of their own.
+//! These properties hold with `openat2` and without:
+//!
+//! - The guard and the naive rule ([`model`](crate::support::model)) agree on the canonical path,
+//!   on its existence and on the kind of a refusal.
+//! - The rule agrees with `std::fs::canonicalize` and with the kernel
+//!   ([`kernel`](crate::support::kernel)), except where a path leaves the roots, because the guard
+//!   never looks outside. The rule recognizes these paths exactly.
+//! - Reading through the guard returns the content that `std` reads at the canonical path.
+//!
+//! File roots, roots that disappear, allowed directories and policies are not covered here. Other
+//! tests cover them.
 
 use std::fs;
 
@@ -19,7 +27,7 @@ use mcp_roots_guard::Intent;
 use crate::support::world::{LINE_BYTES, LINES, World};
 use crate::support::{kernel, model};
 
-/// All of it.
+/// Checks all properties.
 pub(crate) fn hold(bytes: &[u8]) {
     let mut lines = bytes.split(|&byte| byte == b'\n');
     let world = World::new(lines.next().unwrap_or_default());
@@ -29,13 +37,13 @@ pub(crate) fn hold(bytes: &[u8]) {
         {
             let one = [INTENTS[usize::from(kind) % INTENTS.len()]];
             let intents = if kind == b'?' { &INTENTS[..] } else { &one };
-            ask(&world, &world.text(request), intents);
+            check(&world, &world.text(request), intents);
         }
     }
 }
 
-fn ask(world: &World, request: &str, intents: &[Intent]) {
-    let told = |intents: Vec<Intent>| {
+fn check(world: &World, request: &str, intents: &[Intent]) {
+    let decisions = |intents: Vec<Intent>| {
         let (roots, request) = (world.guard.clone(), request.to_owned());
         move || -> Vec<_> {
             let read = roots.read(&request, 1 << 10).map_err(|error| error.code());
@@ -46,13 +54,13 @@ fn ask(world: &World, request: &str, intents: &[Intent]) {
         }
     };
     let (here, blocked) =
-        (told(intents.to_vec())(), kernel::without_openat2(told(intents.to_vec())));
-    for (&intent, (told, blocked)) in intents.iter().zip(here.into_iter().zip(blocked)) {
+        (decisions(intents.to_vec())(), kernel::without_openat2(decisions(intents.to_vec())));
+    for (&intent, (decided, blocked)) in intents.iter().zip(here.into_iter().zip(blocked)) {
         let expected = model::decide(World::look, &world.roots, request, intent);
-        assert_eq!(told.0, expected, "{intent:?} of {request:?} in {world}");
+        assert_eq!(decided.0, expected, "{intent:?} of {request:?} in {world}");
         assert_eq!(blocked.0, expected, "{intent:?} of {request:?} without openat2 in {world}");
         if let Err(why) = kernel::agrees(&expected, &world.roots[0], request, intent) {
-            panic!("{intent:?} of {request:?} is {expected:?} and {why} in {world}");
+            panic!("{intent:?} of {request:?} is {expected:?}, but {why} in {world}");
         }
         if intent == Intent::Existing {
             let really = fs::canonicalize(world.roots[0].join(request));
@@ -61,13 +69,13 @@ fn ask(world: &World, request: &str, intents: &[Intent]) {
                 Err("outside_roots") => true,
                 Err(_) => request.is_empty() || really.is_err(),
             };
-            assert!(is_alike, "{request:?} is {expected:?}, and another to std in {world}");
+            assert!(is_alike, "{request:?} is {expected:?}, but std disagrees in {world}");
             let content = expected.and_then(|(path, _)| match path.metadata().unwrap() {
                 metadata if metadata.is_dir() => Err("is_a_directory"),
                 metadata if !metadata.is_file() => Err("special_file"),
                 _ => Ok(fs::read(path).unwrap()),
             });
-            assert_eq!(told.1, content, "reading {request:?} in {world}");
+            assert_eq!(decided.1, content, "reading {request:?} in {world}");
             assert_eq!(blocked.1, content, "reading {request:?} without openat2 in {world}");
         }
     }

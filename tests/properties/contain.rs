@@ -1,15 +1,17 @@
-//! Which root a path is in, by names alone.
+//! Finding the root of a path by names alone.
 //!
-//! Goes in: roots and questions, a line each; a name may have any byte but a slash and a newline:
+//! The input is roots and queries, one on each line. A name may contain any byte except a slash and
+//! a newline:
 //!
 //! ```text
-//! d/srv/app        a directory that is a root; `f` for a file
-//! 0/work/app       another alias of the first root; 1 of the second, and so on
-//! ?/srv/./app/x    a question; any other letter will do
+//! d/srv/app        a directory root; `f` instead of `d` for a file root
+//! 0/work/app       another alias of the first root; `1` for the second root, and so on
+//! ?/srv/./app/x    a query; any other first letter has the same meaning
 //! ```
 //!
-//! What is proven: each answer of [`PathIndex`] is the one that comes of comparing lists of names, root by root, without any tree:
-//! the longest alias that a path starts with, and the rest; what is at, around, beneath and above. No I/O is done.
+//! Each answer of [`PathIndex`] must equal the result of comparing lists of names, one root after
+//! another: the longest alias at the start of a path and the rest of the path, and the roots at,
+//! around, beneath and above it. Neither does I/O.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,52 +19,52 @@ use std::path::{Path, PathBuf};
 
 use aliases::{Above, Node, PathIndex, RootKind, TOP};
 
-/// The crate's own file: what it says is not public.
+/// Included as a file, because the module is not public.
 #[path = "../../src/path/index.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod aliases;
 
-/// What that uses.
+/// Used by the file above.
 #[path = "../../src/path/names/mod.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod names;
 
-/// All of it.
+/// Checks all properties.
 pub(crate) fn hold(bytes: &[u8]) {
     let mut world = World::default();
-    let mut questions = Vec::new();
+    let mut queries = Vec::new();
     for line in bytes.split(|&byte| byte == b'\n').take(LINES) {
         match line.split_first() {
             None => {}
             Some((b'd', path)) => world.add(path, RootKind::Directory),
             Some((b'f', path)) => world.add(path, RootKind::File),
             Some((number @ b'0'..=b'9', path)) => world.add_alias(path, usize::from(number - b'0')),
-            Some((_, path)) => questions.push(path),
+            Some((_, path)) => queries.push(path),
         }
     }
     world.aliases.shrink();
-    world.roots_are_told();
-    for path in questions {
+    world.check_roots();
+    for path in queries {
         assert_eq!(names::is_absolute(OsStr::from_bytes(path)), path.starts_with(b"/"));
         if path.starts_with(b"/") {
             world.begin(path);
         }
-        world.place(&names(path));
+        world.check_place(&names(path));
     }
 }
 
-/// The names of a canonical path.
+/// The names in a canonical path.
 type Names<'a> = Vec<&'a [u8]>;
 
 #[derive(Default)]
 struct World<'a> {
     roots: Vec<(Names<'a>, RootKind)>,
-    given: Vec<(Names<'a>, usize)>,
+    alias_names: Vec<(Names<'a>, usize)>,
     aliases: PathIndex,
 }
 
 impl<'a> World<'a> {
-    /// No two roots have one canonical path: the caller sees to that.
+    /// Adds a root. Callers of the index never add two roots with the same canonical path.
     fn add(&mut self, path: &'a [u8], is: RootKind) {
         let names = names(path);
         if self.roots.iter().all(|(other, _)| *other != names) {
@@ -71,31 +73,32 @@ impl<'a> World<'a> {
         }
     }
 
-    /// `/` is the canonical path of what it names, and so no other alias.
+    /// Adds an alias. `/` is always a canonical path, so it cannot be another alias.
     fn add_alias(&mut self, path: &'a [u8], root: usize) {
         let names = names(path);
         if root < self.roots.len() && !names.is_empty() {
             self.aliases.add_alias(&path_of(&names), root);
-            self.given.push((names, root));
+            self.alias_names.push((names, root));
         }
     }
 
-    /// The root with the longest alias that an absolute path starts with, and the rest of the path. Of two that have the same, the
-    /// one whose canonical path it is, or else the first.
+    /// Checks the root of an absolute path: the one with the longest alias at the start of the
+    /// path, and the rest of the path. If two roots have the same alias, its canonical owner wins,
+    /// or else the first root.
     fn begin(&self, path: &[u8]) {
         let canonical = self.roots.iter().enumerate().map(|(root, (names, _))| (root, names));
-        let given = self.given.iter().map(|(names, root)| (*root, names));
-        let fits = canonical
+        let given = self.alias_names.iter().map(|(names, root)| (*root, names));
+        let candidates = canonical
             .chain(given)
             .filter_map(|(root, names)| Some((names.len(), root, rest_after(names, path)?)));
-        let longest = fits.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        let longest = candidates.reduce(|best, next| if next.0 > best.0 { next } else { best });
         let begun = self.aliases.begin(OsStr::from_bytes(path));
         let expected = longest.map(|(_, root, rest)| (root, OsStr::from_bytes(rest)));
-        assert_eq!(begun, expected, "{} begins in {self}", path.escape_ascii());
+        assert_eq!(begun, expected, "the root of {} in {self}", path.escape_ascii());
     }
 
-    /// What is at a canonical path, around it and beneath it.
-    fn place(&self, names: &Names<'_>) {
+    /// Checks the roots at a canonical path, around it and beneath it.
+    fn check_place(&self, names: &Names<'_>) {
         let (path, aliases) = (path_of(names), &self.aliases);
         let mut around: Vec<_> =
             (0..self.roots.len()).filter(|&root| names.starts_with(&self.roots[root].0)).collect();
@@ -110,12 +113,17 @@ impl<'a> World<'a> {
         assert_eq!(aliases.depths(&path), depths, "depths of {} in {self}", shown(names));
         let beneath: Vec<_> =
             (0..self.roots.len()).filter(|&root| self.roots[root].0.starts_with(names)).collect();
-        assert_eq!(aliases.holds(&path), !beneath.is_empty(), "holds {} in {self}", shown(names));
+        assert_eq!(
+            aliases.holds(&path),
+            !beneath.is_empty(),
+            "whether {} contains a root in {self}",
+            shown(names)
+        );
         let node = self.node(names);
         assert_eq!(
             node.is_some(),
             names.is_empty() || !beneath.is_empty(),
-            "a way to {} in {self}",
+            "the node of {} in {self}",
             shown(names)
         );
         if let Some(node) = node {
@@ -132,16 +140,16 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The node of some names, one child after the other.
+    /// The node of these names, found one child at a time.
     fn node(&self, names: &[&[u8]]) -> Option<Node> {
         names.iter().try_fold(TOP, |node, name| self.aliases.child(node, OsStr::from_bytes(name)))
     }
 
-    /// What each root is, and is above it.
-    fn roots_are_told(&self) {
+    /// Checks the kind of each root, and the root or ancestor above it.
+    fn check_roots(&self) {
         for (number, (names, is)) in self.roots.iter().enumerate() {
             assert_eq!(self.aliases.is(number), *is, "{number} in {self}");
-            self.place(names);
+            self.check_place(names);
             let parent = names.split_last().map_or(&[][..], |(_, parent)| parent);
             let around =
                 self.roots.iter().enumerate().filter(|(_, (root, _))| parent.starts_with(root));
@@ -156,22 +164,24 @@ impl<'a> World<'a> {
                     assert_eq!(Some(node), self.node(parent), "above {number} in {self}");
                 }
                 (above, expected) => {
-                    panic!("{above:?}, and not {expected:?}, is above {number} in {self}")
+                    panic!("{above:?}, not {expected:?}, is above {number} in {self}")
                 }
             }
         }
     }
 }
 
-/// The roots, and their aliases as they were given.
+/// Shows the roots and their aliases.
 impl std::fmt::Display for World<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.roots.iter().try_for_each(|(names, is)| write!(f, "{is:?} {}; ", shown(names)))?;
-        self.given.iter().try_for_each(|(names, root)| write!(f, "{root} as {}; ", shown(names)))
+        self.alias_names
+            .iter()
+            .try_for_each(|(names, root)| write!(f, "{root} as {}; ", shown(names)))
     }
 }
 
-/// A canonical path has neither `.` nor `..`.
+/// The names of a path without `.` and `..`, which a canonical path does not contain.
 fn names(path: &[u8]) -> Names<'_> {
     path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"." | b"..")).collect()
 }
@@ -180,7 +190,8 @@ fn shown(names: &[&[u8]]) -> String {
     format!("/{}", names.join(&b'/').escape_ascii())
 }
 
-/// What follows these names at the start of a path, with slashes and `.` anywhere between them.
+/// The rest of a path that starts with these names. Slashes and `.` may occur anywhere between the
+/// names.
 fn rest_after<'a>(names: &[&[u8]], path: &'a [u8]) -> Option<&'a [u8]> {
     let mut rest = path;
     for name in names {
@@ -196,5 +207,5 @@ fn path_of(names: &[&[u8]]) -> PathBuf {
     Path::new("/").join(OsStr::from_bytes(&names.join(&b'/')))
 }
 
-/// Roots and questions of one input, together.
+/// The maximum number of lines in an input.
 const LINES: usize = 24;

@@ -1,10 +1,14 @@
-//! Parsing a request text.
+//! Parsing the text of a request.
 //!
-//! Goes in: any bytes, as a path and, where they are UTF-8, as a request text and as a URI. What is proven: nothing
-//! panics; a path is taken byte for byte, or refused for one of three reasons; a URI is read as the rules of RFC 3986 have
-//! it, one by one, or refused for the first that it breaks; what it is read as is an absolute path of one leading slash,
-//! without NUL or dot segments, and the one that the `url` crate reads; and any such path, written as a URI, is read as
-//! the same.
+//! The input is any bytes. They are parsed as a path and, if they are UTF-8, as a request and as a
+//! URI. Properties:
+//!
+//! - Nothing panics.
+//! - A path is accepted byte for byte, or refused for one of three reasons.
+//! - A URI is read by the rules of RFC 3986, or refused for the first rule that it breaks.
+//! - An accepted URI yields an absolute path with one leading slash and without NUL or dot
+//!   segments. The `url` crate reads the same path.
+//! - Every such path, written as a URI, is read as the same path.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,18 +20,23 @@ use url::Url;
 
 use crate::support::rfc3986::{decode, is_hex, remove_dots};
 
-/// All of it.
+/// Checks all properties.
 pub(crate) fn hold(bytes: &[u8]) {
     path(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
         let (parsed, uri) = (Location::parse(text), Location::from_uri(text));
         if is_uri(text) {
-            assert_eq!(told(&parsed), told(&uri), "{text:?} as a text and as a URI");
+            assert_eq!(
+                path_or_code(&parsed),
+                path_or_code(&uri),
+                "{text:?} as a text and as a URI"
+            );
             let expected = by_the_rules(text);
-            // What the url crate takes for a drive it reads in its own way, and then it is refused.
-            if told(&uri) != Err("dropped_character") || !has_drive(text) {
+            // The `url` crate reads a segment that looks like a drive in its own way, so the guard
+            // refuses such a URI.
+            if path_or_code(&uri) != Err("dropped_character") || !has_drive(text) {
                 assert_eq!(
-                    told(&uri),
+                    path_or_code(&uri),
                     expected.as_deref().map_err(|kind| *kind),
                     "{text:?} by the rules"
                 );
@@ -37,12 +46,12 @@ pub(crate) fn hold(bytes: &[u8]) {
             }
         } else {
             assert_eq!(
-                told(&parsed),
-                told(&Location::from_path(text)),
+                path_or_code(&parsed),
+                path_or_code(&Location::from_path(text)),
                 "{text:?} as a text and as a path"
             );
             let kind = if text.is_empty() { "empty" } else { "not_absolute" };
-            assert_eq!(told(&uri), Err(kind), "{text:?} is no URI");
+            assert_eq!(path_or_code(&uri), Err(kind), "{text:?} is not a URI");
         }
     }
 }
@@ -55,12 +64,17 @@ fn path(bytes: &[u8]) {
         _ => Ok(bytes),
     };
     let path = Path::new(OsStr::from_bytes(bytes));
-    assert_eq!(told(&Location::from_path(path)), expected, "{} as a path", bytes.escape_ascii());
+    assert_eq!(
+        path_or_code(&Location::from_path(path)),
+        expected,
+        "{} as a path",
+        bytes.escape_ascii()
+    );
     if expected.is_ok() && path.is_absolute() && !has_dots(path) {
         let read = Location::from_uri(&write_uri(path));
-        // Four slashes are refused, whatever follows.
+        // Four slashes are always refused.
         let expected = if bytes.starts_with(b"//") { Err("foreign_host") } else { expected };
-        assert_eq!(told(&read), expected, "{} written as a URI", bytes.escape_ascii());
+        assert_eq!(path_or_code(&read), expected, "{} written as a URI", bytes.escape_ascii());
     }
 }
 
@@ -71,20 +85,20 @@ fn uri_path(text: &str, path: &Path) {
     assert!(is_plain, "{text:?} is read as {}", bytes.escape_ascii());
     let peer = Url::parse(text).ok().and_then(|url| url.to_file_path().ok()).unwrap_or_default();
     let peer = peer.as_os_str().as_bytes();
-    // That crate takes a last name like `a:` for a drive, and adds a slash.
+    // The `url` crate treats a last segment such as `a:` as a drive and appends a slash.
     let is_drive = matches!(bytes, [.., letter, b':' | b'|'] if letter.is_ascii_alphabetic());
     let peer = if is_drive { peer.strip_suffix(b"/").unwrap_or(peer) } else { peer };
     assert_eq!(peer, bytes, "{text:?} as the url crate reads it");
     let again = Location::from_uri(&write_uri(path));
     assert_eq!(
-        told(&again),
+        path_or_code(&again),
         Ok(bytes),
         "{text:?}, read as {} and written again",
         bytes.escape_ascii()
     );
 }
 
-/// The path that a URI names, or the first rule that it breaks.
+/// The path of a URI, or the code of the first rule that it breaks.
 fn by_the_rules(text: &str) -> Result<Vec<u8>, &'static str> {
     let (scheme, rest) = text.split_once(':').unwrap();
     let (host, path) = match rest.strip_prefix("//") {
@@ -120,32 +134,36 @@ fn by_the_rules(text: &str) -> Result<Vec<u8>, &'static str> {
     rules.into_iter().find(|(breaks, _)| *breaks).map_or(Ok(decoded), |(_, kind)| Err(kind))
 }
 
-/// Whether a segment is `a:` or `a|`, of any letter.
+/// Whether a segment is a letter followed by `:` or `|`.
 fn has_drive(text: &str) -> bool {
-    let of_drive = |name: &str| matches!(name.as_bytes(), [letter, b':' | b'|'] if letter.is_ascii_alphabetic());
-    text.split('/').any(of_drive)
+    let is_drive = |name: &str| match name.as_bytes() {
+        [letter, b':' | b'|'] => letter.is_ascii_alphabetic(),
+        _ => false,
+    };
+    text.split('/').any(is_drive)
 }
 
-/// The bytes of the path, or the kind of the refusal.
-fn told(location: &Result<Location>) -> Result<&[u8], &'static str> {
+/// The bytes of the path, or the code of the refusal.
+fn path_or_code(location: &Result<Location>) -> Result<&[u8], &'static str> {
     match location {
         Ok(location) => Ok(location.as_path().as_os_str().as_bytes()),
         Err(error) => Err(error.code()),
     }
 }
 
-/// DESIGN decision 6: `file:` in any case, or a scheme of two letters or more before `://`.
+/// Whether the text counts as a URI: it starts with `file:` in any case, or with a scheme of at
+/// least two characters before `://`.
 fn is_uri(text: &str) -> bool {
-    let of_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let is_scheme_character = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     text.to_ascii_lowercase().starts_with("file:")
         || text.split_once("://").is_some_and(|(scheme, _)| {
             scheme.len() > 1
                 && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme.chars().all(of_scheme)
+                && scheme.chars().all(is_scheme_character)
         })
 }
 
-/// Whether a segment is `.` or `..`. Not by `Path::components`, which drops `.`.
+/// Whether a segment is `.` or `..`. `Path::components` cannot be used here, because it drops `.`.
 fn has_dots(path: &Path) -> bool {
     path.as_os_str()
         .as_bytes()
@@ -153,7 +171,7 @@ fn has_dots(path: &Path) -> bool {
         .any(|name| name == b"." || name == b"..")
 }
 
-/// Every byte escaped but slashes and what is unreserved (RFC 3986, 2.3).
+/// Percent-encodes every byte except slashes and unreserved characters (RFC 3986, section 2.3).
 fn write_uri(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes().iter();
     let written = bytes.map(|&byte| match byte {

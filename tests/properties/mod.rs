@@ -1,8 +1,10 @@
-//! What must hold for any input.
+//! Properties that hold for every input.
 //!
-//! Goes in: any bytes. What is proven stands in each module; its function `hold` is that of the fuzz target of the same
-//! name, and `seeds` replays it over committed seeds. What decides whether it holds is not the guard's own code: a naive rule
-//! ([`model`](crate::support::model)) and the kernel ([`kernel`](crate::support::kernel)), on trees made from text ([`world`](crate::support::world)).
+//! Each module describes its input, which is any bytes, and its properties. Its function `hold` is
+//! called by the fuzz target of the same name, and the test `fuzz_seeds` calls it with the
+//! committed seeds. The oracles are independent of the guard's code: a naive rule
+//! ([`model`](crate::support::model)) and the kernel ([`kernel`](crate::support::kernel)), on trees
+//! built from text ([`world`](crate::support::world)).
 
 #[cfg(unix)]
 pub(crate) mod location;

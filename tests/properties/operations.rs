@@ -1,18 +1,26 @@
-//! Every operation, in any order, on a tree that changes in between.
+//! All file operations, in any order, on a tree that changes between them.
 //!
-//! Goes in: a small tree ([`world`](crate::support::world)), and operations, one a line, with further lines of the tree among them, as a
-//! process that writes to the roots would add them:
+//! The input is a small tree ([`world`](crate::support::world)) and operations, one on each line.
+//! Further lines of the tree between the operations stand for a process that writes to the roots:
 //!
 //! ```text
-//! XMa>b             operation X % 24 on `a` (and `b`, where it takes two), in the manner M:
-//!                     M % 3     at once; by a new proof; by the oldest proof that there is for it
+//! XMa>b             operation X % 24 on `a` (and on `b`, if it takes two paths), in mode M:
+//!                     M % 3     directly; by a new proof; by the operation's oldest proof
 //!                     M / 3 % 2 with `openat2`, or without
 //! ```
 //!
-//! Outside lies `o`, whose names, content and modes are nowhere inside. (A root `o/a` is not made here.) What is proven: nothing of it is
-//! told by any operation, and nothing of it has changed at the end, by name, kind, inode, mode, size, time or content. An operation on one
-//! name that fails leaves all as it was; none leaves a temporary name; none blocks on a FIFO; and the roots stay. What an operation that
-//! succeeds has done is not judged here, but in `tests/operations.rs`.
+//! The directory `o` is outside the roots. Its names, contents and modes occur nowhere inside. (The
+//! root `o/a` is not used here.) Properties:
+//!
+//! - No operation returns anything from outside.
+//! - At the end, nothing outside has changed: neither names, types, inodes and modes nor sizes,
+//!   times and contents.
+//! - A failed operation on a single name changes nothing.
+//! - No operation leaves a temporary name.
+//! - No operation blocks on a FIFO.
+//! - The roots still exist.
+//!
+//! `tests/operations.rs` checks the effects of successful operations.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +37,7 @@ use mcp_roots_guard::{
 use crate::support::kernel;
 use crate::support::world::{LINE_BYTES, LINES, World};
 
-/// All of it.
+/// Checks all properties.
 pub(crate) fn hold(bytes: &[u8]) {
     let mut lines = bytes.split(|&byte| byte == b'\n');
     let roots = lines
@@ -50,54 +58,54 @@ pub(crate) fn hold(bytes: &[u8]) {
     for line in lines.take(LINES) {
         let line = line.get(..LINE_BYTES).unwrap_or(line);
         match line {
-            [operation, manner, requests @ ..] if !world.add(line, &world.roots[0]) => {
-                operate(&world, usize::from(*operation), *manner, requests, &mut proofs);
+            [operation, mode, requests @ ..] if !world.add(line, &world.roots[0]) => {
+                operate(&world, usize::from(*operation), *mode, requests, &mut proofs);
             }
             _ => {}
         }
     }
     let after =
         (snapshot(&outside), world.roots.iter().map(|root| inode(root)).collect::<Vec<_>>());
-    assert_eq!(before, after, "outside, and the roots, after it all in {world}");
+    assert_eq!(before, after, "outside or a root has changed in {world}");
 }
 
 type Proofs = BTreeMap<usize, Vec<CheckedPath>>;
 
-/// What an operation has told.
-type Told = Result<Vec<u8>>;
+/// The bytes that an operation returned.
+type Returned = Result<Vec<u8>>;
 
 struct Operation {
     name: &'static str,
     intent: Intent,
-    at_once: fn(&Roots, &[String; 2]) -> Told,
-    by_proof: fn(&[CheckedPath]) -> Told,
+    directly: fn(&Roots, &[String; 2]) -> Returned,
+    by_proof: fn(&[CheckedPath]) -> Returned,
 }
 
 macro_rules! operations {
-    ($($intent:ident $method:ident($($arg:expr),*) $told:expr;)*) => {
+    ($($intent:ident $method:ident($($arg:expr),*) $returned:expr;)*) => {
         &[$(Operation {
             name: stringify!($method($($arg),*)),
             intent: Intent::$intent,
-            at_once: |roots, requests| roots.$method(requests[0].as_str(), $($arg),*).map($told),
-            by_proof: |checked| checked[0].$method($($arg),*).map($told),
+            directly: |roots, requests| roots.$method(requests[0].as_str(), $($arg),*).map($returned),
+            by_proof: |checked| checked[0].$method($($arg),*).map($returned),
         },)*
         Operation {
-            name: "rename, never replacing",
+            name: "rename without replacing",
             intent: Intent::NoFollow,
-            at_once: |roots, [from, to]| roots.rename(from.as_str(), to.as_str(), Replace::Never).map(nothing),
-            by_proof: |checked| checked[0].rename(&checked[1], Replace::Never).map(nothing),
+            directly: |roots, [from, to]| roots.rename(from.as_str(), to.as_str(), Replace::Never).map(unit),
+            by_proof: |checked| checked[0].rename(&checked[1], Replace::Never).map(unit),
         },
         Operation {
-            name: "rename, replacing",
+            name: "rename with replacing",
             intent: Intent::NoFollow,
-            at_once: |roots, [from, to]| roots.rename(from.as_str(), to.as_str(), Replace::Existing).map(nothing),
-            by_proof: |checked| checked[0].rename(&checked[1], Replace::Existing).map(nothing),
+            directly: |roots, [from, to]| roots.rename(from.as_str(), to.as_str(), Replace::Existing).map(unit),
+            by_proof: |checked| checked[0].rename(&checked[1], Replace::Existing).map(unit),
         },
         Operation {
             name: "write in place",
             intent: Intent::New,
-            at_once: |roots, requests| roots.write_with(requests[0].as_str(), "written", in_place()).map(nothing),
-            by_proof: |checked| checked[0].write_with("written", in_place()).map(nothing),
+            directly: |roots, requests| roots.write_with(requests[0].as_str(), "written", in_place()).map(unit),
+            by_proof: |checked| checked[0].write_with("written", in_place()).map(unit),
         }]
     };
 }
@@ -119,34 +127,34 @@ const OPERATIONS: &[Operation] = operations! {
     New open_with(OpenOptions::new().append(true).create(true)) written;
     New open_with(OpenOptions::new().write(true).create_new(true)) written;
     New open_with(OpenOptions::new().write(true).create(true).truncate(true)) written;
-    New write("written") nothing;
-    NewTree create_dir() nothing;
-    NewTree create_dir_all() nothing;
-    NoFollow remove_file() nothing;
-    NoFollow remove_dir() nothing;
-    NoFollow remove_dir_all() nothing;
+    New write("written") unit;
+    NewTree create_dir() unit;
+    NewTree create_dir_all() unit;
+    NoFollow remove_file() unit;
+    NoFollow remove_dir() unit;
+    NoFollow remove_dir_all() unit;
 };
 
 fn in_place() -> WriteOptions {
     WriteOptions::new().existing(Existing::InPlace)
 }
 
-fn operate(world: &World, number: usize, manner: u8, requests: &[u8], proofs: &mut Proofs) {
+fn operate(world: &World, number: usize, mode: u8, requests: &[u8], proofs: &mut Proofs) {
     let number = number % OPERATIONS.len();
-    let Operation { name, intent, at_once, by_proof } = OPERATIONS[number];
+    let Operation { name, intent, directly, by_proof } = OPERATIONS[number];
     let mut texts = requests.splitn(2, |&byte| byte == b'>').map(|text| world.text(text));
     let texts = [texts.next().unwrap_or_default(), texts.next().unwrap_or_default()];
-    // What is done to many keeps what it did before it fails.
+    // A recursive operation that fails may have changed something.
     let before = (!name.contains("_all")).then(|| snapshot(&world.top.join("r")));
     let (roots, requests) = (world.guard.clone(), texts.clone());
-    let kept = if manner % 3 == 2 { proofs.get(&number).cloned() } else { None };
-    let work = move || -> (Told, Option<Vec<CheckedPath>>) {
-        if manner % 3 == 0 {
-            return (at_once(&roots, &requests), None);
+    let stored = if mode % 3 == 2 { proofs.get(&number).cloned() } else { None };
+    let work = move || -> (Returned, Option<Vec<CheckedPath>>) {
+        if mode % 3 == 0 {
+            return (directly(&roots, &requests), None);
         }
         let check =
             || requests.iter().map(|request| roots.check(request.as_str(), intent)).collect();
-        // An operation on one needs no second.
+        // Only a rename takes two paths.
         let new = || {
             if name.starts_with("rename") {
                 check()
@@ -154,40 +162,41 @@ fn operate(world: &World, number: usize, manner: u8, requests: &[u8], proofs: &m
                 Ok(vec![roots.check(requests[0].as_str(), intent)?])
             }
         };
-        match kept.map_or_else(new, Ok) {
+        match stored.map_or_else(new, Ok) {
             Ok(checked) => (by_proof(&checked), Some(checked)),
             Err(error) => (Err(error), None),
         }
     };
-    let (told, proof) = if (manner / 3) % 2 == 0 { work() } else { kernel::without_openat2(work) };
+    let (returned, proof) =
+        if (mode / 3) % 2 == 0 { work() } else { kernel::without_openat2(work) };
     if let Some(proof) = proof {
         proofs.entry(number).or_insert(proof);
     }
     let what = || format!("{name} on {texts:?} in {world}");
-    if let Ok(told) = &told {
-        let has_secret = told.windows(SECRET.len()).any(|some| some == SECRET);
-        assert!(!has_secret, "told {}: {}", told.escape_ascii(), what());
+    if let Ok(returned) = &returned {
+        let has_secret = returned.windows(SECRET.len()).any(|some| some == SECRET);
+        assert!(!has_secret, "returned {}: {}", returned.escape_ascii(), what());
     }
-    if let Some(before) = before.filter(|_| told.is_err()) {
+    if let Some(before) = before.filter(|_| returned.is_err()) {
         let after = snapshot(&world.top.join("r"));
         let alike = before
             .iter()
             .map(|(path, (is, _))| (path, is))
             .eq(after.iter().map(|(path, (is, _))| (path, is)));
-        assert!(alike, "{before:?} became {after:?} by a failed {}", what());
+        assert!(alike, "{before:?} became {after:?} after a failed {}", what());
     }
-    // No line can make such a name.
+    // No line of the input can create such a name.
     let left = snapshot(&world.top.join("r"))
         .into_keys()
         .find(|path| path.rsplit_once('.').is_some_and(|(_, end)| end == "tmp"));
-    assert_eq!(left, None, "left by {}", what());
+    assert_eq!(left, None, "a temporary name remains after {}", what());
 }
 
-fn nothing((): ()) -> Vec<u8> {
+fn unit((): ()) -> Vec<u8> {
     Vec::new()
 }
 
-/// By its mode; see [`mark`].
+/// Returns the secret if the mode is one that only outside entries have; see [`mark`].
 fn described(metadata: &Metadata) -> Vec<u8> {
     if metadata.mode().is_some_and(|mode| matches!(mode & 0o777, FILE_MODE | DIRECTORY_MODE)) {
         SECRET
@@ -207,27 +216,27 @@ fn read(mut file: OpenFile) -> Vec<u8> {
     content
 }
 
-/// What is outside shows that it was written to.
+/// Writes to the file. If it is outside, the final comparison shows it.
 fn written(mut file: OpenFile) -> Vec<u8> {
     file.write_all(b"written").unwrap();
     Vec::new()
 }
 
 fn listed(entries: ReadDir) -> Vec<u8> {
-    let told = |entry: mcp_roots_guard::DirEntry| {
+    let returned = |entry: mcp_roots_guard::DirEntry| {
         [entry.name().as_bytes(), b" ", &described(entry.metadata())].concat()
     };
-    entries.flatten().flat_map(told).collect()
+    entries.flatten().flat_map(returned).collect()
 }
 
 fn walked(walk: Walk) -> Vec<u8> {
-    let told = |entry: mcp_roots_guard::WalkEntry| {
+    let returned = |entry: mcp_roots_guard::WalkEntry| {
         [entry.path().as_os_str().as_bytes(), b" ", &described(entry.metadata())].concat()
     };
-    walk.flatten().flat_map(told).collect()
+    walk.flatten().flat_map(returned).collect()
 }
 
-/// Gives all beneath a directory modes that nothing inside has, whatever the umask.
+/// Sets modes on everything below a directory that no entry inside has, whatever the umask.
 fn mark(path: &Path) {
     let mode = if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
@@ -240,7 +249,8 @@ fn mark(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// All at and beneath a path, by the path from there: what it is and holds, and its times of change.
+/// The entries at and below a path, by relative path: their metadata and content, and their times
+/// of change.
 fn snapshot(top: &Path) -> BTreeMap<String, (String, [i64; 4])> {
     let mut all = BTreeMap::new();
     let mut todo = vec![top.to_owned()];
@@ -257,17 +267,17 @@ fn snapshot(top: &Path) -> BTreeMap<String, (String, [i64; 4])> {
         };
         let times = [is.mtime(), is.mtime_nsec(), is.ctime(), is.ctime_nsec()];
         let name = path.strip_prefix(top).unwrap().to_str().unwrap().to_owned();
-        // A directory's length can tell how many names it had once.
+        // Sizes are left out, because a directory's size can depend on names that it once had.
         all.insert(name, (format!("{:o} {} {} {content}", is.mode(), is.ino(), is.nlink()), times));
     }
     all
 }
 
-/// In no path or content that a line can make: it is not of its letters.
+/// No path or content from a line can contain this, because its letters are not available there.
 const SECRET: &[u8] = b"SECRET";
 
 const FILE_MODE: u32 = 0o604;
 const DIRECTORY_MODE: u32 = 0o705;
 
-/// No file here is larger.
+/// No file in these tests is larger.
 const LIMIT: u64 = 1 << 10;

@@ -1,22 +1,31 @@
-//! The session of a client, in any order of what can happen to it.
+//! A client's session, with events in any order.
 //!
-//! Goes in: a schedule. The first byte says whether the client announces its changes, each further one what happens next, among
-//! the [`Step`]s that are possible then. The calls are the real ones, polled by hand, with a source that waits for its answer; time
-//! stands still, but for [`Step::Wait`]. The client's list is one directory, another after each change. What is proven, after each step:
+//! The input is a schedule. The first byte says whether the client announces its changes. Each
+//! further byte selects the next event among the [`Step`]s that are possible then. The calls are
+//! real and polled by hand, with a source that waits for its answer. Time passes only in
+//! [`Step::Wait`]. The client's list has one directory, a different one after each change.
 //!
-//! - The list that decides a call was asked for after the last `list_changed`; of a silent client, after the call began. (Of a call
-//!   that began before `list_changed` this is more than the crate promises: it holds as a change comes between two polls here.)
-//! - A call that fails, is dropped, or ends after the session was closed, grants nothing, and is refused for a reason that there is.
-//! - Who waits for another call is woken when the session is closed.
-//! - One question is asked at a time (one of before a change is dropped when its call goes on), and none while a snapshot is kept or a
-//!   failure is recent.
-//! - The session's state, and which proofs still stand, are as the schedule has it.
+//! These properties hold after each step:
 //!
-//! And at its end: once each question is answered, each call ends, being polled only when it was woken; and a new call gets the
-//! client's newest list, or is refused for a reason that there is.
+//! - The list that decides a call was requested after the last `list_changed`. If the client does
+//!   not announce changes, it was requested after the call began. (For a call that began before
+//!   `list_changed`, this is stricter than the crate's guarantee. It holds because changes occur
+//!   only between two polls here.)
+//! - A call that fails, is dropped, or ends after the session was closed grants nothing. A refusal
+//!   has a valid reason.
+//! - A call that waits for another call is woken when the session is closed.
+//! - At most one request to the client is pending, not counting requests from before a change,
+//!   which are dropped when their call continues. No request is sent while a snapshot is cached or
+//!   a failure is recent.
+//! - The session's state and the validity of proofs match the schedule.
 //!
-//! What this leaves out: what happens within one poll, in the map, or on two threads at once; the model check under a scheduler
-//! that owns locks and atomics (`--cfg shuttle`) has that. A client with pages, and roots that come and go, are left out as well.
+//! Two more hold at the end: when each request has been answered, each call ends, although it is
+//! polled only when woken. A new call then gets the client's newest list, or is refused for a valid
+//! reason.
+//!
+//! Events within one poll, inside the cache, or on two threads at once are not covered here. The
+//! model check (`--cfg shuttle`) covers them with a scheduler that controls locks and atomics.
+//! Lists in pages, and roots that disappear and return, are not covered either.
 
 use std::fs;
 use std::future::poll_fn;
@@ -35,71 +44,77 @@ use mcp_roots_guard::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// All of it.
+/// Checks all properties.
 pub(crate) fn hold(bytes: &[u8]) {
     if cfg!(windows) {
-        // As a thread ends there, it must wait for no other, which a runtime does that is dropped.
+        // On Windows, a thread that ends must not wait for another thread, but dropping a runtime
+        // does.
         return World::new().hold(bytes);
     }
     WORLD.with(|world| world.hold(bytes));
 }
 
 thread_local! {
-    /// Each schedule has a session of its own, so one world serves all. Not a plain static: its directory goes with the thread.
+    /// Shared by all schedules, because each has its own session. Thread-local rather than static,
+    /// so that its directory is removed when the thread ends.
     static WORLD: World = World::new();
 }
 
-/// What schedules share.
+/// The state shared by all schedules.
 pub(crate) struct World {
-    /// Keeps the runtime's only blocking thread from what calls have given it, until it is dropped.
+    /// Blocks the runtime's only blocking thread until it is dropped, so that the work of calls
+    /// waits.
     hold: Mutex<mpsc::Sender<()>>,
     runtime: Runtime,
     guard: Guard,
-    /// The client's list before each change, and a proof by it.
+    /// The client's list in each version, and a proof based on it.
     versions: Vec<(String, CheckedPath)>,
     runs: AtomicU64,
     _keep: tempfile::TempDir,
 }
 
-/// A schedule so far.
+/// A running schedule.
 pub(crate) struct Run<'a> {
     world: &'a World,
-    /// It goes into each list, so that no two runs share a snapshot.
+    /// Part of each list, so that no two runs share a snapshot.
     number: u64,
     session: Session,
     client: RootsCapability,
     calls: Vec<Call>,
     wire: Arc<Mutex<Wire>>,
-    /// How often the client changed its list, and the step in which it last said so.
+    /// The number of changes of the client's list, and the step of the last announcement.
     version: usize,
     changed: usize,
-    /// What ought to be known: the version that is kept, whether the last question failed, and just now, and the end.
-    kept: Option<usize>,
+    /// The expected state: the cached version, whether the last request failed, whether its
+    /// back-off lasts, and whether the session is closed.
+    cached: Option<usize>,
     failed: bool,
-    backs_off: bool,
+    is_backing_off: bool,
     closed: bool,
-    /// What was done, to tell and to repeat.
+    /// The steps so far, to report and replay them.
     steps: Vec<(u8, Step)>,
 }
 
-/// What can happen next.
+/// An event of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A call begins.
     Begin,
-    /// A call goes on: it was woken, or will be by a blocking thread, which is waited for.
+    /// A call continues. It was woken, or waits for the blocking thread, for which this step waits,
+    /// too.
     Poll(usize),
     /// A call is dropped.
     Drop(usize),
-    /// The client answers the question with its list as it is now, or with an error. The answer is on its way until the call goes on.
+    /// The client answers a request with its current list, or with an error. The answer arrives
+    /// when the call continues.
     RootsResponse,
     Refuse,
-    /// The client changes its list, and says so, unless it is silent.
+    /// The client changes its list, and announces the change unless it is silent.
     Change,
-    /// Snapshots are forgotten.
+    /// All snapshots are forgotten.
     Forget,
     Close,
-    /// Time passes, more than any back-off.
+    /// Time passes, longer than any back-off.
     Wait,
 }
 
@@ -107,47 +122,47 @@ struct Call {
     work: Option<Pin<Box<dyn Future<Output = Result<Roots>> + Send>>>,
     woken: Arc<Flag>,
     phase: Phase,
-    /// The step in which it began, and that of the last change before.
+    /// The step in which the call began, and the step of the last change before it.
     began: usize,
     changed: usize,
     version: usize,
-    /// What it came to.
+    /// The result of the call.
     end: Option<End>,
 }
 
-/// The version of the list that decides, or why there is none.
+/// The version of the list that decides the call, or the code of its refusal.
 type End = std::result::Result<usize, &'static str>;
 
-/// What a call waits for.
+/// The event that a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The client.
     Asks,
-    /// A blocking thread, which resolves the list that was told, or verifies the names of the one that is kept.
+    /// The blocking thread, which resolves a received list or verifies the names of a cached one.
     Resolves,
     Verifies,
-    /// Another call, which asks or resolves.
+    /// Another call, which asks the client or resolves its list.
     Waits,
 }
 
-/// Between the calls and the client.
+/// The requests from the calls to the client.
 #[derive(Default)]
 struct Wire {
-    /// The number of the step that is done.
+    /// The number of the current step.
     now: usize,
-    questions: Vec<Question>,
+    requests: Vec<Request>,
 }
 
-struct Question {
+struct Request {
     call: usize,
     asked: usize,
-    /// The version that was told, or an error; it is on its way until it is heard.
-    told: Option<std::result::Result<usize, ()>>,
+    /// The answered version or error. It arrives when the call is polled.
+    answered: Option<std::result::Result<usize, ()>>,
     answer: Option<RootsResponse>,
     waker: Option<Waker>,
-    /// In which step.
-    heard: Option<usize>,
-    /// Whether somebody waits for the answer.
+    /// The step in which the answer arrived.
+    arrived: Option<usize>,
+    /// Whether a call waits for the answer.
     is_open: bool,
 }
 
@@ -156,13 +171,13 @@ struct Source {
     wire: Arc<Mutex<Wire>>,
 }
 
-/// A question that is waited for.
-struct Asking<'a> {
+/// A pending request to the client. Dropping it marks the request as no longer awaited.
+struct PendingRequest<'a> {
     wire: &'a Mutex<Wire>,
     number: usize,
 }
 
-/// A call was woken; whoever polls it, too.
+/// Records that a call was woken, and unparks the thread that polls it.
 struct Flag {
     woken: AtomicBool,
     thread: Thread,
@@ -190,11 +205,11 @@ impl World {
         let runtime =
             runtime.enable_time().start_paused(true).max_blocking_threads(1).build().unwrap();
         let guard = guard(boundary);
-        let hold = Mutex::new(stop(&runtime));
+        let hold = Mutex::new(occupy_blocking_thread(&runtime));
         Self { hold, runtime, guard, versions, runs: AtomicU64::new(0), _keep: keep }
     }
 
-    /// The schedule that the bytes say.
+    /// Runs the schedule that the bytes describe.
     pub(crate) fn hold(&self, bytes: &[u8]) {
         let Some((&client, choices)) = bytes.split_first() else { return };
         let mut run = self.run(if client % 2 == 0 {
@@ -208,17 +223,18 @@ impl World {
         run.finish();
     }
 
-    /// The blocking thread does what it was given so far.
-    fn go_on(&self) {
-        *self.hold.lock().unwrap() = stop(&self.runtime);
+    /// Lets the blocking thread do the work queued so far.
+    fn run_blocking_work(&self) {
+        *self.hold.lock().unwrap() = occupy_blocking_thread(&self.runtime);
     }
 
-    /// A new session, of a guard that others have, too: [`Step::Forget`] is for all of them.
+    /// Starts a run with a new session of the shared guard, on which [`Step::Forget`] affects all
+    /// sessions.
     pub(crate) fn run(&self, client: RootsCapability) -> Run<'_> {
         self.run_of(&self.guard, client)
     }
 
-    /// A new session, of a guard of its own.
+    /// Starts a run with a new session of its own guard.
     pub(crate) fn run_alone(&self, client: RootsCapability) -> Run<'_> {
         self.run_of(&guard(self.guard.boundary().clone()), client)
     }
@@ -233,16 +249,16 @@ impl World {
             wire: Arc::default(),
             version: 0,
             changed: 0,
-            kept: None,
+            cached: None,
             failed: false,
-            backs_off: false,
+            is_backing_off: false,
             closed: false,
             steps: Vec::new(),
         }
     }
 }
 
-/// Nothing is too late or too old here.
+/// A guard with time limits that are never reached.
 fn guard(boundary: Boundary) -> Guard {
     Guard::builder(boundary)
         .fetch_limit(LONG)
@@ -252,42 +268,42 @@ fn guard(boundary: Boundary) -> Guard {
         .unwrap()
 }
 
-/// Gives the blocking thread something that takes until the sender is dropped.
-fn stop(runtime: &Runtime) -> mpsc::Sender<()> {
+/// Occupies the blocking thread until the sender is dropped.
+fn occupy_blocking_thread(runtime: &Runtime) -> mpsc::Sender<()> {
     let (hold, end) = mpsc::channel();
     drop(runtime.spawn_blocking(move || end.recv()));
     hold
 }
 
 impl Run<'_> {
-    /// Steps that are possible now and may matter.
+    /// The possible steps, without those that cannot change anything.
     pub(crate) fn possible(&self) -> Vec<Step> {
         let mut steps = Vec::with_capacity(12);
         let living = || self.calls.iter().enumerate().filter(|(_, call)| call.work.is_some());
         steps.extend((living().count() < CALLS).then_some(Step::Begin));
         steps.extend(
-            living().filter(|(_, call)| call.goes_on()).map(|(number, _)| Step::Poll(number)),
+            living().filter(|(_, call)| call.can_continue()).map(|(number, _)| Step::Poll(number)),
         );
         if self.wire().unanswered().is_some() {
             steps.extend([Step::RootsResponse, Step::Refuse]);
         }
-        // Two changes in a row are one.
+        // Two consecutive changes have the same effect as one.
         let is_new = self.steps.last().is_none_or(|(_, last)| *last != Step::Change);
         steps.extend((is_new && self.version + 1 < VERSIONS).then_some(Step::Change));
         steps.extend(living().map(|(number, _)| Step::Drop(number)));
-        steps.extend(self.kept.map(|_| Step::Forget));
-        steps.extend(self.backs_off.then_some(Step::Wait));
+        steps.extend(self.cached.map(|_| Step::Forget));
+        steps.extend(self.is_backing_off.then_some(Step::Wait));
         steps.extend((!self.closed).then_some(Step::Close));
         steps
     }
 
-    /// Does one of the steps that are possible now.
+    /// Takes one of the possible steps.
     pub(crate) fn choose(&mut self, choice: u8) {
         let steps = self.possible();
         self.take(steps[usize::from(choice) % steps.len()]);
     }
 
-    /// Does a step that is possible now.
+    /// Takes this step, which must be possible.
     pub(crate) fn take(&mut self, step: Step) {
         let choice = self.possible().iter().position(|possible| *possible == step);
         let Some(choice) = choice else { self.fails(&format!("{step:?} is not possible")) };
@@ -295,41 +311,42 @@ impl Run<'_> {
         self.step(step);
     }
 
-    /// Answers each question, and goes on with each call until all are done; then with a new one, and one after the back-off.
+    /// Answers each request and polls each call until all have ended. Then makes a new call, and
+    /// another after the back-off.
     pub(crate) fn finish(mut self) {
-        self.settle();
-        let backs_off = self.backs_off;
-        let expected = match (self.closed, backs_off) {
+        self.finish_calls();
+        let is_backing_off = self.is_backing_off;
+        let expected = match (self.closed, is_backing_off) {
             (true, _) => Err("session_closed"),
             (_, true) => Err("roots_failed"),
             (_, false) => Ok(self.version),
         };
-        self.ends(expected);
-        if backs_off {
+        self.check_new_call(expected);
+        if is_backing_off {
             self.step(Step::Wait);
-            self.ends(Ok(self.version));
+            self.check_new_call(Ok(self.version));
         }
     }
 
-    fn ends(&mut self, expected: End) {
+    fn check_new_call(&mut self, expected: End) {
         self.step(Step::Begin);
-        self.settle();
+        self.finish_calls();
         let end = self.calls.last().and_then(|call| call.end);
-        self.holds(end == Some(expected), || {
-            format!("a new call comes to {end:?} and not {expected:?}")
+        self.check(end == Some(expected), || {
+            format!("a new call ends with {end:?}, not {expected:?}")
         });
     }
 
-    fn settle(&mut self) {
+    fn finish_calls(&mut self) {
         for _ in 0..ROUNDS {
             if self.wire().unanswered().is_some() {
                 self.step(Step::RootsResponse);
             }
             let living = || (0..self.calls.len()).filter(|&call| self.calls[call].work.is_some());
-            match (living().next(), living().find(|&call| self.calls[call].goes_on())) {
+            match (living().next(), living().find(|&call| self.calls[call].can_continue())) {
                 (None, _) => return,
                 (_, Some(call)) => self.step(Step::Poll(call)),
-                (Some(call), None) => self.fails(&format!("nobody wakes call {call}")),
+                (Some(call), None) => self.fails(&format!("call {call} is never woken")),
             }
         }
         self.fails("calls do not end");
@@ -353,7 +370,7 @@ impl Run<'_> {
             }
             Step::Forget => {
                 self.session.guard().forget_all();
-                self.kept = None;
+                self.cached = None;
             }
             Step::Close => {
                 self.session.close();
@@ -363,23 +380,25 @@ impl Run<'_> {
                     .calls
                     .iter()
                     .filter(|call| call.work.is_some() && call.phase == Phase::Waits);
-                self.holds(waits.all(Call::goes_on), || "a call waits on after the end".into());
+                self.check(waits.all(Call::can_continue), || {
+                    "a call still waits after the session was closed".into()
+                });
             }
             Step::Wait => {
                 self.world.runtime.block_on(tokio::time::advance(BACK_OFF));
-                self.backs_off = false;
+                self.is_backing_off = false;
             }
         }
-        self.stands();
+        self.check_state();
     }
 
     fn forget(&mut self) {
-        (self.kept, self.failed, self.backs_off) = (None, false, false);
+        (self.cached, self.failed, self.is_backing_off) = (None, false, false);
     }
 
-    /// What is known of the session is what ought to be known.
-    fn stands(&self) {
-        let state = match (self.closed, self.kept, self.failed) {
+    /// Checks the session's state and proofs against the expected state.
+    fn check_state(&self) {
+        let state = match (self.closed, self.cached, self.failed) {
             (true, ..) => RootsState::Closed,
             (_, Some(_), _) => RootsState::Available,
             (_, None, true) => RootsState::Failed(ErrorKind::RootsFailed),
@@ -387,21 +406,24 @@ impl Run<'_> {
         };
         let entered = self.world.runtime.enter();
         let known = self.session.state();
-        self.holds(known == state, || format!("it is {known:?} and not {state:?}"));
+        self.check(known == state, || format!("the state is {known:?}, not {state:?}"));
         for (version, (_, proof)) in self.world.versions.iter().enumerate().take(self.version + 1) {
-            let stands = self.session.still_allows(proof);
-            let as_kept = stands.is_ok() == (self.kept == Some(version));
-            self.holds(as_kept, || {
-                format!("of version {:?}, a proof by {version} is {stands:?}", self.kept)
+            let still_allowed = self.session.still_allows(proof);
+            let is_as_cached = still_allowed.is_ok() == (self.cached == Some(version));
+            self.check(is_as_cached, || {
+                format!(
+                    "with version {:?} cached, a proof of version {version} is {still_allowed:?}",
+                    self.cached
+                )
             });
         }
         drop(entered);
     }
 
-    fn answer(&self, told: std::result::Result<usize, ()>) {
+    fn answer(&self, version: std::result::Result<usize, ()>) {
         let mut wire = self.wire();
         let Some(number) = wire.unanswered() else { return };
-        let answer = match told {
+        let answer = match version {
             Ok(version) => {
                 let mut entry = RootEntry::new(&self.world.versions[version].0);
                 entry.name = Some(format!("{number} of {}", self.number));
@@ -410,11 +432,11 @@ impl Run<'_> {
                     ..ListRootsResult::default()
                 })
             }
-            Err(()) => RootsResponse::Failed("by schedule".into()),
+            Err(()) => RootsResponse::Failed("scheduled failure".into()),
         };
-        let question = &mut wire.questions[number];
-        (question.told, question.answer) = (Some(told), Some(answer));
-        let waker = question.waker.take();
+        let request = &mut wire.requests[number];
+        (request.answered, request.answer) = (Some(version), Some(answer));
+        let waker = request.waker.take();
         drop(wire);
         if let Some(waker) = waker {
             waker.wake();
@@ -440,44 +462,44 @@ impl Run<'_> {
         let call = &mut self.calls[number];
         let (woken, phase) = (call.woken.clone(), call.phase);
         if phase.is_work() {
-            self.world.go_on();
-            self.holds(woken.comes(), || format!("no thread wakes call {number}"));
+            self.world.run_blocking_work();
+            self.check(woken.is_set_in_time(), || format!("no thread wakes call {number}"));
         }
         let Some(work) = self.calls[number].work.as_mut() else { return };
         woken.woken.store(false, SeqCst);
-        let asked = self.wire.lock().unwrap().questions.len();
+        let asked = self.wire.lock().unwrap().requests.len();
         let entered = self.world.runtime.enter();
         let polled = work.as_mut().poll(&mut Context::from_waker(&Waker::from(woken)));
         drop(entered);
-        self.heard(number);
-        let asks = self.wire().questions.len() - asked;
-        let may_ask = asks == 0 || self.kept.is_none() && !self.backs_off && !self.closed;
-        self.holds(may_ask, || format!("call {number} asks, and need not"));
-        let counts = |question: &&Question| question.is_open && question.asked > self.changed;
-        let open = self.wire().questions.iter().filter(counts).count();
-        self.holds(open <= 1, || format!("{open} questions at once"));
+        self.record_failure(number);
+        let asks = self.wire().requests.len() - asked;
+        let may_ask = asks == 0 || self.cached.is_none() && !self.is_backing_off && !self.closed;
+        self.check(may_ask, || format!("call {number} asks although it need not"));
+        let counts = |request: &&Request| request.is_open && request.asked > self.changed;
+        let open = self.wire().requests.iter().filter(counts).count();
+        self.check(open <= 1, || format!("{open} requests at once"));
         match polled {
             Poll::Ready(end) => {
                 self.calls[number].work = None;
-                self.calls[number].end = Some(self.decided(number, end));
+                self.calls[number].end = Some(self.check_end(number, end));
             }
             Poll::Pending => self.calls[number].phase = self.phase(number),
         }
     }
 
-    /// If the call has heard an answer in this step: whether that is a failure which counts.
-    fn heard(&mut self, number: usize) {
+    /// Records a failure if the call received one in this step and it still counts.
+    fn record_failure(&mut self, number: usize) {
         let wire = self.wire();
         let failed = wire
-            .heard(number)
-            .is_some_and(|heard| heard.told == Some(Err(())) && heard.asked > self.changed);
+            .arrived(number)
+            .is_some_and(|answer| answer.answered == Some(Err(())) && answer.asked > self.changed);
         drop(wire);
         if failed && !self.closed {
-            (self.failed, self.backs_off) = (true, true);
+            (self.failed, self.is_backing_off) = (true, true);
         }
     }
 
-    /// What a call waits for that was just polled.
+    /// The event that a pending call waits for.
     fn phase(&self, number: usize) -> Phase {
         let wire = self.wire();
         let others = self
@@ -485,9 +507,9 @@ impl Run<'_> {
             .iter()
             .enumerate()
             .filter(|(other, call)| *other != number && call.work.is_some());
-        if wire.questions.iter().any(|question| question.call == number && question.is_open) {
+        if wire.requests.iter().any(|request| request.call == number && request.is_open) {
             Phase::Asks
-        } else if wire.heard(number).is_some() {
+        } else if wire.arrived(number).is_some() {
             Phase::Resolves
         } else if others
             .into_iter()
@@ -499,56 +521,56 @@ impl Run<'_> {
         }
     }
 
-    /// A call has ended: may it, this way?
-    fn decided(&mut self, number: usize, end: Result<Roots>) -> End {
+    /// Checks the result of an ended call.
+    fn check_end(&mut self, number: usize, end: Result<Roots>) -> End {
         let (call, wire) = (&self.calls[number], self.wire());
         let announces = self.client.list_changed;
         let roots = match end {
             Ok(roots) => roots,
             Err(error) => {
-                let refused = |question: &Question| {
-                    question.heard.is_some()
-                        && question.told == Some(Err(()))
-                        && question.asked >= call.changed
+                let refused = |request: &Request| {
+                    request.arrived.is_some()
+                        && request.answered == Some(Err(()))
+                        && request.asked >= call.changed
                 };
-                let is_due = match error.code() {
+                let is_valid = match error.code() {
                     "session_closed" => self.closed,
-                    "roots_failed" => wire.questions.iter().any(refused),
-                    "roots_changing" => announces && self.version - call.version > CHANGES,
+                    "roots_failed" => wire.requests.iter().any(refused),
+                    "roots_changing" => announces && self.version - call.version > RETRIES,
                     _ => false,
                 };
                 drop(wire);
-                self.holds(is_due, || format!("call {number} is refused: {error:?}"));
+                self.check(is_valid, || format!("call {number} is refused: {error:?}"));
                 return Err(error.code());
             }
         };
         drop(wire);
         let granted = || roots.roots().map(Root::uri).collect::<Vec<_>>();
-        self.holds(!self.closed, || {
-            format!("call {number} is granted {:?} after the end", granted())
+        self.check(!self.closed, || {
+            format!("call {number} is granted {:?} after the session was closed", granted())
         });
-        let told = roots
+        let number_of_request = roots
             .roots()
             .next()
             .and_then(|root| root.name()?.split_once(' ')?.0.parse::<usize>().ok());
         let wire = self.wire();
-        let question = told.and_then(|question| wire.questions.get(question));
-        let (asked, version) = question
-            .and_then(|question| Some((question.asked, question.told?.ok()?)))
+        let request = number_of_request.and_then(|request| wire.requests.get(request));
+        let (asked, version) = request
+            .and_then(|request| Some((request.asked, request.answered?.ok()?)))
             .unwrap_or_default();
-        let leads = question.is_some_and(|question| question.call == number);
+        let leads = request.is_some_and(|request| request.call == number);
         drop(wire);
         let since = if announces { self.changed } else { self.calls[number].began };
-        self.holds(asked >= since && asked > 0, || {
-            format!("call {number} is decided by a list asked for in step {asked}")
+        self.check(asked >= since && asked > 0, || {
+            format!("call {number} is decided by a list requested in step {asked}")
         });
         let proof = roots.still_allows(&self.world.versions[version].1);
-        self.holds(proof.is_ok() && roots.roots().len() == 1, || {
+        self.check(proof.is_ok() && roots.roots().len() == 1, || {
             format!("call {number} has {:?}", granted())
         });
         if leads {
             self.forget();
-            self.kept = announces.then_some(version);
+            self.cached = announces.then_some(version);
         }
         Ok(version)
     }
@@ -561,13 +583,13 @@ impl Run<'_> {
         self.wire().now
     }
 
-    fn holds(&self, holds: bool, otherwise: impl FnOnce() -> String) {
-        if !holds {
+    fn check(&self, condition: bool, otherwise: impl FnOnce() -> String) {
+        if !condition {
             self.fails(&otherwise());
         }
     }
 
-    /// The schedule so far, to repeat it.
+    /// The schedule so far as input bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let client = u8::from(!self.client.list_changed);
         std::iter::once(client).chain(self.steps.iter().map(|(choice, _)| *choice)).collect()
@@ -576,12 +598,12 @@ impl Run<'_> {
     fn fails(&self, why: &str) -> ! {
         let steps: Vec<_> = self.steps.iter().map(|(_, step)| step).collect();
         let (now, client, bytes) = (self.now(), self.client, self.bytes());
-        panic!("{why}; in step {now} of {client:?}, {steps:?}, which is {bytes:?}");
+        panic!("{why}; in step {now} of {client:?}, {steps:?}, input bytes {bytes:?}");
     }
 }
 
 impl Call {
-    fn goes_on(&self) -> bool {
+    fn can_continue(&self) -> bool {
         self.phase.is_work() || self.woken.woken.load(SeqCst)
     }
 }
@@ -593,49 +615,49 @@ impl Phase {
 }
 
 impl Wire {
-    /// What the call has heard in this step.
-    fn heard(&self, call: usize) -> Option<&Question> {
-        self.questions
+    /// The request whose answer the call received in this step.
+    fn arrived(&self, call: usize) -> Option<&Request> {
+        self.requests
             .iter()
-            .find(|question| question.call == call && question.heard == Some(self.now))
+            .find(|request| request.call == call && request.arrived == Some(self.now))
     }
 
     fn unanswered(&self) -> Option<usize> {
-        self.questions.iter().position(|question| question.is_open && question.told.is_none())
+        self.requests.iter().position(|request| request.is_open && request.answered.is_none())
     }
 }
 
 impl RootsSource for Source {
     async fn ask(&mut self, _: Option<String>) -> RootsResponse {
-        let asking = {
+        let pending = {
             let mut wire = self.wire.lock().unwrap();
             let (call, asked) = (self.call, wire.now);
-            wire.questions.push(Question {
+            wire.requests.push(Request {
                 call,
                 asked,
-                told: None,
+                answered: None,
                 answer: None,
                 waker: None,
-                heard: None,
+                arrived: None,
                 is_open: true,
             });
-            Asking { wire: &self.wire, number: wire.questions.len() - 1 }
+            PendingRequest { wire: &self.wire, number: wire.requests.len() - 1 }
         };
         poll_fn(|context| {
-            let mut wire = asking.wire.lock().unwrap();
+            let mut wire = pending.wire.lock().unwrap();
             let now = wire.now;
-            let question = &mut wire.questions[asking.number];
-            question.waker = Some(context.waker().clone());
-            question.heard = question.answer.as_ref().map(|_| now);
-            question.answer.take().map_or(Poll::Pending, Poll::Ready)
+            let request = &mut wire.requests[pending.number];
+            request.waker = Some(context.waker().clone());
+            request.arrived = request.answer.as_ref().map(|_| now);
+            request.answer.take().map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        self.wire.lock().unwrap().questions[self.number].is_open = false;
+        self.wire.lock().unwrap().requests[self.number].is_open = false;
     }
 }
 
@@ -647,39 +669,39 @@ impl Wake for Flag {
 }
 
 impl Flag {
-    /// Waits for it to be set by another thread.
-    fn comes(&self) -> bool {
-        let until = Instant::now() + THREAD;
+    /// Waits until another thread sets it.
+    fn is_set_in_time(&self) -> bool {
+        let until = Instant::now() + THREAD_DELAY;
         while !self.woken.load(SeqCst) {
             if Instant::now() > until {
                 return false;
             }
-            thread::park_timeout(THREAD);
+            thread::park_timeout(THREAD_DELAY);
         }
         true
     }
 }
 
-/// Room for the changes of one schedule.
+/// More versions than one schedule needs.
 const VERSIONS: usize = 12;
 
-/// Calls at once: one that asks, two that wait.
+/// The maximum number of concurrent calls: one that asks, two that wait.
 const CALLS: usize = 3;
 
-/// Steps of a schedule that comes as bytes.
+/// The maximum number of steps in an input.
 const STEPS: usize = 64;
 
-/// More than it takes to end so few calls.
+/// More rounds than the calls of a schedule need to end.
 const ROUNDS: usize = 100;
 
-/// Longer than a blocking thread is ever late, on a machine that does much else.
-const THREAD: Duration = Duration::from_secs(10);
+/// Longer than a blocking thread is ever delayed, even on a busy machine.
+const THREAD_DELAY: Duration = Duration::from_secs(10);
 
 /// Longer than the crate's longest back-off.
 const BACK_OFF: Duration = Duration::from_secs(31);
 
-/// Longer than any schedule, however often it waits.
+/// Longer than any schedule lasts, including its waits.
 const LONG: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How often a call asks again because the list changed: the crate's own number.
-const CHANGES: usize = 4;
+/// The number of retries of a call because the list changed, as in the crate.
+const RETRIES: usize = 4;

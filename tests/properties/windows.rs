@@ -1,9 +1,16 @@
-//! The rules of Windows for paths and names, on any system.
+//! Windows' rules for paths and names, on every system.
 //!
-//! Goes in: any text, as a path and as a `file:` URI. What is proven: nothing panics; a path is read, or refused for the first
-//! reason, as a naive rule has it that looks at pieces between separators; its normal form is its own normal form; the kind of its
-//! separators changes nothing, and the case of its letters nothing but case; a URI names what the `url` crate reads, where that
-//! reads it, or is refused for the first rule that it breaks; and any absolute path, written as a URI, is read as the same.
+//! The input is any text, read as a path and as a `file:` URI. Properties:
+//!
+//! - Nothing panics.
+//! - A path is read, or refused for the first reason, as a naive rule prescribes that looks at the
+//!   pieces between separators.
+//! - A normal form is its own normal form.
+//! - The kind of separator does not matter. The case of letters changes only the case of the
+//!   result.
+//! - A URI names the path that the `url` crate reads, if it reads one, or is refused for the first
+//!   rule that it breaks.
+//! - Every absolute path, written as a URI, is read as the same path.
 
 use std::fmt::Write as _;
 
@@ -13,7 +20,8 @@ use crate::support::rfc3986::{self, is_hex, remove_dots};
 pub(crate) use error::Code;
 use escapes::decode;
 
-/// The crate's own files, which are pure: what they say is not public, nor built on every system.
+/// Included as files, because these pure modules are not public, and some are built only on
+/// Windows.
 #[path = "../../src/error/codes.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod error;
@@ -23,7 +31,7 @@ pub(crate) mod rules;
 #[path = "../../src/path/escapes.rs"]
 mod escapes;
 
-/// All of it.
+/// Checks all properties.
 pub(crate) fn hold(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     path(text);
@@ -47,7 +55,7 @@ fn path(text: &str) {
     }
 }
 
-/// What is true of each normal form.
+/// Checks a path in normal form.
 fn normal(path: &str) {
     assert_eq!(rules::path(path).as_deref(), Ok(path), "{path:?} is a normal form");
     let components: Vec<_> = rules::components(path).collect();
@@ -74,7 +82,7 @@ fn normal(path: &str) {
     );
     if rules::is_absolute(path) {
         let written = write_uri(path);
-        // A server's name may have characters that no host has.
+        // A server name may contain characters that a host name cannot.
         let host = path.strip_prefix(r"\\").and_then(|path| path.split('\\').next());
         if host.is_none_or(|host| is_host(host) && !host.eq_ignore_ascii_case("localhost")) {
             assert_eq!(
@@ -98,17 +106,17 @@ fn uri(text: &str) {
     if let Some(url) = by_the_crate {
         let peer = by_the_url_crate(&url);
         let is_share = path.starts_with(r"\\");
-        // That crate has a host's letters small.
-        let (mine, peer) = if is_share {
+        // The `url` crate converts host names to lower case.
+        let (own, peer) = if is_share {
             (path.to_ascii_lowercase(), peer.to_ascii_lowercase())
         } else {
             (path.clone(), peer)
         };
-        assert_eq!(rules::path(&peer), Ok(mine), "{text:?} as the url crate reads it, {peer:?}");
+        assert_eq!(rules::path(&peer), Ok(own), "{text:?} as the url crate reads it, {peer:?}");
     }
 }
 
-/// What is true of any text as a name, and as names between separators.
+/// Checks a text as a single name, and as names between separators.
 fn name(text: &str) {
     let key = rules::key(text);
     assert_eq!(rules::key(&key), key, "the key of {text:?}");
@@ -125,7 +133,7 @@ fn name(text: &str) {
     assert!(names.all(is_of_text), "the names of {text:?}");
 }
 
-/// A URI's segments as the `url` crate has them, percent-decoded, as a path of Windows.
+/// The path that the `url` crate reads from a URI, percent-decoded and with backslashes.
 fn by_the_url_crate(url: &Url) -> String {
     let segments: Vec<_> = url
         .path_segments()
@@ -140,7 +148,7 @@ fn by_the_url_crate(url: &Url) -> String {
     }
 }
 
-/// The normal form of a path, or the first reason to refuse it: by its pieces.
+/// The normal form of a path, or the first reason to refuse it, determined piece by piece.
 fn path_by_the_rules(text: &str) -> Result<String, Code> {
     if text.is_empty() {
         return Err(Code::Empty);
@@ -152,7 +160,7 @@ fn path_by_the_rules(text: &str) -> Result<String, Code> {
     let pieces: Vec<&str> = all.split('\\').collect();
     let (top, names) = match pieces.as_slice() {
         ["", "", "?", rest @ ..] if text.starts_with(VERBATIM) => {
-            // Here a slash is no separator.
+            // In a verbatim path, a slash is not a separator.
             let pieces: Vec<&str> = text.split('\\').skip(3).collect();
             let plain = match pieces.as_slice() {
                 [drive, names @ ..] if is_drive(drive) && !names.is_empty() => names,
@@ -169,7 +177,7 @@ fn path_by_the_rules(text: &str) -> Result<String, Code> {
                     (format!("{}\\", drive.to_ascii_uppercase()), names.to_vec())
                 }
                 [_, names @ ..] => share_by_the_rules(names)?,
-                [] => unreachable!("looked at above"),
+                [] => unreachable!("matched above"),
             }
         }
         ["", "", rest @ ..] if !rest.is_empty() => share_by_the_rules(rest)?,
@@ -181,7 +189,7 @@ fn path_by_the_rules(text: &str) -> Result<String, Code> {
         [first, ..] if first.get(..2).is_some_and(is_drive) => return Err(Code::DriveRelative),
         names => (String::new(), names.to_vec()),
     };
-    if let Some(kind) = names.iter().find_map(|name| harm(name)) {
+    if let Some(kind) = names.iter().find_map(|name| refusal_of_name(name)) {
         return Err(kind);
     }
     let directory = matches!(names.last(), Some(&"" | &"." | &".."));
@@ -202,8 +210,8 @@ fn path_by_the_rules(text: &str) -> Result<String, Code> {
 
 fn share_by_the_rules<'a>(pieces: &[&'a str]) -> Result<(String, Vec<&'a str>), Code> {
     let [server, share, names @ ..] = pieces else { return Err(Code::DevicePath) };
-    let small = share.to_ascii_lowercase();
-    if ["", ".", "?"].contains(server) || ["", "pipe", "mailslot", "ipc$"].contains(&small.as_str())
+    let lower = share.to_ascii_lowercase();
+    if ["", ".", "?"].contains(server) || ["", "pipe", "mailslot", "ipc$"].contains(&lower.as_str())
     {
         return Err(Code::DevicePath);
     }
@@ -213,14 +221,15 @@ fn share_by_the_rules<'a>(pieces: &[&'a str]) -> Result<(String, Vec<&'a str>), 
     }
 }
 
-/// Why a name is none of a file, or could be that of another; nothing for one that is harmless, and for dots.
-fn harm(name: &str) -> Option<Code> {
+/// Why a name cannot name a file, or could name a different one. `None` for harmless names and for
+/// dots.
+fn refusal_of_name(name: &str) -> Option<Code> {
     if ["", ".", ".."].contains(&name) {
         return None;
     }
     odd_characters(name).or_else(|| {
-        let big = name.to_ascii_uppercase();
-        let mut base: String = big.chars().take_while(|&c| c != '.').collect();
+        let upper = name.to_ascii_uppercase();
+        let mut base: String = upper.chars().take_while(|&c| c != '.').collect();
         while base.ends_with(' ') {
             base.pop();
         }
@@ -261,7 +270,7 @@ fn odd_characters(name: &str) -> Option<Code> {
     }
 }
 
-/// The path that a URI names, or the first rule that it breaks.
+/// The path of a URI, or the first rule that it breaks.
 fn uri_by_the_rules(text: &str) -> Result<String, Code> {
     let as_host = from_drive_as_host(text);
     let dropped = text.ends_with(|c| c <= ' ') || text.contains(['\t', '\n', '\r']);
@@ -315,7 +324,7 @@ fn uri_by_the_rules(text: &str) -> Result<String, Code> {
         (local && !(is_drive(first) && rest.is_some()), Code::DriveRelative),
     ])?;
     let rest = rest.map_or_else(String::new, |rest| format!("/{rest}"));
-    // How far a segment is below the first, and what the first break of a rule is.
+    // The depth of a segment below the first one. The loop returns the first broken rule.
     let mut depth = 0;
     for segment in rest.split('/').skip(1) {
         match segment {
@@ -323,7 +332,7 @@ fn uri_by_the_rules(text: &str) -> Result<String, Code> {
             ".." if depth == 0 && local => return Err(Code::DriveRelative),
             ".." if depth == 0 => return Err(Code::DevicePath),
             ".." => depth -= 1,
-            name => match harm(name) {
+            name => match refusal_of_name(name) {
                 Some(kind) => return Err(kind),
                 None => depth += 1,
             },
@@ -338,20 +347,21 @@ fn first_broken(rules: &[(bool, Code)]) -> Result<(), Code> {
     rules.iter().find(|(is_broken, _)| *is_broken).map_or(Ok(()), |(_, kind)| Err(*kind))
 }
 
-/// The rest of a path that begins with a dot segment.
+/// The rest of a path after a leading dot segment.
 fn after_dots(path: &str) -> Option<&str> {
     let rest = ["/..", "/."].iter().find_map(|dots| path.strip_prefix(dots))?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
-/// The rest of a URI whose drive stands where the host would: `d:\a` of `file://d:\a`.
+/// The rest of a URI with a drive in place of the host: `d:\a` in `file://d:\a`.
 fn from_drive_as_host(text: &str) -> Option<&str> {
     let path = text.get(7..).filter(|_| text[..7].eq_ignore_ascii_case("file://"))?;
     let drive = path.get(..2).filter(|drive| is_drive(drive))?;
     path[drive.len()..].starts_with(['\\', '/']).then_some(path)
 }
 
-/// Whether a URL parser leaves a host as it is: one whose last name is a number it takes for an address of four.
+/// Whether a URL parser leaves a host unchanged. If the last label is a number, the parser reads
+/// the host as an IPv4 address.
 fn is_host(host: &str) -> bool {
     let plain =
         !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._$".contains(c));
@@ -378,7 +388,8 @@ fn swap(text: &str) -> String {
     text.chars().map(swapped).collect()
 }
 
-/// Every byte escaped but what is unreserved (RFC 3986, 2.3), with a slash for each separator; a server is written as the host.
+/// Percent-encodes every byte except unreserved characters (RFC 3986, section 2.3), and writes each
+/// separator as a slash. A server becomes the host.
 fn write_uri(path: &str) -> String {
     let mut uri = if path.starts_with(r"\\") { "file:".to_owned() } else { "file:///".to_owned() };
     for byte in path.bytes() {

@@ -1,17 +1,23 @@
-//! What a client says about its roots.
+//! The wire format of a client's roots.
 //!
-//! Goes in: any bytes, as the client's answer or message. In them `$T` is the directory around the operator's two, as a URI has it; and
-//! where they are read as pages, a line each, over and over, `$N` is the number of the page, and `$L` (four times a line) as many
-//! letters as the longest cursor. An empty line is a client that has no roots to tell; what is no JSON, one that fails.
+//! The input is any bytes, as a client's answer or message. `$T` stands for the directory that
+//! contains the allowed directories, in URI form. For the test of pages, each line is a page, and
+//! the lines repeat. There, `$N` is the page number, and `$L` (up to four times in a line) stands
+//! for as many letters as the longest cursor has. An empty line is a client without roots. A line
+//! that is not JSON is a client that fails.
 //!
-//! What is proven:
+//! Properties:
 //!
-//! - Nothing panics. What is read is what a rule over plain JSON says; it prints, and reads again to the same; and it is no more than a
-//!   multiple of what came.
-//! - Between two good entries, whatever is there leaves both granted; nothing outside the allowed directories is in force, and each
-//!   place inside that is named plainly is.
-//! - A list in pages is refused by the bound that it breaks, or grants what the same list does in one; no page is asked for after that.
-//! - A refusal's text is bounded, whatever it quotes, and reads again.
+//! - Nothing panics. The crate reads each message exactly as a naive rule over plain JSON does.
+//!   Serializing it and reading it again gives the same value. Its size is at most a small multiple
+//!   of the input.
+//! - Two good entries are granted, whatever is between them. Nothing outside the allowed
+//!   directories is in force. Every directory inside that an entry names by its canonical path is
+//!   in force.
+//! - A list in pages is refused by the first limit that it exceeds, or grants the same as the list
+//!   in one piece. No page after that is requested.
+//! - The text of a refusal has a bounded length, whatever it quotes. Its error body can be read
+//!   again.
 
 use std::fmt::Debug;
 use std::fs;
@@ -29,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-/// All of it.
+/// Checks all properties.
 pub(crate) fn hold(bytes: &[u8]) {
     let value = serde_json::from_slice(bytes).unwrap_or(Value::Null);
     list(bytes, &value);
@@ -37,22 +43,23 @@ pub(crate) fn hold(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         refusals(text);
         let holds = |world: &World| {
-            world.neighbours(text);
+            world.check_between_good_entries(text);
             world.pages(text);
         };
-        // As a thread ends on Windows, it must wait for no other, which a runtime does that is dropped.
+        // On Windows, a thread that ends must not wait for another thread, but dropping a runtime
+        // does.
         if cfg!(windows) { holds(&World::new()) } else { WORLD.with(holds) }
     }
 }
 
 thread_local! {
-    /// Not a plain static: its directory goes with the thread.
+    /// Thread-local rather than static, so that its directory is removed when the thread ends.
     static WORLD: World = World::new();
 }
 
-/// The list, and each entry of it, by the schema.
+/// Checks a list and each of its entries against the schema.
 fn list(bytes: &[u8], value: &Value) {
-    let list = again::<ListRootsResult>(bytes);
+    let list = round_trip::<ListRootsResult>(bytes);
     let entries = value
         .get("roots")
         .and_then(Value::as_array)
@@ -79,45 +86,47 @@ fn list(bytes: &[u8], value: &Value) {
     assert!(kept <= KEPT_TIMES * bytes.len(), "{kept} bytes are kept of {}: {value}", bytes.len());
 }
 
-/// Whether an object's field is absent, null, or as it should be.
+/// Whether an object's field is absent, null, or accepted by the predicate.
 fn is(object: &Value, key: &str, fits: fn(&Value) -> bool) -> bool {
     object.get(key).is_none_or(|value| value.is_null() || fits(value))
 }
 
-/// Everything else that is read of a client.
+/// Checks the other messages of a client.
 fn messages(bytes: &[u8], value: &Value) {
     let declares = |roots: &Value| {
         if roots.get("listChanged") == Some(&Value::Bool(true)) { ANNOUNCING } else { SILENT }
     };
     let capability = (!value.is_null()).then(|| declares(value));
-    assert_eq!(again::<RootsCapability>(bytes), capability, "{value} as roots of a client");
+    assert_eq!(round_trip::<RootsCapability>(bytes), capability, "{value} as roots of a client");
     let roots = value.get("roots").filter(|roots| !roots.is_null()).map(declares);
-    // What is around capabilities, or in them, is not taken for some.
-    let elsewhere =
+    // An object with a field of an enclosing message, or of the roots capability, is not read as
+    // capabilities.
+    let foreign_fields =
         ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
-    let is_elsewhere = elsewhere.iter().any(|field| value.get(field).is_some());
-    let capabilities = (value.is_object() && !is_elsewhere).then_some(roots);
+    let has_foreign_field = foreign_fields.iter().any(|field| value.get(field).is_some());
+    let capabilities = (value.is_object() && !has_foreign_field).then_some(roots);
     assert_eq!(
-        again::<ClientCapabilities>(bytes).map(|read| read.roots()),
+        round_trip::<ClientCapabilities>(bytes).map(|read| read.roots()),
         capabilities,
         "{value} as capabilities"
     );
 
     let changed =
         value.get("method").and_then(Value::as_str) == Some("notifications/roots/list_changed");
-    assert_eq!(again::<RootsListChanged>(bytes).is_some(), changed, "{value} as a change");
+    assert_eq!(round_trip::<RootsListChanged>(bytes).is_some(), changed, "{value} as a change");
 
     let is_error = value.get("code").is_some_and(Value::is_i64)
         && value.get("message").is_some_and(Value::is_string);
-    assert_eq!(again::<ErrorBody>(bytes).is_some(), is_error, "{value} as an error");
+    assert_eq!(round_trip::<ErrorBody>(bytes).is_some(), is_error, "{value} as an error");
     let is_entry = value.get("uri").is_some_and(Value::is_string)
         && is(value, "name", Value::is_string)
         && is(value, "_meta", Value::is_object);
-    assert_eq!(again::<RootEntry>(bytes).is_some(), is_entry, "{value} as an entry");
+    assert_eq!(round_trip::<RootEntry>(bytes).is_some(), is_entry, "{value} as an entry");
 }
 
-/// What is read, if it is; printed and read again it is the same, to the precision of fractions.
-fn again<T: Serialize + for<'de> Deserialize<'de> + Debug>(bytes: &[u8]) -> Option<T> {
+/// Reads a value, if it can be read. Serializing it and reading it again must give the same value,
+/// to the precision of fractions.
+fn round_trip<T: Serialize + for<'de> Deserialize<'de> + Debug>(bytes: &[u8]) -> Option<T> {
     let read: T = serde_json::from_slice(bytes).ok()?;
     let printed = serde_json::to_string(&read).unwrap();
     let same =
@@ -132,8 +141,8 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Whether two values are equal. Fractions may differ in the last place, as `serde_json` reads them
-/// no more precisely without its feature `float_roundtrip`.
+/// Whether two values are equal. Fractions may differ in the last place, because `serde_json`
+/// without its feature `float_roundtrip` is not more precise.
 fn is_same_json(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(one), Value::Array(other)) => {
@@ -152,7 +161,7 @@ fn is_same_json(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// A text that is refused, as each revision writes the refusal.
+/// Checks the refusal of a text in the format of each protocol revision.
 fn refusals(text: &str) {
     let revision = Revision::parse(text);
     let known =
@@ -168,13 +177,13 @@ fn refusals(text: &str) {
         );
         let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
         let body = mcp_roots_guard::Error::from(missing).to_error_body(revision, Some(text));
-        again::<ErrorBody>(&serde_json::to_vec(&body).unwrap()).unwrap();
-        let told = body.data.as_ref().and_then(|data| data["uri"].as_str()).unwrap();
-        let start = told.strip_suffix('…').filter(|_| text.len() > URI_BYTES).unwrap_or(told);
+        round_trip::<ErrorBody>(&serde_json::to_vec(&body).unwrap()).unwrap();
+        let quoted = body.data.as_ref().and_then(|data| data["uri"].as_str()).unwrap();
+        let start = quoted.strip_suffix('…').filter(|_| text.len() > URI_BYTES).unwrap_or(quoted);
         let is_whole = start == text || text.len() > URI_BYTES && start.len() > URI_BYTES - 4;
         assert!(
             text.starts_with(start) && start.len() <= URI_BYTES && is_whole,
-            "{text:?} is given back as {told:?}"
+            "{text:?} is returned as {quoted:?}"
         );
     }
 }
@@ -199,7 +208,7 @@ impl World {
         for file in ["o/file", "x/secret"] {
             fs::write(top.join(file), file).unwrap();
         }
-        // Windows has them for who may make them.
+        // On Windows, creating symlinks requires a privilege.
         #[cfg(unix)]
         for (link, target) in
             [("o/in", "c/d"), ("o/out", "../x"), ("o/up", ".."), ("o/loop", "loop")]
@@ -217,8 +226,8 @@ impl World {
         Self { runtime, guard, top, _keep: keep }
     }
 
-    /// An answer's entries, or any other JSON as one, between two good ones.
-    fn neighbours(&self, text: &str) {
+    /// Checks an answer's entries, or any other JSON value as an entry, between two good entries.
+    fn check_between_good_entries(&self, text: &str) {
         let Ok(value) = serde_json::from_str::<Value>(&self.expand(text)) else { return };
         let between =
             value.get("roots").and_then(Value::as_array).cloned().unwrap_or_else(|| vec![value]);
@@ -227,7 +236,7 @@ impl World {
             std::iter::once(good("o/a")).chain(between).chain([good("o/b")]).collect();
         let RootsResponse::List(list) = RootsResponse::from_result(json!({ "roots": entries }))
         else {
-            panic!("{entries:?} is no list")
+            panic!("{entries:?} is not read as a list")
         };
         let roots = self.guard.boundary().resolve(&list).unwrap();
         assert_eq!(
@@ -236,21 +245,21 @@ impl World {
             "the first of {entries:?}"
         );
         assert!(Self::grants(&roots, &self.top.join("o/b")), "the last of {entries:?}");
-        self.lies_inside(&roots);
+        self.check_roots_are_inside(&roots);
         let mut rejected = roots.rejected().iter().peekable();
         for (index, entry) in list.roots.iter().enumerate() {
             let rejected = rejected.next_if(|rejected| rejected.index() == index);
-            self.is_settled(entry, &list.roots[..index], &roots, rejected);
+            self.check_entry(entry, &list.roots[..index], &roots, rejected);
         }
         assert_eq!(
             rejected.next().map(RejectedRoot::index),
             None,
-            "rejected twice, or nowhere, in {entries:?}"
+            "rejected twice or without an entry in {entries:?}"
         );
     }
 
-    /// Nothing else is in force than what is, by its own name, in an allowed directory.
-    fn lies_inside(&self, roots: &Roots) {
+    /// Checks that the canonical path of every root is inside an allowed directory.
+    fn check_roots_are_inside(&self, roots: &Roots) {
         for root in roots.roots() {
             let path = root.path();
             let access = if path.starts_with(self.top.join("o")) {
@@ -264,8 +273,8 @@ impl World {
         }
     }
 
-    /// An entry grants what it names, or was rejected for a reason that there is.
-    fn is_settled(
+    /// Checks that an entry grants the directory that it names, or was rejected for a valid reason.
+    fn check_entry(
         &self,
         entry: &RootEntry,
         earlier: &[RootEntry],
@@ -302,10 +311,10 @@ impl World {
                     .any(|directory| real.starts_with(directory) || directory.starts_with(real))
         });
         match kind {
-            // It repeats what may have been rejected itself.
+            // The earlier entry may itself have been rejected.
             Some("duplicate") if earlier.iter().any(|earlier| is_at(earlier, &path)) => {}
             None | Some("duplicate") => {
-                assert!(granted, "{entry:?} is told to be in force in {roots:?}");
+                assert!(granted, "{entry:?} is reported to be in force in {roots:?}");
             }
             Some(_) => assert!(!is_plain, "{entry:?} is rejected: {rejected:?}"),
         }
@@ -315,16 +324,17 @@ impl World {
         roots.roots().any(|root| is_same(root.path(), path))
     }
 
-    /// The lines as pages, over and over.
+    /// Checks the lines as pages, repeated as often as necessary.
     fn pages(&self, text: &str) {
         let lines: Vec<_> = text.split('\n').take(LINES).collect();
         let mut pages = Vec::new();
-        let expected = told(&mut pages, |number| self.page(lines[number % lines.len()], number));
+        let expected =
+            expected_of_pages(&mut pages, |number| self.page(lines[number % lines.len()], number));
         let mut asked = Vec::new();
         let source = |cursor: Option<String>| {
             let page = pages.get(asked.len()).cloned();
             asked.push(cursor);
-            ready(page.unwrap_or_else(|| panic!("of {text:?}, page {} is asked for", asked.len())))
+            ready(page.unwrap_or_else(|| panic!("of {text:?}, page {} is requested", asked.len())))
         };
         let session = self.guard.session(ClientCapabilities::with_roots(SILENT)).unwrap();
         let roots = self.runtime.block_on(session.roots(source));
@@ -332,12 +342,16 @@ impl World {
             if let RootsResponse::List(list) = page { list.next_cursor.clone() } else { None }
         });
         let cursors: Vec<_> = std::iter::once(None).chain(cursors).take(pages.len()).collect();
-        assert!(asked == cursors, "of {text:?}, other pages were asked for");
+        assert!(asked == cursors, "of {text:?}, other pages were requested");
         match (roots, expected) {
             (Ok(roots), Ok(list)) => {
-                self.lies_inside(&roots);
+                self.check_roots_are_inside(&roots);
                 let at_once = self.guard.boundary().resolve(&list).unwrap();
-                assert_eq!(in_force(&roots), in_force(&at_once), "{text:?} in pages, and at once");
+                assert_eq!(
+                    in_force(&roots),
+                    in_force(&at_once),
+                    "{text:?} in pages and in one piece"
+                );
             }
             (Err(error), Err(kind)) => {
                 assert_eq!(error.code(), kind, "{text:?} in pages");
@@ -345,7 +359,7 @@ impl World {
                 assert!(detail <= DETAIL_CHARS, "{detail} characters are kept of {text:?}");
             }
             (roots, expected) => {
-                panic!("{text:?} in pages is {roots:?}, and not {:?}", expected.map(drop))
+                panic!("{text:?} in pages is {roots:?}, not {:?}", expected.map(drop))
             }
         }
     }
@@ -357,7 +371,7 @@ impl World {
         text.replace("$T", &top)
     }
 
-    /// What a line is as the answer to a question, which is one of many.
+    /// Turns a line into the answer to the request for one page.
     fn page(&self, line: &str, number: usize) -> RootsResponse {
         if line.is_empty() {
             return RootsResponse::Unsupported;
@@ -372,14 +386,14 @@ impl World {
     }
 }
 
-/// The system's own answer; Windows gives it in the verbatim form, which a drive's path is without its first four characters.
+/// The canonical path. On Windows, the prefix of the verbatim form is removed.
 fn real(path: &Path) -> std::io::Result<PathBuf> {
     let real = path.canonicalize()?;
     let plain = real.to_str().and_then(|real| real.strip_prefix(r"\\?\")).filter(|_| cfg!(windows));
     Ok(plain.map(PathBuf::from).unwrap_or(real))
 }
 
-/// Whether two paths name the same; for Windows, in whatever case.
+/// Whether two paths are equal. On Windows, case is ignored.
 fn is_same(one: &Path, other: &Path) -> bool {
     one == other || cfg!(windows) && one.as_os_str().eq_ignore_ascii_case(other.as_os_str())
 }
@@ -389,8 +403,8 @@ fn is_at(entry: &RootEntry, path: &Path) -> bool {
         && Location::from_uri(&entry.uri).is_ok_and(|location| location.as_path() == path)
 }
 
-/// What a list in pages comes to, one page after the other; `pages` are those that have to be asked for.
-fn told(
+/// The expected result of a list in pages. `pages` receives the pages that must be requested.
+fn expected_of_pages(
     pages: &mut Vec<RootsResponse>,
     page: impl Fn(usize) -> RootsResponse,
 ) -> Result<ListRootsResult, &'static str> {
@@ -421,7 +435,7 @@ fn told(
     Err("too_many_pages")
 }
 
-/// Everything that can be told of roots.
+/// All observable properties of roots.
 fn in_force(roots: &Roots) -> Vec<String> {
     let granted =
         roots.roots().map(|root| (root.path(), root.name(), root.paths().collect::<Vec<_>>()));
@@ -438,23 +452,24 @@ fn in_force(roots: &Roots) -> Vec<String> {
 const SILENT: RootsCapability = RootsCapability::silent();
 const ANNOUNCING: RootsCapability = RootsCapability::announcing();
 
-/// The longest cursor.
+/// The longest accepted cursor.
 const CURSOR_BYTES: usize = ROOT_LIST_BYTES / ROOT_LIST_PAGES;
 
-/// Different lines of one input.
+/// The maximum number of different lines in an input.
 const LINES: usize = 8;
 
-/// What is kept of a malformed or rejected entry, in characters.
+/// How many characters of a malformed or rejected entry are kept.
 const KEPT_CHARS: usize = 160;
 
-/// What is kept of a client's error, in characters.
+/// How many characters of a client's error are kept.
 const DETAIL_CHARS: usize = 1024;
 
-/// The longest text of a refusal: 160 characters, each written as an escape of ten, and words.
+/// The longest text of a refusal: 160 characters, each written as an escape of ten, plus other
+/// words.
 const TEXT_BYTES: usize = 2000;
 
-/// How often its own bytes an answer is kept: `7` is kept as an entry of ten.
+/// The maximum ratio of kept bytes to input bytes. For example, the entry `7` is kept as ten bytes.
 const KEPT_TIMES: usize = 8;
 
-/// Longer than any list takes.
+/// Longer than fetching any list takes.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);

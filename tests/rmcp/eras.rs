@@ -1,14 +1,14 @@
-//! What is the same in both eras, with rmcp's client.
+//! Behavior that both eras share, tested with rmcp's client.
 
 use mcp_roots_guard::{ClientRoots, WithoutClientRoots};
 use rmcp::service::ServiceError;
 
 use crate::server::{
-    Client, ERAS, Era, Tells, Tree, call, connect, heard, nothing_listed, refusal,
+    Client, ERAS, Era, RootsAnswer, Tree, call, connect, empty_list_refusal, next_report, refusal,
 };
 
 #[tokio::test]
-async fn a_clients_roots_narrow_the_directories() {
+async fn client_roots_narrow_the_allowed_directories() {
     let tree = Tree::new();
     for era in ERAS {
         let client = Client::of([
@@ -34,7 +34,7 @@ async fn a_clients_roots_narrow_the_directories() {
             let expected = expected.map(str::to_owned).map_err(|kind| refusal(path, kind));
             assert_eq!(narrow.read(path).await, expected, "{path}, {era:?}");
         }
-        // One that lists more than the operator allows gets what the operator allows.
+        // A client that lists more than the allowed directories gets only the allowed directories.
         assert_eq!(pair.read("../c/in.txt").await.as_deref(), Ok("c"), "{era:?}");
         let secret = tree.path("secret.txt");
         assert_eq!(pair.read(&secret).await, Err(refusal(&secret, "outside_roots")), "{era:?}");
@@ -75,16 +75,16 @@ async fn an_empty_list_allows_nothing() {
     for era in ERAS {
         let pair = connect(&tree.guard(), &Client::of([]), era).await;
         for path in ["a/in.txt".to_owned(), tree.path("op/a/in.txt"), ".".into()] {
-            assert_eq!(pair.read(&path).await, Err(nothing_listed(&path)), "{era:?}");
+            assert_eq!(pair.read(&path).await, Err(empty_list_refusal(&path)), "{era:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn where_client_roots_are_ignored_nobody_is_asked() {
+async fn a_guard_that_ignores_client_roots_never_asks() {
     let tree = Tree::new();
     for era in ERAS {
-        let client = Client::new(Tells::Error);
+        let client = Client::new(RootsAnswer::Error);
         let guard = tree.builder().client_roots(ClientRoots::Ignore).build().unwrap();
         let pair = connect(&guard, &client, era).await;
         assert_eq!(pair.read("b/in.txt").await.as_deref(), Ok("b"), "{era:?}");
@@ -93,15 +93,15 @@ async fn where_client_roots_are_ignored_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_tools_own_question_goes_with_the_guards() {
+async fn a_tools_question_is_sent_together_with_the_guards() {
     let tree = Tree::new();
     let client = Client::of([tree.uri("op/a")]);
     let pair = connect(&tree.guard(), &client, Era::Stateless).await;
-    // Once alone, before the tool ran, and once with the tool's.
+    // The guard asks once before the tool runs, and once together with the tool.
     let answer = pair.call("ask", "in.txt").await;
     assert_eq!(answer.as_deref(), Ok(r#"a {"mine":{"action":"accept","content":{"sure":true}}}"#));
     assert_eq!(client.times_asked(), 2);
-    // Where roots are not asked for, the tool's question is alone.
+    // If the guard does not ask for roots, only the tool's question is sent.
     let undeclared = Client::undeclared();
     let pair = connect(&tree.guard(), &undeclared, Era::Stateless).await;
     assert!(pair.call("ask", "a/in.txt").await.unwrap().starts_with("a {"));
@@ -109,12 +109,12 @@ async fn a_tools_own_question_goes_with_the_guards() {
 }
 
 #[tokio::test]
-async fn a_handlers_failures_are_answered_as_they_are_meant() {
+async fn handler_errors_are_answered_by_their_kind() {
     let tree = Tree::new();
     for era in ERAS {
         let pair = connect(&tree.guard(), &Client::undeclared(), era).await;
         assert_eq!(pair.call("fail", "").await, Err("in my own words".into()), "{era:?}");
-        // A refusal among any errors is told, and nothing of the others.
+        // A refusal among other errors is shown to the client. Other errors are not.
         assert_eq!(pair.call("any", "x").await, Err(refusal("x", "not_found")), "{era:?}");
         let failed = "the server failed to do this; its operator can see why".to_owned();
         assert_eq!(pair.call("any", "a/in.txt").await, Err(failed), "{era:?}");
@@ -131,7 +131,7 @@ async fn a_handlers_failures_are_answered_as_they_are_meant() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_ends_its_work() {
+async fn cancelling_a_call_ends_its_work() {
     use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
     use rmcp::service::PeerRequestOptions;
     let tree = Tree::new();
@@ -142,8 +142,12 @@ async fn a_cancelled_call_ends_its_work() {
         ));
         let options = PeerRequestOptions::no_options();
         let handle = pair.client.peer().send_request_with_option(request, options).await.unwrap();
-        assert_eq!(heard(&mut pair.tells).await.as_deref(), Some("walking"));
+        assert_eq!(next_report(&mut pair.reports).await.as_deref(), Some("walking"));
         handle.cancel(None).await.unwrap();
-        assert_eq!(heard(&mut pair.tells).await.as_deref(), Some("stopped: cancelled"), "{era:?}");
+        assert_eq!(
+            next_report(&mut pair.reports).await.as_deref(),
+            Some("stopped: cancelled"),
+            "{era:?}"
+        );
     }
 }

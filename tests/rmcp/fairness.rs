@@ -1,4 +1,5 @@
-//! What one client does at once costs another little: over HTTP, with many searches, and with a filesystem that hangs.
+//! One client's load hardly delays another client: over HTTP, with many searches, and with a hung
+//! filesystem.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +10,13 @@ use crate::http::{Connection, Http, Session};
 use crate::raw_client::{call, list};
 use crate::server::{Server, Tree};
 
-/// The long form, and how long it goes on.
+/// The duration of the long form, if it was requested.
 fn long() -> Option<Duration> {
     let seconds = std::env::var("GUARD_FAIRNESS_SECONDS").ok()?;
     Some(Duration::from_secs(seconds.parse().unwrap()))
 }
 
-/// Sends calls of a session at once, each on a connection of its own, whose answers nobody reads.
+/// Sends calls of a session concurrently, each on its own connection. Their responses are not read.
 async fn send(
     http: &Http,
     session: &Session,
@@ -32,12 +33,12 @@ async fn send(
     sending.join_all().await
 }
 
-/// How long each of these reads of 6 bytes or fewer takes a client, one after the other.
+/// The durations of sequential reads of a small file by one client.
 struct Times(Vec<Duration>);
 
 impl Times {
     async fn take(http: &Http, path: &str, expected: &str, until: impl Fn(usize) -> bool) -> Self {
-        let mut victim = http.begin(json!({})).await;
+        let mut other = http.begin(json!({})).await;
         let mut answers = http.connect().await;
         let mut times = Vec::new();
         while !until(times.len()) {
@@ -45,8 +46,8 @@ impl Times {
             let (read, nothing) = (call(1, "read", path), list::<&str>([]));
             let patience = Duration::from_secs(if long().is_some() { 600 } else { 60 });
             let read =
-                tokio::time::timeout(patience, victim.call(&mut answers, &read, &nothing)).await;
-            let read = read.expect("the victim is not served");
+                tokio::time::timeout(patience, other.call(&mut answers, &read, &nothing)).await;
+            let read = read.expect("the other client was not served in time");
             times.push(began.elapsed());
             assert_eq!(read.as_deref(), Ok(expected));
         }
@@ -54,11 +55,11 @@ impl Times {
         Self(times)
     }
 
-    fn say(&self, what: &str) {
+    fn print(&self, what: &str) {
         let of =
             |hundredths: usize| self.0[(self.0.len() * hundredths / 100).min(self.0.len() - 1)];
         println!(
-            "{what}: {} reads: p50 {:?}, p99 {:?}, most {:?}",
+            "{what}: {} reads: p50 {:?}, p99 {:?}, max {:?}",
             self.0.len(),
             of(50),
             of(99),
@@ -67,29 +68,29 @@ impl Times {
     }
 }
 
-/// How many searches have ended since this was last asked.
-fn searched(tells: &mut UnboundedReceiver<String>) -> u32 {
+/// The number of searches that ended since the last call.
+fn searched(reports: &mut UnboundedReceiver<String>) -> u32 {
     let mut searched = 0;
-    while tells.try_recv().is_ok() {
+    while reports.try_recv().is_ok() {
         searched += 1;
     }
     searched
 }
 
 #[test]
-fn many_searches_of_one_client_keep_another_waiting_for_none_of_them() {
+fn another_client_does_not_wait_for_a_clients_many_searches() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let tree = Tree::new();
-        // The short form has fewer of both.
+        // The short form uses fewer searches and places.
         let (searches, places) = if long().is_some() { (600, 256) } else { (40, 16) };
         tree.add("dir op/big");
         for file in 0..1000 {
             std::fs::write(tree.path(&format!("op/big/{file}")), "text").unwrap();
         }
         let guard = tree.builder().work_at_once(places).build().unwrap();
-        let (server, mut tells) = Server::new(&guard);
+        let (server, mut reports) = Server::new(&guard);
         let sessions = guard.wrap_sessions(
             rmcp::transport::streamable_http_server::session::local::LocalSessionManager::default(),
         );
@@ -97,18 +98,18 @@ fn many_searches_of_one_client_keep_another_waiting_for_none_of_them() {
         let mut attacker = http.begin(json!({})).await;
         let _connections =
             send(&http, &attacker, (1..=searches).map(|id| call(id, "search", "big"))).await;
-        let before = searched(&mut tells);
+        let before = searched(&mut reports);
         let began = Instant::now();
         let times = Times::take(&http, "a/in.txt", "a", |read| match long() {
             Some(time) => began.elapsed() > time,
             None => read == 20,
         })
         .await;
-        let meanwhile = searched(&mut tells);
-        times.say(&format!("{searches} searches, of which {meanwhile} ended meanwhile"));
-        // They stop.
+        let meanwhile = searched(&mut reports);
+        times.print(&format!("{searches} searches, {meanwhile} of which ended meanwhile"));
+        // The searches stop.
         attacker.connection.request("DELETE", &attacker.id.clone(), "").await;
-        // In the order in which they came, all would have begun and most would have ended.
+        // If the calls were served in order of arrival, most searches would have ended first.
         let ended = before + meanwhile;
         assert!(
             long().is_some() || ended < searches / 2,
@@ -118,21 +119,23 @@ fn many_searches_of_one_client_keep_another_waiting_for_none_of_them() {
 }
 
 #[cfg(target_os = "linux")]
-mod hangs {
+mod hung_operations {
     use mcp_roots_guard::{
         Access, Boundary, BoundaryBuilder, ClientCapabilities, Guard, ListRootsResult,
         RootsCapability, RootsResponse,
     };
 
     use super::*;
-    use crate::hung_filesystem::{Dead, in_namespace};
+    use crate::hung_filesystem::{HungFilesystem, in_namespace};
+    use crate::raw_client::cancelled;
     use crate::server::refusal;
 
-    /// With a dead filesystem mounted at a directory; those are allowed.
-    fn with_dead(
+    /// Runs a test with a filesystem that can hang, mounted at `at`, and with these allowed
+    /// directories.
+    fn with_mounted(
         at: &str,
         allowed: &[&str],
-        test: impl AsyncFnOnce(&Tree, &Http, &mut Dead) + Send,
+        test: impl AsyncFnOnce(&Tree, &Http, &mut HungFilesystem) + Send,
     ) {
         in_namespace(|| {
             let tree = Tree::new();
@@ -142,8 +145,10 @@ mod hangs {
                 .enable_all()
                 .build()
                 .unwrap();
-            // Dropped first, so that whoever waits for it goes on.
-            let Some(mut dead) = Dead::mount(tree.path(at).as_ref()) else { return };
+            // Dropped first, so that pending requests fail.
+            let Some(mut filesystem) = HungFilesystem::mount(tree.path(at).as_ref()) else {
+                return;
+            };
             runtime.block_on(async {
                 let add = |builder: BoundaryBuilder, path: &&str| {
                     builder.directory(tree.path(path), Access::ReadWrite)
@@ -151,61 +156,59 @@ mod hangs {
                 let guard =
                     Guard::new(allowed.iter().fold(Boundary::builder(), add).build().unwrap());
                 let http = Http::serve(&guard).await;
-                test(&tree, &http, &mut dead).await;
+                test(&tree, &http, &mut filesystem).await;
             });
         });
     }
 
-    /// Reads the file while it can be, so that the kernel knows its name and asks for it each time.
-    async fn alive(http: &Http, path: &str) {
-        Times::take(http, path, "alive", |read| read == 1).await;
+    /// Reads the file once before the filesystem hangs. The kernel then knows its name and sends a
+    /// request for each later read.
+    async fn read_once(http: &Http, path: &str) {
+        Times::take(http, path, "content", |read| read == 1).await;
     }
 
-    /// A session of these reads, which hang.
-    async fn hang(http: &Http, path: &str, reads: u32) -> (Session, Vec<Connection>) {
+    /// Starts a session with this many reads, which hang.
+    async fn start_hung_reads(http: &Http, path: &str, reads: u32) -> (Session, Vec<Connection>) {
         let session = http.begin(json!({})).await;
         let connections = send(http, &session, (1..=reads).map(|id| call(id, "read", path))).await;
         (session, connections)
     }
 
     #[test]
-    fn reads_that_hang_are_cancelled_and_a_new_client_is_served() {
-        with_dead("dead", &["op", "dead"], async |tree, http, dead| {
-            let file = tree.path("dead/in.txt");
-            alive(http, &file).await;
-            dead.die();
-            let (mut session, connections) = hang(http, &file, 270).await;
-            dead.hangs(64).await;
+    fn cancelled_hung_reads_do_not_block_a_new_client() {
+        with_mounted("mounted", &["op", "mounted"], async |tree, http, filesystem| {
+            let file = tree.path("mounted/in.txt");
+            read_once(http, &file).await;
+            filesystem.hang();
+            let (mut session, connections) = start_hung_reads(http, &file, 270).await;
+            filesystem.wait_for_pending(64).await;
             for id in 1..=270 {
-                let params = json!({ "requestId": id });
-                session
-                    .notify(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
-                    .await;
+                session.notify(&cancelled(id)).await;
             }
             session.connection.request("DELETE", &session.id.clone(), "").await;
             drop(connections);
             let times = Times::take(http, "a/in.txt", "a", |read| {
                 read == if long().is_some() { 2000 } else { 50 }
             });
-            times.await.say(&format!("{} requests hang in the filesystem", dead.hanging()));
+            times.await.print(&format!("{} requests hang in the filesystem", filesystem.pending()));
         });
     }
 
-    /// Of so many clients that they could take all places.
+    /// Enough clients to take all places.
     #[test]
-    fn reads_of_many_clients_hang_and_a_new_one_is_served_and_told() {
-        with_dead("dead", &["op", "dead"], async |tree, http, dead| {
-            let file = tree.path("dead/in.txt");
-            alive(http, &file).await;
-            dead.die();
+    fn hung_reads_of_many_clients_do_not_block_a_new_client() {
+        with_mounted("mounted", &["op", "mounted"], async |tree, http, filesystem| {
+            let file = tree.path("mounted/in.txt");
+            read_once(http, &file).await;
+            filesystem.hang();
             let mut hung = Vec::new();
             for _ in 0..6 {
-                hung.push(hang(http, &file, 64).await);
+                hung.push(start_hung_reads(http, &file, 64).await);
             }
-            dead.hangs(200).await;
-            Times::take(http, "a/in.txt", "a", |read| read == 20).await.say("all places hang");
-            // A client whose own read hangs is told.
-            let (mut client, _connections) = hang(http, &file, 1).await;
+            filesystem.wait_for_pending(200).await;
+            Times::take(http, "a/in.txt", "a", |read| read == 20).await.print("all places hang");
+            // A client with a hung read gets an error.
+            let (mut client, _connections) = start_hung_reads(http, &file, 1).await;
             tokio::time::sleep(Duration::from_secs(3)).await;
             let mut answers = http.connect().await;
             let read = client.call(&mut answers, &call(2, "read", &file), &list::<&str>([])).await;
@@ -213,10 +216,10 @@ mod hangs {
         });
     }
 
-    /// Two sessions share a snapshot, and one of them has a list resolved that hangs.
+    /// Two sessions share a snapshot. The resolution of another list hangs in one of them.
     #[test]
-    fn a_client_that_hangs_keeps_nobody_from_noticing_a_replaced_root() {
-        with_dead("op/mnt", &["op"], async |tree, _, dead| {
+    fn a_hung_client_does_not_hide_a_replaced_root_from_others() {
+        with_mounted("op/mnt", &["op"], async |tree, _, filesystem| {
             tree.add("file op/w/f = old");
             let guard = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
             let guard = Guard::new(guard.build().unwrap());
@@ -229,14 +232,15 @@ mod hangs {
                 (guard.session(announcing).unwrap(), guard.session(announcing).unwrap());
             one.roots(listing(list("op/w"))).await.unwrap();
             other.roots(listing(list("op/w"))).await.unwrap();
-            dead.die();
-            let (hangs, hung) = (one.clone(), list("op/mnt/in.txt"));
-            let hanging = tokio::spawn(async move { hangs.roots_from_list(hung).await.is_ok() });
-            dead.hangs(1).await;
+            filesystem.hang();
+            let (hung_operations, hung) = (one.clone(), list("op/mnt/in.txt"));
+            let hanging =
+                tokio::spawn(async move { hung_operations.roots_from_list(hung).await.is_ok() });
+            filesystem.wait_for_pending(1).await;
             let (calls, again) = (one.clone(), listing(list("op/w")));
             let calling = tokio::spawn(async move {
                 loop {
-                    // What is cached is served, verified or not.
+                    // The cached snapshot is served even if it could not be verified.
                     calls.roots(again.clone()).await.unwrap();
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -246,7 +250,10 @@ mod hangs {
             let start = std::time::Instant::now();
             let read = async || other.roots(listing(list("op/w"))).await.unwrap().read("f", 9).ok();
             while read().await.as_deref() != Some(b"new") {
-                assert!(start.elapsed() < Duration::from_secs(60), "never noticed");
+                assert!(
+                    start.elapsed() < Duration::from_secs(60),
+                    "the replaced root was never noticed"
+                );
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             assert!(!calling.is_finished(), "a cached snapshot was refused");
@@ -255,32 +262,34 @@ mod hangs {
         });
     }
 
-    /// What hangs is a mount inside the one allowed directory, so all is on its device.
+    /// The hung filesystem is mounted inside the only allowed directory, so the guard counts its
+    /// operations on the device of that directory.
     #[test]
-    fn reads_of_a_mount_inside_a_root_hang_and_the_root_is_served() {
-        with_dead("op/mnt", &["op"], async |tree, http, dead| {
+    fn a_hung_mount_inside_a_root_does_not_block_the_root() {
+        with_mounted("op/mnt", &["op"], async |tree, http, filesystem| {
             let file = tree.path("op/mnt/in.txt");
-            alive(http, &file).await;
-            dead.die();
+            read_once(http, &file).await;
+            filesystem.hang();
             let mut hung = Vec::new();
             for _ in 0..5 {
-                hung.push(hang(http, &file, 64).await);
+                hung.push(start_hung_reads(http, &file, 64).await);
             }
-            dead.hangs(200).await;
+            filesystem.wait_for_pending(200).await;
             for pause in [0, 3, 3] {
                 tokio::time::sleep(Duration::from_secs(pause)).await;
                 let times = Times::take(http, "a/in.txt", "a", |read| read == 20);
-                times
-                    .await
-                    .say(&format!("{} requests hang in a mount inside the root", dead.hanging()));
+                times.await.print(&format!(
+                    "{} requests hang in a mount inside the root",
+                    filesystem.pending()
+                ));
             }
         });
     }
 }
 
-/// What a server says of places and of keyed lists has an effect, or is refused.
+/// The options for places and for keyed lists either take effect or are refused.
 #[test]
-fn a_choice_without_effect_is_refused() {
+fn an_option_without_effect_is_refused() {
     use mcp_roots_guard::ClientRoots;
     let tree = Tree::new();
     for (places, expected) in

@@ -1,6 +1,7 @@
-//! Streamable HTTP on loopback: many clients, each its own.
+//! Streamable HTTP on the loopback interface, with several independent clients.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -21,32 +22,32 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::raw_client::{call, initialize, list, list_changed, stateless, told};
+use crate::raw_client::{call, initialize, list, list_changed, stateless, tool_text};
 use crate::server::{Server, Tree, refusal};
 
-/// A server. The header `x-user` stands for what a layer would authenticate.
+/// A server. The header `x-user` stands for the user that an authentication layer would determine.
 pub(crate) struct Http {
     address: SocketAddr,
 }
 
-/// A connection of a client, kept alive.
+/// A client's keep-alive connection.
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
-    /// Lines that every request's head has.
+    /// Header lines of every request.
     headers: String,
-    /// What came of a chunked body and was not read yet.
+    /// The part of a chunked body that was received but not read yet.
     text: String,
     open: bool,
 }
 
-/// A session of the protocol, and the connection that its client uses first.
+/// A protocol session, and the client's first connection.
 pub(crate) struct Session {
     pub(crate) connection: Connection,
-    /// The line of a head that names it.
+    /// The header line that identifies the session.
     pub(crate) id: String,
 }
 
-/// A response's head.
+/// The head of a response.
 pub(crate) struct Head {
     pub(crate) status: u16,
     session: Option<String>,
@@ -62,7 +63,7 @@ impl Http {
         .await
     }
 
-    /// With any server, each session's made anew, and any session manager.
+    /// Serves with any session manager, and with a new server for each session.
     pub(crate) async fn serve_with<S: rmcp::ServerHandler>(
         server: impl Fn() -> S + Send + Sync + 'static,
         sessions: impl SessionManager,
@@ -83,8 +84,8 @@ impl Http {
                 let (stream, _) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
                 let service = service.clone();
-                let answer = service_fn(
-                    move |mut request: hyper::Request<hyper::body::Incoming>| {
+                let answer =
+                    service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
                         let user = request
                             .headers()
                             .get("x-user")
@@ -93,9 +94,8 @@ impl Http {
                             request.extensions_mut().insert(key);
                         }
                         let service = service.clone();
-                        async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
-                    },
-                );
+                        async move { Ok::<_, Infallible>(service.handle(request).await) }
+                    });
                 let http = hyper::server::conn::http1::Builder::new();
                 tokio::spawn(http.serve_connection(TokioIo::new(stream), answer));
             }
@@ -106,7 +106,9 @@ impl Http {
     pub(crate) async fn connect(&self) -> Connection {
         let stream = TcpStream::connect(self.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        let headers = "Host: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
+        let headers = "Host: 127.0.0.1\r\n\
+            Accept: application/json, text/event-stream\r\n\
+            Content-Type: application/json\r\n";
         Connection {
             stream: BufReader::new(stream),
             headers: headers.into(),
@@ -115,7 +117,7 @@ impl Http {
         }
     }
 
-    /// A session of a client with these capabilities.
+    /// Starts a session of a client with these capabilities.
     pub(crate) async fn begin(&self, capabilities: Value) -> Session {
         self.begin_on(self.connect().await, capabilities).await
     }
@@ -145,7 +147,7 @@ impl Connection {
     }
 
     pub(crate) async fn request(&mut self, method: &str, more: &str, body: &str) -> Head {
-        assert!(!self.open, "the last answer was not read");
+        assert!(!self.open, "the previous response was not read");
         let (headers, length) = (&self.headers, body.len());
         let head =
             format!("{method} /mcp HTTP/1.1\r\n{headers}{more}Content-Length: {length}\r\n\r\n");
@@ -165,22 +167,22 @@ impl Connection {
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).await.unwrap();
-        // What is no stream of events is given as one.
+        // A response that is not an event stream is read through the same method.
         self.text = String::from_utf8(body).unwrap();
         Head { status, session }
     }
 
     async fn line(&mut self) -> String {
         let mut line = String::new();
-        // The long form of an attack is measured, however long it takes.
+        // The long form waits longer, because it measures slow answers, too.
         let long = std::env::var_os("GUARD_FAIRNESS_SECONDS").is_some();
         let patience = Duration::from_secs(if long { 600 } else { 20 });
         let read = tokio::time::timeout(patience, self.stream.read_line(&mut line)).await;
-        read.expect("the server says nothing").unwrap();
+        read.expect("the server sent nothing in time").unwrap();
         line.trim_end().to_owned()
     }
 
-    /// The next message of the answer; none at its end.
+    /// The next message of the response, or `None` at its end.
     pub(crate) async fn event(&mut self) -> Option<Value> {
         loop {
             while self.open {
@@ -207,7 +209,7 @@ impl Connection {
         }
     }
 
-    /// What a request of the stateless era is answered with.
+    /// Sends a request of the stateless era and returns the response.
     async fn stateless(&mut self, request: &Value) -> Value {
         let name = request["params"]["name"].as_str().unwrap();
         let more = format!(
@@ -229,7 +231,8 @@ impl Session {
         assert_eq!(connection.post(&self.id, notification).await.status, 202);
     }
 
-    /// What a call is answered with; a question for roots is answered over the other connection.
+    /// Sends a call and returns its text. A request for roots is answered over the other
+    /// connection.
     pub(crate) async fn call(
         &mut self,
         answers: &mut Connection,
@@ -246,12 +249,12 @@ impl Session {
                 result = Some(message);
             }
         }
-        told(&result.unwrap())
+        tool_text(&result.unwrap())
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn clients_at_once_have_each_their_own_roots() {
+async fn concurrent_clients_have_separate_roots() {
     let tree = Arc::new(Tree::new());
     let guard = tree.guard();
     let http = Arc::new(Http::serve(&guard).await);
@@ -260,15 +263,15 @@ async fn clients_at_once_have_each_their_own_roots() {
         tokio::spawn(async move {
             let mut session = http.begin(json!({ "roots": { "listChanged": true } })).await;
             let mut answers = http.connect().await;
-            let mut in_force = name;
+            let mut current = name;
             for round in 0..100 {
                 if round % 10 == 9 {
                     session.notify(&list_changed()).await;
-                    in_force = if in_force == name { "c" } else { name };
+                    current = if current == name { "c" } else { name };
                 }
-                let roots = list([tree.uri(&format!("op/{in_force}"))]);
+                let roots = list([tree.uri(&format!("op/{current}"))]);
                 let read = session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await;
-                assert_eq!(read.as_deref(), Ok(in_force));
+                assert_eq!(read.as_deref(), Ok(current));
                 let path = tree.path(&format!("op/{other}/in.txt"));
                 let read = session.call(&mut answers, &call(2, "read", &path), &roots).await;
                 assert_eq!(read, Err(refusal(&path, "outside_roots")));
@@ -286,12 +289,13 @@ async fn clients_at_once_have_each_their_own_roots() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
-        assert_eq!(guard.sessions(), left, "a session ends with rmcp's");
+        assert_eq!(guard.sessions(), left, "the guard's session outlives rmcp's session");
     }
 }
 
-/// A session of Alice's that is served in `a`, a connection for her answers, and these.
-async fn alices(tree: &Tree, http: &Http) -> (Session, Connection, Value) {
+/// Starts a session of the user Alice with the root `a`. Returns it with a connection for her
+/// answers, and the list of roots.
+async fn session_of_alice(tree: &Tree, http: &Http) -> (Session, Connection, Value) {
     let (hers, mut answers) = (http.connect().await, http.connect().await.with("x-user", "alice"));
     let mut session = http
         .begin_on(hers.with("x-user", "alice"), json!({ "roots": { "listChanged": true } }))
@@ -305,15 +309,15 @@ async fn alices(tree: &Tree, http: &Http) -> (Session, Connection, Value) {
 }
 
 #[tokio::test]
-async fn a_session_of_a_principal_serves_no_other() {
+async fn a_session_serves_only_its_principal() {
     let tree = Tree::new();
     let http = Http::serve(&tree.guard()).await;
-    let (mut session, mut answers, roots) = alices(&tree, &http).await;
+    let (mut session, mut answers, roots) = session_of_alice(&tree, &http).await;
     for stranger in [http.connect().await.with("x-user", "mallory"), http.connect().await] {
-        let alices = std::mem::replace(&mut session.connection, stranger);
+        let original = std::mem::replace(&mut session.connection, stranger);
         let read = session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await;
         assert_eq!(read, Err("the request belongs to no known session".into()));
-        session.connection = alices;
+        session.connection = original;
     }
     assert_eq!(
         session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(),
@@ -322,10 +326,10 @@ async fn a_session_of_a_principal_serves_no_other() {
 }
 
 #[tokio::test]
-async fn a_stranger_can_not_begin_a_session_anew() {
+async fn another_user_cannot_initialize_an_existing_session_again() {
     let tree = Tree::new();
     let http = Http::serve(&tree.guard()).await;
-    let (mut session, mut answers, roots) = alices(&tree, &http).await;
+    let (mut session, mut answers, roots) = session_of_alice(&tree, &http).await;
     let mut mallory = http.connect().await.with("x-user", "mallory");
     for version in ["2025-11-25", "2026-07-28"] {
         let mut initialize = initialize(json!({}));
@@ -333,10 +337,10 @@ async fn a_stranger_can_not_begin_a_session_anew() {
         mallory.post(&session.id, &initialize).await;
         while mallory.event().await.is_some() {}
     }
-    let alices = std::mem::replace(&mut session.connection, mallory);
+    let original = std::mem::replace(&mut session.connection, mallory);
     let read = session.call(&mut answers, &call(1, "read", "c/in.txt"), &roots).await;
     assert_eq!(read, Err("the request belongs to no known session".into()));
-    session.connection = alices;
+    session.connection = original;
     assert_eq!(
         session.call(&mut answers, &call(1, "read", "in.txt"), &roots).await.as_deref(),
         Ok("a")
@@ -344,7 +348,7 @@ async fn a_stranger_can_not_begin_a_session_anew() {
 }
 
 #[test]
-fn a_store_of_events_is_the_managers() {
+fn the_event_store_is_that_of_the_wrapped_manager() {
     let tree = Tree::new();
     let with =
         |manager: LocalSessionManager| tree.guard().wrap_sessions(manager).event_store().is_some();
@@ -382,7 +386,7 @@ async fn a_restored_session_is_asked_again_and_narrows_as_before() {
     );
 }
 
-/// What instances of a server share.
+/// A store shared by several instances of a server.
 #[derive(Default)]
 struct Store(Mutex<HashMap<String, SessionState>>);
 
@@ -399,7 +403,7 @@ impl EventStore for Store {
         &'s self,
         _: &'i str,
     ) -> Pin<Box<dyn Future<Output = Result<EventStream, SessionStoreError>> + Send + 'f>> {
-        Box::pin(std::future::ready(Err("nothing is kept".into())))
+        Box::pin(std::future::ready(Err("no events are stored".into())))
     }
 }
 
@@ -426,7 +430,7 @@ impl SessionStore for Store {
 }
 
 #[tokio::test]
-async fn without_sessions_only_a_principal_is_remembered() {
+async fn without_sessions_only_roots_of_a_principal_are_remembered() {
     let tree = Tree::new();
     let http = Http::serve(&tree.guard()).await;
     let declared = || json!({ "roots": {} });
@@ -440,10 +444,10 @@ async fn without_sessions_only_a_principal_is_remembered() {
             one = one.with("x-user", user);
         }
         assert_eq!(one.stateless(&read()).await["result"]["resultType"], "input_required");
-        assert_eq!(told(&one.stateless(&answered).await).as_deref(), Ok("a"));
+        assert_eq!(tool_text(&one.stateless(&answered).await).as_deref(), Ok("a"));
         let next = one.stateless(&read()).await;
         if user.is_some() {
-            assert_eq!(told(&next).as_deref(), Ok("a"));
+            assert_eq!(tool_text(&next).as_deref(), Ok("a"));
         } else {
             assert_eq!(next["result"]["resultType"], "input_required");
         }

@@ -1,8 +1,10 @@
-//! The adapter for rmcp, driven by rmcp's own client in both eras, by raw lines for what that refuses to send, and over HTTP.
+//! The rmcp adapter, tested with rmcp's own client in both eras of the protocol, with raw lines
+//! that rmcp's client would refuse to send, and over HTTP.
 
-// Roots are deprecated since 2026-07-28, and what this crate is about.
+// The protocol deprecated roots in revision 2026-07-28, so rmcp marks its types for them as
+// deprecated.
 #![allow(deprecated)]
-// What is sent is built where it is sent; rmcp's own futures are large.
+// Messages are built where they are sent and passed by value. The futures of rmcp are large.
 #![allow(clippy::needless_pass_by_value, clippy::large_futures)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -24,5 +26,5 @@ mod raw_client;
 #[path = "../support/rmcp_server.rs"]
 mod server;
 #[path = "../support/tree.rs"]
-#[allow(dead_code)] // The suite uses the rest.
+#[allow(dead_code)] // The suite uses the other items.
 mod tree;

@@ -1,5 +1,5 @@
-//! No call is decided by the list from before a change that was received before it. Beside it the way that looks as good and is not: to
-//! mark the change in the handler of the notification.
+//! A call received after a change never uses the list from before it. The control marks the change
+//! in the notification handler instead, which looks equally good but serves stale calls.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,12 +18,13 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::http::Http;
-use crate::raw_client::{Raw, call, list, list_changed, told};
+use crate::raw_client::{Raw, call, list, list_changed, tool_text};
 use crate::server::{Tree, path_of, refusal};
 
 const ROUNDS: usize = if cfg!(windows) { 500 } else { 2_000 };
 
-/// Rounds of a change and a call in what was withdrawn: how many were decided by the old list.
+/// Each round sends a change, followed by a call in the withdrawn root. Returns the number of calls
+/// that used the old list.
 async fn stale_rounds(tree: &Tree, raw: &mut Raw) -> usize {
     let lists = [list([tree.uri("op/a")]), list([tree.uri("op/b")])];
     let paths = [tree.path("op/a/in.txt"), tree.path("op/b/in.txt")];
@@ -33,37 +34,41 @@ async fn stale_rounds(tree: &Tree, raw: &mut Raw) -> usize {
     for round in 0..ROUNDS {
         let (old, new) = (round % 2, (round + 1) % 2);
         raw.write(&format!("{}\n{}\n", list_changed(), call(7, "read", &paths[old]))).await;
-        stale += usize::from(is_stale(&told(&raw.answer(&lists[new]).await), &paths[old]));
+        stale += usize::from(is_stale(&tool_text(&raw.answer(&lists[new]).await), &paths[old]));
     }
     stale
 }
 
-/// Whether what was withdrawn was served; and if not, that it was refused for that.
-fn is_stale(told: &Result<String, String>, path: &str) -> bool {
-    assert!(told.is_ok() || *told == Err(refusal(path, "outside_roots")), "{told:?}");
-    told.is_ok()
+/// Whether the withdrawn root was served. Panics if the call was refused for another reason.
+fn is_stale(text: &Result<String, String>, path: &str) -> bool {
+    assert!(text.is_ok() || *text == Err(refusal(path, "outside_roots")), "{text:?}");
+    text.is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn on_a_pipe_no_call_is_decided_by_the_list_from_before() {
+async fn calls_on_a_pipe_never_use_a_list_from_before_a_change() {
     let tree = Tree::new();
     let guarded = stale_rounds(&tree, &mut Raw::connect(&tree.guard())).await;
     let server = HandlerBased { guard: tree.guard(), session: Arc::default() };
-    let (_, tells) = mpsc::unbounded_channel();
-    let control = stale_rounds(&tree, &mut Raw::to(server, tells, |far| far)).await;
+    let (_, reports) = mpsc::unbounded_channel();
+    let control = stale_rounds(&tree, &mut Raw::to(server, reports, |far| far)).await;
     println!(
-        "pipe: of {ROUNDS} calls right behind a change, {guarded} were decided by the old list; marked by a handler, {control}"
+        "pipe: of {ROUNDS} calls sent with a change, {guarded} used the old list; \
+         {control} when a handler marks the change"
     );
     assert_eq!(guarded, 0);
-    assert_ne!(control, 0, "the control shows nothing: is there an order now?");
+    assert_ne!(control, 0, "the control had no stale call: does rmcp now run handlers in order?");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn over_http_no_call_after_the_notification_was_accepted_is_either() {
+async fn http_calls_never_use_a_list_from_before_an_accepted_change() {
     #[cfg(windows)]
     if !crate::tree::links_are_seen() {
-        let test = "ordering::over_http_no_call_after_the_notification_was_accepted_is_either";
-        return crate::tree::not_shown(test, "so many rounds that the control fails take too long");
+        let test = "ordering::http_calls_never_use_a_list_from_before_an_accepted_change";
+        return crate::tree::not_shown(
+            test,
+            "the many rounds until the control fails take too long",
+        );
     }
     let tree = Tree::new();
     let guarded = Http::serve(&tree.guard()).await;
@@ -72,7 +77,7 @@ async fn over_http_no_call_after_the_notification_was_accepted_is_either() {
     let control = Http::serve_with(handler_based, LocalSessionManager::default()).await;
     for connections in [1, 2] {
         let stale = stale_rounds_over_http(&tree, &guarded, connections).await;
-        // A few in a run of this; it shows something as soon as there is one.
+        // Each run usually has a few stale calls. One is enough to show that the control works.
         let mut failed = 0;
         for _ in 0..10 {
             failed += stale_rounds_over_http(&tree, &control, connections).await;
@@ -81,11 +86,15 @@ async fn over_http_no_call_after_the_notification_was_accepted_is_either() {
             }
         }
         println!(
-            "HTTP, {connections} connections: of {ROUNDS} calls after a change, {stale} were decided by the old list; \
-             marked by a handler, {failed}"
+            "HTTP, {connections} connections: of {ROUNDS} calls after a change, \
+             {stale} used the old list; \
+             {failed} when a handler marks the change"
         );
         assert_eq!(stale, 0);
-        assert_ne!(failed, 0, "the control shows nothing: is there an order now?");
+        assert_ne!(
+            failed, 0,
+            "the control had no stale call: does rmcp now run handlers in order?"
+        );
     }
 }
 
@@ -112,7 +121,7 @@ async fn stale_rounds_over_http(tree: &Tree, http: &Http, connections: usize) ->
     stale
 }
 
-/// The control: a session that is marked where rmcp says so.
+/// The control: marks the session in rmcp's notification handler.
 struct HandlerBased {
     guard: Guard,
     session: Arc<OnceLock<Session>>,
@@ -144,9 +153,9 @@ impl ServerHandler for HandlerBased {
         let path = path_of(&call);
         let peer = &ctx.peer;
         let ask = move |_: Option<String>| async move {
-            let told = peer.list_roots().await.unwrap();
+            let result = peer.list_roots().await.unwrap();
             RootsResponse::List(ListRootsResult::from_uris(
-                told.roots.into_iter().map(|root| root.uri),
+                result.roots.into_iter().map(|root| root.uri),
             ))
         };
         let roots = self.session.get().unwrap().roots(ask).await.unwrap();

@@ -1,4 +1,4 @@
-//! Roots of a request that a handler keeps: they serve it no longer than the request takes.
+//! Roots that a handler keeps are valid only until their request ends.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::raw_client::{Raw, call, of_era};
+use crate::raw_client::{Raw, call, cancelled, in_era};
 use crate::server::{ERAS, Era, Tree};
 
-/// What outlives its request in this server.
+/// The values that this server keeps after a request ends.
 #[derive(Default)]
 struct Keeping {
     roots: Vec<Roots>,
@@ -23,7 +23,7 @@ struct Keeping {
     proofs: Vec<(CheckedPath, Option<Session>)>,
 }
 
-/// A server that keeps what it is lent.
+/// A server that keeps the roots and proofs of its requests.
 #[derive(Clone)]
 struct Keeper {
     guard: Guard,
@@ -50,7 +50,7 @@ impl ServerHandler for Keeper {
         let work = move |roots: RequestRoots| {
             let mut kept = kept.lock().unwrap();
             kept.roots.push(roots.clone());
-            // Also with another base.
+            // Roots with another base end with the request, too.
             kept.roots.push(roots.with_base(roots.roots().next().unwrap().path())?);
             let proof = roots.check("c/in.txt", Intent::Existing)?;
             kept.proofs.push((proof, roots.session().cloned()));
@@ -66,17 +66,17 @@ impl ServerHandler for Keeper {
             Ok(text?)
         };
         let response = self.guard.tool(&ctx, &call, work).await;
-        // Before the answer is sent.
+        // The work is done, but the response has not been sent yet.
         after.lock().unwrap_or_else(std::sync::PoisonError::into_inner).requests.iter().for_each(
             |roots| {
-                assert_ended(roots, None, "work that is done");
+                assert_ended(roots, None, "work that has ended");
             },
         );
         response
     }
 }
 
-/// Asserts that nothing is done by roots whose request is over.
+/// Asserts that the roots of an ended request refuse every operation.
 #[track_caller]
 fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
     let refused = [
@@ -98,18 +98,18 @@ fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
 }
 
 #[tokio::test]
-async fn no_roots_outlive_their_request() {
+async fn roots_end_with_their_request() {
     let tree = Tree::new();
     for era in ERAS {
         for way in ["clone", "move", "fail", "panic", "obtain"] {
             let (guard, kept) = (tree.guard(), Arc::<Mutex<Keeping>>::default());
-            let (_, tells) = mpsc::unbounded_channel();
+            let (_, reports) = mpsc::unbounded_channel();
             let server = Keeper { guard: guard.clone(), kept: kept.clone() };
-            let mut raw = Raw::to(server, tells, |far| guard.wrap(far));
+            let mut raw = Raw::to(server, reports, |far| guard.wrap(far));
             if era == Era::Sessions {
                 raw.initialize(json!({})).await;
             }
-            raw.send(&of_era(era, call(1, way, ""), json!({}))).await;
+            raw.send(&in_era(era, call(1, way, ""), json!({}))).await;
             let answer = raw.receive().await;
             let what = format!("{way} in {era:?}: {answer}");
             if way == "clone" {
@@ -119,8 +119,8 @@ async fn no_roots_outlive_their_request() {
             assert!(!kept.roots.is_empty(), "{what}");
             let proof = kept.proofs.first().map(|(proof, _)| proof);
             if way == "obtain" {
-                // It ends when rmcp has sent the answer, which is a moment before or after it is
-                // here.
+                // The request ends when rmcp has sent the response, slightly before or after the
+                // response arrives here.
                 let start = Instant::now();
                 while kept.requests[0].metadata("c/in.txt").is_ok()
                     && start.elapsed() < Duration::from_secs(20)
@@ -130,7 +130,7 @@ async fn no_roots_outlive_their_request() {
             }
             kept.requests.iter().for_each(|roots| assert_ended(roots, proof, &what));
             kept.roots.iter().for_each(|roots| assert_ended(roots, proof, &what));
-            // What a subscription keeps goes on, by the session's word.
+            // Proofs kept for a subscription remain valid while the session still allows them.
             for (proof, session) in &kept.proofs {
                 assert_eq!(proof.read_to_string(9).unwrap(), "c", "{what}");
                 assert_eq!(session.is_some(), era == Era::Sessions, "{what}");
@@ -142,7 +142,7 @@ async fn no_roots_outlive_their_request() {
     }
 }
 
-/// Dropped before the request is over: the clones go with them.
+/// The roots are dropped before the request ends. Their clones end with them.
 #[tokio::test]
 async fn clones_end_with_the_roots_of_the_request() {
     #[derive(Clone)]
@@ -161,7 +161,7 @@ async fn clones_end_with_the_roots_of_the_request() {
             clone.metadata("c/in.txt").unwrap();
             drop(roots);
             assert_ended(&clone, None, "drop");
-            // What is open stays open.
+            // An open file stays usable.
             let mut text = String::new();
             std::io::Read::read_to_string(&mut file, &mut text).unwrap();
             Ok(CallToolResult::success(vec![rmcp::model::ContentBlock::text(text)]).into())
@@ -169,14 +169,15 @@ async fn clones_end_with_the_roots_of_the_request() {
     }
     let tree = Tree::new();
     let guard = tree.guard();
-    let (_, tells) = mpsc::unbounded_channel();
-    let mut raw = Raw::to(Dropper(guard.clone()), tells, |far| guard.wrap(far));
+    let (_, reports) = mpsc::unbounded_channel();
+    let mut raw = Raw::to(Dropper(guard.clone()), reports, |far| guard.wrap(far));
     raw.initialize(json!({})).await;
     raw.send(&call(1, "any", "")).await;
     assert_eq!(raw.receive().await["result"]["content"][0]["text"], "c");
 }
 
-/// A handler that gives its work up, or a client that does: the work goes on, without the roots.
+/// The handler drops its work, or the client cancels the request. The work continues, but its roots
+/// no longer allow anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn work_that_outlives_its_request_is_refused() {
     type Gate = Arc<Mutex<std::sync::mpsc::Receiver<()>>>;
@@ -202,31 +203,29 @@ async fn work_that_outlives_its_request_is_refused() {
             }
             tokio::select! {
                 done = work => done,
-                () = tokio::time::sleep(Duration::from_millis(100)) => Ok(CallToolResult::success(Vec::new()).into()),
+                () = tokio::time::sleep(Duration::from_millis(100)) => {
+                    Ok(CallToolResult::success(Vec::new()).into())
+                }
             }
         }
     }
     let tree = Tree::new();
-    for way in ["cancelled", "given up"] {
+    for way in ["cancelled", "dropped"] {
         let (opens, gate) = std::sync::mpsc::channel();
         let (wrote, mut results) = mpsc::unbounded_channel();
-        let (_, tells) = mpsc::unbounded_channel();
+        let (_, reports) = mpsc::unbounded_channel();
         let guard = tree.guard();
         let server = Slow(guard.clone(), Arc::new(Mutex::new(gate)), wrote);
-        let mut raw = Raw::to(server, tells, |far| guard.wrap(far));
+        let mut raw = Raw::to(server, reports, |far| guard.wrap(far));
         raw.initialize(json!({})).await;
         raw.send(&call(1, way, "")).await;
         results.recv().await.unwrap().unwrap();
         if way == "cancelled" {
-            let params = json!({ "requestId": 1 });
-            raw.send(
-                &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }),
-            )
-            .await;
+            raw.send(&cancelled(1)).await;
         } else {
             raw.receive().await;
         }
-        // What comes later is read later, so the request is over by then.
+        // Messages are read in order, so the request has ended when the ping is answered.
         raw.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
         while raw.receive().await["id"] != 2 {}
         opens.send(()).unwrap();
@@ -236,9 +235,9 @@ async fn work_that_outlives_its_request_is_refused() {
     }
 }
 
-/// The text and the causes of an author's error are the author's code.
+/// Formatting an author's error runs the author's code, which can panic or never end.
 #[tokio::test]
-async fn an_error_that_breaks_when_it_is_shown_is_answered() {
+async fn an_error_that_cannot_be_formatted_is_answered() {
     #[derive(Debug)]
     struct Broken(bool);
     impl std::fmt::Display for Broken {
@@ -267,8 +266,8 @@ async fn an_error_that_breaks_when_it_is_shown_is_answered() {
     }
     let tree = Tree::new();
     let guard = tree.guard();
-    let (_, tells) = mpsc::unbounded_channel();
-    let mut raw = Raw::to(Fails(guard.clone()), tells, |far| guard.wrap(far));
+    let (_, reports) = mpsc::unbounded_channel();
+    let mut raw = Raw::to(Fails(guard.clone()), reports, |far| guard.wrap(far));
     raw.initialize(json!({})).await;
     for way in ["panics", "its own cause"] {
         raw.send(&call(1, way, "")).await;

@@ -1,20 +1,20 @@
-//! Resources, and requests that can not be asked in.
+//! Resources, and requests whose responses cannot ask for the client's roots.
 
 use mcp_roots_guard::rmcp::ROOTS_KEY;
 use serde_json::{Value, json};
 
-use crate::raw_client::{Raw, list, of_era, stateless};
+use crate::raw_client::{Raw, in_era, list, stateless};
 use crate::server::{ERAS, Era, Server, Tree};
 
 fn read(uri: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": uri } })
 }
 
-/// A connection on which the era's requests are served, of a client with these capabilities.
+/// A connection for requests of this era, from a client with these capabilities.
 async fn connect(tree: &Tree, era: Era, capabilities: &Value) -> Raw {
     let guard = tree.guard();
-    let (server, tells) = Server::new(&guard);
-    let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
+    let (server, reports) = Server::new(&guard);
+    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
     if era == Era::Sessions {
         raw.initialize(capabilities.clone()).await;
     }
@@ -22,13 +22,13 @@ async fn connect(tree: &Tree, era: Era, capabilities: &Value) -> Raw {
 }
 
 #[tokio::test]
-async fn refusals_of_resources_have_the_codes_of_their_era() {
+async fn resource_refusals_have_the_error_codes_of_their_era() {
     let tree = Tree::new();
     let (inside, secret, nothing) =
         (tree.uri("op/a/in.txt"), tree.uri("secret.txt"), tree.uri("op/nothing"));
     for era in ERAS {
         let mut raw = connect(&tree, era, &json!({})).await;
-        raw.send(&of_era(era, read(&inside), json!({}))).await;
+        raw.send(&in_era(era, read(&inside), json!({}))).await;
         let answer = raw.receive().await;
         assert_eq!(answer["result"]["contents"][0]["text"], "a", "{era:?}: {answer}");
         let missing = if era == Era::Sessions { -32002 } else { -32602 };
@@ -38,7 +38,7 @@ async fn refusals_of_resources_have_the_codes_of_their_era() {
             ("file:///a?b", -32602, "query"),
             ("https://a/b", -32602, "foreign_scheme"),
         ] {
-            raw.send(&of_era(era, read(uri), json!({}))).await;
+            raw.send(&in_era(era, read(uri), json!({}))).await;
             let error = raw.receive().await["error"].clone();
             assert_eq!(
                 (&error["code"], &error["data"]["kind"]),
@@ -56,14 +56,14 @@ async fn refusals_of_resources_have_the_codes_of_their_era() {
 }
 
 #[tokio::test]
-async fn a_resource_is_asked_in_as_a_tool_is() {
+async fn a_resource_request_asks_for_roots_like_a_tool_call() {
     let tree = Tree::new();
-    let (inside, beside) = (tree.uri("op/a/in.txt"), tree.uri("op/c/in.txt"));
+    let (inside, sibling) = (tree.uri("op/a/in.txt"), tree.uri("op/c/in.txt"));
     let mut raw = connect(&tree, Era::Stateless, &json!({})).await;
     raw.send(&stateless(read(&inside), json!({ "roots": {} }))).await;
     let question = raw.receive().await["result"].clone();
     assert_eq!(question["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }));
-    for (uri, allowed) in [(&inside, true), (&beside, false)] {
+    for (uri, allowed) in [(&inside, true), (&sibling, false)] {
         let mut request = read(uri);
         request["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
         raw.send(&stateless(request, json!({ "roots": {} }))).await;
@@ -73,17 +73,18 @@ async fn a_resource_is_asked_in_as_a_tool_is() {
 }
 
 #[tokio::test]
-async fn a_request_that_can_not_be_asked_in_goes_by_what_is_known() {
+async fn a_request_that_cannot_ask_for_roots_uses_the_known_list() {
     let tree = Tree::new();
     let listing = || json!({ "jsonrpc": "2.0", "id": 5, "method": "resources/list", "params": {} });
     let listed =
         |answer: &Value| answer["result"]["resources"][0]["uri"].as_str().map(str::to_owned);
-    // In a session it is asked in as any other.
+    // In a session, the client is asked as for any other request.
     let mut raw = connect(&tree, Era::Sessions, &json!({ "roots": { "listChanged": true } })).await;
     raw.send(&listing()).await;
     let answer = raw.answer(&list([tree.uri("op/b")])).await;
     assert_eq!(listed(&answer), Some(tree.uri("op/b")));
-    // Without sessions, by what the client told lately, if it is known who it is.
+    // In the stateless era, the request uses the client's latest list, if the server can identify
+    // the client.
     let declared = json!({ "roots": {} });
     let mut raw = connect(&tree, Era::Stateless, &declared).await;
     raw.send(&stateless(listing(), declared.clone())).await;

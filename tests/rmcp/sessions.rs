@@ -1,18 +1,18 @@
-//! The session era: what is asked when, and what a client may answer.
+//! The session era: when the client is asked for its roots, and which answers are accepted.
 
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{Guard, RootsState};
 use serde_json::{Value, json};
 
-use crate::raw_client::{Raw, call, initialize, list, list_changed, told};
-use crate::server::{Client, Era, Server, Tells, Tree, connect, refusal};
+use crate::raw_client::{Raw, call, cancelled, initialize, list, list_changed, tool_text};
+use crate::server::{Client, Era, RootsAnswer, Server, Tree, connect, refusal};
 
 const FAILED: &str = "the client's roots could not be obtained";
 const NO_SESSION: &str = "the request belongs to no known session";
 
 #[tokio::test]
-async fn a_list_is_asked_for_once_and_again_after_a_change() {
+async fn a_list_is_requested_once_and_again_after_a_change() {
     let tree = Tree::new();
     let client = Client::of([tree.uri("op/a")]);
     let pair = connect(&tree.guard(), &client, Era::Sessions).await;
@@ -20,7 +20,7 @@ async fn a_list_is_asked_for_once_and_again_after_a_change() {
         assert_eq!(pair.read("in.txt").await.as_deref(), Ok("a"));
     }
     assert_eq!(client.times_asked(), 1);
-    client.tell([tree.uri("op/b")]);
+    client.set_roots([tree.uri("op/b")]);
     pair.client.notify_roots_list_changed().await.unwrap();
     assert_eq!(pair.read("in.txt").await.as_deref(), Ok("b"));
     let old = tree.path("op/a/in.txt");
@@ -29,12 +29,12 @@ async fn a_list_is_asked_for_once_and_again_after_a_change() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_announce_changes_is_asked_each_time() {
+async fn a_client_that_does_not_announce_changes_is_asked_at_each_call() {
     let tree = Tree::new();
     let client = Client::of([tree.uri("op/a")]).silent();
     let pair = connect(&tree.guard(), &client, Era::Sessions).await;
     assert_eq!(pair.read("in.txt").await.as_deref(), Ok("a"));
-    client.tell([tree.uri("op/b")]);
+    client.set_roots([tree.uri("op/b")]);
     assert_eq!(pair.read("in.txt").await.as_deref(), Ok("b"));
     assert_eq!(client.times_asked(), 2);
 }
@@ -60,7 +60,7 @@ async fn good_entries_survive_malformed_ones() {
 }
 
 #[tokio::test]
-async fn what_is_no_list_grants_nothing() {
+async fn a_result_that_is_not_a_list_grants_nothing() {
     let tree = Tree::new();
     let results = [
         json!({}),
@@ -78,12 +78,12 @@ async fn what_is_no_list_grants_nothing() {
         let guard = tree.builder().fetch_limit(Duration::from_millis(500)).build().unwrap();
         let mut raw = Raw::connect(&guard);
         raw.initialize(json!({ "roots": {} })).await;
-        let answer = raw_read_past_cancellation(&mut raw, &result).await;
+        let answer = read_ignoring_cancellation(&mut raw, &result).await;
         assert_eq!(answer, Err(FAILED.into()), "{result}");
     }
 }
 
-async fn raw_read_past_cancellation(raw: &mut Raw, roots: &Value) -> Result<String, String> {
+async fn read_ignoring_cancellation(raw: &mut Raw, roots: &Value) -> Result<String, String> {
     raw.send(&call(1, "read", "a/in.txt")).await;
     loop {
         let message = raw.receive().await;
@@ -92,28 +92,28 @@ async fn raw_read_past_cancellation(raw: &mut Raw, roots: &Value) -> Result<Stri
                 raw.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": roots })).await;
             }
             Some("notifications/cancelled") => {}
-            _ => return told(&message),
+            _ => return tool_text(&message),
         }
     }
 }
 
 #[tokio::test]
-async fn an_error_is_a_failure_and_opens_nothing() {
+async fn an_error_from_the_client_grants_nothing() {
     let tree = Tree::new();
-    let client = Client::new(Tells::Error);
+    let client = Client::new(RootsAnswer::Error);
     let pair = connect(&tree.guard(), &client, Era::Sessions).await;
     for _ in 0..2 {
         assert_eq!(pair.read("a/in.txt").await, Err(FAILED.into()));
     }
-    assert_eq!(client.times_asked(), 1, "within the back-off");
-    // A change is a reason to ask again at once.
-    client.tell([tree.uri("op/a")]);
+    assert_eq!(client.times_asked(), 1, "asked during the back-off");
+    // A change ends the back-off, so the client is asked again at once.
+    client.set_roots([tree.uri("op/a")]);
     pair.client.notify_roots_list_changed().await.unwrap();
     assert_eq!(pair.read("in.txt").await.as_deref(), Ok("a"));
 }
 
 #[tokio::test]
-async fn silence_costs_the_time_limit_and_the_question_is_cancelled() {
+async fn an_unanswered_request_times_out_and_is_cancelled() {
     let tree = Tree::new();
     let limit = Duration::from_secs(2);
     let guard = tree.builder().fetch_limit(limit).build().unwrap();
@@ -123,7 +123,7 @@ async fn silence_costs_the_time_limit_and_the_question_is_cancelled() {
     raw.send(&call(1, "read", "a/in.txt")).await;
     let question = raw.receive().await;
     assert_eq!(question["method"], "roots/list");
-    // The server goes on meanwhile.
+    // The server serves other requests meanwhile.
     raw.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
     assert_eq!(raw.receive().await["id"], 2);
     assert!(began.elapsed() < limit, "{:?}", began.elapsed());
@@ -131,10 +131,13 @@ async fn silence_costs_the_time_limit_and_the_question_is_cancelled() {
     messages.sort_by_key(|message| message["method"].is_null());
     assert_eq!(messages[0]["method"], "notifications/cancelled");
     assert_eq!(messages[0]["params"]["requestId"], question["id"]);
-    assert_eq!(told(&messages[1]), Err("the client's roots could not be obtained in time".into()));
+    assert_eq!(
+        tool_text(&messages[1]),
+        Err("the client's roots could not be obtained in time".into())
+    );
     let took = began.elapsed();
     assert!(took >= limit && took < 10 * limit, "{took:?}");
-    // A late answer does no harm, and no good: it was asked for before the change.
+    // A late answer is ignored, because it was requested before the change.
     raw.send(
         &json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) }),
     )
@@ -150,15 +153,15 @@ async fn a_cancelled_call_does_not_wait_for_the_client() {
     raw.initialize(json!({ "roots": { "listChanged": true } })).await;
     raw.send(&call(1, "read", "in.txt")).await;
     let question = raw.receive().await;
-    raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
-    let cancelled = raw.receive().await;
-    assert_eq!(cancelled["params"]["requestId"], question["id"], "{cancelled}");
-    // The next call asks anew, in itself.
+    raw.send(&cancelled(1)).await;
+    let cancellation = raw.receive().await;
+    assert_eq!(cancellation["params"]["requestId"], question["id"], "{cancellation}");
+    // The next call sends its own request to the client.
     assert_eq!(raw.read("in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
 }
 
 #[tokio::test]
-async fn a_change_counts_in_whatever_form_it_comes() {
+async fn a_change_notification_counts_in_any_valid_form() {
     let tree = Tree::new();
     let (a, b) = (list([tree.uri("op/a")]), list([tree.uri("op/b")]));
     let method = "notifications/roots/list_changed";
@@ -166,7 +169,11 @@ async fn a_change_counts_in_whatever_form_it_comes() {
         list_changed(),
         json!({ "jsonrpc": "2.0", "method": method, "params": {} }),
         json!({ "jsonrpc": "2.0", "method": method, "params": null }),
-        json!({ "jsonrpc": "2.0", "method": method, "params": { "_meta": { "k": 1 }, "more": [] } }),
+        json!({
+            "jsonrpc": "2.0",
+            "method": method,
+            "params": { "_meta": { "k": 1 }, "more": [] },
+        }),
         json!({ "jsonrpc": "2.0", "id": 77, "method": method }),
     ] {
         let mut raw = Raw::connect(&tree.guard());
@@ -180,32 +187,34 @@ async fn a_change_counts_in_whatever_form_it_comes() {
     }
 }
 
-/// A known gap: what rmcp can not read it answers with an error, and the guard never sees it.
+/// A known gap: rmcp rejects a notification that it cannot parse, so the guard never receives it.
 #[tokio::test]
-async fn a_change_that_the_kit_can_not_read_is_refused_by_it() {
+async fn a_malformed_change_notification_is_rejected_by_rmcp() {
     let tree = Tree::new();
     let a = list([tree.uri("op/a")]);
     for params in [json!({ "_meta": 7 }), json!([1]), json!("x")] {
         let mut raw = Raw::connect(&tree.guard());
         raw.initialize(json!({ "roots": { "listChanged": true } })).await;
         assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"));
-        raw.send(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed", "params": params })).await;
+        let mut malformed = list_changed();
+        malformed["params"] = params.clone();
+        raw.send(&malformed).await;
         assert_eq!(raw.receive().await["error"]["code"], -32600, "{params}");
         assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"), "{params}");
     }
 }
 
 #[tokio::test]
-async fn a_withdrawn_root_ends_a_walk() {
+async fn withdrawing_a_root_ends_a_walk() {
     let tree = Tree::new();
     let client = Client::of([tree.uri("op/a")]);
     let mut pair = connect(&tree.guard(), &client, Era::Sessions).await;
-    let crate::server::Pair { client, tells } = &mut pair;
+    let crate::server::Pair { client, reports } = &mut pair;
     let peer = client.peer().clone();
     let withdraw = async {
-        assert_eq!(crate::server::heard(tells).await.as_deref(), Some("walking"));
+        assert_eq!(crate::server::next_report(reports).await.as_deref(), Some("walking"));
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(tells.try_recv().is_err(), "it walks while nothing changes");
+        assert!(reports.try_recv().is_err(), "the walk stopped before the change");
         peer.notify_roots_list_changed().await.unwrap();
     };
     let (walked, ()) = tokio::join!(crate::server::call(client, "walk", ""), withdraw);
@@ -213,28 +222,28 @@ async fn a_withdrawn_root_ends_a_walk() {
 }
 
 #[tokio::test]
-async fn without_the_wrapped_transport_nothing_is_served() {
+async fn requests_outside_the_wrapped_transport_are_refused() {
     let tree = Tree::new();
     let guard = tree.guard();
-    let (server, tells) = Server::new(&guard);
-    let mut unwrapped = Raw::to(server, tells, |far| far);
+    let (server, reports) = Server::new(&guard);
+    let mut unwrapped = Raw::to(server, reports, |far| far);
     unwrapped.initialize(json!({})).await;
     assert_eq!(unwrapped.read("a/in.txt", &json!({})).await, Err(NO_SESSION.into()));
-    let (server, tells) = Server::new(&guard);
+    let (server, reports) = Server::new(&guard);
     let other = tree.guard();
-    let mut of_another = Raw::to(server, tells, |far| other.wrap(far));
+    let mut of_another = Raw::to(server, reports, |far| other.wrap(far));
     of_another.initialize(json!({})).await;
     assert_eq!(of_another.read("a/in.txt", &json!({})).await, Err(NO_SESSION.into()));
-    // Where nobody asks what a client declares, no session is needed.
+    // A guard that ignores client roots needs no session.
     let guard = tree.builder().client_roots(mcp_roots_guard::ClientRoots::Ignore).build().unwrap();
-    let (server, tells) = Server::new(&guard);
-    let mut ignoring = Raw::to(server, tells, |far| far);
+    let (server, reports) = Server::new(&guard);
+    let mut ignoring = Raw::to(server, reports, |far| far);
     ignoring.initialize(json!({ "roots": {} })).await;
     assert_eq!(ignoring.read("a/in.txt", &json!({})).await.as_deref(), Ok("a"));
 }
 
 #[tokio::test]
-async fn what_a_client_declares_counts_and_nothing_malformed_passes_for_absent() {
+async fn declared_roots_count_and_malformed_roots_are_refused() {
     let tree = Tree::new();
     for (roots, asked) in [
         (json!({}), true),
@@ -255,7 +264,7 @@ async fn what_a_client_declares_counts_and_nothing_malformed_passes_for_absent()
 }
 
 #[tokio::test]
-async fn a_client_that_begins_anew_is_another() {
+async fn initializing_again_starts_a_new_session() {
     let tree = Tree::new();
     let guard = tree.guard();
     let mut raw = Raw::connect(&guard);
@@ -267,22 +276,32 @@ async fn a_client_that_begins_anew_is_another() {
 }
 
 #[tokio::test]
-async fn a_session_that_somebody_holds_is_closed_as_well() {
+async fn a_session_is_closed_even_if_it_is_still_referenced() {
     let tree = Tree::new();
     let guard = tree.guard();
-    let (server, tells) = Server::new(&guard);
-    let held = server.held.clone();
-    let mut raw = Raw::to(server, tells, |far| guard.wrap(far));
+    let (server, reports) = Server::new(&guard);
+    let kept_sessions = server.kept_sessions.clone();
+    let mut raw = Raw::to(server, reports, |far| guard.wrap(far));
     for _ in 0..2 {
         raw.initialize(json!({ "roots": {} })).await;
         raw.send(&call(1, "hold", "")).await;
         raw.receive().await;
     }
-    let states =
-        || held.lock().unwrap().iter().map(mcp_roots_guard::Session::state).collect::<Vec<_>>();
-    assert_eq!(states(), [RootsState::Closed, RootsState::Stale], "the client began anew");
+    let states = || {
+        kept_sessions
+            .lock()
+            .unwrap()
+            .iter()
+            .map(mcp_roots_guard::Session::state)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        states(),
+        [RootsState::Closed, RootsState::Stale],
+        "after the client initialized again"
+    );
     drop(raw);
-    gone(&guard).await;
+    wait_until_no_sessions(&guard).await;
     assert_eq!(states(), [RootsState::Closed; 2]);
 }
 
@@ -300,26 +319,26 @@ async fn a_session_ends_with_its_transport() {
         }
         assert_eq!(guard.sessions(), if era == Era::Sessions { 2 } else { 0 });
         drop(pairs);
-        gone(&guard).await;
+        wait_until_no_sessions(&guard).await;
     }
 }
 
-/// Waits until a guard has no sessions.
-async fn gone(guard: &Guard) {
+/// Waits until the guard has no sessions.
+async fn wait_until_no_sessions(guard: &Guard) {
     for _ in 0..500 {
         if guard.sessions() == 0 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{} sessions are left", guard.sessions());
+    panic!("{} sessions remain", guard.sessions());
 }
 
-/// rmcp reads `initialize` before the guard does. Whatever it takes for capabilities, it must take
-/// for roots what this crate takes for them, or the client would be served as one that declared
-/// none.
+/// rmcp parses `initialize` before the guard does. Where rmcp accepts the capabilities, it must
+/// find roots exactly when this crate does. Otherwise a client that declared roots would be served
+/// as one without them.
 #[test]
-fn rmcp_takes_nothing_for_a_client_without_roots_that_declared_some() {
+fn rmcp_and_the_guard_agree_on_declared_roots() {
     use mcp_roots_guard::ClientCapabilities;
     use rmcp::model::{ClientJsonRpcMessage, ClientRequest, InitializeRequest, JsonRpcMessage};
     let as_rmcp_reads = |message: Value| -> Option<InitializeRequest> {

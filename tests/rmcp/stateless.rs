@@ -1,4 +1,5 @@
-//! The stateless era: what is asked, what counts of an answer, and for how long.
+//! The stateless era: when the client is asked for its roots, which answers are accepted, and how
+//! long they are valid.
 
 use std::time::Duration;
 
@@ -7,21 +8,21 @@ use mcp_roots_guard::rmcp::ROOTS_KEY;
 use mcp_roots_guard::{Access, Boundary, Guard};
 use serde_json::{Value, json};
 
-use crate::raw_client::{Raw, call, list, stateless, told};
-use crate::server::{Macros, Server, Tree, nothing_listed, refusal};
+use crate::raw_client::{Raw, call, list, stateless, tool_text};
+use crate::server::{Macros, Server, Tree, empty_list_refusal, refusal};
 
 fn roots() -> Value {
     json!({ "roots": {} })
 }
 
-/// A call, with an answer for the guard.
+/// A call that contains an answer to the guard's question.
 fn answered(path: &str, answer: &Value) -> Value {
     let mut call = call(1, "read", path);
     call["params"]["inputResponses"] = json!({ ROOTS_KEY: answer });
     stateless(call, roots())
 }
 
-/// Asks, and expects the guard's question.
+/// Sends a call and expects the guard's question as the response.
 async fn is_asked(raw: &mut Raw, path: &str) {
     raw.send(&stateless(call(1, "read", path), roots())).await;
     let result = raw.receive().await["result"].clone();
@@ -29,8 +30,9 @@ async fn is_asked(raw: &mut Raw, path: &str) {
     assert_eq!(result["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }));
 }
 
-/// As [`is_asked`], once the roots are verified again: how long they rest is how long it took.
-async fn is_asked_soon(raw: &mut Raw, path: &str) {
+/// Like [`is_asked`], but repeats the call until the roots are verified again. The pause between
+/// verifications depends on how long the last one took.
+async fn is_asked_eventually(raw: &mut Raw, path: &str) {
     let start = std::time::Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -44,11 +46,11 @@ async fn is_asked_soon(raw: &mut Raw, path: &str) {
 
 async fn read(raw: &mut Raw, path: &str, answer: &Value) -> Result<String, String> {
     raw.send(&answered(path, answer)).await;
-    told(&raw.receive().await)
+    tool_text(&raw.receive().await)
 }
 
 #[tokio::test]
-async fn each_request_is_asked_in_and_each_answer_counts_in_it_alone() {
+async fn each_request_asks_for_roots_and_an_answer_counts_only_for_its_request() {
     let tree = Tree::new();
     let mut raw = Raw::connect(&tree.guard());
     for name in ["a", "b"] {
@@ -64,11 +66,11 @@ async fn each_request_is_asked_in_and_each_answer_counts_in_it_alone() {
         read(&mut raw, &outside, &list([tree.uri(".")])).await,
         Err(refusal(&outside, "outside_roots"))
     );
-    assert_eq!(read(&mut raw, "a/in.txt", &none).await, Err(nothing_listed("a/in.txt")));
+    assert_eq!(read(&mut raw, "a/in.txt", &none).await, Err(empty_list_refusal("a/in.txt")));
 }
 
 #[tokio::test]
-async fn an_answer_may_be_made_up_and_is_judged_anew() {
+async fn an_answer_is_validated_like_any_client_input() {
     let tree = Tree::new();
     let mut raw = Raw::connect(&tree.guard());
     let good = json!({ "uri": tree.uri("op/a") });
@@ -92,7 +94,7 @@ async fn an_answer_may_be_made_up_and_is_judged_anew() {
         read(&mut raw, "a/in.txt", &many).await,
         Err("the root list has more than 10000 entries".into())
     );
-    // Under another key it is not the guard's.
+    // An answer under another key is not meant for the guard.
     let mut other = call(1, "read", "in.txt");
     other["params"]["inputResponses"] = json!({ "roots": list([tree.uri("op/a")]) });
     raw.send(&stateless(other, roots())).await;
@@ -100,15 +102,15 @@ async fn an_answer_may_be_made_up_and_is_judged_anew() {
 }
 
 #[tokio::test]
-async fn what_a_request_does_not_declare_is_not_asked_and_not_taken() {
+async fn roots_that_a_request_does_not_declare_are_neither_requested_nor_used() {
     let tree = Tree::new();
     let mut raw = Raw::connect(&tree.guard());
-    let mut told_unasked = answered("c/in.txt", &list([tree.uri("op/a")]));
-    told_unasked["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+    let mut unrequested_answer = answered("c/in.txt", &list([tree.uri("op/a")]));
+    unrequested_answer["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
         json!({ "sampling": {} });
-    raw.send(&told_unasked).await;
-    assert_eq!(told(&raw.receive().await).as_deref(), Ok("c"));
-    // What can not be read is no "no".
+    raw.send(&unrequested_answer).await;
+    assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok("c"));
+    // Malformed capabilities do not count as "no roots".
     for malformed in
         [json!(null), json!(7), json!([]), json!({ "roots": true }), json!({ "roots": 1 })]
     {
@@ -116,16 +118,19 @@ async fn what_a_request_does_not_declare_is_not_asked_and_not_taken() {
         let answer = raw.receive().await;
         assert!(answer["error"].is_object(), "{malformed}: {answer}");
     }
-    // Rmcp takes an array for its fields in order, and the guard does not.
+    // For rmcp, an array contains the fields in order. For the guard, it is malformed.
     raw.send(&stateless(call(2, "read", "c/in.txt"), json!([null, null, null, null, null]))).await;
-    assert_eq!(told(&raw.receive().await), Err("the client's roots could not be obtained".into()));
+    assert_eq!(
+        tool_text(&raw.receive().await),
+        Err("the client's roots could not be obtained".into())
+    );
 }
 
 #[tokio::test]
-async fn the_tools_state_and_answers_pass_and_the_guards_do_not() {
+async fn the_tool_receives_its_own_state_and_answers_but_not_the_guards() {
     let tree = Tree::new();
     let mut raw = Raw::connect(&tree.guard());
-    // The guard asks first: what the tool had the client keep is kept on.
+    // The guard asks first and preserves the tool's request state.
     let mut first = call(1, "ask", "in.txt");
     first["params"]["requestState"] = json!("kept");
     raw.send(&stateless(first, roots())).await;
@@ -134,7 +139,8 @@ async fn the_tools_state_and_answers_pass_and_the_guards_do_not() {
         (&question["resultType"], &question["requestState"]),
         (&json!("input_required"), &json!("kept"))
     );
-    // The tool asks: the guard's question is beside its own, and the tool's state is there.
+    // The tool asks. The response contains the guard's question, the tool's question and the tool's
+    // state.
     let mut second = call(2, "ask", "in.txt");
     second["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
     raw.send(&stateless(second, roots())).await;
@@ -142,32 +148,32 @@ async fn the_tools_state_and_answers_pass_and_the_guards_do_not() {
     assert_eq!(both["requestState"], "my state");
     assert_eq!(both["inputRequests"][ROOTS_KEY], json!({ "method": "roots/list" }));
     assert_eq!(both["inputRequests"]["mine"]["method"], "elicitation/create");
-    // And is answered, without the guard's answer.
+    // The tool receives its answer, but not the guard's.
     let mut third = call(3, "ask", "in.txt");
     third["params"]["inputResponses"] =
         json!({ ROOTS_KEY: list([tree.uri("op/b")]), "mine": { "action": "accept" } });
     raw.send(&stateless(third, roots())).await;
-    assert_eq!(told(&raw.receive().await).as_deref(), Ok(r#"b {"mine":{"action":"accept"}}"#));
+    assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok(r#"b {"mine":{"action":"accept"}}"#));
 }
 
 #[tokio::test]
-async fn a_client_that_the_server_knows_is_asked_once_in_a_while() {
+async fn an_identified_client_is_asked_again_after_the_time_to_live() {
     let tree = Tree::new();
     let keyed = |guard: &mcp_roots_guard::Guard| {
-        let (server, tells) = Server::new(guard);
-        Raw::to(server, tells, |far| guard.wrap(far).one_client())
+        let (server, reports) = Server::new(guard);
+        Raw::to(server, reports, |far| guard.wrap(far).one_client())
     };
     let guard = tree.builder().time_to_live_keyed(Duration::from_secs(2)).build().unwrap();
     let (mut one, mut other) = (keyed(&guard), keyed(&guard));
     is_asked(&mut one, "in.txt").await;
     assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     one.send(&stateless(call(2, "read", "in.txt"), roots())).await;
-    assert_eq!(told(&one.receive().await).as_deref(), Ok("a"));
-    // Nobody else's, and not for a request that declares no roots.
+    assert_eq!(tool_text(&one.receive().await).as_deref(), Ok("a"));
+    // The list applies neither to other clients nor to requests that declare no roots.
     is_asked(&mut other, "in.txt").await;
     one.send(&stateless(call(3, "read", "c/in.txt"), json!({}))).await;
-    assert_eq!(told(&one.receive().await).as_deref(), Ok("c"));
-    // A newer answer replaces it, time ends it, and so does forgetting.
+    assert_eq!(tool_text(&one.receive().await).as_deref(), Ok("c"));
+    // A newer answer replaces the list. Time and `forget_all` end it.
     assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/b")])).await.as_deref(), Ok("b"));
     tokio::time::sleep(Duration::from_millis(2100)).await;
     is_asked(&mut one, "in.txt").await;
@@ -180,13 +186,14 @@ async fn a_client_that_the_server_knows_is_asked_once_in_a_while() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_answers_the_one_that_was_received_last_is_remembered() {
+async fn the_answer_received_last_is_remembered() {
     let tree = Tree::new();
     let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let (server, tells) = Server::new(&guard);
-    let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
+    let (server, reports) = Server::new(&guard);
+    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
     for round in 0..60 {
-        // The first takes long to resolve, or their handlers start in another order.
+        // In the first rounds, the first list takes long to resolve. In later rounds, the handlers
+        // may start in either order.
         let many = (0..if round < 10 { 2_000 } else { 0 })
             .map(|n| tree.uri(&format!("op/none{n}")))
             .chain([tree.uri("op/a")]);
@@ -194,24 +201,25 @@ async fn of_two_answers_the_one_that_was_received_last_is_remembered() {
             (answered("in.txt", &list(many)), answered("in.txt", &list([tree.uri("op/b")])));
         first["id"] = json!(100);
         raw.write(&format!("{first}\n{second}\n")).await;
-        let mut both = [told(&raw.receive().await).unwrap(), told(&raw.receive().await).unwrap()];
+        let mut both =
+            [tool_text(&raw.receive().await).unwrap(), tool_text(&raw.receive().await).unwrap()];
         both.sort();
         assert_eq!(both, ["a", "b"]);
         raw.send(&stateless(call(3, "read", "in.txt"), roots())).await;
-        assert_eq!(told(&raw.receive().await).as_deref(), Ok("b"));
+        assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok("b"));
     }
-    // One that is refused leaves nothing of the one before.
+    // A refused answer also removes the previous list.
     assert!(read(&mut raw, "in.txt", &json!({ "roots": 7 })).await.is_err());
     is_asked(&mut raw, "in.txt").await;
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_a_client_told_is_closed_with_its_connection() {
+async fn a_clients_roots_are_closed_with_its_connection() {
     let tree = Tree::new();
     let guard = tree.guard();
-    let (server, tells) = Server::new(&guard);
-    let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
+    let (server, reports) = Server::new(&guard);
+    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
     assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     let directory = tree.path("op/a");
     let held = || {
@@ -231,23 +239,23 @@ async fn what_a_client_told_is_closed_with_its_connection() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_there_by_now_is_asked_for_again() {
+async fn a_new_optional_directory_causes_a_new_request_for_roots() {
     let tree = Tree::new();
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadOnly);
     let boundary =
         boundary.optional_directory(tree.path("later"), Access::ReadOnly).build().unwrap();
     let guard =
         Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let (server, tells) = Server::new(&guard);
-    let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
+    let (server, reports) = Server::new(&guard);
+    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
     let both = list([tree.uri("op/a"), tree.uri("later")]);
     assert_eq!(read(&mut raw, "in.txt", &both).await.as_deref(), Ok("a"));
     std::fs::create_dir(tree.path("later")).unwrap();
-    is_asked_soon(&mut raw, "in.txt").await;
+    is_asked_eventually(&mut raw, "in.txt").await;
 }
 
 #[tokio::test]
-async fn a_tool_of_macros_gets_its_state_back() {
+async fn a_tool_built_with_macros_receives_its_state() {
     let tree = Tree::new();
     let guard = tree.guard();
     let mut raw = Raw::to(Macros(guard.clone()), tokio::sync::mpsc::unbounded_channel().1, |far| {
@@ -260,11 +268,11 @@ async fn a_tool_of_macros_gets_its_state_back() {
     let mut second = answered("in.txt", &list([tree.uri("op/a")]));
     second["params"]["requestState"] = json!("kept");
     raw.send(&second).await;
-    assert_eq!(told(&raw.receive().await).as_deref(), Ok("a kept"));
+    assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok("a kept"));
 }
 
 #[tokio::test]
-async fn a_prompt_is_asked_in_as_a_tool_is() {
+async fn a_prompt_request_asks_for_roots_like_a_tool_call() {
     let tree = Tree::new();
     let mut raw = Raw::connect(&tree.guard());
     let prompt = |name: &str, responses: Value| {
@@ -274,7 +282,7 @@ async fn a_prompt_is_asked_in_as_a_tool_is() {
             roots(),
         )
     };
-    let told = list([tree.uri("op/a")]);
+    let answer = list([tree.uri("op/a")]);
     for name in ["short", "by hand"] {
         raw.send(&prompt(name, json!({}))).await;
         let asked = raw.receive().await;
@@ -283,31 +291,31 @@ async fn a_prompt_is_asked_in_as_a_tool_is() {
             json!({ ROOTS_KEY: { "method": "roots/list" } }),
             "{asked}"
         );
-        raw.send(&prompt(name, json!({ ROOTS_KEY: told }))).await;
-        let mut answer = raw.receive().await;
+        raw.send(&prompt(name, json!({ ROOTS_KEY: answer }))).await;
+        let mut response = raw.receive().await;
         if name != "short" {
-            let questions = answer["result"]["inputRequests"].as_object().unwrap();
+            let questions = response["result"]["inputRequests"].as_object().unwrap();
             assert_eq!(questions.keys().collect::<Vec<_>>(), [ROOTS_KEY, "mine"]);
-            raw.send(&prompt(name, json!({ ROOTS_KEY: told, "mine": { "action": "accept" } })))
+            raw.send(&prompt(name, json!({ ROOTS_KEY: answer, "mine": { "action": "accept" } })))
                 .await;
-            answer = raw.receive().await;
+            response = raw.receive().await;
         }
-        assert_eq!(answer["result"]["messages"][0]["content"]["text"], "a", "{answer}");
+        assert_eq!(response["result"]["messages"][0]["content"]["text"], "a", "{response}");
     }
     raw.send(&prompt("short", json!({ ROOTS_KEY: list([tree.uri("op/none")]) }))).await;
     assert_eq!(raw.receive().await["error"]["data"]["kind"], "outside_roots");
 }
 
-// On Windows nobody can take a held directory's name away.
+// Windows does not allow renaming a directory that is held open.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_remembered_root_that_was_replaced_is_asked_for_again() {
+async fn a_replaced_root_causes_a_new_request_for_roots() {
     let tree = Tree::new();
     let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let (server, tells) = Server::new(&guard);
-    let mut raw = Raw::to(server, tells, |far| guard.wrap(far).one_client());
+    let (server, reports) = Server::new(&guard);
+    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
     assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     std::fs::rename(tree.path("op/a"), tree.path("gone")).unwrap();
     std::fs::create_dir(tree.path("op/a")).unwrap();
-    is_asked_soon(&mut raw, "in.txt").await;
+    is_asked_eventually(&mut raw, "in.txt").await;
 }

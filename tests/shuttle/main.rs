@@ -1,15 +1,21 @@
-//! The model check: the real code of sessions, under a scheduler that decides who takes each step.
+//! The model check: runs the real session code under a scheduler that decides which task takes each
+//! step.
 //!
-//! Goes in: a cast of tasks that call, change, close, give up, forget and watch. Comes out: the number of schedules they were run in, and
-//! for one that breaks a promise ([`world`]) a text that replays it ([`replayed`]). A lost wake-up is a deadlock, which is told.
+//! A run has a cast of tasks that call, change the list, close the session, drop calls, forget
+//! snapshots, and wait for changes. The test prints the number of schedules tried. If a schedule
+//! breaks a property of [`world`], shuttle prints the schedule, and [`failed_schedule_is_replayed`]
+//! replays it. A lost wake-up is reported as a deadlock.
 //!
-//! A step is each use of a lock or an atomic of the session's, of the map, and of a notification; each answer; and each piece of work off
-//! the workers. The map and the notifications are whole: what happens within them is theirs to show, and neither runs code of the
-//! session's under its locks. Memory is in sequence, as it is in the code. No time passes, so that no deadline comes; a call that is
-//! given up at any step stands for those. Whether names are verified again depends on the number of the step.
+//! A step is each use of the session's locks and atomics, of the cache and of a notification, each
+//! answer, and each piece of work that the workers run. The cache and the notifications count as
+//! atomic: their own crates test them, and neither runs session code while it holds a lock. Memory
+//! is sequentially consistent, as in the code. Time does not pass, so no deadline expires; calls
+//! dropped at each step stand for expired deadlines. The step number decides whether names are
+//! verified again.
 //!
-//! `RUSTFLAGS="--cfg shuttle" cargo test --release --test shuttle -- --nocapture` runs it, and .ci/run does. `GUARD_MODEL_RUNS=1000000`
-//! makes a run of that many schedules of each cast and scheduler.
+//! `RUSTFLAGS="--cfg shuttle" cargo test --release --test shuttle -- --nocapture` runs the model
+//! check, and so does .ci/run. `GUARD_MODEL_RUNS=1000000` sets the number of schedules for each
+//! cast and scheduler.
 #![cfg(shuttle)]
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -34,32 +40,32 @@ use tempfile::TempDir;
 use crate::schedule::Preempting;
 use crate::world::{World, proof, top};
 
-/// Who is in a run, and what happened before.
+/// The tasks of a run, and its initial state.
 #[derive(Clone, Copy)]
 struct Cast {
     name: &'static str,
-    /// Each a task, in the order of the names.
+    /// One task for each role, in this order.
     roles: &'static [Role],
-    /// A call before them all.
-    is_kept: bool,
+    /// Whether a call before the tasks start caches a snapshot.
+    is_cached: bool,
     announces: bool,
-    /// Of how many questions one fails.
+    /// One in this many requests to the client fails.
     fails: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// So many requests, one after the other.
+    /// Makes this many requests, one after another.
     Calls(u32),
-    /// A request that is dropped after so many polls.
-    GivesUp(u32),
+    /// Makes a request and drops it after this many polls.
+    DropsCall(u32),
     Changes(u32),
     Closes,
     Forgets,
-    /// Takes a proof, and asks so often whether it stands.
-    Iterates(u32),
-    /// Waits for so many changes at most, or for the end.
-    Watches(u32),
+    /// Obtains a proof and checks this many times whether it is still allowed.
+    ChecksProof(u32),
+    /// Waits for this many changes, or until the session is closed.
+    WaitsForChanges(u32),
 }
 
 use Role::*;
@@ -74,20 +80,22 @@ impl Role {
                     world.call().await;
                 }
             }),
-            Self::GivesUp(polls) => Box::pin(async move { world.given_up(polls).await }),
+            Self::DropsCall(polls) => {
+                Box::pin(async move { world.call_dropped_after(polls).await })
+            }
             Self::Changes(times) => {
                 Box::pin(async move { (0..times).for_each(|_| world.change()) })
             }
             Self::Closes => Box::pin(async move { world.close() }),
             Self::Forgets => Box::pin(async move { world.guard.forget_all() }),
-            Self::Iterates(times) => Box::pin(async move {
+            Self::ChecksProof(times) => Box::pin(async move {
                 if let Some(roots) = world.call().await {
                     let (checked, version) = proof(&roots);
                     drop(roots);
-                    (0..times).for_each(|_| world.still(&checked, version));
+                    (0..times).for_each(|_| world.check_still_allowed(&checked, version));
                 }
             }),
-            Self::Watches(times) => {
+            Self::WaitsForChanges(times) => {
                 let mut changes = world.changes();
                 Box::pin(async move {
                     for _ in 0..times {
@@ -108,11 +116,11 @@ impl Role {
 
 impl Cast {
     const fn new(name: &'static str, roles: &'static [Role]) -> Self {
-        Self { name, roles, is_kept: false, announces: true, fails: 0 }
+        Self { name, roles, is_cached: false, announces: true, fails: 0 }
     }
 
-    const fn kept(self) -> Self {
-        Self { is_kept: true, ..self }
+    const fn cached(self) -> Self {
+        Self { is_cached: true, ..self }
     }
 
     const fn unannounced(self) -> Self {
@@ -126,7 +134,7 @@ impl Cast {
     fn play(self, top: &Arc<TempDir>) {
         let world = World::new(top, self.announces, self.fails);
         shuttle::future::block_on(async {
-            if self.is_kept {
+            if self.is_cached {
                 world.call().await;
             }
             let mut tasks: Vec<_> =
@@ -134,43 +142,43 @@ impl Cast {
             let own = tasks.pop();
             let others: Vec<_> = tasks.into_iter().map(shuttle::future::spawn).collect();
             if let Some(own) = own {
-                // Whoever begins costs no preemption.
+                // Choosing the first task costs no preemption.
                 shuttle::future::yield_now().await;
                 own.await;
             }
             for other in others {
                 other.await.unwrap();
             }
-            world.end().await;
+            world.check_at_end().await;
         });
     }
 
-    /// How many runs it was.
+    /// Runs the cast under a scheduler and returns the number of runs.
     fn run(self, how: &str, scheduler: impl Scheduler + 'static) -> usize {
         let mut config = Config::new();
         config.stack_size = STACK;
         let top = Arc::new(top());
         let began = Instant::now();
-        let told = Told { how, name: self.name, runs: Arc::default() };
-        let counted = told.runs.clone();
+        let report = FailureReport { how, name: self.name, runs: Arc::default() };
+        let counted = report.runs.clone();
         Runner::new(scheduler, config).run(move || {
             counted.fetch_add(1, SeqCst);
             self.play(&top);
         });
-        let runs = told.runs.load(SeqCst);
+        let runs = report.runs.load(SeqCst);
         println!("{how}: {}: {runs} runs in {:.1} s", self.name, began.elapsed().as_secs_f64());
         runs
     }
 }
 
-/// Tells how many runs it took to fail.
-struct Told<'a> {
+/// Prints the number of runs if a run fails.
+struct FailureReport<'a> {
     how: &'a str,
     name: &'a str,
     runs: Arc<AtomicUsize>,
 }
 
-impl Drop for Told<'_> {
+impl Drop for FailureReport<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}: {}: failed in run {}", self.how, self.name, self.runs.load(SeqCst));
@@ -178,30 +186,40 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Each schedule is tried.
+/// Casts small enough to try every schedule.
 const SMALL: &[Cast] = &[
-    Cast::new("a call, a change; kept", &[Calls(1), Changes(1)]).kept(),
-    Cast::new("a call, a close; kept", &[Calls(1), Closes]).kept(),
-    Cast::new("two changes, watched", &[Changes(2), Watches(1)]),
-    Cast::new("a call, all forgotten; kept", &[Calls(1), Forgets]).kept(),
+    Cast::new("a call, a change; cached", &[Calls(1), Changes(1)]).cached(),
+    Cast::new("a call, a close; cached", &[Calls(1), Closes]).cached(),
+    Cast::new("two changes, one waiting for them", &[Changes(2), WaitsForChanges(1)]),
+    Cast::new("a call, all forgotten; cached", &[Calls(1), Forgets]).cached(),
 ];
 
-/// Each schedule is tried with so few preemptions.
+/// Casts for which every schedule with at most this many preemptions is tried.
 const MIDDLE: &[(usize, Cast)] = &[
     (3, Cast::new("a call, a change", &[Calls(1), Changes(1)])),
-    (2, Cast::new("a change, a close, watched", &[Changes(1), Closes, Watches(2)])),
+    (
+        2,
+        Cast::new(
+            "a change, a close, one waiting for them",
+            &[Changes(1), Closes, WaitsForChanges(2)],
+        ),
+    ),
     (3, Cast::new("a call, a close", &[Calls(1), Closes])),
     (2, Cast::new("two calls", &[Calls(1), Calls(1)])),
     (1, Cast::new("two calls, a change", &[Calls(1), Calls(1), Changes(1)])),
-    (1, Cast::new("two calls, a change; kept", &[Calls(1), Calls(1), Changes(1)]).kept()),
+    (1, Cast::new("two calls, a change; cached", &[Calls(1), Calls(1), Changes(1)]).cached()),
     (1, Cast::new("two calls, a close", &[Calls(1), Calls(1), Closes])),
-    (2, Cast::new("a call, one given up early", &[Calls(1), GivesUp(1)])),
-    (2, Cast::new("a call, one given up while asking", &[Calls(1), GivesUp(2)])),
-    (2, Cast::new("a call, one given up while resolving", &[Calls(1), GivesUp(3)])),
-    (1, Cast::new("two calls, one given up", &[Calls(1), Calls(1), GivesUp(2)])),
+    (2, Cast::new("a call, one dropped early", &[Calls(1), DropsCall(1)])),
+    (2, Cast::new("a call, one dropped while asking", &[Calls(1), DropsCall(2)])),
+    (2, Cast::new("a call, one dropped while resolving", &[Calls(1), DropsCall(3)])),
+    (1, Cast::new("two calls, one dropped", &[Calls(1), Calls(1), DropsCall(2)])),
     (1, Cast::new("a call, a change, a close", &[Calls(1), Changes(1), Closes])),
-    (1, Cast::new("two calls, all forgotten; kept", &[Calls(1), Calls(1), Forgets]).kept()),
-    (1, Cast::new("one iterates, two changes; kept", &[Iterates(2), Changes(2)]).kept()),
+    (1, Cast::new("two calls, all forgotten; cached", &[Calls(1), Calls(1), Forgets]).cached()),
+    (
+        1,
+        Cast::new("one checks its proof, two changes; cached", &[ChecksProof(2), Changes(2)])
+            .cached(),
+    ),
     (
         1,
         Cast::new(
@@ -212,41 +230,63 @@ const MIDDLE: &[(usize, Cast)] = &[
     ),
     (
         1,
-        Cast::new("two calls, each second question fails", &[Calls(2), Calls(1), Changes(1)])
-            .failing(2),
+        Cast::new(
+            "two calls, every second request to the client fails",
+            &[Calls(2), Calls(1), Changes(1)],
+        )
+        .failing(2),
     ),
 ];
 
-/// Too many to try all: by chance.
+/// Casts too large to try every schedule. Their schedules are random.
 const LARGE: &[Cast] = &[
     Cast::new(
-        "all but a close",
-        &[Calls(3), Calls(2), GivesUp(2), GivesUp(4), Iterates(2), Forgets, Watches(1), Changes(3)],
+        "all roles except a close",
+        &[
+            Calls(3),
+            Calls(2),
+            DropsCall(2),
+            DropsCall(4),
+            ChecksProof(2),
+            Forgets,
+            WaitsForChanges(1),
+            Changes(3),
+        ],
     ),
     Cast::new(
-        "all",
-        &[Calls(3), Calls(2), GivesUp(3), Iterates(2), Forgets, Changes(3), Watches(5), Closes],
+        "all roles",
+        &[
+            Calls(3),
+            Calls(2),
+            DropsCall(3),
+            ChecksProof(2),
+            Forgets,
+            Changes(3),
+            WaitsForChanges(5),
+            Closes,
+        ],
     )
-    .kept(),
+    .cached(),
     Cast::new(
-        "three calls, a change, given up",
-        &[Calls(1), Calls(1), Calls(1), GivesUp(3), GivesUp(2), Changes(1)],
+        "three calls, two dropped, a change",
+        &[Calls(1), Calls(1), Calls(1), DropsCall(3), DropsCall(2), Changes(1)],
     ),
     Cast::new(
         "a client that announces nothing",
-        &[Calls(2), Calls(2), Calls(1), GivesUp(3), Forgets, Changes(3)],
+        &[Calls(2), Calls(2), Calls(1), DropsCall(3), Forgets, Changes(3)],
     )
     .unannounced(),
     Cast::new(
-        "each third question fails",
-        &[Calls(3), Calls(2), Calls(1), GivesUp(3), Changes(3), Forgets],
+        "every third request to the client fails",
+        &[Calls(3), Calls(2), Calls(1), DropsCall(3), Changes(3), Forgets],
     )
     .failing(3),
 ];
 
-/// `GUARD_MODEL_CAST` in the schedule `GUARD_MODEL_SCHEDULE`, as a failure tells them.
+/// Replays the cast `GUARD_MODEL_CAST` with the schedule `GUARD_MODEL_SCHEDULE`, as printed by a
+/// failure.
 #[test]
-fn replayed() {
+fn failed_schedule_is_replayed() {
     let (Ok(name), Ok(schedule)) =
         (std::env::var("GUARD_MODEL_CAST"), std::env::var("GUARD_MODEL_SCHEDULE"))
     else {
@@ -259,20 +299,20 @@ fn replayed() {
 }
 
 #[test]
-fn all_schedules_of_two() {
+fn every_schedule_of_two_tasks_holds() {
     for &cast in SMALL {
         let (scheduler, finished) = Preempting::new(usize::MAX);
         cast.run("all schedules", scheduler);
         assert!(finished.load(SeqCst));
     }
-    // Another scheduler finds as many.
+    // Shuttle's own exhaustive scheduler finds the same number of schedules.
     let cast = SMALL[1];
-    let again = cast.run("again", Preempting::new(usize::MAX).0);
+    let again = cast.run("all schedules again", Preempting::new(usize::MAX).0);
     assert_eq!(again, cast.run("by shuttle's own search", DfsScheduler::new(None, false)));
 }
 
 #[test]
-fn all_schedules_with_few_preemptions() {
+fn every_schedule_with_few_preemptions_holds() {
     for &(preemptions, cast) in MIDDLE {
         let (scheduler, finished) = Preempting::new(preemptions);
         cast.run(&format!("all with {preemptions} preemptions"), scheduler);
@@ -281,30 +321,30 @@ fn all_schedules_with_few_preemptions() {
 }
 
 #[test]
-fn by_chance() {
+fn random_schedules_hold() {
     for &cast in LARGE {
         cast.run("random", RandomScheduler::new(most_runs()));
     }
 }
 
 #[test]
-fn by_priorities() {
+fn priority_schedules_hold() {
     for &cast in LARGE {
         for preemptions in [3, 6] {
             cast.run(
-                &format!("priorities, {preemptions} changes"),
+                &format!("by priorities, {preemptions} priority changes"),
                 PctScheduler::new(preemptions, most_runs() / 2),
             );
         }
     }
 }
 
-/// A schedule replays: what is run does not hang on chance or time.
+/// Running a schedule again gives the same result: nothing depends on random numbers or time.
 #[test]
-fn runs_repeat() {
+fn schedules_are_deterministic() {
     for &cast in LARGE {
         let random = RandomScheduler::new(REPEATED);
-        cast.run("each twice", UncontrolledNondeterminismCheckScheduler::new(random));
+        cast.run("each schedule twice", UncontrolledNondeterminismCheckScheduler::new(random));
     }
 }
 

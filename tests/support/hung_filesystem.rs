@@ -1,6 +1,6 @@
-//! A real filesystem that stops answering: FUSE, whose server reads requests and never replies.
+//! A FUSE filesystem that can hang: its server continues to read requests but stops replying.
 //!
-//! The server is a child process: threads that wait for it could not be killed as long as it lives.
+//! The server is a child process. While it runs, a thread that waits for a reply cannot be killed.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -19,20 +19,21 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 
-/// A mounted filesystem of one file, `in.txt`. Dropping it fails what hangs in it, and unmounts it.
-pub(crate) struct Dead {
+/// A mounted filesystem with one file, `in.txt`. Dropping it fails its pending requests and
+/// unmounts it.
+pub(crate) struct HungFilesystem {
     at: PathBuf,
     server: Child,
-    say: ChildStdin,
-    hanging: Arc<AtomicUsize>,
+    commands: ChildStdin,
+    pending: Arc<AtomicUsize>,
 }
 
-/// Runs a test in a mount namespace of its own, so that nothing is left behind, whatever happens.
+/// Runs a test in its own mount namespace, so that no mount remains when the test ends.
 pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let test = scope.spawn(|| {
             let none = None::<&Path>;
-            // Who may not do that mounts where all can see it, by `fusermount3`.
+            // Without the privilege for this, `fusermount3` mounts it in the shared namespace.
             let _ = unshare(CloneFlags::CLONE_NEWNS)
                 .and_then(|()| mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none));
             test();
@@ -43,62 +44,67 @@ pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
     });
 }
 
-impl Dead {
-    /// Mounts it, alive so far; none where that cannot be done. In CI it must be.
+impl HungFilesystem {
+    /// Mounts a filesystem that still replies. Returns `None` if FUSE is not available, and panics
+    /// in CI.
     pub(crate) fn mount(at: &Path) -> Option<Self> {
         let mut server = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "hung_filesystem::server", "--nocapture"])
+            .args([
+                "--exact",
+                "hung_filesystem::child_process_serves_the_filesystem",
+                "--nocapture",
+            ])
             .env(SERVED, at)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let say = server.stdin.take().unwrap();
+        let commands = server.stdin.take().unwrap();
         let lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut told = lines.skip_while(|line| !line.contains(MOUNTED) && !line.contains(FAILED));
-        match told.next().unwrap_or_default() {
+        let mut lines = lines.skip_while(|line| !line.contains(MOUNTED) && !line.contains(FAILED));
+        match lines.next().unwrap_or_default() {
             failed if !failed.contains(MOUNTED) => {
                 assert!(std::env::var_os("CI").is_none(), "{failed}");
-                println!("rejected: {failed}");
+                println!("skipped: {failed}");
                 server.wait().unwrap();
                 return None;
             }
             _ => {}
         }
-        let hanging = Arc::new(AtomicUsize::new(0));
-        let counted = hanging.clone();
+        let pending = Arc::new(AtomicUsize::new(0));
+        let counted = pending.clone();
         std::thread::spawn(move || {
-            told.for_each(|_| {
+            lines.for_each(|_| {
                 counted.fetch_add(1, SeqCst);
             });
         });
-        Some(Self { at: at.to_owned(), server, say, hanging })
+        Some(Self { at: at.to_owned(), server, commands, pending })
     }
 
-    /// From now on nothing is answered.
-    pub(crate) fn die(&mut self) {
-        self.say.write_all(b"die\n").unwrap();
+    /// Stops replying to requests.
+    pub(crate) fn hang(&mut self) {
+        self.commands.write_all(b"hang\n").unwrap();
     }
 
-    /// Waits until at least this many requests hang.
-    pub(crate) async fn hangs(&self, least: usize) {
+    /// Waits until at least this many requests are pending.
+    pub(crate) async fn wait_for_pending(&self, least: usize) {
         for _ in 0..2000 {
-            if self.hanging() >= least {
+            if self.pending() >= least {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{} requests hang", self.hanging());
+        panic!("{} requests are pending", self.pending());
     }
 
-    pub(crate) fn hanging(&self) -> usize {
-        self.hanging.load(SeqCst)
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.load(SeqCst)
     }
 }
 
-impl Drop for Dead {
+impl Drop for HungFilesystem {
     fn drop(&mut self) {
-        // What waits for it fails when it is gone.
+        // Pending requests fail once the server has exited.
         let _ = self.server.kill();
         let _ = self.server.wait();
         if umount2(&self.at, MntFlags::MNT_DETACH).is_err() {
@@ -107,46 +113,48 @@ impl Drop for Dead {
     }
 }
 
-/// The child process: serves until it is told to die, or its parent's thread ends.
+/// The child process. It serves the filesystem until its standard input closes or the thread that
+/// started it ends.
 #[test]
-fn server() {
+fn child_process_serves_the_filesystem() {
     let Some(at) = std::env::var_os(SERVED) else { return };
     set_pdeathsig(Signal::SIGKILL).unwrap();
-    let hanging = Arc::new(State(AtomicUsize::new(ALIVE)));
+    let state = Arc::new(State(AtomicUsize::new(REPLIES)));
     let session = match fuser::spawn_mount2(
-        Files(hanging.clone()),
+        Files(state.clone()),
         at,
-        &[MountOption::FSName("dead".into())],
+        &[MountOption::FSName("hung".into())],
     ) {
         Ok(session) => session,
         Err(error) => return println!("{FAILED}: {error}"),
     };
     println!("{MOUNTED}");
     for line in std::io::stdin().lines() {
-        if line.unwrap() == "die" {
-            hanging.0.store(0, SeqCst);
+        if line.unwrap() == "hang" {
+            state.0.store(0, SeqCst);
         }
     }
     drop(session);
 }
 
-const SERVED: &str = "GUARD_TEST_DEAD";
-const MOUNTED: &str = "it is mounted";
+const SERVED: &str = "GUARD_TEST_HUNG_FILESYSTEM";
+const MOUNTED: &str = "the filesystem is mounted";
 const FAILED: &str = "FUSE cannot be mounted here";
 
-/// Whether it answers.
+/// Whether the filesystem replies.
 struct State(AtomicUsize);
 
-const ALIVE: usize = 1;
+const REPLIES: usize = 1;
 
 impl State {
-    /// The reply, if this request is answered.
-    fn answers<T>(&self, reply: T) -> Option<T> {
-        if self.0.load(SeqCst) == ALIVE {
+    /// Returns the reply handle if the filesystem still replies. Otherwise it counts a pending
+    /// request.
+    fn reply_handle<T>(&self, reply: T) -> Option<T> {
+        if self.0.load(SeqCst) == REPLIES {
             return Some(reply);
         }
-        println!("hangs");
-        // A reply that is dropped is an error.
+        println!("pending");
+        // Dropping the reply handle would send an error.
         std::mem::forget(reply);
         None
     }
@@ -154,7 +162,7 @@ impl State {
 
 struct Files(Arc<State>);
 
-const TEXT: &[u8] = b"alive";
+const TEXT: &[u8] = b"content";
 
 fn attributes(inode: u64) -> FileAttr {
     let (kind, perm, size) = if inode == 1 {
@@ -181,12 +189,12 @@ fn attributes(inode: u64) -> FileAttr {
     }
 }
 
-/// Nothing may be kept by the kernel: it asks each time.
+/// The kernel must not cache anything, so that every lookup sends a request.
 const TIME_TO_LIVE: Duration = Duration::ZERO;
 
 impl Filesystem for Files {
     fn lookup(&mut self, _: &Request<'_>, _: u64, name: &OsStr, reply: ReplyEntry) {
-        let Some(reply) = self.0.answers(reply) else { return };
+        let Some(reply) = self.0.reply_handle(reply) else { return };
         if name == "in.txt" {
             reply.entry(&TIME_TO_LIVE, &attributes(2), 0);
         } else {
@@ -195,12 +203,12 @@ impl Filesystem for Files {
     }
 
     fn getattr(&mut self, _: &Request<'_>, inode: u64, _: Option<u64>, reply: ReplyAttr) {
-        let Some(reply) = self.0.answers(reply) else { return };
+        let Some(reply) = self.0.reply_handle(reply) else { return };
         reply.attr(&TIME_TO_LIVE, &attributes(inode));
     }
 
     fn open(&mut self, _: &Request<'_>, _: u64, _: i32, reply: ReplyOpen) {
-        let Some(reply) = self.0.answers(reply) else { return };
+        let Some(reply) = self.0.reply_handle(reply) else { return };
         reply.opened(0, 0);
     }
 
@@ -215,7 +223,7 @@ impl Filesystem for Files {
         _: Option<u64>,
         reply: ReplyData,
     ) {
-        let Some(reply) = self.0.answers(reply) else { return };
+        let Some(reply) = self.0.reply_handle(reply) else { return };
         reply.data(TEXT.get(usize::try_from(offset).unwrap()..).unwrap_or_default());
     }
 }

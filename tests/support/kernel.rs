@@ -1,4 +1,4 @@
-//! What the kernel says, to compare with; and the same process without `openat2`.
+//! The kernel as an oracle, and a way to run code as if the kernel had no `openat2`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,17 +14,19 @@ use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
 
 use super::model::Decision;
 
-/// Whether the kernel comes to the same as a decision about a request that starts in `root`, or is absolute: to the same place, or to
-/// the same error. What was decided to lie or pass outside must leave the root in the kernel's own walk beneath it, too.
+/// Checks a decision against the kernel. The request is absolute or starts in `root`. Both must
+/// resolve to the same path or return the same error. If the decision is "outside", `openat2` with
+/// `RESOLVE_BENEATH` must also leave the root.
 ///
-/// For [`Intent::New`] the file is really made, and removed again. [`Intent::NewTree`] is compared where all is there.
+/// For [`Intent::New`], this creates the file and removes it again. [`Intent::NewTree`] is compared
+/// only where the whole path exists.
 pub(crate) fn agrees(
     decided: &Decision,
     root: &Path,
     request: &str,
     intent: Intent,
 ) -> Result<(), String> {
-    // An absolute request replaces the root.
+    // Joining an absolute request discards the root.
     let path = root.join(request);
     let expected = match (intent, decided) {
         (_, Err("empty")) => return Ok(()),
@@ -39,7 +41,7 @@ pub(crate) fn agrees(
                 Mode::RUSR | Mode::WUSR,
             );
             let made = made.map(|made| name(&made));
-            // Had it been there, no error would have been due.
+            // The file did not exist before, so it can be removed.
             let _ = made.as_ref().map(fs::remove_file);
             made
         }
@@ -58,7 +60,7 @@ pub(crate) fn agrees(
             return if is_alike {
                 Ok(())
             } else {
-                Err("the kernel does not miss just the last name".into())
+                Err("to the kernel, more than the last name is missing".into())
             };
         }
         (Intent::NoFollow, _) => {
@@ -72,16 +74,18 @@ pub(crate) fn agrees(
             Errno::NOENT => *kind == "not_found",
             Errno::NOTDIR => *kind == "not_a_directory",
             Errno::LOOP => *kind == "too_many_links",
-            // open(2) with O_CREAT says this of any last name with a slash behind it, and looks no further.
+            // With O_CREAT, open(2) returns this error for every last name with a trailing slash,
+            // without looking it up.
             Errno::ISDIR => intent == Intent::New && *kind != "outside_roots",
             _ => false,
         },
         _ => false,
     };
-    if is_alike { Ok(()) } else { Err(format!("the kernel comes to {expected:?}")) }
+    if is_alike { Ok(()) } else { Err(format!("the kernel returns {expected:?}")) }
 }
 
-/// Whether the kernel's walk beneath the root leaves it, where it can be asked: the request begins there.
+/// Checks that the kernel, resolving beneath the root, leaves it. Only a request that starts in the
+/// root can be checked.
 fn leaves(root: &Path, request: &str, intent: Intent) -> Result<(), String> {
     let rest = match request.strip_prefix(root.to_str().unwrap_or_default()) {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
@@ -90,7 +94,7 @@ fn leaves(root: &Path, request: &str, intent: Intent) -> Result<(), String> {
     };
     let last = if intent == Intent::NoFollow { OFlags::NOFOLLOW } else { OFlags::empty() };
     let root = open(root, OFlags::PATH, Mode::empty()).map_err(|error| error.to_string())?;
-    let ask = || {
+    let resolve = || {
         openat2(
             &root,
             format!("./{rest}"),
@@ -99,28 +103,29 @@ fn leaves(root: &Path, request: &str, intent: Intent) -> Result<(), String> {
             ResolveFlags::BENEATH,
         )
     };
-    // EAGAIN: something was renamed somewhere, by another test, while it passed `..` (openat2(2)).
+    // EAGAIN: another test renamed something while the kernel resolved `..` (openat2(2)).
     match (0..1_000)
-        .map(|_| ask())
-        .find(|asked| !matches!(asked, Err(Errno::AGAIN)))
+        .map(|_| resolve())
+        .find(|result| !matches!(result, Err(Errno::AGAIN)))
         .unwrap_or(Err(Errno::AGAIN))
     {
-        // ELOOP: its links are counted before it is seen to leave. ENOSYS, EPERM: it is taken away from this process; see `blocked`.
+        // ELOOP: the kernel reached its limit of symlinks before it left the root. ENOSYS, EPERM:
+        // this process may not call `openat2`; see [`block`].
         Err(Errno::XDEV | Errno::LOOP | Errno::NOSYS | Errno::PERM) => Ok(()),
-        told => Err(format!(
-            "the kernel's walk beneath the root says {:?}",
-            told.map(|found| name(&found))
+        other => Err(format!(
+            "the kernel, resolving beneath the root, returns {:?}",
+            other.map(|found| name(&found))
         )),
     }
 }
 
-/// What is before the slash at the end, and any `.` behind it.
+/// The request without trailing slashes and `.` components, or `None` if it has none.
 fn without_dots(request: &str) -> Option<&str> {
     let shorter = request.strip_suffix("/.").or(request.strip_suffix('/'))?;
     Some(without_dots(shorter).unwrap_or(shorter))
 }
 
-/// Where an open file is.
+/// The path of an open file.
 fn name(file: &OwnedFd) -> PathBuf {
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default()
 }
@@ -140,17 +145,18 @@ thread_local! {
     };
 }
 
-/// Does the work in a thread for which there is no `openat2`, as on an old kernel.
+/// Runs the closure on a thread that cannot call `openat2`, as on an old kernel.
 pub(crate) fn without_openat2<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = channel();
     let work = move || drop(sender.send(work()));
     BLOCKED.with(|blocked| {
-        blocked.send(Box::new(work)).expect("the thread goes on as long as this one");
+        blocked.send(Box::new(work)).expect("the blocked thread runs as long as this one");
     });
-    done.recv().expect("the work is done, and does not panic")
+    done.recv().expect("the closure does not panic")
 }
 
-/// From here on `openat2` fails in this thread, and in what it starts.
+/// Makes `openat2` fail with this error in the current thread, and in the threads and processes
+/// that it starts.
 pub(crate) fn block(error: u32) {
     let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
     let rules = BTreeMap::from([(OPENAT2, Vec::new())]);
@@ -160,7 +166,7 @@ pub(crate) fn block(error: u32) {
     seccompiler::apply_filter(&program).unwrap();
 }
 
-/// openat2(2) has one number on every architecture.
+/// openat2(2) has the same number on every architecture.
 const OPENAT2: i64 = 437;
 
 pub(crate) const ENOSYS: u32 = 38;

@@ -1,5 +1,6 @@
-//! What the tests of the suite share: trees of files, a tracer of system calls, the kernel and a naive
-//! model as oracles. The other test programs include the files that they need by path.
+//! Fixtures and oracles that the suite's tests share: file trees, a system call tracer, and two
+//! oracles, the kernel and a naive model. The other test binaries include the files they need with
+//! `#[path]`.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod kernel;
@@ -13,12 +14,12 @@ pub(crate) mod tree;
 #[cfg(target_os = "linux")]
 pub(crate) mod world;
 
-/// The environment variable that the parent sets for a run of the suite without `openat2`: the
-/// error number that the system call returns there.
+/// The environment variable that makes the suite run without `openat2`. The parent process sets it
+/// to the error number that the system call must return.
 pub(crate) const OPENAT2_ERROR: &str = "GUARD_TEST_OPENAT2_ERROR";
 
-/// Whether this is a run without `openat2`. Tests that do not depend on the filesystem may then be
-/// shorter.
+/// Whether the suite is running without `openat2`. Tests that do not depend on the filesystem may
+/// then run a shorter form.
 pub(crate) fn is_second_run() -> bool {
     std::env::var_os(OPENAT2_ERROR).is_some()
 }

@@ -1,9 +1,14 @@
-//! The rule by which a request is decided (DESIGN decisions 5 and 7), written naively.
+//! A naive implementation of the rule that decides a request: a path is inside if it resolves to a
+//! path inside the roots, and resolution stops at the first name outside them.
 //!
-//! Goes in: what is at a path, as a function; the roots' canonical paths; a request and its intent. Comes out: what the guard must
-//! decide. One name at a time, every position a whole path from `/`; only what is inside a root is asked for. Whoever uses it
-//! holds the guard to it, and it to the kernel ([`kernel`](super::kernel)), which knows nothing of roots: where the way leaves
-//! them and comes back, the two differ, and nowhere else.
+//! The input is a function that returns the type of the entry at a path, the canonical paths of the
+//! roots, a request and its intent. The output is the decision that the guard must make. The model
+//! resolves one name at a time and represents each position as an absolute path. It looks up only
+//! paths inside the roots.
+//!
+//! Tests compare the guard with this model, and the model with the kernel
+//! ([`kernel`](super::kernel)). The kernel knows nothing of roots, so the two may differ only where
+//! a path leaves the roots and returns.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -11,7 +16,7 @@ use std::path::{Path, PathBuf};
 use mcp_roots_guard::limits::LINK_HOPS;
 use mcp_roots_guard::{CheckedPath, Error, Intent, Roots};
 
-/// What is at a path.
+/// The type of the entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Missing,
@@ -20,7 +25,7 @@ pub(crate) enum Name {
     Other,
 }
 
-/// The canonical path, and whether something is there; or why not.
+/// The canonical path and whether it exists, or the error code.
 pub(crate) type Decision = Result<(PathBuf, bool), &'static str>;
 
 pub(crate) fn decide(
@@ -86,7 +91,7 @@ pub(crate) fn decide(
     if is_inside(&at) { Ok((at, true)) } else { Err("outside_roots") }
 }
 
-/// What the guard decides, as the rule tells it.
+/// The guard's decision, in the model's terms.
 pub(crate) fn of_guard(roots: &Roots, request: &str, intent: Intent) -> Decision {
     let checked = roots.check(request, intent);
     checked
@@ -95,7 +100,7 @@ pub(crate) fn of_guard(roots: &Roots, request: &str, intent: Intent) -> Decision
         .map_err(Error::code)
 }
 
-/// The names between slashes; a slash at the end asks for a directory, as `.` does.
+/// The names between slashes. A trailing slash requires a directory, as `.` does.
 fn names(text: &str) -> impl DoubleEndedIterator<Item = String> {
     let last = if text.ends_with('/') { "." } else { "" };
     text.split('/').chain([last]).filter(|name| !name.is_empty()).map(Into::into)

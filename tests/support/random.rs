@@ -1,12 +1,13 @@
-//! Random numbers for tests that print the seed of a failure, and settings from the environment.
+//! Random numbers for tests that print the seed of a failure, and numeric settings from the
+//! environment.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Xorshift, of 64 bits (Marsaglia, 2003).
+/// The 64-bit xorshift generator (Marsaglia, 2003).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// Another one at each run.
+    /// A different seed for each run.
     pub(crate) fn seed() -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         u64::from(now.subsec_nanos()) + 1

@@ -1,4 +1,5 @@
-//! A client that writes lines: for what no kit sends, and for messages in one write.
+//! A client that writes raw lines. Tests use it to send messages that an SDK would not send, and to
+//! send several messages in one write.
 
 use std::time::Duration;
 
@@ -15,20 +16,20 @@ use crate::server::{Era, Server};
 pub(crate) struct Raw {
     write: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    tells: mpsc::UnboundedReceiver<String>,
+    reports: mpsc::UnboundedReceiver<String>,
 }
 
 impl Raw {
-    /// With a server behind a wrapped transport.
+    /// Connects to a new server through the guard's wrapped transport.
     pub(crate) fn connect(guard: &Guard) -> Self {
-        let (server, tells) = Server::new(guard);
-        Self::to(server, tells, |far| guard.wrap(far))
+        let (server, reports) = Server::new(guard);
+        Self::to(server, reports, |far| guard.wrap(far))
     }
 
-    /// With any server behind any transport.
+    /// Connects to any server through any transport.
     pub(crate) fn to<T, E, A>(
         server: impl rmcp::ServerHandler,
-        tells: mpsc::UnboundedReceiver<String>,
+        reports: mpsc::UnboundedReceiver<String>,
         wrap: impl FnOnce(DuplexStream) -> T,
     ) -> Self
     where
@@ -39,10 +40,10 @@ impl Raw {
         let transport = wrap(far);
         tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
         let (read, write) = tokio::io::split(near);
-        Self { write, lines: BufReader::new(read).lines(), tells }
+        Self { write, lines: BufReader::new(read).lines(), reports }
     }
 
-    /// Begins a session, with these capabilities.
+    /// Initializes a session with these capabilities.
     pub(crate) async fn initialize(&mut self, capabilities: Value) -> Value {
         self.send(&initialize(capabilities)).await;
         let answer = self.receive().await;
@@ -58,24 +59,27 @@ impl Raw {
         self.write.write_all(lines.as_bytes()).await.unwrap();
     }
 
-    /// What a tool of the server tells, if it does.
-    pub(crate) async fn heard(&mut self) -> Option<String> {
-        crate::server::heard(&mut self.tells).await
+    /// Waits for the next report of one of the server's tools.
+    pub(crate) async fn next_report(&mut self) -> Option<String> {
+        crate::server::next_report(&mut self.reports).await
     }
 
-    /// What one has told already.
-    pub(crate) fn told(&mut self) -> Option<String> {
-        self.tells.try_recv().ok()
+    /// A report that has already arrived.
+    pub(crate) fn earlier_report(&mut self) -> Option<String> {
+        self.reports.try_recv().ok()
     }
 
     /// The next message, whatever it is.
     pub(crate) async fn receive(&mut self) -> Value {
         let line = tokio::time::timeout(Duration::from_secs(20), self.lines.next_line()).await;
-        let line = line.expect("the server says nothing").unwrap().expect("the server is gone");
+        let line = line
+            .expect("the server sent nothing in time")
+            .unwrap()
+            .expect("the server closed the connection");
         serde_json::from_str(&line).unwrap()
     }
 
-    /// A tool's answer; each question for roots is answered with this result.
+    /// Waits for a tool's response. Answers each `roots/list` request with this result.
     pub(crate) async fn answer(&mut self, roots: &Value) -> Value {
         loop {
             let message = self.receive().await;
@@ -90,16 +94,20 @@ impl Raw {
         }
     }
 
-    /// Reads a file, in a session.
+    /// Reads a file within a session.
     pub(crate) async fn read(&mut self, path: &str, roots: &Value) -> Result<String, String> {
         self.send(&call(1, "read", path)).await;
-        told(&self.answer(roots).await)
+        tool_text(&self.answer(roots).await)
     }
 }
 
 pub(crate) fn initialize(capabilities: Value) -> Value {
     let client = json!({ "name": "raw", "version": "1" });
-    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client });
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": capabilities,
+        "clientInfo": client,
+    });
     json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })
 }
 
@@ -108,11 +116,16 @@ pub(crate) fn call(id: u32, tool: &str, path: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
 }
 
+pub(crate) fn cancelled(id: u32) -> Value {
+    let params = json!({ "requestId": id });
+    json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })
+}
+
 pub(crate) fn list_changed() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" })
 }
 
-/// The same request in the stateless era, of a client with these capabilities.
+/// Turns a request into one of the stateless era, from a client with these capabilities.
 pub(crate) fn stateless(mut request: Value, capabilities: Value) -> Value {
     request["params"]["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -122,13 +135,13 @@ pub(crate) fn stateless(mut request: Value, capabilities: Value) -> Value {
     request
 }
 
-/// A request of this era.
-pub(crate) fn of_era(era: Era, request: Value, capabilities: Value) -> Value {
+/// Turns a request into one of this era.
+pub(crate) fn in_era(era: Era, request: Value, capabilities: Value) -> Value {
     if era == Era::Stateless { stateless(request, capabilities) } else { request }
 }
 
-/// What a tool's answer says: its text, or its text as an error.
-pub(crate) fn told(answer: &Value) -> Result<String, String> {
+/// The text of a tool's response, as an error if the response is one.
+pub(crate) fn tool_text(answer: &Value) -> Result<String, String> {
     let text = answer["result"]["content"][0]["text"]
         .as_str()
         .unwrap_or_else(|| panic!("{answer}"))
@@ -138,5 +151,6 @@ pub(crate) fn told(answer: &Value) -> Result<String, String> {
 
 /// A `roots/list` result.
 pub(crate) fn list<S: AsRef<str>>(uris: impl IntoIterator<Item = S>) -> Value {
-    json!({ "roots": uris.into_iter().map(|uri| json!({ "uri": uri.as_ref() })).collect::<Vec<_>>() })
+    let entries = uris.into_iter().map(|uri| json!({ "uri": uri.as_ref() }));
+    json!({ "roots": entries.collect::<Vec<_>>() })
 }

@@ -1,6 +1,8 @@
-//! What RFC 3986 says of a path, naively: the judge of `properties::location` and `properties::windows`.
+//! A naive implementation of RFC 3986's rules for paths: the oracle of `properties::location` and
+//! `properties::windows`.
 
-/// "Remove Dot Segments", 5.2.4, word for word; its steps A and D are for paths without a slash.
+/// "Remove Dot Segments" (RFC 3986, section 5.2.4), implemented literally. Steps A and D are
+/// omitted because they apply only to paths without a leading slash.
 pub(crate) fn remove_dots(mut input: &str) -> String {
     let mut output = String::new();
     while !input.is_empty() {
@@ -22,7 +24,7 @@ pub(crate) fn remove_dots(mut input: &str) -> String {
     output
 }
 
-/// Every escape decoded once, 2.1; what is none stays.
+/// Decodes each percent-encoded octet once (section 2.1). Malformed escapes are left unchanged.
 pub(crate) fn decode(text: &str) -> Vec<u8> {
     let mut pieces = text.split('%');
     let mut decoded = pieces.next().unwrap_or_default().as_bytes().to_vec();

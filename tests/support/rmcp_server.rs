@@ -1,4 +1,5 @@
-//! What the tests drive: a tree, a server with guarded tools, and a client whose answers are told.
+//! Fixtures for the tests of the rmcp adapter: a tree, a server with guarded tools, and a client
+//! that answers from a script.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,14 +28,16 @@ use rmcp::{ClientHandler, ErrorData};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// `op/{a,b,c}/in.txt`, each holding its directory's name, and `secret.txt` beside `op`.
+/// The files `op/{a,b,c}/in.txt`, each containing the name of its directory, and `secret.txt`
+/// outside `op`.
 pub(crate) struct Tree {
     tree: crate::tree::Tree,
 }
 
 impl Tree {
     pub(crate) fn new() -> Self {
-        let files = "file op/a/in.txt = a; file op/b/in.txt = b; file op/c/in.txt = c; file secret.txt = SECRET";
+        let files = "file op/a/in.txt = a; file op/b/in.txt = b; file op/c/in.txt = c
+            file secret.txt = SECRET";
         let tree = crate::tree::Tree::new(files);
         tree.add("link op/a/out -> ../../secret.txt");
         Self { tree }
@@ -52,7 +55,7 @@ impl Tree {
         self.tree.uri(below)
     }
 
-    /// Whose allowed directory is `op`.
+    /// A builder of a guard with the allowed directory `op`.
     pub(crate) fn builder(&self) -> GuardBuilder {
         let boundary =
             Boundary::builder().directory(self.path("op"), Access::ReadWrite).build().unwrap();
@@ -64,19 +67,19 @@ impl Tree {
     }
 }
 
-/// A server whose tools tell the tests what happens in them.
+/// A server whose tools report to the tests.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) guard: Guard,
-    pub(crate) told: mpsc::UnboundedSender<String>,
-    /// Sessions that outlive their requests.
-    pub(crate) held: Arc<Mutex<Vec<Session>>>,
+    pub(crate) reporter: mpsc::UnboundedSender<String>,
+    /// Sessions kept by the tool `hold` after its request ends.
+    pub(crate) kept_sessions: Arc<Mutex<Vec<Session>>>,
 }
 
 impl Server {
     pub(crate) fn new(guard: &Guard) -> (Self, mpsc::UnboundedReceiver<String>) {
-        let (told, tells) = mpsc::unbounded_channel();
-        (Self { guard: guard.clone(), told, held: Arc::default() }, tells)
+        let (reporter, reports) = mpsc::unbounded_channel();
+        (Self { guard: guard.clone(), reporter, kept_sessions: Arc::default() }, reports)
     }
 }
 
@@ -93,7 +96,7 @@ impl ServerHandler for Server {
         ctx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let path = path_of(&call);
-        let told = self.told.clone();
+        let reporter = self.reporter.clone();
         match &*call.name {
             "read" => {
                 self.guard
@@ -107,7 +110,7 @@ impl ServerHandler for Server {
                     })
                     .await
             }
-            // Asks its user first, and says with what it was answered.
+            // Asks the user first, and returns the answer.
             "ask" => {
                 let work = move |roots: RequestRoots| {
                     let answers = json!(roots.responses());
@@ -119,22 +122,22 @@ impl ServerHandler for Server {
                 };
                 self.guard.tool(&ctx, &call, work).await
             }
-            // Goes on until it may not, or for ten seconds.
+            // Runs until its roots may no longer be used, or for ten seconds.
             "walk" => {
                 let work = move |roots: RequestRoots| {
-                    told.send("walking".into()).unwrap();
+                    reporter.send("walking".into()).unwrap();
                     for _ in 0..10_000 {
                         if let Err(error) = roots.ensure_active() {
-                            let _ = told.send(format!("stopped: {}", error.code()));
+                            let _ = reporter.send(format!("stopped: {}", error.code()));
                             return Err(error.into());
                         }
                         std::thread::sleep(Duration::from_millis(1));
                     }
-                    Ok("nothing ended it".to_owned())
+                    Ok("the work was not stopped".to_owned())
                 };
                 self.guard.tool(&ctx, &call, work).await
             }
-            // Reads 100,000 files, as a search for text does: each of the tree, again and again.
+            // Reads 100,000 files, as a text search would. It walks the same tree repeatedly.
             "search" => {
                 let work = move |roots: RequestRoots| {
                     let mut read = 0;
@@ -145,14 +148,14 @@ impl ServerHandler for Server {
                             read += 1;
                         }
                     }
-                    let _ = told.send("searched".into());
+                    let _ = reporter.send("searched".into());
                     Ok(read.to_string())
                 };
                 self.guard.tool(&ctx, &call, work).await
             }
             "hold" => {
                 let session = self.guard.session_of(&ctx.extensions).unwrap();
-                self.held.lock().unwrap().push(session);
+                self.kept_sessions.lock().unwrap().push(session);
                 Ok(CallToolResult::success(Vec::new()).into())
             }
             "panic" => {
@@ -160,16 +163,17 @@ impl ServerHandler for Server {
                     .tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") })
                     .await
             }
-            // Its work is done, and its answer is not.
+            // The work succeeds, but its result panics when it is converted.
             "unwritten" => self.guard.tool(&ctx, &call, |_| Ok(Unwritable)).await,
             "fail" => {
                 self.guard
                     .tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words")))
                     .await
             }
-            // By `?` in work that may fail for any reason, and told apart at its end.
+            // Uses `?` on errors of any type and converts them in one place.
             "any" => {
-                let any = move |roots: &RequestRoots| -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+                type AnyError = Box<dyn std::error::Error + Send + Sync>;
+                let any = move |roots: &RequestRoots| -> Result<String, AnyError> {
                     let text = roots.read_to_string(&path, 1000)?;
                     let number: u32 = text.parse()?;
                     Ok(number.to_string())
@@ -199,7 +203,7 @@ impl ServerHandler for Server {
         self.guard.resource(&ctx, &params, work).await
     }
 
-    /// What `Guard::prompt` does, by hand.
+    /// Does by hand what `Guard::prompt` does.
     async fn get_prompt(
         &self,
         params: GetPromptRequestParams,
@@ -236,11 +240,11 @@ impl ServerHandler for Server {
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
-        let _ = self.told.send("changed".into());
+        let _ = self.reporter.send("changed".into());
     }
 }
 
-/// A result that can not be told.
+/// A result that panics when it is converted to a response.
 struct Unwritable;
 
 impl IntoCallToolResult for Unwritable {
@@ -249,12 +253,12 @@ impl IntoCallToolResult for Unwritable {
     }
 }
 
-/// A server of rmcp's macros, whose tool keeps a state.
+/// A server built with rmcp's macros. Its tool uses the request state.
 pub(crate) struct Macros(pub(crate) Guard);
 
 #[rmcp::tool_router(server_handler)]
 impl Macros {
-    #[rmcp::tool(description = "Reads a file, and tells its state")]
+    #[rmcp::tool(description = "Reads a file and returns the request state")]
     async fn read(
         &self,
         Parameters(args): Parameters<serde_json::Map<String, Value>>,
@@ -271,7 +275,7 @@ impl Macros {
     }
 }
 
-/// The path that a call names.
+/// The `path` argument of a call.
 pub(crate) fn path_of(call: &CallToolRequestParams) -> String {
     call.arguments
         .as_ref()
@@ -297,31 +301,35 @@ fn own_question() -> InputRequiredResult {
     )
 }
 
-/// How a client answers `roots/list`.
+/// The client's answer to `roots/list`.
 #[derive(Clone)]
-pub(crate) enum Tells {
+pub(crate) enum RootsAnswer {
     Uris(Vec<String>),
     Error,
 }
 
-/// A client of rmcp, and what it was asked.
+/// An rmcp client that counts `roots/list` requests.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) declares: Option<RootsCapabilities>,
-    pub(crate) tells: Arc<Mutex<Tells>>,
+    pub(crate) answer: Arc<Mutex<RootsAnswer>>,
     pub(crate) asked: Arc<AtomicUsize>,
 }
 
 impl Client {
-    /// One that announces changes.
-    pub(crate) fn new(tells: Tells) -> Self {
+    /// A client that declares `listChanged`.
+    pub(crate) fn new(answer: RootsAnswer) -> Self {
         let mut declares = RootsCapabilities::default();
         declares.list_changed = Some(true);
-        Self { declares: Some(declares), tells: Arc::new(Mutex::new(tells)), asked: Arc::default() }
+        Self {
+            declares: Some(declares),
+            answer: Arc::new(Mutex::new(answer)),
+            asked: Arc::default(),
+        }
     }
 
     pub(crate) fn of(uris: impl IntoIterator<Item = String>) -> Self {
-        Self::new(Tells::Uris(uris.into_iter().collect()))
+        Self::new(RootsAnswer::Uris(uris.into_iter().collect()))
     }
 
     pub(crate) fn silent(self) -> Self {
@@ -329,11 +337,11 @@ impl Client {
     }
 
     pub(crate) fn undeclared() -> Self {
-        Self { declares: None, ..Self::new(Tells::Error) }
+        Self { declares: None, ..Self::new(RootsAnswer::Error) }
     }
 
-    pub(crate) fn tell(&self, uris: impl IntoIterator<Item = String>) {
-        *self.tells.lock().unwrap() = Tells::Uris(uris.into_iter().collect());
+    pub(crate) fn set_roots(&self, uris: impl IntoIterator<Item = String>) {
+        *self.answer.lock().unwrap() = RootsAnswer::Uris(uris.into_iter().collect());
     }
 
     pub(crate) fn times_asked(&self) -> usize {
@@ -353,12 +361,12 @@ impl ClientHandler for Client {
         _: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let tells = self.tells.lock().unwrap().clone();
-        match tells {
-            Tells::Uris(uris) => {
+        let answer = self.answer.lock().unwrap().clone();
+        match answer {
+            RootsAnswer::Uris(uris) => {
                 Ok(ListRootsResult::new(uris.into_iter().map(Root::new).collect()))
             }
-            Tells::Error => {
+            RootsAnswer::Error => {
                 Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "no roots here", None))
             }
         }
@@ -373,7 +381,7 @@ impl ClientHandler for Client {
     }
 }
 
-/// The eras of the protocol.
+/// The two eras of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Era {
     Sessions,
@@ -393,23 +401,23 @@ impl Era {
     }
 }
 
-/// A client and a server at the two ends of a pipe.
+/// A client connected to a server by a pipe, and the reports of the server's tools.
 pub(crate) struct Pair {
     pub(crate) client: RunningService<RoleClient, Client>,
-    pub(crate) tells: mpsc::UnboundedReceiver<String>,
+    pub(crate) reports: mpsc::UnboundedReceiver<String>,
 }
 
 pub(crate) async fn connect(guard: &Guard, client: &Client, era: Era) -> Pair {
     let (near, far) = tokio::io::duplex(1 << 16);
-    let (server, tells) = Server::new(guard);
+    let (server, reports) = Server::new(guard);
     let transport = guard.wrap(far);
     tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
     let client = client.clone().serve_with_lifecycle(near, era.lifecycle()).await.unwrap();
-    Pair { client, tells }
+    Pair { client, reports }
 }
 
 impl Pair {
-    /// What a tool answers: its text, or its text as an error.
+    /// Calls a tool and returns its text, as an error if the response is one.
     pub(crate) async fn call(&self, tool: &'static str, path: &str) -> Result<String, String> {
         call(&self.client, tool, path).await.unwrap()
     }
@@ -419,7 +427,7 @@ impl Pair {
     }
 }
 
-/// Calls a tool; an error of the protocol comes as such.
+/// Calls a tool. A protocol error is the outer error.
 pub(crate) async fn call(
     client: &RunningService<RoleClient, Client>,
     tool: &'static str,
@@ -437,17 +445,17 @@ pub(crate) async fn call(
     Ok(if result.is_error == Some(true) { Err(text) } else { Ok(text) })
 }
 
-/// What a tool tells, if it does.
-pub(crate) async fn heard(tells: &mut mpsc::UnboundedReceiver<String>) -> Option<String> {
-    tokio::time::timeout(Duration::from_secs(20), tells.recv()).await.ok().flatten()
+/// Waits for the next report of a tool.
+pub(crate) async fn next_report(reports: &mut mpsc::UnboundedReceiver<String>) -> Option<String> {
+    tokio::time::timeout(Duration::from_secs(20), reports.recv()).await.ok().flatten()
 }
 
-/// The refusal of a path, as a model reads it.
+/// The refusal text of a path, as the model reads it.
 pub(crate) fn refusal(path: &str, code: &str) -> String {
     format!("read {path:?}: {}", reason(code))
 }
 
-/// The text of a code.
+/// The text of an error code.
 pub(crate) fn reason(code: &str) -> &'static str {
     match code {
         "outside_roots" => "not inside the allowed directories",
@@ -462,7 +470,7 @@ pub(crate) fn reason(code: &str) -> &'static str {
     }
 }
 
-/// As the answer where the client's list is empty.
-pub(crate) fn nothing_listed(path: &str) -> String {
+/// The refusal text if the client's list is empty.
+pub(crate) fn empty_list_refusal(path: &str) -> String {
     format!("read {path:?}: the client listed no directories")
 }

@@ -1,8 +1,9 @@
-//! A scheduler that tries every schedule with few preemptions.
+//! A scheduler that tries every schedule with a limited number of preemptions, depth first.
 //!
-//! Goes in: how many preemptions, or any number. Comes out: depth first, each schedule that switches so often from a task that could
-//! have gone on; a task that waits, ends or yields is left for any other at no cost. What is true after: if it finished, there is no
-//! other such schedule. A run that does not repeat itself is told, as the number of choices is compared.
+//! A preemption is a switch away from a task that could continue. Switching away from a task that
+//! waits, ends or yields is free. Once the scheduler has finished, no other schedule within the
+//! limit exists. It panics if a run is not deterministic, which it notices by the number of choices
+//! at a step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -14,7 +15,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task};
 pub(crate) struct Preempting {
     most: usize,
     spent: usize,
-    /// What was chosen at each step, of how many.
+    /// The choice made at each step, and the number of choices there.
     trail: Vec<(usize, usize)>,
     depth: usize,
     has_begun: bool,
@@ -22,11 +23,12 @@ pub(crate) struct Preempting {
 }
 
 impl Preempting {
-    /// At most so many preemptions. The other half says whether it finished.
+    /// Allows at most this many preemptions. The returned flag becomes true when all schedules have
+    /// been tried.
     pub(crate) fn new(most: usize) -> (Self, Arc<AtomicBool>) {
         let finished = Arc::new(AtomicBool::new(false));
-        let told = finished.clone();
-        (Self { most, spent: 0, trail: Vec::new(), depth: 0, has_begun: false, finished }, told)
+        let flag = finished.clone();
+        (Self { most, spent: 0, trail: Vec::new(), depth: 0, has_begun: false, finished }, flag)
     }
 }
 
@@ -54,23 +56,23 @@ impl Scheduler for Preempting {
         current: Option<TaskId>,
         is_yielding: bool,
     ) -> Option<TaskId> {
-        let goes_on =
+        let continuing =
             current.filter(|id| !is_yielding && runnable.iter().any(|task| task.id() == *id));
-        // Who can go on comes first.
-        let others = runnable.iter().map(|task| task.id()).filter(|id| Some(*id) != goes_on);
-        let choices: Vec<_> = goes_on.into_iter().chain(others).collect();
-        let of = if goes_on.is_some() && self.spent == self.most { 1 } else { choices.len() };
+        // The current task comes first if it can continue.
+        let others = runnable.iter().map(|task| task.id()).filter(|id| Some(*id) != continuing);
+        let choices: Vec<_> = continuing.into_iter().chain(others).collect();
+        let of = if continuing.is_some() && self.spent == self.most { 1 } else { choices.len() };
         if self.depth == self.trail.len() {
             self.trail.push((0, of));
         }
         let (chosen, before) = self.trail[self.depth];
-        assert_eq!(of, before, "a run that does not repeat itself");
+        assert_eq!(of, before, "the run is not deterministic");
         self.depth += 1;
-        self.spent += usize::from(goes_on.is_some() && chosen > 0);
+        self.spent += usize::from(continuing.is_some() && chosen > 0);
         Some(choices[chosen])
     }
 
     fn next_u64(&mut self) -> u64 {
-        panic!("a random number, which is not in the schedule");
+        panic!("random numbers are not part of the schedule");
     }
 }

@@ -1,9 +1,15 @@
-//! A client that counts the versions of its list, its session, and who uses it.
+//! A client, its session, and the operations of the tasks that share the session. The client
+//! numbers the versions of its list.
 //!
-//! What is true of each call, whatever the schedule: one that began after `list_changed` told of a version is given none before it;
-//! an answer is not given if one was told before it arrived; one that began after `close` returned is refused; the client is never asked
-//! twice at a time, but for a question of before a change. A call of a client that does not announce
-//! changes is given what the client had when the call began, or later.
+//! These properties hold for each call in every schedule:
+//!
+//! - A call that began after `list_changed` announced a version never receives an earlier one.
+//! - A list is discarded if a change was announced before the list arrived.
+//! - A call that began after `close` returned is refused.
+//! - The client never receives two requests at a time, except that a request sent before a change
+//!   may still be pending.
+//! - If the client does not announce changes, a call receives the list as it was when the call
+//!   began, or a later one.
 
 use std::fs;
 use std::future::{Future, poll_fn};
@@ -21,24 +27,24 @@ use mcp_roots_guard::{
 use shuttle::future::yield_now;
 use tempfile::TempDir;
 
-/// Its own state is no step: what is told here was so at the last step.
+/// Its counters are not scheduling points, so they show the state as of the last step.
 pub(crate) struct World {
     top: Arc<TempDir>,
     pub(crate) guard: Guard,
     session: Session,
     announces: bool,
-    /// The version of the list that the client has now, and the last of which `list_changed` told.
+    /// The current version of the client's list, and the last announced one.
     version: AtomicU64,
-    told: AtomicU64,
-    /// How often it told.
-    notices: AtomicU64,
+    announced: AtomicU64,
+    /// The number of announcements.
+    announcements: AtomicU64,
     is_closing: AtomicBool,
     is_closed: AtomicBool,
     asked: AtomicU64,
-    /// The questions that are open, each with the changes before its call.
-    asking: Mutex<Vec<(u64, u64)>>,
-    asked_at_once: AtomicBool,
-    /// Of how many questions one is answered with an error; none if 0.
+    /// The pending requests to the client, each with the change counters at the start of its call.
+    pending: Mutex<Vec<(u64, u64)>>,
+    was_asked_twice_at_once: AtomicBool,
+    /// One in this many requests to the client fails. Zero means that none fails.
     fails: u64,
 }
 
@@ -50,10 +56,10 @@ impl World {
         let capability =
             if announces { RootsCapability::announcing() } else { RootsCapability::silent() };
         let session = guard.session(ClientCapabilities::with_roots(capability)).unwrap();
-        let (version, told, asked) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let [is_closing, is_closed, asked_at_once] =
+        let (version, asked) = (AtomicU64::new(0), AtomicU64::new(0));
+        let [is_closing, is_closed, was_asked_twice_at_once] =
             std::array::from_fn(|_| AtomicBool::new(false));
-        let asking = Mutex::default();
+        let pending = Mutex::default();
 
         Arc::new(Self {
             top: top.clone(),
@@ -61,37 +67,46 @@ impl World {
             session,
             announces,
             version,
-            told,
-            notices: AtomicU64::new(0),
+            announced: AtomicU64::new(0),
+            announcements: AtomicU64::new(0),
             is_closing,
             is_closed,
             asked,
-            asking,
-            asked_at_once,
+            pending,
+            was_asked_twice_at_once,
             fails,
         })
     }
 
-    /// A request that needs roots.
+    /// A request that needs the client's roots.
     pub(crate) async fn call(&self) -> Option<Roots> {
         step();
         let (least, is_closed) = self.now();
         let least = AtomicU64::new(least);
-        let given = self.session.roots(self.source(&least, self.changes_so_far())).await;
-        match given {
+        let received = self.session.roots(self.source(&least, self.changes_so_far())).await;
+        match received {
             Ok(roots) => {
-                let (given, least) = (version_of(&roots), least.load(SeqCst));
-                assert!(given >= least, "given version {given} after {least} was told");
-                assert!(!is_closed, "given roots after close returned");
+                let (received, least) = (version_of(&roots), least.load(SeqCst));
+                assert!(
+                    received >= least,
+                    "received version {received} after {least} was announced"
+                );
+                assert!(!is_closed, "received roots after close returned");
                 Some(roots)
             }
             Err(error) => {
                 match error.code() {
                     "session_closed" => {
-                        assert!(self.is_closing.load(SeqCst), "refused as closed before");
+                        assert!(
+                            self.is_closing.load(SeqCst),
+                            "refused as closed before close was called"
+                        );
                     }
                     "roots_failed" => {
-                        assert!(self.fails > 0 && !is_closed, "failed without a failure");
+                        assert!(
+                            self.fails > 0 && !is_closed,
+                            "failed although the client did not fail"
+                        );
                     }
                     kind => panic!("{kind}"),
                 }
@@ -100,8 +115,8 @@ impl World {
         }
     }
 
-    /// A request that is given up after so many polls, wherever it is then.
-    pub(crate) async fn given_up(&self, mut polls: u32) {
+    /// A request that is dropped after this many polls.
+    pub(crate) async fn call_dropped_after(&self, mut polls: u32) {
         let mut call = pin!(self.call());
         poll_fn(|context| {
             if call.as_mut().poll(context).is_ready() {
@@ -114,13 +129,13 @@ impl World {
         .await;
     }
 
-    /// The client's list changes, and then it says so.
+    /// The client changes its list and then announces the change.
     pub(crate) fn change(&self) {
         step();
         let version = self.version.fetch_add(1, SeqCst) + 1;
         self.session.list_changed();
-        self.told.fetch_max(version, SeqCst);
-        self.notices.fetch_add(1, SeqCst);
+        self.announced.fetch_max(version, SeqCst);
+        self.announcements.fetch_add(1, SeqCst);
     }
 
     pub(crate) fn close(&self) {
@@ -130,17 +145,17 @@ impl World {
         self.is_closed.store(true, SeqCst);
     }
 
-    /// An iteration that asks whether it may go on.
-    pub(crate) fn still(&self, checked: &CheckedPath, version: u64) {
+    /// A long operation that checks whether it may continue.
+    pub(crate) fn check_still_allowed(&self, checked: &CheckedPath, version: u64) {
         step();
         let (least, is_closed) = self.now();
         match self.session.still_allows(checked).map_err(|error| error.code()) {
             Ok(()) => assert!(
                 version >= least && !is_closed,
-                "still allowed: {version} after {least} was told"
+                "version {version} still allowed after {least} was announced"
             ),
             Err("session_closed") => {
-                assert!(self.is_closing.load(SeqCst), "refused as closed before");
+                assert!(self.is_closing.load(SeqCst), "refused as closed before close was called");
             }
             Err(kind) => assert!(!is_closed, "{kind} after close returned"),
         }
@@ -150,93 +165,102 @@ impl World {
         self.session.changes()
     }
 
-    /// When nobody else is left.
-    pub(crate) async fn end(&self) {
-        assert!(!self.asked_at_once.load(SeqCst), "asked twice at a time");
+    /// Runs the final checks, after all tasks have ended.
+    pub(crate) async fn check_at_end(&self) {
+        assert!(!self.was_asked_twice_at_once.load(SeqCst), "two requests to the client at a time");
         if self.is_closed.load(SeqCst) {
             assert!(self.call().await.is_none());
             assert_eq!(self.session.state(), RootsState::Closed);
             assert_eq!(self.guard.sessions(), 0);
-            assert!(format!("{:?}", self.guard).contains("cached: 0"), "cached after close");
+            assert!(format!("{:?}", self.guard).contains("cached: 0"), "still cached after close");
             return;
         }
         let asked = self.asked.load(SeqCst);
         let kept = self.session.state() == RootsState::Available;
         if let Some(roots) = self.call().await {
-            assert_eq!(version_of(&roots), self.version.load(SeqCst), "not what the client has");
+            assert_eq!(
+                version_of(&roots),
+                self.version.load(SeqCst),
+                "not the client's current list"
+            );
             let again = self.asked.load(SeqCst) - asked;
-            assert_eq!(again, u64::from(!kept), "kept, and asked again");
+            assert_eq!(again, u64::from(!kept), "cached, but the client was asked again");
         }
-        // A stale mark is not lost.
+        // A change after a fetch is not lost.
         self.change();
         assert_ne!(self.session.state(), RootsState::Available);
-        let given = self.call().await.map(|roots| version_of(&roots));
-        assert!(self.fails > 0 || given == Some(self.version.load(SeqCst)), "not told anew");
+        let received = self.call().await.map(|roots| version_of(&roots));
+        assert!(
+            self.fails > 0 || received == Some(self.version.load(SeqCst)),
+            "the new version was not received"
+        );
     }
 
     fn now(&self) -> (u64, bool) {
-        let version = if self.announces { &self.told } else { &self.version };
+        let version = if self.announces { &self.announced } else { &self.version };
         (version.load(SeqCst), self.is_closed.load(SeqCst))
     }
 
-    /// Changes that began, and notices that were read.
+    /// The number of changes that have begun and of announcements that have returned.
     fn changes_so_far(&self) -> (u64, u64) {
-        (self.version.load(SeqCst), self.notices.load(SeqCst))
+        (self.version.load(SeqCst), self.announcements.load(SeqCst))
     }
 
-    /// Asks the client, which takes a step to be asked and another for its answer to arrive. What was told until then counts.
+    /// The source that asks the client. Sending the request and receiving the answer each take a
+    /// step. Announcements made until then count.
     fn source<'a>(&'a self, least: &'a AtomicU64, began: (u64, u64)) -> impl RootsSource + 'a {
         move |_: Option<String>| async move {
-            // A panic in here would be caught, as the author's.
-            let asking = Asking::begin(self, began);
+            // A panic in this block would be caught as a panic of the server author's code.
+            let pending = PendingRequest::begin(self, began);
             yield_now().await;
             let number = self.asked.fetch_add(1, SeqCst) + 1;
             let answer = if self.fails > 0 && number % self.fails == 0 {
-                RootsResponse::Failed("as it was told to".into())
+                RootsResponse::Failed("scheduled failure".into())
             } else {
                 let uri =
                     format!("file://{}/v{}", self.top.path().display(), self.version.load(SeqCst));
                 RootsResponse::List(ListRootsResult::from_uris([uri]))
             };
             yield_now().await;
-            drop(asking);
-            least.fetch_max(self.told.load(SeqCst), SeqCst);
+            drop(pending);
+            least.fetch_max(self.announced.load(SeqCst), SeqCst);
             answer
         }
     }
 }
 
-/// A question, until it is answered or given up, and the changes before its call.
-struct Asking<'a>(&'a World, (u64, u64));
+/// A pending request to the client, and the change counters at the start of its call.
+struct PendingRequest<'a>(&'a World, (u64, u64));
 
-impl<'a> Asking<'a> {
+impl<'a> PendingRequest<'a> {
     fn begin(world: &'a World, began: (u64, u64)) -> Self {
-        let mut asking = world.asking.lock().unwrap();
-        // Where something has changed since, a question of before may still be open: whoever asked it goes on later.
-        let now @ (version, notices) = world.changes_so_far();
-        let is_settled = began == now && version == notices;
-        if is_settled && asking.contains(&now) && !world.is_closing.load(SeqCst) {
-            world.asked_at_once.store(true, SeqCst);
+        let mut pending = world.pending.lock().unwrap();
+        // After a change, an earlier request may still be pending, because its call may not have
+        // run since.
+        let now @ (version, announcements) = world.changes_so_far();
+        let is_settled = began == now && version == announcements;
+        if is_settled && pending.contains(&now) && !world.is_closing.load(SeqCst) {
+            world.was_asked_twice_at_once.store(true, SeqCst);
         }
-        asking.push(began);
+        pending.push(began);
         Self(world, began)
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        let mut asking = self.0.asking.lock().unwrap();
-        let open = asking.iter().position(|asked| *asked == self.1).unwrap();
-        asking.swap_remove(open);
+        let mut pending = self.0.pending.lock().unwrap();
+        let open = pending.iter().position(|asked| *asked == self.1).unwrap();
+        pending.swap_remove(open);
     }
 }
 
-/// Others may run before whoever this is begins: else what comes first would be part of the step before.
+/// Lets other tasks run first. Otherwise the code that follows would be part of the previous step.
 fn step() {
     shuttle::thread::sleep(Duration::ZERO);
 }
 
-/// What a proof was made by.
+/// A proof, and the version of the list that it is based on.
 pub(crate) fn proof(roots: &Roots) -> (CheckedPath, u64) {
     (roots.check("file", Intent::Existing).unwrap(), version_of(roots))
 }
@@ -246,7 +270,8 @@ fn version_of(roots: &Roots) -> u64 {
     root.path().file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok()).unwrap()
 }
 
-/// A directory for each version of a list, with a file in it; in memory where that can be, once for all runs of a cast.
+/// Creates a directory for each version of a list, with a file in it. It is in memory if possible,
+/// and all runs of a cast share it.
 pub(crate) fn top() -> TempDir {
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };

@@ -1,18 +1,20 @@
-//! A tracer of the suite's own child, and the judge of its system calls (ptrace(2)).
+//! A ptrace(2) tracer that follows a child process of the suite and judges its system calls.
 //!
-//! Each call between two marks is judged when it ends. One that is neither in [`takes`] nor known to take no path is refused,
-//! so that none is forgotten; so is any path from `/` or from the process directory, also to the inside. What may be:
+//! Each call between two marks is judged when it returns. The tracer rejects any path that starts
+//! at `/` or at the process's working directory, even if it points inside a root. It also rejects a
+//! call that is neither in [`takes`] nor known to take no path, so no call can be overlooked. The
+//! table lists the accepted uses:
 //!
-//! | path | may be, because |
+//! | path | why it is accepted |
 //! | --- | --- |
-//! | one name on a descriptor that lies inside, and is no link that the call would follow | it is a look inside |
+//! | one name on a descriptor inside, unless it is a symlink that the call would follow | it looks up a name inside |
 //! | anything, by `openat2` with `RESOLVE_BENEATH` on a descriptor inside | the kernel stops at the edge |
-//! | plain names that lie inside, by `openat2` with `RESOLVE_BENEATH` and `NO_SYMLINKS` | nothing is followed |
-//! | a directory that holds a root, by name, with `O_PATH`, no link followed | failures have the roots' names verified |
-//! | nothing (`AT_EMPTY_PATH`), on the directory of a file that is a root | the same: it is what the root holds open |
-//! | `/proc/self/fd/N`, read as a link | it is the name of what is open already |
+//! | plain names inside, by `openat2` with `RESOLVE_BENEATH` and `NO_SYMLINKS` | no symlink is followed |
+//! | a directory that contains a root, by name, with `O_PATH`, no symlink followed | after a failure, the names of the roots are verified |
+//! | the empty path (`AT_EMPTY_PATH`) on the directory of a file root | likewise; the root holds this directory open |
+//! | `/proc/self/fd/N`, read as a symlink | it names a file that is already open |
 //!
-//! Whatever was opened has to lie inside by the name that the kernel has for it.
+//! An opened file must be inside by its path in the kernel.
 #![cfg(target_arch = "x86_64")]
 
 use std::ffi::OsStr;
@@ -33,17 +35,18 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-/// Set in the traced child: how it runs.
+/// The environment variable that selects how the traced child runs.
 pub(crate) const TRACED: &str = "GUARD_TEST_TRACED";
 pub(crate) const AS_IT_IS: &str = "as it is";
 pub(crate) const WITHOUT_OPENAT2: &str = "without openat2";
 pub(crate) const LOOKING: &str = "looking";
 
-/// Before the number of the thread that is traced and the tree's top, in the child's output.
+/// Precedes the traced thread's number and the tree's path in the child's output.
 pub(crate) const THREAD: &str = "traced thread ";
 
-/// Before a mark, which is a link that nobody has: `end` of what is traced since the last SIGSTOP, all is `over`, or
-/// what comes now.
+/// The prefix of a mark, which the child sends by reading a symlink that does not exist. `end` ends
+/// the section that began at the last SIGSTOP, `over` ends the trace, and any other text names the
+/// row that follows.
 const MARK: &str = "/.trace: ";
 
 pub(crate) fn mark(what: &str) {
@@ -54,9 +57,11 @@ pub(crate) fn openat2_is_there() -> bool {
     rustix::fs::openat2(CWD, ".", OFlags::PATH, Mode::empty(), ResolveFlags::empty()).is_ok()
 }
 
-/// Runs a test of this binary in a child, with [`TRACED`] set to `how`, and follows it from mark to mark.
+/// Runs a test of this binary in a child process with [`TRACED`] set to `how`, and traces it from
+/// mark to mark.
 pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> Seen {
-    // Both on one processor: they take turns at each call, and to wake an idle one takes longer than the call.
+    // Run both on one CPU. They alternate at each call, and waking an idle CPU takes longer than
+    // the call.
     let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let mut one = CpuSet::new();
     one.set((0..CpuSet::count()).find(|cpu| before.is_set(*cpu).unwrap()).unwrap()).unwrap();
@@ -73,8 +78,10 @@ pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> S
     });
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let ready = lines.find_map(|line| Some(line.split_once(THREAD)?.1.to_owned()));
-    let (thread, top) =
-        ready.as_deref().and_then(|line| line.split_once(' ')).expect("the child is ready");
+    let (thread, top) = ready
+        .as_deref()
+        .and_then(|line| line.split_once(' '))
+        .expect("the child reports that it is ready");
     let roots = roots.iter().map(|root| Path::new(top).join(root)).collect();
     let (proc, file_root) = (Path::new("/proc").join(thread), Path::new(top).join(file_root));
     let mut seen = Seen { proc, roots, file_root, ..Seen::default() };
@@ -87,7 +94,7 @@ pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> S
     seen
 }
 
-/// What was seen of the child, and what is needed to judge it.
+/// The tracer's observations, and the paths that it needs to judge a call.
 #[derive(Default)]
 pub(crate) struct Seen {
     proc: PathBuf,
@@ -95,51 +102,56 @@ pub(crate) struct Seen {
     file_root: PathBuf,
     /// The last mark.
     row: String,
-    /// Of each mark the calls that came after it.
+    /// The calls after each mark.
     pub(crate) made: Vec<(String, Vec<c_long>)>,
     pub(crate) calls: usize,
     pub(crate) judged: usize,
     pub(crate) edge: usize,
     holders: usize,
-    /// Times that `openat2` was there.
+    /// The number of `openat2` calls that were not refused as unavailable.
     pub(crate) answered: usize,
     pub(crate) refused: Vec<String>,
 }
 
-/// A system call that has begun.
+/// A system call that has not returned yet.
 #[derive(Debug)]
 struct Call {
     number: c_long,
     flags: u64,
     resolve: u64,
-    paths: Vec<Given>,
+    paths: Vec<PathArgument>,
 }
 
-/// A path in a call.
+/// A path argument of a system call.
 #[derive(Debug)]
-struct Given {
+struct PathArgument {
     dir: PathBuf,
     path: PathBuf,
-    /// It is a link that the call would follow.
-    leads_on: bool,
+    /// Whether the path is a symlink that the call would follow.
+    is_followed_symlink: bool,
 }
 
 impl Seen {
     pub(crate) fn counts(&self) -> String {
         let Self { calls, judged, edge, holders, .. } = self;
         format!(
-            "{calls} calls, {judged} paths judged, {edge} refused at the edge, {holders} to verify a root's name"
+            "{calls} calls, {judged} paths judged, {edge} refused at the edge, \
+             {holders} that verified a root's name"
         )
     }
 
     fn follow(&mut self, thread: Pid) {
         let wait = |expected, row: &str| {
             let stopped = waitpid(thread, Some(WaitPidFlag::__WALL));
-            assert_eq!(stopped, Ok(expected), "the traced thread ended or was killed in {row:?}");
+            assert_eq!(
+                stopped,
+                Ok(expected),
+                "the traced thread ended or was killed during {row:?}"
+            );
         };
-        let [asked, at_call] =
+        let [stopped_by_signal, at_call] =
             [WaitStatus::Stopped(thread, Signal::SIGSTOP), WaitStatus::PtraceSyscall(thread)];
-        wait(asked, "the beginning");
+        wait(stopped_by_signal, "the beginning");
         ptrace::setoptions(thread, Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_EXITKILL)
             .unwrap();
         let memory = File::open(self.proc.join("mem")).unwrap();
@@ -149,12 +161,13 @@ impl Seen {
             let libc::user_regs_struct { orig_rax, rdi, rsi, rdx, r10, r8, .. } =
                 ptrace::getregs(thread).unwrap();
             let call = self.begin(&memory, signed(orig_rax), [rdi, rsi, rdx, r10, r8]);
-            let mark = call.paths.first().and_then(|given| given.path.to_str()?.strip_prefix(MARK));
+            let mark =
+                call.paths.first().and_then(|argument| argument.path.to_str()?.strip_prefix(MARK));
             match mark {
                 Some("over") => return ptrace::detach(thread, None).unwrap(),
                 Some("end") => {
                     ptrace::cont(thread, None).unwrap();
-                    wait(asked, &self.row);
+                    wait(stopped_by_signal, &self.row);
                     continue;
                 }
                 Some(row) => {
@@ -191,57 +204,59 @@ impl Seen {
             Follows::With(bit) => flags & bits(bit) != 0,
             Follows::Without(bit) => flags & bits(bit) == 0,
         };
-        let given = |&(dir, path): &(usize, usize)| {
+        let argument = |&(dir, path): &(usize, usize)| {
             let text = read(args[path], 4096);
-            let end = text.iter().position(|byte| *byte == 0).expect("a path ends");
+            let end = text.iter().position(|byte| *byte == 0).expect("a path ends with NUL");
             let path = PathBuf::from(OsStr::from_bytes(&text[..end]));
-            // A descriptor is an int, whatever the register's upper half holds.
+            // A descriptor is an int: the upper half of the register is undefined.
             let dir = match i32::from_ne_bytes(*args[dir].to_ne_bytes().first_chunk().unwrap()) {
                 libc::AT_FDCWD => self.proc.join("cwd"),
                 number => self.proc.join("fd").join(number.to_string()),
             };
             let dir = fs::read_link(dir).unwrap_or_default();
-            let leads_on = follows
+            let is_followed_symlink = follows
                 && fs::symlink_metadata(dir.join(&path)).is_ok_and(|found| found.is_symlink());
-            Given { dir, path, leads_on }
+            PathArgument { dir, path, is_followed_symlink }
         };
-        Call { number, flags, resolve, paths: pairs.iter().map(given).collect() }
+        Call { number, flags, resolve, paths: pairs.iter().map(argument).collect() }
     }
 
-    /// By the table at the top of this file.
+    /// Judges a call by the table at the top of this file.
     fn judge(&mut self, call: &Call, result: i64) {
         self.calls += 1;
         if let Some((_, made)) = self.made.last_mut() {
             made.push(call.number);
         }
         if takes(call.number).is_none() && !NO_PATH.contains(&call.number) {
-            self.refused.push(format!("{}: {call:?} is not known to take no path", self.row));
+            self.refused
+                .push(format!("{}: {call:?} is not in the list of calls without a path", self.row));
         }
         let is_openat2 = call.number == libc::SYS_openat2;
         if is_openat2 && [-libc::ENOSYS, -libc::EPERM].map(i64::from).contains(&result) {
-            return; // Never got to look: an old kernel, or a filter.
+            return; // Unavailable: an old kernel, or a seccomp filter.
         }
         self.answered += usize::from(is_openat2);
         let opens = is_openat2 || call.number == libc::SYS_openat;
         let opened = (opens && result >= 0)
             .then(|| fs::read_link(self.proc.join(format!("fd/{result}"))).unwrap());
-        for given in &call.paths {
+        for argument in &call.paths {
             self.judged += 1;
-            match self.verdict(call, given, opened.as_deref()) {
+            match self.verdict(call, argument, opened.as_deref()) {
                 Verdict::Inside if is_openat2 && result == -i64::from(libc::EXDEV) => {
                     self.edge += 1;
                 }
                 Verdict::Inside => {}
                 Verdict::Holder => self.holders += 1,
                 Verdict::Outside => {
-                    self.refused.push(format!("{}: {call:?} gave {result}, {opened:?}", self.row));
+                    self.refused
+                        .push(format!("{}: {call:?} returned {result}, {opened:?}", self.row));
                 }
             }
         }
     }
 
-    fn verdict(&self, call: &Call, given: &Given, opened: Option<&Path>) -> Verdict {
-        let Given { dir, path, leads_on } = given;
+    fn verdict(&self, call: &Call, argument: &PathArgument, opened: Option<&Path>) -> Verdict {
+        let PathArgument { dir, path, is_followed_symlink } = argument;
         let text = path.as_os_str().as_bytes();
         let own = text
             .strip_prefix(b"/proc/self/fd/")
@@ -253,7 +268,7 @@ impl Seen {
         let no_links = beneath && call.resolve & libc::RESOLVE_NO_SYMLINKS != 0;
         let plain =
             path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-        let one = text != b".." && !text.contains(&b'/') && !leads_on;
+        let one = text != b".." && !text.contains(&b'/') && !is_followed_symlink;
         let (by_name, at) = (plain && no_links || one, dir.join(path));
         let inside = |at: &Path| self.roots.iter().any(|root| at.starts_with(root));
         let holder = |at: &Path| self.roots.iter().any(|root| root.starts_with(at));
@@ -282,8 +297,8 @@ enum Verdict {
     Outside,
 }
 
-/// Where a system call takes paths, as pairs of descriptor and path, and its flags; with which bit it follows a link in
-/// the last place, or without.
+/// The arguments of a system call: its pairs of descriptor and path, its flags, and the flag that
+/// decides whether the call follows a symlink in the last component.
 struct Takes(&'static [(usize, usize)], Option<usize>, Follows);
 
 enum Follows {
@@ -292,17 +307,18 @@ enum Follows {
     Without(i32),
 }
 
-/// A register as a signed number.
+/// Reinterprets a register as a signed number.
 fn signed(register: u64) -> i64 {
     i64::from_ne_bytes(register.to_ne_bytes())
 }
 
-/// Flags as a system call's argument has them.
+/// Converts flags to the type of a system call's argument.
 fn bits(flags: i32) -> u64 {
     flags.try_into().unwrap()
 }
 
-/// The calls that take a path relative to a descriptor. Those that know no descriptor could only be wrong.
+/// The calls that take a path relative to a descriptor. Calls that take a path without a descriptor
+/// are never accepted.
 fn takes(number: c_long) -> Option<Takes> {
     use Follows::{Never, With, Without};
     Some(match number {
@@ -320,7 +336,7 @@ fn takes(number: c_long) -> Option<Takes> {
     })
 }
 
-/// The calls that take none, as far as reading and writing files comes by them.
+/// The calls without a path argument that reading and writing files needs.
 #[rustfmt::skip]
 const NO_PATH: &[c_long] = {
     use libc::*;

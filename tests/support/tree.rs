@@ -1,17 +1,21 @@
-//! File trees from text, in a fresh temporary directory.
+//! File trees described in text and built in a fresh temporary directory.
 //!
-//! One thing a line (or between semicolons): `dir PATH`, `file PATH [= CONTENT]`, `link PATH -> TARGET`, `hard PATH = EXISTING`,
-//! `fifo PATH`, `socket PATH`. Parents are made as needed; a file without content holds its own path; `$T` stands for the top directory.
+//! Lines or semicolons separate the entries: `dir PATH`, `file PATH [= CONTENT]`, `link PATH ->
+//! TARGET`, `hard PATH = EXISTING`, `fifo PATH`, `socket PATH`. Missing parents are created. A file
+//! without explicit content contains its own path. `$T` stands for the top directory.
 //!
-//! On Windows a link's target is written in slashes, too, and is there made or not before the link. Wine has no links of its own: those
-//! that [`link`] makes are the host's, which the program does not see as such, but is led by.
+//! On Windows, symlink targets are also written with slashes. A target that is a directory must
+//! exist before its symlink, because Windows has two kinds of symlink. Wine cannot create symlinks,
+//! so [`link`] creates them on the host. A program under Wine follows a host symlink but does not
+//! see it as one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use mcp_roots_guard::Roots;
 
-/// A directory with a tree in it, removed when dropped; not under Wine, where to remove a tree is to go through its links.
+/// A temporary directory that contains a tree. It is removed on drop, except under Wine, where a
+/// recursive removal would follow the symlinks.
 pub(crate) struct Tree {
     _keep: Option<tempfile::TempDir>,
     top: PathBuf,
@@ -23,7 +27,7 @@ impl Tree {
         Self::beneath(&std::env::temp_dir(), text)
     }
 
-    /// Builds it in memory where there is a memory file system: for many files.
+    /// Builds a tree with many files in an in-memory filesystem, if the system has one.
     pub(crate) fn in_memory(text: &str) -> Self {
         let memory = Path::new("/dev/shm");
         if cfg!(unix) && memory.is_dir() { Self::beneath(memory, text) } else { Self::new(text) }
@@ -31,7 +35,7 @@ impl Tree {
 
     fn beneath(directory: &Path, text: &str) -> Self {
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(directory).unwrap();
-        // In the form in which people write it.
+        // Without the `\\?\` prefix on Windows.
         let top = dunce::canonicalize(keep.path()).unwrap();
         let keep = if links_are_seen() {
             Some(keep)
@@ -44,7 +48,7 @@ impl Tree {
         tree
     }
 
-    /// Adds to it.
+    /// Adds entries to the tree.
     pub(crate) fn add(&self, text: &str) {
         for line in text.split(['\n', ';']).map(str::trim).filter(|line| !line.is_empty()) {
             self.add_line(line).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -83,12 +87,12 @@ impl Tree {
         }
     }
 
-    /// The absolute path of something in the tree.
+    /// The absolute path of an entry in the tree.
     pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.top.join(path)
     }
 
-    /// `$T` replaced by the top directory, also in URIs.
+    /// Replaces `$T` with the top directory, in paths and in URIs.
     pub(crate) fn expand(&self, text: &str) -> String {
         if text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:")) {
             return text.replace("$T", uri(&self.top).trim_start_matches("file://"));
@@ -96,17 +100,18 @@ impl Tree {
         text.replace("$T", self.top.to_str().unwrap())
     }
 
-    /// The `file:` URI of something in the tree.
+    /// The `file:` URI of an entry in the tree.
     pub(crate) fn uri(&self, path: impl AsRef<Path>) -> String {
         uri(&self.path(path))
     }
 
-    /// Directories of the tree as roots.
+    /// Opens directories of the tree as roots.
     pub(crate) fn roots<const N: usize>(&self, directories: [&str; N]) -> Roots {
         Roots::from_dirs(directories.map(|directory| self.path(directory))).unwrap()
     }
 
-    /// Everything in the tree below a path, one line each, with content: to see that nothing changed.
+    /// One line for each entry below a path, with its content. Comparing two snapshots shows
+    /// whether anything changed.
     pub(crate) fn snapshot(&self, path: &str) -> Vec<String> {
         let mut lines = Vec::new();
         let mut todo = vec![self.path(path)];
@@ -143,7 +148,7 @@ pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
 pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
     let target = PathBuf::from(target.to_str().unwrap().replace('/', "\\"));
     if !links_are_seen() {
-        return link_of_the_host(&target, at, "ln -s -- \"$1\" \"$2\"");
+        return run_on_host(&target, at, "ln -s -- \"$1\" \"$2\"");
     }
     let is_dir =
         fs::metadata(at.parent().unwrap().join(&target)).is_ok_and(|metadata| metadata.is_dir());
@@ -152,32 +157,35 @@ pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
     link(target, at)
 }
 
-/// Whether a link is seen as one: not under Wine.
+/// Whether programs can recognize symlinks. Under Wine they cannot.
 pub(crate) fn links_are_seen() -> bool {
     std::env::var_os("GUARD_TEST_WINE").is_none()
 }
 
-/// A link takes the place of what is held open; the host does not ask Wine.
+/// Replaces a directory with a symlink, even if a process has the directory open. The host does the
+/// replacement, and it ignores Wine's file sharing rules.
 #[cfg(windows)]
 pub(crate) fn replace_by_link(target: &Path, at: &Path) {
-    link_of_the_host(target, at, "mv -- \"$2\" \"$2.was\" && ln -s -- \"$1\" \"$2\"").unwrap();
+    run_on_host(target, at, "mv -- \"$2\" \"$2.was\" && ln -s -- \"$1\" \"$2\"").unwrap();
 }
 
-/// By a program of the host, which tells in a file when it is done: nobody can wait for it (Wine's `Z:` is the host's `/`).
+/// Runs a script on the host. Wine's `Z:` is the host's `/`. Wine cannot wait for a host process,
+/// so the script writes its exit status to a file.
 #[cfg(windows)]
-fn link_of_the_host(target: &Path, at: &Path, script: &str) -> std::io::Result<()> {
+fn run_on_host(target: &Path, at: &Path, script: &str) -> std::io::Result<()> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    // Whatever removes a directory, through a link that it does not see, must not get at anything but what tests made.
+    // A recursive removal under Wine follows host symlinks without noticing. This check ensures
+    // that it can reach only files that tests created.
     let place = at.parent().unwrap().join(target);
     let mut names = 0_i32;
     for component in place
         .strip_prefix(std::env::temp_dir())
-        .expect("a link into the temporary directory")
+        .expect("the target is in the temporary directory")
         .components()
     {
         names += if component == std::path::Component::ParentDir { -1 } else { 1 };
-        assert!(names > 0, "{} leads out of the temporary directory", target.display());
+        assert!(names > 0, "{} points outside the temporary directory", target.display());
     }
     let host = |path: &Path| path.to_str().unwrap().trim_start_matches("Z:").replace('\\', "/");
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -202,7 +210,7 @@ fn link_of_the_host(target: &Path, at: &Path, script: &str) -> std::io::Result<(
     Err(std::io::ErrorKind::TimedOut.into())
 }
 
-/// Tells why a test shows nothing here; `.ci/windows` lists it.
+/// Reports what a test cannot show under Wine, and why. `.ci/windows` lists these reports.
 #[cfg(windows)]
 pub(crate) fn not_shown(test: &str, reason: &str) {
     println!("not shown under Wine: {test}: {reason}");

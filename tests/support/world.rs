@@ -1,15 +1,16 @@
-//! A small tree with roots in it, from text in which any byte means something.
+//! A small tree and its roots, built from text in which every byte sequence is valid.
 //!
 //! ```text
-//! 0                 the first line, the roots: r; r and o/a; r and r/a; r/a
+//! 0                 the first line selects the roots: r; r and o/a; r and r/a; r/a
 //! dr/b  fr/b/c      a directory; a file
 //! pr/b              a FIFO
-//! hr/b>r/c          another name of a file, inside
-//! lr/a>T/o/../r     a link and its target
-//! nXtarget          links r/n0 to r/n1 and so on, as many as X % 48, the last to the target
+//! hr/b>r/c          a hard link to a file inside the roots
+//! lr/a>T/o/../r     a symlink and its target
+//! nXtarget          X % 48 chained symlinks r/n0, r/n1, ...; the last one points to the target
 //! ```
 //!
-//! Paths are of the letters `a b c n 0 r o . /`, and `T` for the directory around it all.
+//! Paths consist of the letters `a b c n 0 r o . /`, and of `T`, which stands for the directory
+//! that contains the tree.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -28,9 +29,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Directories `r/a` and `o/a`, and the roots that the first line says.
+    /// Creates the directories `r/a` and `o/a`, and the roots that the first line selects.
     pub(crate) fn new(line: &[u8]) -> Self {
-        // In memory where that can be had: a tree is made for each input.
+        // Use an in-memory filesystem if there is one, because each input builds a tree.
         let made = |place: &Path| tempfile::Builder::new().prefix("guard-").tempdir_in(place);
         let keep = made(Path::new("/dev/shm")).or_else(|_| made(&std::env::temp_dir())).unwrap();
         let top = keep.path().canonicalize().unwrap();
@@ -48,8 +49,9 @@ impl World {
         Self { _keep: keep, top, roots, guard }
     }
 
-    /// Adds what a line says to the part of the tree that is `within`, as far as it can be done; nothing is replaced. False if the line
-    /// says nothing of that kind.
+    /// Adds the entry that a line describes to the part of the tree below `within`. An entry that
+    /// cannot be created is ignored, and nothing is replaced. Returns false if the line describes
+    /// no entry.
     pub(crate) fn add(&self, line: &[u8], within: &Path) -> bool {
         let mut fields = line.get(1..).unwrap_or_default().splitn(2, |&byte| byte == b'>');
         let (path, target) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
@@ -80,12 +82,13 @@ impl World {
             }
             _ => return false,
         };
-        // A tree is whatever could be made.
+        // Entries that could not be created are missing from the tree.
         drop(done);
         true
     }
 
-    /// Where an entry is made: parents are made, too, and none of them may lead out.
+    /// The path at which to create an entry. Missing parents are created, and no parent may resolve
+    /// to a place outside the tree.
     fn place(&self, path: &[u8], within: &Path) -> Option<PathBuf> {
         let path = PathBuf::from(self.text(path));
         let mut names =
@@ -103,7 +106,7 @@ impl World {
         (place.starts_with(within) && place.symlink_metadata().is_err()).then_some(place)
     }
 
-    /// A path as a line means it.
+    /// Decodes a path from the bytes of a line.
     pub(crate) fn text(&self, bytes: &[u8]) -> String {
         let top = self.top.to_str().unwrap();
         let letter = |&byte: &u8| match byte {
@@ -118,7 +121,7 @@ impl World {
         self.roots.iter().any(|root| path.starts_with(root))
     }
 
-    /// What is at a path, a link not followed.
+    /// The type of the entry at a path. A symlink is not followed.
     pub(crate) fn look(path: &Path) -> Name {
         match path.symlink_metadata() {
             Err(_) => Name::Missing,
@@ -131,7 +134,7 @@ impl World {
     }
 }
 
-/// The tree and the roots, as far as they can be told in a line.
+/// Shows the roots and the tree on one line.
 impl std::fmt::Display for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut todo = vec![self.top.clone()];
@@ -149,9 +152,9 @@ impl std::fmt::Display for World {
     }
 }
 
-/// What paths are made of.
+/// The characters of paths.
 const LETTERS: &[u8] = b"abcn0ro./";
 
-/// The most lines and bytes of a line that count.
+/// The maximum number of lines, and the maximum length of a line. The rest of the input is ignored.
 pub(crate) const LINES: usize = 32;
 pub(crate) const LINE_BYTES: usize = 48;
