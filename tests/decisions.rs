@@ -18,7 +18,7 @@ use std::fs;
 
 use mcp_roots_guard::{Intent, OpenOptions, Roots};
 
-use crate::support::tree::{Tree, links_are_seen};
+use crate::support::tree::{Tree, symlinks_are_visible};
 
 #[test]
 fn each_request_gets_the_decision_in_its_row() {
@@ -35,7 +35,7 @@ fn each_request_gets_the_decision_in_its_row() {
         if let Some(text) = line.strip_prefix("posix tree:").or_else(|| line.strip_prefix("tree:"))
         {
             is_possible = !cfg!(windows)
-                || line.starts_with("tree:") && (links_are_seen() || !text.contains("link "));
+                || line.starts_with("tree:") && (symlinks_are_visible() || !text.contains("link "));
             if !is_possible {
                 continue;
             }
@@ -59,7 +59,7 @@ fn each_request_gets_the_decision_in_its_row() {
     }
     println!("{rows} rows, {} failed", failures.len());
     #[cfg(windows)]
-    crate::support::tree::not_shown(
+    crate::support::tree::report_not_shown(
         "decisions::each_request_gets_the_decision_in_its_row",
         &format!("{skipped} rows of trees that cannot exist on Windows or under Wine"),
     );

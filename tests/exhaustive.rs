@@ -23,8 +23,8 @@ use std::thread;
 
 use mcp_roots_guard::{Intent, Roots};
 
-use crate::support::is_second_run;
 use crate::support::model::{Decision, Name};
+use crate::support::runs_without_openat2;
 use crate::support::tree::Tree;
 use crate::support::{kernel, model};
 
@@ -128,8 +128,9 @@ fn prove_one(
     let decide = {
         let (roots, requests) = (roots.clone(), requests.to_vec());
         move || -> Vec<[Decision; 4]> {
-            let all =
-                |request: &String| INTENTS.map(|intent| model::of_guard(&roots, request, intent));
+            let all = |request: &String| {
+                INTENTS.map(|intent| model::guard_decision(&roots, request, intent))
+            };
             requests.iter().map(all).collect()
         }
     };
@@ -167,7 +168,7 @@ fn every_small_request_on_every_small_tree_agrees_with_the_kernel() {
         (2..=4).contains(&entries) && components >= 2,
         "a smaller scope shows little, and a larger one takes weeks"
     );
-    if is_second_run() {
+    if runs_without_openat2() {
         // The first run covers both with and without `openat2`.
         return;
     }

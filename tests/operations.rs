@@ -24,7 +24,7 @@ use mcp_roots_guard::{FileType, Metadata};
 #[cfg(target_os = "linux")]
 use rustix::fs::{CWD, Mode, makedev, mknodat};
 
-use crate::support::tree::{Tree, links_are_seen};
+use crate::support::tree::{Tree, symlinks_are_visible};
 
 fn code<T>(result: Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
@@ -220,7 +220,7 @@ fn open_options_behave_like_those_of_std() {
     // If a symlink appears where the check found nothing, it is not followed.
     let checked = roots.check("later", Intent::New).unwrap();
     tree.add("file out = o; link root/later -> ../out");
-    let refused = if links_are_seen() { "changed" } else { "outside_roots" };
+    let refused = if symlinks_are_visible() { "changed" } else { "outside_roots" };
     assert_eq!(code(checked.open_with(new().write(true).create(true))), Some(refused));
     assert_eq!(code(checked.write("x")), Some(refused));
     assert_eq!(fs::read(tree.path("out")).unwrap(), b"o");
@@ -517,7 +517,7 @@ fn a_rename_checks_both_paths_and_replaces_only_if_requested() {
     let error = roots.rename("g", at("ro/g"), Replace::Never).unwrap_err();
     assert!(error.to_string().ends_with(": destination: the directory is read-only"), "{error}");
     // Renaming a symlink moves the symlink, and replacing one replaces the symlink.
-    if links_are_seen() {
+    if symlinks_are_visible() {
         roots.rename("l", "d/l", Replace::Never).unwrap();
         assert!(fs::symlink_metadata(tree.path("a/d/l")).unwrap().is_symlink());
     } else {
@@ -543,7 +543,7 @@ fn directories_are_created_only_inside_the_roots() {
     assert_eq!(code(roots.create_dir("none/x")), Some("not_found"));
     assert_eq!(code(roots.create_dir("f/x")), Some("not_a_directory"));
     assert_eq!(code(roots.create_dir(".")), Some("already_exists"));
-    if links_are_seen() {
+    if symlinks_are_visible() {
         roots.create_dir_all("l/p/q").unwrap();
         assert!(tree.path("root/d/p/q").is_dir());
         roots.create_dir_all("n/z").unwrap();
@@ -892,7 +892,7 @@ fn a_directory_with_many_entries_is_removed() {
     for number in names(12_000) {
         fs::write(tree.path(format!("root/many/d/d7/f{number}")), "").unwrap();
     }
-    if links_are_seen() {
+    if symlinks_are_visible() {
         tree.add("link root/many/d/d9/out -> ../../../../out");
     }
     tree.roots(["root"]).remove_dir_all("many").unwrap();

@@ -13,10 +13,10 @@ use mcp_roots_guard::{
 use mcp_roots_guard::{ClientCapabilities, Guard, RootsCapability, RootsResponse};
 
 #[cfg(unix)]
-use crate::support::is_second_run;
+use crate::support::runs_without_openat2;
 #[cfg(windows)]
-use crate::support::tree::not_shown;
-use crate::support::tree::{Tree, link, links_are_seen, uri};
+use crate::support::tree::report_not_shown;
+use crate::support::tree::{Tree, link, symlinks_are_visible, uri};
 
 fn list<const N: usize>(tree: &Tree, paths: [&str; N]) -> ListRootsResult {
     ListRootsResult::from_uris(paths.map(|path| tree.uri(path)))
@@ -29,7 +29,7 @@ fn top(tree: &Tree) -> std::path::PathBuf {
 
 /// The symlink where symlinks are recognized, otherwise its target.
 fn link_or_target<'a>(link: &'a str, target: &'a str) -> &'a str {
-    if links_are_seen() { link } else { target }
+    if symlinks_are_visible() { link } else { target }
 }
 
 /// Points an existing symlink at another target.
@@ -83,7 +83,7 @@ fn build_boundary(tree: &Tree, directories: &[(&str, Access)]) -> Boundary {
 #[test]
 fn a_list_grants_its_valid_entries_and_reports_the_others() {
     let tree = Tree::new("dir a b; file c/file; dir a; dir d; dir e");
-    if links_are_seen() {
+    if symlinks_are_visible() {
         tree.add("link l -> a; link loop -> loop");
     }
     #[cfg(unix)]
@@ -119,7 +119,7 @@ fn a_list_grants_its_valid_entries_and_reports_the_others() {
         (8, "not_absolute"),
         (9, by_system("dropped_character", "outside_roots")),
         (10, "query"),
-        (11, if links_are_seen() { "too_many_links" } else { "not_found" }),
+        (11, if symlinks_are_visible() { "too_many_links" } else { "not_found" }),
         (12, "too_long"),
         (13, "too_long"),
         // Looking up a share would send credentials to its server.
@@ -136,7 +136,7 @@ fn a_list_grants_its_valid_entries_and_reports_the_others() {
     let file = roots.roots().nth(1).unwrap();
     assert!(file.is_file() && file.is_available());
     let linked: Vec<_> = roots.roots().nth(2).unwrap().paths().collect();
-    let names: &[_] = if links_are_seen() { &["a", "l"] } else { &["a"] };
+    let names: &[_] = if symlinks_are_visible() { &["a", "l"] } else { &["a"] };
     assert_eq!(linked, names.iter().map(|name| tree.path(name)).collect::<Vec<_>>());
     assert_eq!(roots.roots().next().unwrap().uri(), tree.uri("a%20b"));
     assert!(roots.rejected()[0].error().to_string().starts_with("open root \"vscode-remote:"));
@@ -395,9 +395,9 @@ fn client_roots_narrow_the_allowed_directories_and_never_widen_them() {
     let boundary = build_boundary(&tree, &[("op", Access::ReadWrite), ("ro", Access::ReadOnly)]);
     for (entries, granted, rejected) in ROWS {
         #[cfg(windows)]
-        if !links_are_seen() && entries.contains(&"op/link") {
+        if !symlinks_are_visible() && entries.contains(&"op/link") {
             let why = "a root through a symlink";
-            not_shown(
+            report_not_shown(
                 "roots::client_roots_narrow_the_allowed_directories_and_never_widen_them",
                 why,
             );
@@ -437,7 +437,7 @@ fn a_contradictory_configuration_is_an_error() {
     assert_eq!(build(&[("a", rw), ("a", rw)]), None);
     assert_eq!(build(&[("a", rw), ("a/in", ro)]), Some("access_conflict"));
     assert_eq!(build(&[("a/in", rw), ("a", ro)]), Some("access_conflict"));
-    if links_are_seen() {
+    if symlinks_are_visible() {
         assert_eq!(build(&[("a", rw), ("c", ro)]), Some("access_conflict"));
         assert_eq!(build(&[("a", rw), ("a/l", rw)]), Some("through_link"));
         assert_eq!(build(&[("a/l", rw)]), None);
@@ -468,7 +468,7 @@ fn a_contradictory_configuration_is_an_error() {
         code(builder.optional_directory(tree.path(path), inner).build())
     };
     assert_eq!(optional(rw, "a/in/new/ro", ro), Some("access_conflict"));
-    if links_are_seen() {
+    if symlinks_are_visible() {
         assert_eq!(optional(rw, "c/in/new", ro), Some("access_conflict"));
     }
     assert_eq!(optional(ro, "a/in/new/rw", rw), Some("access_conflict"));
@@ -484,8 +484,8 @@ fn a_contradictory_configuration_is_an_error() {
     }
     assert_eq!(code(Roots::from_dirs([tree.path("none")])), Some("not_found"));
     #[cfg(windows)]
-    if !links_are_seen() {
-        not_shown(
+    if !symlinks_are_visible() {
+        report_not_shown(
             "roots::a_contradictory_configuration_is_an_error",
             "directories through symlinks",
         );
@@ -525,7 +525,7 @@ fn a_nested_root_replaced_by_a_symlink_grants_nothing_new() {
     fs::remove_dir(tree.path("ws/sub")).unwrap();
     link(&tree.path("out"), &tree.path("ws/sub")).unwrap();
     // Where the symlink is not recognized, its target is refused instead.
-    let expected = if links_are_seen() { "through_link" } else { "outside_roots" };
+    let expected = if symlinks_are_visible() { "through_link" } else { "outside_roots" };
     for again in [&both, &list(&tree, ["ws/sub"]), &list(&tree, ["ws/sub", "ws"])] {
         let roots = boundary.resolve(again).unwrap();
         assert!(roots.rejected().iter().any(|rejected| rejected.error().code() == expected));
@@ -547,8 +547,8 @@ fn a_nested_root_replaced_by_a_symlink_grants_nothing_new() {
 #[test]
 fn a_root_through_a_symlink_inside_a_grant_is_refused_in_any_order() {
     #[cfg(windows)]
-    if !links_are_seen() {
-        return not_shown(
+    if !symlinks_are_visible() {
+        return report_not_shown(
             "roots::a_root_through_a_symlink_inside_a_grant_is_refused_in_any_order",
             "roots through symlinks",
         );
@@ -618,8 +618,8 @@ fn a_root_through_a_symlink_inside_a_grant_is_refused_in_any_order() {
 #[test]
 fn each_symlink_is_judged_by_the_directory_that_contains_it() {
     #[cfg(windows)]
-    if !links_are_seen() {
-        return not_shown(
+    if !symlinks_are_visible() {
+        return report_not_shown(
             "roots::each_symlink_is_judged_by_the_directory_that_contains_it",
             "roots through symlinks",
         );
@@ -655,8 +655,8 @@ fn each_symlink_is_judged_by_the_directory_that_contains_it() {
 /// Without allowed directories, a client that was granted `/` may have created any symlink.
 fn granting_the_filesystem_root_rules_out_roots_through_symlinks() {
     #[cfg(windows)]
-    if !links_are_seen() {
-        return not_shown(
+    if !symlinks_are_visible() {
+        return report_not_shown(
             "roots::granting_the_filesystem_root_rules_out_roots_through_symlinks",
             "roots through symlinks",
         );
@@ -674,8 +674,8 @@ fn granting_the_filesystem_root_rules_out_roots_through_symlinks() {
 #[test]
 fn nested_allowed_directories_do_not_hide_a_planted_symlink() {
     #[cfg(windows)]
-    if !links_are_seen() {
-        return not_shown(
+    if !symlinks_are_visible() {
+        return report_not_shown(
             "roots::nested_allowed_directories_do_not_hide_a_planted_symlink",
             "roots through symlinks",
         );
@@ -858,7 +858,7 @@ fn a_hostile_list_is_bounded_in_time() {
     let lists: [(&str, Vec<String>); 3] = [
         (
             "deep",
-            (0..if is_second_run() { 300 } else { 1000 })
+            (0..if runs_without_openat2() { 300 } else { 1000 })
                 .map(|n| format!("op/{}", &deep[..deep.len() - 2 * n]))
                 .collect(),
         ),
@@ -915,10 +915,10 @@ fn an_open_root_cannot_be_renamed_or_removed() {
         assert!(fs::rename(tree.path(root), tree.path("up/old")).is_err(), "{root}");
     }
     assert!(fs::remove_dir(tree.path("up/empty")).is_err());
-    if links_are_seen() {
+    if symlinks_are_visible() {
         assert!(fs::rename(tree.path("up"), tree.path("was")).is_err());
     } else {
-        not_shown(
+        report_not_shown(
             "roots::an_open_root_cannot_be_renamed_or_removed",
             "renaming a parent of an open root",
         );
@@ -988,8 +988,8 @@ fn a_replaced_root_is_unavailable_until_it_is_resolved_again() {
 #[test]
 fn a_proof_becomes_invalid_after_its_roots_symlink_changes() {
     #[cfg(windows)]
-    if !links_are_seen() {
-        return not_shown(
+    if !symlinks_are_visible() {
+        return report_not_shown(
             "roots::a_proof_becomes_invalid_after_its_roots_symlink_changes",
             "roots through symlinks",
         );
@@ -1008,8 +1008,8 @@ fn a_proof_becomes_invalid_after_its_roots_symlink_changes() {
 #[test]
 fn a_root_that_returns_is_served_by_the_next_snapshot() {
     #[cfg(windows)]
-    if !links_are_seen() {
-        return not_shown(
+    if !symlinks_are_visible() {
+        return report_not_shown(
             "roots::a_root_that_returns_is_served_by_the_next_snapshot",
             "roots through symlinks",
         );
@@ -1077,8 +1077,8 @@ fn a_file_root_serves_one_name_and_is_written_in_place() {
     }
     fs::remove_dir_all(tree.path("d/only")).unwrap();
     #[cfg(windows)]
-    if !links_are_seen() {
-        return not_shown(
+    if !symlinks_are_visible() {
+        return report_not_shown(
             "roots::a_file_root_serves_one_name_and_is_written_in_place",
             "a symlink with its name",
         );

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use mcp_roots_guard::RootsCapability;
 use mcp_roots_guard::limits::VERIFY_EVERY;
 
-use crate::properties::session::Step::{self, Begin, Poll, RootsResponse};
+use crate::properties::session::Step::{self, Answer, Begin, Poll};
 use crate::properties::session::{Run, World};
-use crate::support::is_second_run;
 use crate::support::random::{Random, number};
+use crate::support::runs_without_openat2;
 
 #[test]
 fn every_schedule_is_correct_for_a_client_that_announces_changes() {
@@ -41,7 +41,7 @@ fn every_schedule_is_correct_after_a_list_is_cached() {
 #[test]
 fn every_schedule_is_correct_while_calls_wait() {
     for client in [RootsCapability::announcing(), RootsCapability::silent()] {
-        every_schedule(client, &[Begin, Begin, Begin, RootsResponse], 5);
+        every_schedule(client, &[Begin, Begin, Begin, Answer], 5);
     }
 }
 
@@ -77,7 +77,7 @@ fn every<'a>(after: &str, depth: usize, mut new_run: impl FnMut() -> Run<'a>) {
     let deeper =
         number("GUARD_SCHEDULES_DEEPER").map_or(0, |deeper| usize::try_from(deeper).unwrap());
     // Filesystem calls are slower on Windows.
-    let is_short = is_second_run() || cfg!(windows);
+    let is_short = runs_without_openat2() || cfg!(windows);
     let depth = if is_short { depth - 2 } else { depth + deeper };
     let (mut schedules, start) = (0, Instant::now());
     // The choice at each step, and the number of choices.
@@ -112,7 +112,8 @@ fn every<'a>(after: &str, depth: usize, mut new_run: impl FnMut() -> Run<'a>) {
 /// Runs as many random schedules as fit into a few seconds. They are too long to try all of them.
 #[test]
 fn random_schedules_are_correct() {
-    let seconds = number("GUARD_SCHEDULES_SECONDS").unwrap_or(if is_second_run() { 1 } else { 5 });
+    let seconds =
+        number("GUARD_SCHEDULES_SECONDS").unwrap_or(if runs_without_openat2() { 1 } else { 5 });
     let (world, began) = (World::new(), Instant::now());
     let mut seeds = Random(number("GUARD_SCHEDULES_SEED").unwrap_or_else(Random::seed));
     let (mut schedules, mut steps) = (0, 0);
@@ -131,7 +132,7 @@ fn random_schedules_are_correct() {
 }
 
 /// A call received an answer, and its list is cached.
-const CACHED_LIST: &[Step] = &[Begin, RootsResponse, Poll(0), Poll(0)];
+const CACHED_LIST: &[Step] = &[Begin, Answer, Poll(0), Poll(0)];
 
 /// The number of runs that wait together until verification is needed. It is small enough that they
 /// do not use all handles for roots.

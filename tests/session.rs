@@ -19,8 +19,8 @@ use mcp_roots_guard::{
 use tokio::time::Instant;
 
 #[cfg(windows)]
-use crate::support::tree::not_shown;
-use crate::support::tree::{Tree, links_are_seen};
+use crate::support::tree::report_not_shown;
+use crate::support::tree::{Tree, symlinks_are_visible};
 
 type Source<'a> = Box<dyn FnMut(Option<String>) -> RootsResponse + Send + 'a>;
 
@@ -607,7 +607,7 @@ async fn a_cached_list_is_resolved_again_when_its_directories_change() {
     let guard = guard(&tree).build().unwrap();
     let session = announcing(&guard);
     let paths_now = async || outcome(&tree, &session.roots(no_request_expected()).await);
-    let file = if links_are_seen() { "current/f" } else { "a/f" };
+    let file = if symlinks_are_visible() { "current/f" } else { "a/f" };
     session.roots(source_listing(&tree, &["a", "later", file])).await.unwrap();
     assert_eq!(paths_now().await, Ok(vec!["a".into(), "a/f".into()]));
     tree.add("dir later");
@@ -1132,8 +1132,8 @@ async fn a_root_found_missing_by_an_operation_is_resolved_again_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_succeed_while_a_slow_list_is_verified() {
     #[cfg(windows)]
-    if !links_are_seen() {
-        return not_shown(
+    if !symlinks_are_visible() {
+        return report_not_shown(
             "session::calls_succeed_while_a_slow_list_is_verified",
             "roots through symlinks",
         );
@@ -1367,7 +1367,7 @@ async fn the_fetch_limit_includes_resolving_the_list() {
     let tree = Tree::in_memory("dir op");
     let mut deep = "d/".repeat(300);
     fs::create_dir_all(tree.path("op").join(&deep)).unwrap();
-    if links_are_seen() {
+    if symlinks_are_visible() {
         tree.add("link op/l -> .");
         deep.insert_str(0, "l/");
     }

@@ -16,8 +16,8 @@ use mcp_roots_guard::{
 };
 use tokio::runtime::Builder;
 
-use crate::support::is_second_run;
 use crate::support::random::{Random, number};
+use crate::support::runs_without_openat2;
 use crate::support::tree::Tree;
 
 /// The roots in force and the number of requests that they need. Times are in seconds. A list is a
@@ -76,7 +76,8 @@ fn a_session_behaves_like_its_model() {
         ("silent", RootsCapability::silent(), 0),
         ("silent, with a time to live", RootsCapability::silent(), 5),
     ];
-    let seconds = number("GUARD_SCHEDULES_SECONDS").unwrap_or(if is_second_run() { 1 } else { 4 });
+    let seconds =
+        number("GUARD_SCHEDULES_SECONDS").unwrap_or(if runs_without_openat2() { 1 } else { 4 });
     for (name, client, time_to_live) in rows {
         compare_with_model(name, client, time_to_live, Duration::from_secs(seconds) / 3);
     }

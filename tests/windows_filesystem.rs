@@ -9,7 +9,7 @@ use std::path::Path;
 use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Policy, Result, Roots, Rule};
 
 use crate::operations::OPERATIONS;
-use crate::support::tree::{Tree, links_are_seen, not_shown, replace_by_link};
+use crate::support::tree::{Tree, replace_with_symlink, report_not_shown, symlinks_are_visible};
 
 fn kind<T>(result: Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
@@ -192,8 +192,8 @@ fn a_path_that_points_outside_is_refused_before_any_effect() {
         }),
     ];
     for (what, build) in build {
-        if what == "junctions" && !links_are_seen() {
-            not_shown(
+        if what == "junctions" && !symlinks_are_visible() {
+            report_not_shown(
                 "windows_filesystem::a_path_that_points_outside_is_refused_before_any_effect",
                 "Wine has no junctions",
             );
@@ -223,7 +223,7 @@ fn a_path_that_points_outside_is_refused_before_any_effect() {
                     && ["symlink_metadata", "rename from", "rename to", "remove_file"]
                         .contains(&name);
                 assert!(
-                    is_itself && links_are_seen() || refused.is_some(),
+                    is_itself && symlinks_are_visible() || refused.is_some(),
                     "{what}: {name} {request} succeeded"
                 );
                 assert_eq!(tree.snapshot("out"), before, "{what}: {name} {request}");
@@ -340,14 +340,14 @@ fn an_absent_volume_counts_as_a_missing_directory() {
 /// resolves to another directory.
 #[test]
 fn an_operation_by_path_affects_only_the_open_directory() {
-    if links_are_seen() {
+    if symlinks_are_visible() {
         return; // Only the host can replace an open directory.
     }
     for (name, operation) in OPERATIONS {
         let tree = Tree::new("dir root; file out/new; file out/inside; file out/d/f");
         let before = tree.snapshot("out");
         let roots = tree.roots(["root"]);
-        replace_by_link(&tree.path("out"), &tree.path("root"));
+        replace_with_symlink(&tree.path("out"), &tree.path("root"));
         for request in ["new", "newer", "d", "d/newer"] {
             // A check has no effect.
             assert!(
@@ -398,9 +398,9 @@ fn a_volume_can_be_a_root() {
 /// A tree deeper than the longest path that Windows supports by default.
 #[test]
 fn a_tree_deeper_than_the_longest_path_is_walked_and_removed() {
-    if !links_are_seen() {
+    if !symlinks_are_visible() {
         let reason = "Wine returns no final path longer than 260 characters";
-        return not_shown(
+        return report_not_shown(
             "windows_filesystem::a_tree_deeper_than_the_longest_path_is_walked_and_removed",
             reason,
         );

@@ -12,7 +12,7 @@ use std::thread;
 #[cfg(target_os = "linux")]
 use crate::support::kernel::{ENOSYS, block};
 #[cfg(target_os = "linux")]
-use crate::support::{OPENAT2_ERROR, is_second_run};
+use crate::support::{OPENAT2_ERROR, runs_without_openat2};
 
 /// Set this by hand to run only matching tests in the child.
 #[cfg(target_os = "linux")]
@@ -47,7 +47,7 @@ fn openat2_is_available_unless_it_is_blocked() {
 
 #[cfg(target_os = "linux")]
 fn run_again(error: u32) {
-    if is_second_run() {
+    if runs_without_openat2() {
         return;
     }
     let status = thread::spawn(move || {

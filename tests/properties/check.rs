@@ -49,7 +49,7 @@ fn check(world: &World, request: &str, intents: &[Intent]) {
             let read = roots.read(&request, 1 << 10).map_err(|error| error.code());
             intents
                 .into_iter()
-                .map(|intent| (model::of_guard(&roots, &request, intent), read.clone()))
+                .map(|intent| (model::guard_decision(&roots, &request, intent), read.clone()))
                 .collect()
         }
     };

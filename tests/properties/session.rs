@@ -107,7 +107,7 @@ pub(crate) enum Step {
     Drop(usize),
     /// The client answers a request with its current list, or with an error. The answer arrives
     /// when the call continues.
-    RootsResponse,
+    Answer,
     Refuse,
     /// The client changes its list, and announces the change unless it is silent.
     Change,
@@ -285,7 +285,7 @@ impl Run<'_> {
             living().filter(|(_, call)| call.can_continue()).map(|(number, _)| Step::Poll(number)),
         );
         if self.wire().unanswered().is_some() {
-            steps.extend([Step::RootsResponse, Step::Refuse]);
+            steps.extend([Step::Answer, Step::Refuse]);
         }
         // Two consecutive changes have the same effect as one.
         let is_new = self.steps.last().is_none_or(|(_, last)| *last != Step::Change);
@@ -340,7 +340,7 @@ impl Run<'_> {
     fn finish_calls(&mut self) {
         for _ in 0..ROUNDS {
             if self.wire().unanswered().is_some() {
-                self.step(Step::RootsResponse);
+                self.step(Step::Answer);
             }
             let living = || (0..self.calls.len()).filter(|&call| self.calls[call].work.is_some());
             match (living().next(), living().find(|&call| self.calls[call].can_continue())) {
@@ -358,7 +358,7 @@ impl Run<'_> {
             Step::Begin => self.begin(),
             Step::Poll(call) => self.poll(call),
             Step::Drop(call) => self.calls[call].work = None,
-            Step::RootsResponse => self.answer(Ok(self.version)),
+            Step::Answer => self.answer(Ok(self.version)),
             Step::Refuse => self.answer(Err(())),
             Step::Change => {
                 self.version += 1;

@@ -63,9 +63,9 @@ async fn calls_on_a_pipe_never_use_a_list_from_before_a_change() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn http_calls_never_use_a_list_from_before_an_accepted_change() {
     #[cfg(windows)]
-    if !crate::tree::links_are_seen() {
+    if !crate::tree::symlinks_are_visible() {
         let test = "ordering::http_calls_never_use_a_list_from_before_an_accepted_change";
-        return crate::tree::not_shown(
+        return crate::tree::report_not_shown(
             test,
             "the many rounds until the control fails take too long",
         );

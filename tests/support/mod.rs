@@ -20,6 +20,6 @@ pub(crate) const OPENAT2_ERROR: &str = "GUARD_TEST_OPENAT2_ERROR";
 
 /// Whether the suite is running without `openat2`. Tests that do not depend on the filesystem may
 /// then run a shorter form.
-pub(crate) fn is_second_run() -> bool {
+pub(crate) fn runs_without_openat2() -> bool {
     std::env::var_os(OPENAT2_ERROR).is_some()
 }

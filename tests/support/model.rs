@@ -92,7 +92,7 @@ pub(crate) fn decide(
 }
 
 /// The guard's decision, in the model's terms.
-pub(crate) fn of_guard(roots: &Roots, request: &str, intent: Intent) -> Decision {
+pub(crate) fn guard_decision(roots: &Roots, request: &str, intent: Intent) -> Decision {
     let checked = roots.check(request, intent);
     checked
         .as_ref()

@@ -37,7 +37,7 @@ impl Tree {
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(directory).unwrap();
         // Without the `\\?\` prefix on Windows.
         let top = dunce::canonicalize(keep.path()).unwrap();
-        let keep = if links_are_seen() {
+        let keep = if symlinks_are_visible() {
             Some(keep)
         } else {
             let _ = keep.keep();
@@ -147,7 +147,7 @@ pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
 #[cfg(windows)]
 pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
     let target = PathBuf::from(target.to_str().unwrap().replace('/', "\\"));
-    if !links_are_seen() {
+    if !symlinks_are_visible() {
         return run_on_host(&target, at, "ln -s -- \"$1\" \"$2\"");
     }
     let is_dir =
@@ -158,14 +158,14 @@ pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
 }
 
 /// Whether programs can recognize symlinks. Under Wine they cannot.
-pub(crate) fn links_are_seen() -> bool {
+pub(crate) fn symlinks_are_visible() -> bool {
     std::env::var_os("GUARD_TEST_WINE").is_none()
 }
 
 /// Replaces a directory with a symlink, even if a process has the directory open. The host does the
 /// replacement, and it ignores Wine's file sharing rules.
 #[cfg(windows)]
-pub(crate) fn replace_by_link(target: &Path, at: &Path) {
+pub(crate) fn replace_with_symlink(target: &Path, at: &Path) {
     run_on_host(target, at, "mv -- \"$2\" \"$2.was\" && ln -s -- \"$1\" \"$2\"").unwrap();
 }
 
@@ -212,6 +212,6 @@ fn run_on_host(target: &Path, at: &Path, script: &str) -> std::io::Result<()> {
 
 /// Reports what a test cannot show under Wine, and why. `.ci/windows` lists these reports.
 #[cfg(windows)]
-pub(crate) fn not_shown(test: &str, reason: &str) {
+pub(crate) fn report_not_shown(test: &str, reason: &str) {
     println!("not shown under Wine: {test}: {reason}");
 }

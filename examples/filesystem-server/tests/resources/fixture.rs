@@ -37,7 +37,7 @@ impl Fixture {
 
     /// Creates a symlink, if the system supports them.
     pub(crate) fn link(&self, target: &str, path: &str) {
-        if crate::tree::links_are_seen() {
+        if crate::tree::symlinks_are_visible() {
             crate::tree::link(target.as_ref(), &self.site().join(path)).unwrap();
         }
     }

@@ -153,8 +153,8 @@ async fn list_is_empty_without_roots() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_directory_is_listed_completely() {
     #[cfg(windows)]
-    if !crate::tree::links_are_seen() {
-        return crate::tree::not_shown(
+    if !crate::tree::symlinks_are_visible() {
+        return crate::tree::report_not_shown(
             "list::large_directory_is_listed_completely",
             "Wine scans the whole directory for each name",
         );

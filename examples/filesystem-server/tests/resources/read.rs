@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Declares, Era, elsewhere, uri};
 use crate::fixture::Fixture;
-use crate::tree::links_are_seen;
+use crate::tree::symlinks_are_visible;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn content_is_text_base64_or_directory_entries() {
@@ -69,7 +69,9 @@ async fn refusals_have_the_error_codes_of_the_protocol_revision() {
         (format!("{site}/large"), "too_large", -32603, -32603),
     ] {
         // Windows has no FIFOs, and Wine has no symlinks.
-        if !links_are_seen() && uri.ends_with("/out") || cfg!(windows) && kind == "special_file" {
+        if !symlinks_are_visible() && uri.ends_with("/out")
+            || cfg!(windows) && kind == "special_file"
+        {
             continue;
         }
         for (era, declares, code) in [
@@ -94,8 +96,8 @@ async fn refusals_have_the_error_codes_of_the_protocol_revision() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn truncated_directory_ends_with_a_comment() {
     #[cfg(windows)]
-    if !crate::tree::links_are_seen() {
-        return crate::tree::not_shown(
+    if !crate::tree::symlinks_are_visible() {
+        return crate::tree::report_not_shown(
             "read::truncated_directory_ends_with_a_comment",
             "Wine scans the whole directory for each name",
         );

@@ -19,7 +19,7 @@ use rmcp::service::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::tree::{link, links_are_seen, uri};
+use crate::tree::{link, symlinks_are_visible, uri};
 
 /// A client with or without roots that records progress notifications.
 #[derive(Clone, Default)]
@@ -121,7 +121,7 @@ impl Served {
         for (name, target) in
             [("dangling", "nowhere".as_ref()), ("out", out.as_ref()), ("outdir", &*self.outside)]
         {
-            if links_are_seen() {
+            if symlinks_are_visible() {
                 link(target, &self.path(name)).unwrap();
             } else {
                 missing.push(name);

@@ -106,8 +106,8 @@ async fn failed_edit_reports_the_reason_and_leaves_the_file_unchanged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_edits_are_all_applied() {
     #[cfg(windows)]
-    if !crate::tree::links_are_seen() {
-        return crate::tree::not_shown(
+    if !crate::tree::symlinks_are_visible() {
+        return crate::tree::report_not_shown(
             "edits::concurrent_edits_are_all_applied",
             "Wine does not replace a file that is open elsewhere",
         );

@@ -7,7 +7,7 @@ use mcp_roots_guard::Access;
 use serde_json::{Value, json};
 
 use super::client::{Client, Served, params};
-use crate::tree::{link, links_are_seen, uri};
+use crate::tree::{link, symlinks_are_visible, uri};
 
 #[tokio::test]
 async fn tool_definitions_match_the_reference_server() {
@@ -263,7 +263,7 @@ async fn media_is_returned_in_base64_with_its_type() {
         assert_eq!(result.structured_content, Some(json!({"content": [expected]})), "{name}");
     }
     // The type depends on the resolved name, not on the name of the symlink.
-    if links_are_seen() {
+    if symlinks_are_visible() {
         link("a.png".as_ref(), &served.path("link")).unwrap();
         let result = served
             .client
@@ -343,7 +343,7 @@ async fn files_and_directories_are_created_and_moved_without_overwriting() {
         assert!(error.contains("already exists"), "{destination}: {error}");
     }
     assert_eq!(served.content("other"), "other");
-    if links_are_seen() {
+    if symlinks_are_visible() {
         link("nowhere".as_ref(), &served.path("dangling")).unwrap();
         let error =
             served.err("move_file", json!({"source": "other", "destination": "dangling"})).await;

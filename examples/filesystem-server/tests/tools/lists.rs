@@ -62,8 +62,8 @@ Combined size: 2.00 KB";
         served.err("list_directory", json!({"path": "small"})).await.contains("not a directory")
     );
     #[cfg(windows)]
-    if !crate::tree::links_are_seen() {
-        return crate::tree::not_shown(
+    if !crate::tree::symlinks_are_visible() {
+        return crate::tree::report_not_shown(
             "lists::listing_includes_symlinks_fifos_and_odd_names",
             "Wine scans the whole directory for each name",
         );
@@ -220,8 +220,8 @@ async fn unlistable_directory_is_reported_and_skipped() {
 #[tokio::test]
 async fn too_deep_directory_is_reported_and_skipped() {
     #[cfg(windows)]
-    if !crate::tree::links_are_seen() {
-        return crate::tree::not_shown(
+    if !crate::tree::symlinks_are_visible() {
+        return crate::tree::report_not_shown(
             "lists::too_deep_directory_is_reported_and_skipped",
             "Wine does not report a final path of more than 260 characters",
         );

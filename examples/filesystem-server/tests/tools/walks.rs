@@ -140,8 +140,8 @@ async fn paths_from_a_search_can_be_read() {
 #[tokio::test]
 async fn result_sizes_and_glob_patterns_are_limited() {
     #[cfg(windows)]
-    if !crate::tree::links_are_seen() {
-        return crate::tree::not_shown(
+    if !crate::tree::symlinks_are_visible() {
+        return crate::tree::report_not_shown(
             "walks::result_sizes_and_glob_patterns_are_limited",
             "Wine scans the whole directory for each name",
         );
