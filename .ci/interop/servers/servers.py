@@ -1,7 +1,8 @@
 """Runs the rows of servers.txt on file servers over stdio, and compares the results.
 
-servers.py COMMAND...: one command for each column. Each row gets its own tree and server process. No
-SDK is used, because an SDK would not send messages in these orders or leave requests unanswered."""
+servers.py COMMAND...: one command for each column. Each row gets its own tree and server process.
+No SDK is used, because an SDK would not send messages in these orders or leave requests
+unanswered."""
 
 import ctypes
 import json
@@ -41,9 +42,9 @@ class Server:
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
         capabilities = {} if roots is None else {"roots": {"listChanged": True}}
-        client = {"name": "peers", "version": "1"}
-        hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client}
-        assert self.wait(self.ask("initialize", **hello), 20)
+        client = {"name": "servers", "version": "1"}
+        hello = {"capabilities": capabilities, "clientInfo": client}
+        assert self.wait(self.ask("initialize", protocolVersion="2025-11-25", **hello), 20)
         self.tell("notifications/initialized")
 
     def __enter__(self):
@@ -105,7 +106,7 @@ class Server:
         return answer["result"]["content"][0]["text"]
 
     def settle(self):
-        """Waits until the client's list is in force. The reference server requests it at any time."""
+        """Waits until the client's list is in force. The reference server may request it late."""
         assert self.wait(self.call("list_allowed_directories"), FETCH_LIMIT + PATIENCE)
         time.sleep(SETTLED)
         return self
@@ -159,7 +160,8 @@ def file_uri(start, tree):
 @row("a link is swapped in for the file while it is read")
 def swapped(start, tree):
     (tree / "op/a/other").symlink_to(tree / "secret")
-    swapper = multiprocessing.Process(target=exchange, args=(tree / "op/a/f", tree / "op/a/other"), daemon=True)
+    names = (tree / "op/a/f", tree / "op/a/other")
+    swapper = multiprocessing.Process(target=exchange, args=names, daemon=True)
     with start() as server:
         swapper.start()
         counts, end = {}, time.monotonic() + RACE_SECONDS
@@ -193,7 +195,8 @@ def dangling(start, tree):
 @row("an overwrite, for who reads the file meanwhile")
 def overwrite(start, tree):
     with start() as server, open(tree / "op/a/f", encoding="utf-8") as held:
-        assert not server.wait(server.call("write_file", path=str(tree / "op/a/f"), content="new"))["result"].get("isError")
+        written = server.wait(server.call("write_file", path=str(tree / "op/a/f"), content="new"))
+        assert not written["result"].get("isError")
         assert (tree / "op/a/f").read_text() == "new"
         return "replaced whole" if held.read() == INSIDE else "cut, then filled"
 
@@ -303,7 +306,7 @@ def emptied(start, tree):
 
 
 def run(name, command):
-    with tempfile.TemporaryDirectory(prefix="peers-") as directory:
+    with tempfile.TemporaryDirectory(prefix="servers-") as directory:
         tree = pathlib.Path(directory).resolve()
         for inside in ("op/a", "op/b"):
             (tree / inside).mkdir(parents=True)
@@ -315,7 +318,8 @@ def run(name, command):
 def main():
     commands = sys.argv[1:]
     data = (pathlib.Path(__file__).parent / "servers.txt").read_text().splitlines()
-    table = [[cell.strip() for cell in line.split("|")] for line in data if not line.startswith("#")]
+    lines = [line for line in data if not line.startswith("#")]
+    table = [[cell.strip() for cell in line.split("|")] for line in lines]
     said_of = {name: cells for name, *cells in table}
     differ = 0
     for name in ROWS:
