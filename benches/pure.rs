@@ -1,6 +1,6 @@
 //! What is done without the kernel, one piece of work so many times, to count its instructions: `pure WORK TIMES`.
 //!
-//! Goes in: the name of a work of [`WORKS`]; none lists them. Comes out: nothing; `.ci/instructions` runs it under callgrind with two
+//! Goes in: the name of a work of [`WORKS`]; none lists them. Comes out: nothing; `benches/instructions` runs it under callgrind with two
 //! numbers of times, so that the difference is the work alone, and compares it with `benches/instructions.txt`.
 #![allow(clippy::unwrap_used)] // Its arguments are the script's.
 

@@ -143,7 +143,7 @@
 //! | confinement (feature `landlock`) | by Landlock, from 5.13 | the same | an error: not available | the same |
 //! | run by the tests | yes | yes, behind a seccomp filter | type-checked here, run by CI on macOS | under Wine, and by CI on Windows |
 //!
-//! On Windows a share is accessed only if the operator names it. `.ci/windows` lists what Wine
+//! On Windows a share is accessed only if the operator names it. `.ci/windows/run` lists what Wine
 //! cannot show (links, junctions, cloud placeholders, long paths); those tests run only on Windows.
 //!
 //! # Features

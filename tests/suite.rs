@@ -1,6 +1,6 @@
 //! The test suite: one binary, so that it can run itself again where a system call is missing.
 //!
-//! What needs Linux's kernel, its tracing or its filters is of Linux only. `.ci/not-on-windows.txt` names each test that does not run
+//! What needs Linux's kernel, its tracing or its filters is of Linux only. `.ci/windows/skipped.txt` names each test that does not run
 //! on Windows, and why.
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]

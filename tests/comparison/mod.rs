@@ -282,10 +282,11 @@ fn a_race_is_reported_for_each_way() {
 fn the_readme_says_what_the_data_say() {
     let rows = rows().into_iter().map(|row| [&[row.name], row.cells.as_slice()].concat());
     assert_eq!(readme("tests/data/comparison.txt").1, rows.collect::<Vec<_>>());
-    let servers =
-        include_str!("../../.ci/peers/servers.txt").lines().filter(|line| !line.starts_with('#'));
+    let servers = include_str!("../../.ci/interop/servers/servers.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
     let servers = servers.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
-    assert_eq!(readme(".ci/peers/servers.txt").1, servers.collect::<Vec<_>>());
+    assert_eq!(readme(".ci/interop/servers/servers.txt").1, servers.collect::<Vec<_>>());
 }
 
 /// They were compared in the versions that the tables name.
@@ -300,14 +301,15 @@ fn the_readme_names_the_versions_that_were_run() {
     let ways = ["guard".to_owned(), "`std`".to_owned()].into_iter().chain(peers);
     assert_eq!(readme("tests/data/comparison.txt").0[1..], ways.collect::<Vec<_>>());
     let lock: serde_json::Value =
-        serde_json::from_str(include_str!("../../.ci/peers/package-lock.json")).unwrap();
+        serde_json::from_str(include_str!("../../.ci/interop/servers/package-lock.json")).unwrap();
     let reference =
         &lock["packages"]["node_modules/@modelcontextprotocol/server-filesystem"]["version"];
     let reference = format!("reference server {}", reference.as_str().unwrap());
-    let (_, rust_server) = include_str!("../../.ci/peers/run").split_once("rust_server=").unwrap();
+    let (_, rust_server) =
+        include_str!("../../.ci/interop/servers/run").split_once("rust_server=").unwrap();
     let rust_server = rust_server.lines().next().unwrap().replace('@', " ");
     let servers = ["`examples/filesystem-server`".to_owned(), reference, rust_server];
-    assert_eq!(readme(".ci/peers/servers.txt").0[1..], servers);
+    assert_eq!(readme(".ci/interop/servers/servers.txt").0[1..], servers);
 }
 
 /// The heads and the rows of the table that is marked with where it is from; what is strong there is plain here.

@@ -202,7 +202,7 @@ fn link_of_the_host(target: &Path, at: &Path, script: &str) -> std::io::Result<(
     Err(std::io::ErrorKind::TimedOut.into())
 }
 
-/// Tells why a test shows nothing here; `.ci/windows` lists it.
+/// Tells why a test shows nothing here; `.ci/windows/run` lists it.
 #[cfg(windows)]
 pub(crate) fn not_shown(test: &str, reason: &str) {
     println!("not shown under Wine: {test}: {reason}");

@@ -1,6 +1,6 @@
 //! A server for the protocol's conformance suite, over streamable HTTP: the tool of its scenario `input-required-result-basic-list-roots`.
 //!
-//! `cargo run -p filesystem-server --example conformance -- DIRECTORY...`, and its address is on stderr. `.ci/clients/run` does this.
+//! `cargo run -p filesystem-server --example conformance -- DIRECTORY...`, and its address is on stderr. `.ci/interop/clients/run` does this.
 
 use std::sync::Arc;
 
