@@ -152,7 +152,7 @@
 //!
 //! On Windows, a network share is accessed only if the operator names it. Wine cannot exercise
 //! symlinks, junctions, cloud placeholders and long paths, so those tests run only on Windows.
-//! `.ci/windows` lists them.
+//! `.ci/windows/run` lists them.
 //!
 //! # Features
 //!

@@ -1,7 +1,7 @@
 //! The test suite. It is a single binary so that it can run itself again without `openat2`.
 //!
 //! Tests that depend on the Linux kernel, on tracing or on seccomp filters are compiled on Linux
-//! only. `.ci/not-on-windows.txt` lists each test that does not run on Windows, with the reason.
+//! only. `.ci/windows/skipped.txt` lists each test that does not run on Windows, with the reason.
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

@@ -347,4 +347,18 @@ mod tests {
             let _ = time(seconds, nanoseconds);
         }
     }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_type_and_the_time_of_access_are_those_of_std() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "text").unwrap();
+        for (path, name) in [(path.as_path(), "file"), (directory.path(), "directory")] {
+            let file = File::open(path).unwrap();
+            let metadata = Metadata::of_file(&file).unwrap();
+            assert_eq!(metadata.file_type().as_str(), name);
+            assert_eq!(metadata.accessed(), file.metadata().unwrap().accessed().ok());
+        }
+    }
 }

@@ -123,3 +123,25 @@ impl<M: SessionManager> SessionManager for GuardedSessions<M> {
         self.inner.event_store()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ::rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+
+    use super::*;
+    use crate::boundary::Boundary;
+
+    #[tokio::test]
+    async fn an_unknown_session_has_no_stream() {
+        let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+        let sessions = guard.wrap_sessions(LocalSessionManager::default());
+        let unknown: SessionId = "unknown".into();
+        assert!(!sessions.has_session(&unknown).await.unwrap());
+        assert!(sessions.create_standalone_stream(&unknown).await.is_err());
+        assert!(sessions.resume(&unknown, "0".into()).await.is_err());
+
+        let (known, _transport) = sessions.create_session().await.unwrap();
+        assert!(sessions.has_session(&known).await.unwrap());
+        assert!(!sessions.has_session(&unknown).await.unwrap());
+    }
+}

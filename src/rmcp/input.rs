@@ -90,3 +90,30 @@ macro_rules! impl_from_params {
 }
 
 impl_from_params! { CallToolRequestParams GetPromptRequestParams ReadResourceRequestParams }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn extracted_input_is_split_into_roots_responses_and_state() {
+        let responses = || -> ExtractedResponses {
+            let sent = json!({ ROOTS_KEY: { "roots": [] }, "name": { "action": "decline" } });
+            ExtractedResponses(Some(serde_json::from_value(sent).unwrap()))
+        };
+        let state = || RequestState(Some("3".into()));
+        let without_state = ClientInput::from(responses());
+        let with_state = ClientInput::from((responses(), state()));
+        assert_eq!(
+            (without_state.state.as_deref(), with_state.state.as_deref()),
+            (None, Some("3"))
+        );
+        for mut input in [without_state, with_state] {
+            assert_eq!(input.take_roots(), Some(json!({ "roots": [] })));
+            let names: Vec<_> = input.into_responses().into_keys().collect();
+            assert_eq!(names, ["name"], "the handler must not see the client's roots");
+        }
+    }
+}

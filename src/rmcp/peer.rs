@@ -91,3 +91,17 @@ fn to_response(result: ClientResult) -> RootsResponse {
         _ => RootsResponse::Failed("the result is not a root list".into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_request_for_a_further_page_has_a_cursor() {
+        let sent = |cursor| serde_json::to_value(list_roots_request(cursor)).unwrap();
+        assert_eq!(sent(None)["method"], "roots/list");
+        assert_eq!(sent(None).pointer("/params/cursor"), None);
+        let next = json!({ "method": "roots/list", "params": { "cursor": "page 2" } });
+        assert_eq!(sent(Some("page 2".into())), next);
+    }
+}

@@ -199,3 +199,18 @@ impl<T> fmt::Debug for GuardedTransport<T> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boundary::Boundary;
+
+    #[test]
+    fn debug_of_a_transport_shows_neither_the_inner_transport_nor_the_guard() {
+        #[derive(Debug)]
+        struct Private;
+        let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+        let transport = GuardedTransport::new(Private, guard).one_client();
+        assert_eq!(format!("{transport:?}"), "GuardedTransport { connection: None, .. }");
+    }
+}

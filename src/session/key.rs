@@ -74,4 +74,9 @@ mod tests {
         assert!(ClientKey::principal("") != ClientKey::principal(""));
         assert!(ClientKey::principal("a") == ClientKey::principal("a"));
     }
+
+    #[test]
+    fn debug_of_a_key_does_not_show_the_principal() {
+        assert_eq!(format!("{:?}", ClientKey::principal("alice")), "ClientKey { .. }");
+    }
 }

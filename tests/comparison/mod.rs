@@ -294,10 +294,11 @@ fn races_never_make_the_guard_read_outside() {
 fn documented_tables_match_the_data() {
     let rows = rows().into_iter().map(|row| [&[row.name], row.cells.as_slice()].concat());
     assert_eq!(documented("tests/data/comparison.txt").1, rows.collect::<Vec<_>>());
-    let servers =
-        include_str!("../../.ci/peers/servers.txt").lines().filter(|line| !line.starts_with('#'));
+    let servers = include_str!("../../.ci/interop/servers/servers.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
     let servers = servers.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
-    assert_eq!(documented(".ci/peers/servers.txt").1, servers.collect::<Vec<_>>());
+    assert_eq!(documented(".ci/interop/servers/servers.txt").1, servers.collect::<Vec<_>>());
 }
 
 #[test]
@@ -311,14 +312,15 @@ fn documented_versions_match_the_lock_files() {
     let ways = ["guard".to_owned(), "`std`".to_owned()].into_iter().chain(peers);
     assert_eq!(documented("tests/data/comparison.txt").0[1..], ways.collect::<Vec<_>>());
     let lock: serde_json::Value =
-        serde_json::from_str(include_str!("../../.ci/peers/package-lock.json")).unwrap();
+        serde_json::from_str(include_str!("../../.ci/interop/servers/package-lock.json")).unwrap();
     let reference =
         &lock["packages"]["node_modules/@modelcontextprotocol/server-filesystem"]["version"];
     let reference = format!("reference server {}", reference.as_str().unwrap());
-    let (_, rust_server) = include_str!("../../.ci/peers/run").split_once("rust_server=").unwrap();
+    let (_, rust_server) =
+        include_str!("../../.ci/interop/servers/run").split_once("rust_server=").unwrap();
     let rust_server = rust_server.lines().next().unwrap().replace('@', " ");
     let servers = ["`examples/filesystem-server`".to_owned(), reference, rust_server];
-    assert_eq!(documented(".ci/peers/servers.txt").0[1..], servers);
+    assert_eq!(documented(".ci/interop/servers/servers.txt").0[1..], servers);
 }
 
 /// Returns the header and the rows of the table that is marked as generated from `from`, without

@@ -210,7 +210,7 @@ fn run_on_host(target: &Path, at: &Path, script: &str) -> std::io::Result<()> {
     Err(std::io::ErrorKind::TimedOut.into())
 }
 
-/// Reports what a test cannot show under Wine, and why. `.ci/windows` lists these reports.
+/// Reports what a test cannot show under Wine, and why. `.ci/windows/run` lists these reports.
 #[cfg(windows)]
 pub(crate) fn report_not_shown(test: &str, reason: &str) {
     println!("not shown under Wine: {test}: {reason}");

@@ -2,7 +2,7 @@
 //! `input-required-result-basic-list-roots`.
 //!
 //! Run it with `cargo run -p filesystem-server --example conformance -- DIRECTORY...`. It prints
-//! its address to standard error. `.ci/clients/run` runs the suite against it.
+//! its address to standard error. `.ci/interop/clients/run` runs the suite against it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-// @modelcontextprotocol/client: the TypeScript SDK of both eras, which finds out what the server speaks.
+// @modelcontextprotocol/client: the TypeScript SDK for both eras, which negotiates the version.
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";

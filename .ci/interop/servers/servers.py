@@ -1,7 +1,8 @@
-"""What a file server over stdio does in each row of servers.txt.
+"""Runs the rows of servers.txt on file servers over stdio, and compares the results.
 
-servers.py COMMAND...: a command for each column. Each row has a tree and a server process of its own. Nothing of an SDK is used, so that
-messages can be sent in an order, and left unanswered, as no client of one would."""
+servers.py COMMAND...: one command for each column. Each row gets its own tree and server process.
+No SDK is used, because an SDK would not send messages in these orders or leave requests
+unanswered."""
 
 import ctypes
 import json
@@ -15,29 +16,35 @@ import tempfile
 import threading
 import time
 
-# A call that took so long gets no answer: ours answers all but one row in milliseconds, and that one in the 5 s that it gives a client.
+# Seconds after which a call counts as unanswered. Our server answers within milliseconds, except
+# in one row, where it waits for the client for FETCH_LIMIT.
 PATIENCE = 2.0
 FETCH_LIMIT = 5.0
-# What the reference does with a list, once it has it, is done by then.
+# Seconds within which the reference server applies a list that it received.
 SETTLED = 0.5
 RACE_SECONDS = 10
 INSIDE, OUTSIDE = "inside", "outside, and secret"
 
 
 class Server:
-    """A process and its only client. `roots` is what the client lists, an error that it answers with, or NO_ANSWER; None: it has none."""
+    """A server process and its only client.
+
+    `roots` is the client's list, ERROR to respond with an error, NO_ANSWER to not respond, or None
+    for a client that does not declare roots."""
 
     def __init__(self, command, tree, roots=None, delay=0.0):
         self.tree, self.roots, self.delay = tree, roots, delay
         self.process = subprocess.Popen(
-            [*command.split(), tree / "op"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tree
+            [*command.split(), tree / "op"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tree,
         )
         self.answers, self.waiting, self.last, self.lock = {}, {}, 0, threading.Lock()
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
         capabilities = {} if roots is None else {"roots": {"listChanged": True}}
-        client = {"name": "peers", "version": "1"}
-        assert self.wait(self.ask("initialize", protocolVersion="2025-11-25", capabilities=capabilities, clientInfo=client), 20)
+        client = {"name": "servers", "version": "1"}
+        hello = {"capabilities": capabilities, "clientInfo": client}
+        assert self.wait(self.ask("initialize", protocolVersion="2025-11-25", **hello), 20)
         self.tell("notifications/initialized")
 
     def __enter__(self):
@@ -82,9 +89,10 @@ class Server:
             if roots is ERROR:
                 self.send(id=number, error={"code": -32603, "message": "not now"})
             elif roots is not NO_ANSWER:
-                self.send(id=number, result={"roots": [{"uri": uri(self.tree, root)} for root in roots]})
+                listed = [{"uri": uri(self.tree, root)} for root in roots]
+                self.send(id=number, result={"roots": listed})
         except (BrokenPipeError, ValueError):
-            pass  # the server has gone before the answer
+            pass  # the server exited before the response
 
     def call(self, tool, **arguments):
         return self.ask("tools/call", name=tool, arguments=arguments)
@@ -98,7 +106,7 @@ class Server:
         return answer["result"]["content"][0]["text"]
 
     def settle(self):
-        """The list, if there is one, is in force. The reference asks for it when it likes."""
+        """Waits until the client's list is in force. The reference server may request it late."""
         assert self.wait(self.call("list_allowed_directories"), FETCH_LIMIT + PATIENCE)
         time.sleep(SETTLED)
         return self
@@ -112,7 +120,7 @@ def uri(tree, root):
 
 
 def said(answer):
-    """What came of a call, in the words of servers.txt."""
+    """The result of a call, in the terms of servers.txt."""
     if answer is None:
         return "no response"
     result = answer.get("result", {"isError": True})
@@ -152,7 +160,8 @@ def file_uri(start, tree):
 @row("a file that is exchanged with a symlink out during the read")
 def swapped(start, tree):
     (tree / "op/a/other").symlink_to(tree / "secret")
-    swapper = multiprocessing.Process(target=exchange, args=(tree / "op/a/f", tree / "op/a/other"), daemon=True)
+    names = (tree / "op/a/f", tree / "op/a/other")
+    swapper = multiprocessing.Process(target=exchange, args=names, daemon=True)
     with start() as server:
         swapper.start()
         counts, end = {}, time.monotonic() + RACE_SECONDS
@@ -186,7 +195,8 @@ def dangling(start, tree):
 @row("overwriting a file that another process is reading")
 def overwrite(start, tree):
     with start() as server, open(tree / "op/a/f", encoding="utf-8") as held:
-        assert not server.wait(server.call("write_file", path=str(tree / "op/a/f"), content="new"))["result"].get("isError")
+        written = server.wait(server.call("write_file", path=str(tree / "op/a/f"), content="new"))
+        assert not written["result"].get("isError")
         assert (tree / "op/a/f").read_text() == "new"
         return "replaced atomically" if held.read() == INSIDE else "truncated, then written"
 
@@ -296,7 +306,7 @@ def emptied(start, tree):
 
 
 def run(name, command):
-    with tempfile.TemporaryDirectory(prefix="peers-") as directory:
+    with tempfile.TemporaryDirectory(prefix="servers-") as directory:
         tree = pathlib.Path(directory).resolve()
         for inside in ("op/a", "op/b"):
             (tree / inside).mkdir(parents=True)
@@ -308,7 +318,8 @@ def run(name, command):
 def main():
     commands = sys.argv[1:]
     data = (pathlib.Path(__file__).parent / "servers.txt").read_text().splitlines()
-    table = [[cell.strip() for cell in line.split("|")] for line in data if not line.startswith("#")]
+    lines = [line for line in data if not line.startswith("#")]
+    table = [[cell.strip() for cell in line.split("|")] for line in lines]
     said_of = {name: cells for name, *cells in table}
     differ = 0
     for name in ROWS:
@@ -318,10 +329,12 @@ def main():
             is_so = seen == expected.removesuffix(" (documented)")
             differ += not is_so
             title = pathlib.Path(command.split(" -")[0]).name
-            instead = "" if is_so else f"; servers.txt says: {expected}"
+            instead = "" if is_so else f"; servers.txt expects: {expected}"
             print(f"{'ok  ' if is_so else 'FAIL'} {name} | {title}: {seen}{instead}", flush=True)
     unknown = said_of.keys() - ROWS.keys()
-    print(f"peers: {len(ROWS)} rows of {len(commands)} servers, {differ} differ", *(f"; not run: {name}" for name in unknown))
+    print(f"servers: {len(ROWS)} rows of {len(commands)} servers, {differ} results differ")
+    for name in unknown:
+        print(f"FAIL not run: {name}")
     sys.exit(bool(differ or unknown))
 
 

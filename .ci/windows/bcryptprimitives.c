@@ -1,4 +1,5 @@
-/* The one function of bcryptprimitives.dll that Rust's std imports, for releases of Wine that have no such library. */
+/* The only function of bcryptprimitives.dll that Rust's std imports, for versions of Wine that lack
+   this library. */
 #include <windows.h>
 
 BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);

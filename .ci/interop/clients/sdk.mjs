@@ -1,4 +1,4 @@
-// @modelcontextprotocol/sdk: the TypeScript SDK of the session era.
+// @modelcontextprotocol/sdk: the TypeScript SDK for the era with sessions.
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
@@ -8,7 +8,7 @@ import { drive, recordedFetch, stdio, url } from "./checks.mjs";
 
 await drive({
     era: "2025-11-25",
-    version: (client) => client.spoken,
+    version: (client) => client.negotiated,
     async connect(answer) {
         const capabilities = answer ? { roots: { listChanged: true } } : {};
         const client = new Client({ name: "checks", version: "1" }, { capabilities });
@@ -16,11 +16,11 @@ await drive({
         const transport = url
             ? new StreamableHTTPClientTransport(url, { fetch: recordedFetch })
             : new StdioClientTransport(stdio);
-        // The client tells its transport, and nobody else, what was agreed on.
-        const told = transport.setProtocolVersion?.bind(transport);
+        // The SDK passes the negotiated version only to the transport.
+        const setVersion = transport.setProtocolVersion?.bind(transport);
         transport.setProtocolVersion = (version) => {
-            client.spoken = version;
-            told?.(version);
+            client.negotiated = version;
+            setVersion?.(version);
         };
         await client.connect(transport);
         return client;
