@@ -213,6 +213,7 @@ impl Boundary {
         let key = roots.list_hash();
         // Not under the table's lock: dropping either snapshot may close directories.
         match self.inner.snapshots.get(&key).map(Roots::from_snapshot) {
+            // Defence: only-equal-snapshots-are-shared
             Some(older)
                 if older.generation() == roots.generation() && older.is_equivalent(&roots) =>
             {
@@ -245,6 +246,7 @@ impl Boundary {
             access: None,
         });
         let entries: Vec<_> = entries.collect();
+        // Defence: client-list-narrows
         let enclosing = if self.has_allowed_directories() {
             self.last_allowed_roots()
         } else {

@@ -123,6 +123,7 @@ impl CheckedPath {
         new.file.write_all(content.as_ref())?;
         #[cfg(unix)]
         if let Some(Carried { mode, .. }) = carried {
+            // Defence: new-content-gets-the-old-mode
             set_mode(&new.file, mode)?;
         }
         new.file.sync_all()?;
@@ -227,6 +228,7 @@ impl<'a> Temporary<'a> {
     /// Gives the file its final name. If no old file was expected and there is one now, its
     /// permissions are not known.
     fn rename(mut self, name: &OsStr, is_old: bool) -> Result<()> {
+        // Defence: new-name-replaces-nothing
         let renamed = self.directory.rename(&self.name, self.directory, name, is_old);
         self.is_renamed = renamed.is_ok();
         renamed.map_err(|error| match error.kind() {
@@ -238,6 +240,7 @@ impl<'a> Temporary<'a> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
+        // Defence: failed-write-leaves-no-file
         if !self.is_renamed {
             // The error of the write is the one to report.
             let _ = self.directory.remove_file(&self.name);

@@ -137,6 +137,7 @@ impl Location {
         match bytes.len() {
             0 => Err(Code::Empty.into()),
             // The kernel counts the closing NUL into PATH_MAX.
+            // Defence: path-has-a-longest-length
             PATH_BYTES.. => Err(Code::TooLong.into()),
             _ if bytes.contains(&0) => Err(Code::Nul.into()),
             _ => {
@@ -265,6 +266,7 @@ fn read_uri(text: &str) -> Result<OsString> {
     if !path.starts_with('/') {
         return Err(Code::NotAbsolute.into());
     }
+    // Defence: encoded-separator-is-refused
     let decoded = remove_dots(&decode(path, b"/")?);
     // `file:////host/share` is how some write a share of another host (RFC 8089, E.3.2), and
     // `file:///.//host/share` means the same.

@@ -112,6 +112,7 @@ impl Guard {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
+        // Defence: handler-error-is-hidden
         let text = match reason {
             Reason::Protocol(error) => return Err(error),
             Reason::Refused(error)
@@ -232,6 +233,7 @@ impl Guard {
             let _lease = lease;
             // While it waited for a place, the request may have been cancelled, or the roots
             // changed.
+            // Defence: work-starts-with-roots-in-force
             roots.ensure_may_start().map_err(|error| refused(roots.session_id(), error))?;
             work(roots)
         };

@@ -218,6 +218,7 @@ impl Pool {
 
     /// The number of places of work that hang, if that matters now.
     fn hung(&self, state: &State) -> usize {
+        // Defence: hung-places-are-given-to-others
         if state.work.is_full() { self.devices.hung(Instant::now()) } else { 0 }
     }
 

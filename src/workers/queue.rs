@@ -65,6 +65,7 @@ impl<J> Queue<J> {
     /// Adds a job, and returns its number. Returns the job if too many wait.
     pub(super) fn push(&mut self, account: &Account, job: J) -> Result<u64, J> {
         let waiting = self.accounts.get(account).map_or(0, |jobs| jobs.waiting.len());
+        // Defence: queue-is-bounded
         if waiting >= self.max_waiting(account) {
             return Err(job);
         }
@@ -189,6 +190,7 @@ impl<J> Queue<J> {
             // This account stands for many clients.
             Account::Anonymous => (self.shares.places / 4).max(1),
             _ if self.shares.one_per_account => 1,
+            // Defence: client-has-a-quarter-of-the-places
             _ => (self.shares.places / 4).max(1),
         }
     }
