@@ -213,9 +213,10 @@ impl Boundary {
         let key = roots.list_hash();
         // Not under the table's lock: dropping either snapshot may close directories.
         match self.inner.snapshots.get(&key).map(Roots::from_snapshot) {
-            // Defence: only-equal-snapshots-are-shared
             Some(older)
-                if older.generation() == roots.generation() && older.is_equivalent(&roots) =>
+                if older.generation() == roots.generation()
+                    // Defence: only-equal-snapshots-are-shared
+                    && older.is_equivalent(&roots) =>
             {
                 older.set_outdated(false);
                 older

@@ -130,9 +130,9 @@ impl Client {
 
     /// Whether a snapshot can be served without being renewed.
     fn is_fresh((cached, is_due): &(Arc<Cached>, bool), now: Instant) -> bool {
+        // Defence: served-snapshot-has-verified-names
         !is_due
             && cached.is_current(now)
-            // Defence: served-snapshot-has-verified-names
             && !cached.roots.is_verification_due()
             && !cached.roots.is_outdated()
     }
