@@ -194,6 +194,7 @@ impl<'a> EntryResolver<'a> {
             canonical,
             aliases,
             name: None,
+            // Defence: read-only-is-inherited
             access: outer.access,
             leaf,
             held,
