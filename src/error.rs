@@ -239,7 +239,7 @@ impl From<Infallible> for Error {
 /// Has the same text as `Display`, so that `{:?}` in a response reveals no more.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Defence: debug-of-an-error-hides-the-detail
+        // Defense: debug-of-an-error-hides-the-detail
         write!(f, "Error({}: {self})", self.reason())
     }
 }

@@ -194,7 +194,7 @@ impl<'a> EntryResolver<'a> {
             canonical,
             aliases,
             name: None,
-            // Defence: read-only-is-inherited
+            // Defense: read-only-is-inherited
             access: outer.access,
             leaf,
             held,

@@ -50,7 +50,7 @@ impl Places {
 
     fn contains(&self, directory: &TrailEntry) -> bool {
         self.paths.contains(&directory.path)
-            // Defence: granted-directory-is-known-by-identity
+            // Defense: granted-directory-is-known-by-identity
             || directory.identity.is_some_and(|identity| self.identities.contains(&identity))
     }
 
@@ -136,7 +136,7 @@ impl GrantMemory {
             candidates.iter().zip(&mut decisions).filter(|(one, _)| !one.trail.is_empty())
         {
             if is_full
-                // Defence: symlink-in-a-granted-directory-grants-nothing
+                // Defense: symlink-in-a-granted-directory-grants-nothing
                 || self.places.contains_any(&candidate.trail)
                 || linked.contains_any(&candidate.trail)
             {

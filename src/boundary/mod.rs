@@ -219,7 +219,7 @@ impl Boundary {
         match self.inner.snapshots.get(&key).map(Roots::from_snapshot) {
             Some(older)
                 if older.generation() == roots.generation()
-                    // Defence: only-equal-snapshots-are-shared
+                    // Defense: only-equal-snapshots-are-shared
                     && older.is_equivalent(&roots) =>
             {
                 older.set_outdated(false);
@@ -251,7 +251,7 @@ impl Boundary {
             access: None,
         });
         let entries: Vec<_> = entries.collect();
-        // Defence: client-list-narrows
+        // Defense: client-list-narrows
         let enclosing = if self.has_allowed_directories() {
             self.last_allowed_roots()
         } else {

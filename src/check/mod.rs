@@ -353,7 +353,7 @@ impl CheckedPath {
             Look::Other(metadata) if metadata.is_dir() => {
                 let mut seen = HashSet::new();
                 for root in self.roots_and_enclosing() {
-                    // Defence: root-by-another-name-is-kept
+                    // Defense: root-by-another-name-is-kept
                     if root.is_at_or_below(metadata.identity(), &mut seen)? {
                         return Err(Code::RootItself.into());
                     }

@@ -67,7 +67,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     let written: Vec<_> =
         writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
     for extra in found {
-        // Defence: planted-symlink-names-no-extra
+        // Defense: planted-symlink-names-no-extra
         if Boundary::runs_through_planted_link(&roots, &written, &extra.trail) {
             return Err(Error::new(Code::ThroughLink).at("confine", extra.named.path.as_os_str()));
         }
@@ -88,7 +88,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     if abi == 0
         || status.ruleset == RulesetStatus::NotEnforced
         || !status.no_new_privs
-        // Defence: confinement-is-tried-out
+        // Defense: confinement-is-tried-out
         || !is_enforced(&paths)
     {
         return Err(Code::ConfinementUnavailable.into());
@@ -147,7 +147,7 @@ impl Rules {
             return Err(Code::RootUnavailable.into());
         }
         let access = match root.access() {
-            // Defence: read-only-is-confined-read-only
+            // Defense: read-only-is-confined-read-only
             Access::ReadOnly => ExtraAccess::ReadOnly,
             Access::ReadWrite => ExtraAccess::ReadWrite,
         };
@@ -250,7 +250,7 @@ fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
 fn restrict(ruleset: RulesetCreated, threads: usize) -> Result<RestrictionStatus> {
     let ruleset = ruleset.set_compatibility(CompatLevel::HardRequirement);
     // This is the only thread, so no other thread can be started in the meantime.
-    // Defence: every-thread-is-confined
+    // Defense: every-thread-is-confined
     let ruleset = if threads == 1 {
         ruleset
     } else {

@@ -33,7 +33,7 @@ impl Budget<'_> {
         }
         let left = self.left.checked_sub(lookups);
         self.left = left.unwrap_or_default();
-        // Defence: look-ups-have-a-budget
+        // Defense: look-ups-have-a-budget
         left.map(drop).ok_or_else(|| {
             Error::over(Code::TooCostly, "the path takes more than {} look-ups to resolve", LOOKUPS)
         })

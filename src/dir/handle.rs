@@ -86,7 +86,7 @@ impl Handle {
 
     /// Opens a directory in this one, relative to the open descriptor.
     fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
-        // Defence: fallback-opens-no-symlinked-directory
+        // Defense: fallback-opens-no-symlinked-directory
         let opened = self.dir.open_dir_nofollow(name).map_err(|error| match walk_error(error) {
             // open(2) with O_DIRECTORY also fails with ENOTDIR for a symlink. If the name is not a
             // file now, it was a symlink when the open failed.

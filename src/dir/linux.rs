@@ -38,10 +38,10 @@ pub(super) fn open(at: &Dir, path: &Path, want: Want, mounts: Rule) -> Option<io
         (false, true) => OFlags::WRONLY,
         _ => OFlags::RDONLY,
     };
-    // Defence: open-does-not-block
+    // Defense: open-does-not-block
     flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
     flags.set(OFlags::APPEND, want.append);
-    // Defence: new-file-is-never-an-old-one
+    // Defense: new-file-is-never-an-old-one
     flags.set(OFlags::CREATE | OFlags::EXCL, want.create_new.is_some());
     plain(at, path, flags, want.create_new, mounts)
 }
@@ -53,9 +53,9 @@ pub(super) fn follow(
     mounts: Rule,
 ) -> Option<io::Result<File>> {
     let (flags, links) = match want {
-        // Defence: look-up-follows-no-symlink
+        // Defense: look-up-follows-no-symlink
         Follow::NoLink => (OFlags::PATH, Links::Refuse),
-        // Defence: read-open-does-not-block
+        // Defense: read-open-does-not-block
         Follow::Read => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Beneath),
     };
     call(at, path, flags, None, mounts, &links)
@@ -89,11 +89,11 @@ fn call(
     links: &Links,
 ) -> Option<io::Result<File>> {
     let path = if path.is_empty() { OsStr::new(".") } else { path };
-    // Defence: kernel-opens-beneath
+    // Defense: kernel-opens-beneath
     let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    // Defence: kernel-follows-no-symlink
+    // Defense: kernel-follows-no-symlink
     resolve.set(ResolveFlags::NO_SYMLINKS, matches!(links, Links::Refuse));
-    // Defence: mount-is-not-crossed
+    // Defense: mount-is-not-crossed
     resolve.set(ResolveFlags::NO_XDEV, mounts == Rule::Refuse);
     let mode = mode.map_or(Mode::empty(), Mode::from_raw_mode);
     let mut again: Option<Instant> = None;
@@ -135,7 +135,7 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
     match Errno::from_io_error(error)? {
         // A name that was not a symlink a moment ago has become one, or a directory on the path was
         // moved.
-        // Defence: swapped-symlink-repeats-the-check
+        // Defense: swapped-symlink-repeats-the-check
         Errno::LOOP => Some(Code::Changed),
         // `plain` has ruled out every cause except RESOLVE_NO_XDEV.
         Errno::XDEV => Some(Code::MountCrossing),
@@ -158,7 +158,7 @@ pub(super) fn read_link(link: &File) -> Result<OsString> {
 pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
     const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
     let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
-    // Defence: symlinks-of-proc-are-refused
+    // Defense: symlinks-of-proc-are-refused
     Ok(u64::try_from(stat.f_type) == Ok(PROC_SUPER_MAGIC))
 }
 

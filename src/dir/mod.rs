@@ -64,7 +64,7 @@ impl Want {
             .write(self.write)
             .append(self.append)
             .create_new(self.create_new.is_some());
-        // Defence: fallback-opens-no-symlinked-file
+        // Defense: fallback-opens-no-symlinked-file
         options.follow(FollowSymlinks::No).nonblock(true);
         #[cfg(unix)]
         if let Some(mode) = self.create_new {

@@ -174,7 +174,7 @@ fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
             }
         }
         let held: usize = levels.iter().map(Vec::len).sum();
-        // Defence: removal-holds-one-batch
+        // Defense: removal-holds-one-batch
         let batch = (REMOVED_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
         match (remove_batch(base, &path, batch, &mut budget)?, not_empty) {
             (Some(directories), _) => {

@@ -228,7 +228,7 @@ impl Walk {
                 }
             };
             let held_bytes = self.held_bytes.saturating_add(heap_size(&entry));
-            // Defence: walk-holds-bounded-memory
+            // Defense: walk-holds-bounded-memory
             if self.listed >= self.options.max_entries || held_bytes > WALK_BYTES {
                 self.is_exceeded = true;
                 break;
@@ -252,7 +252,7 @@ impl Iterator for Walk {
             let entered = match self.levels.len() {
                 _ if self.is_exceeded => Ok(()),
                 depth if depth >= self.options.max_depth => Ok(()),
-                // Defence: walk-has-a-greatest-depth
+                // Defense: walk-has-a-greatest-depth
                 depth if depth >= WALK_DEPTH => Err(Code::TooDeep.into()),
                 _ => self.list(&path),
             };

@@ -188,7 +188,7 @@ impl OpenFile {
         // With one byte more than the size, the end is found without growing the buffer.
         let mut content = Vec::with_capacity(expected.saturating_add(1));
         (&self.file).take(limit.saturating_add(1)).read_to_end(&mut content)?;
-        // Defence: read-stops-at-its-limit
+        // Defense: read-stops-at-its-limit
         if u64::try_from(content.len()).is_ok_and(|len| len <= limit) {
             return Ok(content);
         }
@@ -304,7 +304,7 @@ impl Roots {
         #[cfg(target_os = "linux")]
         if let Some(file) = self.open_by_kernel(request) {
             let file = file?;
-            // Defence: file-opened-by-the-kernel-is-verified
+            // Defense: file-opened-by-the-kernel-is-verified
             let metadata = verify(&file, self.policy())?;
             return Ok(OpenFile::new(file, metadata, request));
         }
@@ -364,7 +364,7 @@ impl CheckedPath {
         }
         let (handle, place) = self.place()?;
         let file = handle.open(&place, want, self.roots().policy().mounts)?;
-        // Defence: open-file-is-verified
+        // Defense: open-file-is-verified
         let metadata = verify(&file, self.roots().policy())?;
         Ok((file, metadata))
     }
@@ -405,7 +405,7 @@ impl CheckedPath {
             Look::Link(..) if self.found() == Found::Link => Err(Code::SpecialFile.into()),
             Look::Link(..) => Err(Code::Changed.into()),
             Look::Other(metadata) => {
-                // Defence: type-is-known-before-a-write-open
+                // Defense: type-is-known-before-a-write-open
                 allow(&metadata, policy)?;
                 let (file, mut metadata) = self.open_existing(want)?;
                 if options.truncate {
@@ -442,7 +442,7 @@ pub(super) fn allow(metadata: &Metadata, policy: Policy) -> Result<()> {
             Err(Code::HardLinked.into())
         }
         FileType::File => Ok(()),
-        // Defence: special-file-is-refused
+        // Defense: special-file-is-refused
         _ if policy.special_files == Rule::Refuse => Err(Code::SpecialFile.into()),
         _ => Ok(()),
     }

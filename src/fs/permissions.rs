@@ -69,18 +69,18 @@ impl Permissions {
         };
         // An inherited list has no effect either while the group bits, which are its mask, are
         // zero.
-        // Defence: unknown-permissions-grant-nothing
+        // Defense: unknown-permissions-grant-nothing
         let Some(Known { uid, gid, acl }) = &self.known else { return Ok(carried(0, 0, false)) };
-        // Defence: inherited-list-is-removed
+        // Defense: inherited-list-is-removed
         acl::remove(new)?;
         let (has_owner, has_group) = change_owner(new, *uid, *gid)?;
         let owning_group = acl.as_ref().map_or(group, |acl| acl.owning_group(group));
         // The old owner is now a member of the group, or one of the others.
-        // Defence: other-owner-narrows-the-mode
+        // Defense: other-owner-narrows-the-mode
         let by_owner = if has_owner { 7 } else { owner };
         // The same is true of members of the old group. Members of the new group may have been
         // others before.
-        // Defence: other-group-narrows-the-mode
+        // Defense: other-group-narrows-the-mode
         let by_group = if has_group { 7 } else { owning_group & other };
         let Some(acl) = acl else {
             let at_most = by_owner & by_group;

@@ -124,7 +124,7 @@ impl CheckedPath {
         new.file.write_all(content.as_ref())?;
         #[cfg(unix)]
         if let Some(Carried { mode, .. }) = carried {
-            // Defence: new-content-gets-the-old-mode
+            // Defense: new-content-gets-the-old-mode
             set_mode(&new.file, mode)?;
         }
         new.file.sync_all()?;
@@ -231,7 +231,7 @@ impl<'a> Temporary<'a> {
     /// Renames the file to its final name. If no old file was expected and one exists now, this
     /// fails, because the permissions of that file are not known.
     fn rename(mut self, name: &OsStr, is_old: bool) -> Result<()> {
-        // Defence: new-name-replaces-nothing
+        // Defense: new-name-replaces-nothing
         let renamed = self.directory.rename(&self.name, self.directory, name, is_old);
         self.is_renamed = renamed.is_ok();
         renamed.map_err(|error| match error.kind() {
@@ -243,7 +243,7 @@ impl<'a> Temporary<'a> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        // Defence: failed-write-leaves-no-file
+        // Defense: failed-write-leaves-no-file
         if !self.is_renamed {
             // The error of the write is the one to report.
             let _ = self.directory.remove_file(&self.name);

@@ -299,7 +299,7 @@ impl Tree {
         match &self.get(node)?.children {
             Children::None => None,
             Children::One(child) => {
-                // Defence: names-are-compared-whole
+                // Defense: names-are-compared-whole
                 Some(*child).filter(|child| key(self.name(*child)) == key(name))
             }
             Children::Many(children) => children.get(&*key(name)).copied(),

@@ -140,7 +140,7 @@ impl Location {
         match bytes.len() {
             0 => Err(Code::Empty.into()),
             // The kernel's PATH_MAX includes the terminating NUL.
-            // Defence: path-has-a-longest-length
+            // Defense: path-has-a-longest-length
             PATH_BYTES.. => Err(Code::TooLong.into()),
             _ if bytes.contains(&0) => Err(Code::Nul.into()),
             _ => {
@@ -269,7 +269,7 @@ fn read_uri(text: &str) -> Result<OsString> {
     if !path.starts_with('/') {
         return Err(Code::NotAbsolute.into());
     }
-    // Defence: encoded-separator-is-refused
+    // Defense: encoded-separator-is-refused
     let decoded = remove_dots(&decode(path, b"/")?);
     // Some software writes a share on another host as `file:////host/share` (RFC 8089, E.3.2).
     // `file:///.//host/share` is equivalent.

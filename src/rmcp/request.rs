@@ -192,7 +192,7 @@ impl Guard {
         input: impl Into<ClientInput>,
     ) -> Result<RootsForRequest> {
         let input = input.into();
-        // Defence: roots-end-with-their-request
+        // Defense: roots-end-with-their-request
         let lease = ctx.ct.child_token();
         // Boxed to keep every handler's future small.
         let obtained = Box::pin(async {
@@ -348,7 +348,7 @@ impl Guard {
                 "the transport is wrapped by another guard: use the same guard or its clones",
             ));
         }
-        // Defence: session-serves-its-own-client
+        // Defense: session-serves-its-own-client
         if connection.key.as_ref() != ClientKey::of(extensions) {
             return Err(no_session("the session began with another client key or without one"));
         }
@@ -383,7 +383,7 @@ pub(super) fn revision(ctx: &RequestContext<RoleServer>) -> Revision {
 /// Returns the client capabilities in a request of the stateless era.
 fn declared(ctx: &RequestContext<RoleServer>) -> Result<ClientCapabilities> {
     let declared = ctx.meta.get(ClientCapabilities::META_KEY).cloned().unwrap_or(Value::Null);
-    // Defence: malformed-capabilities-are-refused
+    // Defense: malformed-capabilities-are-refused
     serde_json::from_value(declared)
         .map_err(|error| fetch_failed(&format!("client capabilities: {error}")))
 }

@@ -150,7 +150,7 @@ impl<T> GuardedTransport<T> {
 
     fn list_changed(&self) {
         if let Some(Connection { session: Ok(session), .. }) = &self.connection {
-            // Defence: change-counts-before-the-next-message
+            // Defense: change-counts-before-the-next-message
             session.list_changed();
         }
     }
@@ -185,7 +185,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for GuardedTransport<T> {
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         // Requests in flight hold clones of the session and would keep it open.
-        // Defence: closed-connection-ends-its-session
+        // Defense: closed-connection-ends-its-session
         self.close_session();
         if let Some(key) = &self.key {
             self.guard.cache().forget(key.account());

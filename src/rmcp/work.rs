@@ -114,7 +114,7 @@ impl Guard {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
-        // Defence: handler-error-is-hidden
+        // Defense: handler-error-is-hidden
         let text = match reason {
             Reason::Protocol(error) => return Err(error),
             Reason::Refused(error)
@@ -236,7 +236,7 @@ impl Guard {
             let _lease = lease;
             // While the work waited for a place, the request may have been cancelled, or the roots
             // changed.
-            // Defence: work-starts-with-roots-in-force
+            // Defense: work-starts-with-roots-in-force
             roots.ensure_may_start().map_err(|error| refused(roots.session_id(), error))?;
             work(roots)
         };

@@ -77,7 +77,7 @@ impl Permit {
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = held.values().sum();
         let own = held.get(account).copied().unwrap_or_default();
-        // Defence: handles-are-left-for-others
+        // Defense: handles-are-left-for-others
         let is_left = match account {
             Account::Operator => all < HANDLES,
             _ => own < 2 * (HANDLES / 4 * 3).saturating_sub(all),

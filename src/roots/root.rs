@@ -291,7 +291,7 @@ impl Root {
         };
         let handle =
             outer.handle()?.dir(path, enclosing.policy().mounts).map_err(as_unavailable)?;
-        // Defence: root-is-known-by-identity
+        // Defense: root-is-known-by-identity
         if !self.is_same_directory(&handle)? {
             return Err(Code::RootUnavailable.into());
         }

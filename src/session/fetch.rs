@@ -98,12 +98,12 @@ impl Client {
     }
 
     async fn roots_without(&self, without: WithoutClientRoots, now: Instant) -> Result<Roots> {
-        // Defence: closed-session-serves-nothing
+        // Defense: closed-session-serves-nothing
         if self.lock().is_closed() {
             return Err(Code::SessionClosed.into());
         }
         match without {
-            // Defence: undeclared-roots-are-denied
+            // Defense: undeclared-roots-are-denied
             WithoutClientRoots::Deny => Err(Code::RootsUnsupported.into()),
             WithoutClientRoots::AllowedDirectories => {
                 self.guard.allowed_roots(self.deadline(now)).await
@@ -131,7 +131,7 @@ impl Client {
 
     /// Returns whether a snapshot can be served without being renewed.
     fn is_fresh((cached, is_due): &(Arc<Cached>, bool), now: Instant) -> bool {
-        // Defence: served-snapshot-has-verified-names
+        // Defense: served-snapshot-has-verified-names
         !is_due
             && cached.is_current(now)
             && !cached.roots.is_verification_due()
@@ -193,7 +193,7 @@ impl Client {
         let end = fetch.wait(deadline).await?.ok_or_else(timed_out)?;
         let epoch = self.lock().epoch();
         Ok(match end {
-            // Defence: waiting-call-compares-the-epoch
+            // Defense: waiting-call-compares-the-epoch
             End::Cached(cached) if cached.epoch != epoch => End::Nothing,
             End::Cached(cached) if fetch.number < first && !cached.is_current(Instant::now()) => {
                 End::Nothing

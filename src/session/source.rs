@@ -107,7 +107,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
             RootsResponse::Failed(why) => return Err(fetch_failed(&why)),
         };
         list.roots.extend(page.roots);
-        // Defence: pages-are-bounded-together
+        // Defense: pages-are-bounded-together
         list.is_bounded()?;
         let Some(next) = page.next_cursor else {
             list.roots.shrink_to_fit();
@@ -126,7 +126,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
         }
         cursor = Some(next);
     }
-    // Defence: pages-are-counted
+    // Defense: pages-are-counted
     Err(Code::TooManyPages.into())
 }
 

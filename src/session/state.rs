@@ -148,7 +148,7 @@ impl State {
         // A list requested before a change must not be resolved again in the new epoch.
         let is_old = seen.is_some_and(|seen| renews && seen.epoch != self.epoch);
         let is_seen = seen.is_some_and(|seen| Arc::as_ptr(seen) == self.cached.as_ptr());
-        // Defence: leader-has-seen-the-snapshot
+        // Defense: leader-has-seen-the-snapshot
         if is_old || !is_seen && self.cached.strong_count() > 0 {
             return Ok((Join::Retry, None));
         }
@@ -156,9 +156,9 @@ impl State {
         // polled nor dropped. A call without a current snapshot does not wait for the renewal of an
         // expired one.
         let useful = |fetch: &&Arc<Fetch>| {
-            // Defence: fetch-from-before-a-change-is-replaced
+            // Defense: fetch-from-before-a-change-is-replaced
             fetch.epoch == self.epoch
-                // Defence: stalled-leader-is-replaced
+                // Defense: stalled-leader-is-replaced
                 && now < fetch.until + STALLED
                 && (renews || !fetch.renews)
         };
@@ -169,7 +169,7 @@ impl State {
             return Ok((Join::Serve, None));
         }
         if let Some(failure) = self.failure().filter(|last| !renews && now < last.until) {
-            // Defence: failed-client-is-left-alone
+            // Defense: failed-client-is-left-alone
             return Err(failure.error());
         }
         self.fetches += 1;
@@ -202,7 +202,7 @@ impl State {
             return End::Nothing;
         }
         self.fetch = None;
-        // Defence: overtaken-list-does-not-count
+        // Defense: overtaken-list-does-not-count
         if fetch.epoch != self.epoch {
             return End::Overtaken;
         }
@@ -235,7 +235,7 @@ impl State {
             return End::Overtaken;
         }
         let earlier = self.failure().map_or(0, |last| last.times);
-        // Defence: back-off-has-an-end
+        // Defense: back-off-has-an-end
         let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let failure = Failure {
             epoch: self.epoch,
@@ -269,7 +269,7 @@ impl State {
             return false;
         }
         self.epoch = next_epoch();
-        // Defence: change-withdraws-the-snapshot
+        // Defense: change-withdraws-the-snapshot
         self.cached = Weak::new();
         true
     }
@@ -318,7 +318,7 @@ impl Fetch {
             if let Some(end) = self.end.get() {
                 return end.clone();
             }
-            // Defence: waiting-call-misses-no-end
+            // Defense: waiting-call-misses-no-end
             ended.await;
         }
     }

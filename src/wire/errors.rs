@@ -75,7 +75,7 @@ impl Error {
         let kind = self.code();
         let body = |code| ErrorBody {
             code,
-            // Defence: error-body-hides-the-detail
+            // Defense: error-body-hides-the-detail
             message: self.to_string(),
             data: Some(json!({ "kind": kind })),
         };

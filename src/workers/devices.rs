@@ -126,7 +126,7 @@ impl Slot {
         };
         let now = Instant::now();
         if device.running.fetch_add(1, Relaxed) >= self.devices.half
-            // Defence: hung-device-takes-no-more-work
+            // Defense: hung-device-takes-no-more-work
             && device.is_hung(now)
             && self
                 .devices

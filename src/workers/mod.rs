@@ -215,7 +215,7 @@ impl Pool {
 
     /// The number of work slots that hang. It is computed only if all slots are occupied.
     fn hung(&self, state: &State) -> usize {
-        // Defence: hung-places-are-given-to-others
+        // Defense: hung-slots-are-given-to-others
         if state.work.is_full() { self.devices.hung(Instant::now()) } else { 0 }
     }
 

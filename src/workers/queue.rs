@@ -67,7 +67,7 @@ impl<J> Queue<J> {
     /// Adds a job and returns its number. Returns the job itself if too many jobs are waiting.
     pub(super) fn push(&mut self, account: &Account, job: J) -> Result<u64, J> {
         let waiting = self.accounts.get(account).map_or(0, |jobs| jobs.waiting.len());
-        // Defence: queue-is-bounded
+        // Defense: queue-is-bounded
         if waiting >= self.max_waiting(account) {
             return Err(job);
         }
@@ -193,7 +193,7 @@ impl<J> Queue<J> {
             // This account is shared by many clients.
             Account::Anonymous => (self.shares.slots / 4).max(1),
             _ if self.shares.one_per_account => 1,
-            // Defence: client-has-a-quarter-of-the-slots
+            // Defense: client-has-a-quarter-of-the-slots
             _ => (self.shares.slots / 4).max(1),
         }
     }

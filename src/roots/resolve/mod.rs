@@ -124,7 +124,7 @@ pub(crate) fn resolve(
         walk.start(request);
     } else {
         walk.enter(base.ok_or(Code::OutsideRoots)?);
-        // Defence: dot-dot-follows-symlinks-first
+        // Defense: dot-dot-follows-symlinks-first
         walk.push(request);
     }
     walk.run()

@@ -71,7 +71,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
                     b".." => *node = self.aliases.parent(*node),
                     _ => match self.aliases.child(*node, &name) {
                         Some(child) => self.go_to(child),
-                        // Defence: resolver-stops-outside
+                        // Defense: resolver-stops-outside
                         None => return Err(outside(self.last_link.as_ref())),
                     },
                 },
@@ -219,7 +219,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
                 EntryKind::Other => FileKind::Other,
                 EntryKind::Missing => FileKind::Unknown,
                 // It was not a symlink when the roots were resolved.
-                // Defence: root-that-became-a-symlink-is-unavailable
+                // Defense: root-that-became-a-symlink-is-unavailable
                 EntryKind::Link(_) => return Err(Code::RootUnavailable.into()),
             };
         }
