@@ -444,4 +444,13 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn the_source_of_a_handler_error_is_the_error_that_caused_it() {
+        let refusal = HandlerError::from(Error::from(io::Error::from_raw_os_error(28)));
+        let source = refusal.source().unwrap().downcast_ref::<io::Error>().unwrap();
+        assert_eq!(source.raw_os_error(), Some(28));
+        assert!(HandlerError::new("words").source().is_none());
+        assert!(HandlerError::from(ErrorData::invalid_params("no", None)).source().is_none());
+    }
 }

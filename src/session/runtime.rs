@@ -119,6 +119,28 @@ mod tokio_time {
             self.0.abort();
         }
     }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[tokio::test]
+        async fn a_panicking_job_is_an_error_that_shows_the_message_only_to_the_operator() {
+            let workers = Workers::new(1);
+            for (payload, detail) in [
+                (Box::new("static") as Box<dyn Any + Send>, "static"),
+                (Box::new("formatted".to_owned()), "formatted"),
+                (Box::new(7), "panicked"),
+            ] {
+                let job = || std::panic::resume_unwind(payload);
+                let result = run_on_workers::<()>(&workers, &Account::Anonymous, job).await;
+                let error = result.unwrap_err();
+                assert_eq!(error.reason(), Code::RootsFailed);
+                assert_eq!(error.operator_detail(), Some(detail));
+                assert!(!error.to_string().contains(detail));
+            }
+        }
+    }
 }
 
 #[cfg(shuttle)]

@@ -375,6 +375,44 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_renewal_is_retried_after_a_while_and_does_not_count_as_the_clients_failure() {
+        let mut state = State::new();
+        let seen = cached(&mut state);
+        let now = Instant::now();
+        let (joined, _) = state.join(Some(&seen), true, now, now).unwrap();
+        let Join::Lead(fetch) = joined else { panic!("no renewal is in progress") };
+        assert!(matches!(state.postpone(&fetch, now), End::Nothing));
+        assert!(!state.is_in_progress(&fetch) && state.failure().is_none());
+        assert!(!state.cached(now, VERIFY_EVERY).unwrap().1);
+        let shortly_before = now + VERIFY_EVERY - Duration::from_millis(1);
+        let (joined, _) = state.join(Some(&seen), true, shortly_before, now).unwrap();
+        assert!(matches!(joined, Join::Serve));
+        let (joined, _) = state.join(Some(&seen), true, now + VERIFY_EVERY, now).unwrap();
+        assert!(matches!(joined, Join::Lead(_)));
+    }
+
+    #[test]
+    fn a_replaced_fetch_changes_nothing() {
+        let mut state = State::new();
+        let now = Instant::now();
+        let Join::Lead(stalled) = state.join(None, false, now, now).unwrap().0 else {
+            panic!("no fetch is in progress");
+        };
+        let later = now + STALLED;
+        let (joined, replaced) = state.join(None, false, later, later).unwrap();
+        let Join::Lead(successor) = joined else { panic!("the leader has stalled") };
+        assert!(Arc::ptr_eq(&replaced.unwrap(), &stalled));
+        let directory = tempfile::tempdir().unwrap();
+        let roots = Roots::from_dirs([directory.path()]).unwrap();
+        let late = Arc::new(Cached::new(stalled.epoch, later + STALLED, roots));
+        assert!(matches!(state.succeed(&stalled, &late, true, later), End::Nothing));
+        assert!(matches!(state.fail(&stalled, &Code::RootsTimedOut.into(), later), End::Nothing));
+        assert!(matches!(state.postpone(&stalled, later), End::Nothing));
+        assert!(state.is_in_progress(&successor) && state.failure().is_none());
+        assert!(state.cached(later, VERIFY_EVERY).is_none());
+    }
+
+    #[test]
     fn a_call_that_has_not_seen_the_cached_snapshot_retries() {
         let mut state = State::new();
         let seen = cached(&mut state);
