@@ -11,9 +11,14 @@
 //! cap-std walks the path one name at a time through open descriptors. On Windows, the final path
 //! of each handle is also verified.
 
-#[cfg_attr(target_os = "linux", path = "linux.rs")]
-#[cfg_attr(windows, path = "windows.rs")]
-#[cfg_attr(not(any(target_os = "linux", windows)), path = "other.rs")]
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod kernel;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod kernel;
+#[cfg(not(any(target_os = "linux", windows)))]
+#[path = "other.rs"]
 mod kernel;
 mod budget;
 mod metadata;
