@@ -206,7 +206,7 @@ errors! {
     /// The operation would remove, rename or replace a root or a directory that contains one.
     RootItself: Failure {
         RootItself = "root_itself",
-            "an allowed directory itself cannot be removed, renamed or replaced";
+            "a root itself cannot be removed, renamed or replaced";
     }
 
     /// A file, a directory or a root list exceeds a limit set by the caller or by this crate.
