@@ -91,13 +91,15 @@ impl WalkOptions {
 
     /// Sets the maximum depth. Directories at this depth are yielded but not entered. With a depth
     /// of 1, the walk yields the entries that [`read_dir`](crate::Roots::read_dir) lists. Without
-    /// this limit, a directory deeper than [`WALK_DEPTH`] is an error.
+    /// this limit, the walk yields the error [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// (`too_deep`) for each directory deeper than [`WALK_DEPTH`], and continues.
     pub fn max_depth(self, max_depth: usize) -> Self {
         Self { max_depth, ..self }
     }
 
-    /// Sets the maximum number of entries. If there are more, the walk ends with an error. Which
-    /// entries of a larger directory are yielded is not specified.
+    /// Sets the maximum number of entries. If there are more, the walk ends with the error
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`). Which entries of a
+    /// larger directory are yielded is not specified.
     pub fn max_entries(self, max_entries: usize) -> Self {
         Self { max_entries, ..self }
     }
@@ -149,6 +151,9 @@ impl WalkEntry {
 /// A directory is listed and sorted when the walk enters it. The walk stores the entries that it
 /// has listed but not yielded yet, with about 160 bytes and the name for each, and at most
 /// [`WALK_BYTES`] in total. It also stores the paths of the directories that it is in.
+///
+/// To open a file that the walk has found, check its path: join the path of the walked directory and
+/// [`WalkEntry::path`]. The check decides again, so nothing is opened that was replaced meanwhile.
 ///
 /// ```
 /// use mcp_roots_guard::{FileType, Roots, WalkOptions};

@@ -109,7 +109,8 @@ operations! {
     /// # Errors
     ///
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly); [`RootItself`](crate::ErrorKind::RootItself) for a
-    /// single-file root, which can only be written [in place](crate::Existing::InPlace);
+    /// single-file root, even inside another root, because it can only be written
+    /// [in place](crate::Existing::InPlace);
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory),
     /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`); errors
     /// of the operating system.
@@ -161,7 +162,8 @@ operations! {
     /// # Errors
     ///
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory). The walk itself yields an error for each
-    /// directory that it cannot read, and continues.
+    /// directory that it cannot read, and continues. It ends with the error
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if it reaches a limit on entries or memory.
     Existing: fn walk(options: WalkOptions) -> Walk => walk_now, "walk";
 
     /// Returns the metadata of the named file or directory. Symlinks are followed.
