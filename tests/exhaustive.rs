@@ -6,7 +6,7 @@
 //! [`COMPONENTS`]. The directory `o`, which contains `a` and `b`, is outside the root. Each tree is
 //! built as real files, in memory if possible.
 //!
-//! Two claims are proven, both with and without `openat2`. First, the guard and the naive rule
+//! The test proves two claims, both with and without `openat2`. First, the guard and the naive rule
 //! ([`model`]) agree on the place, on whether it exists, and on the error code. Second, the rule
 //! resolves each request to the same place as the kernel does ([`kernel`]), unless the path leaves
 //! the root, and the rule recognizes exactly those paths. Most known defects in path checks can be

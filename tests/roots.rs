@@ -256,8 +256,9 @@ fn ten_thousand_roots_work_with_a_bounded_number_of_descriptors() {
     #[cfg(windows)]
     assert!(fs::rename(tree.path("operators"), tree.path("other")).is_err());
     // A root that is opened on use is verified each time, so a replaced directory is unavailable.
-    // On Windows, choose a directory that can be renamed. If another test released handles during
-    // the resolution, the last directory is open too.
+    // Choose a directory that is not held open. On Windows, that is one that can be renamed. The
+    // last directory may be held open, because another test can release handles during the
+    // resolution.
     let is_renamed = |path: &PathBuf| fs::rename(tree.path(path), tree.path("all/old")).is_ok();
     let last = (0..entries).rev().map(|n| PathBuf::from(place(n))).find(is_renamed).unwrap();
     fs::create_dir(tree.path(&last)).unwrap();

@@ -245,7 +245,7 @@ impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         // Defense: failed-write-leaves-no-file
         if !self.is_renamed {
-            // The error of the write is the one to report.
+            // Report the error of the write, not one from here.
             let _ = self.directory.remove_file(&self.name);
         }
     }

@@ -153,8 +153,8 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
                 .map_or_else(|f| of_failure(&f), |()| "writes")
                 .into()
         }
-        // As on an old kernel. The filter cannot be removed, so it is installed in a thread. A way
-        // may have cached that `openat2` exists, so it is constructed behind the filter.
+        // Simulates an old kernel. The filter cannot be removed, so it is installed in a thread. A
+        // way may have cached that `openat2` exists, so it is constructed behind the filter.
         "without-openat2" => thread::scope(|scope| {
             let blocked = scope.spawn(|| {
                 block(ENOSYS);
@@ -178,7 +178,7 @@ fn write(way: &dyn Way, request: &str, tree: &Tree, at: &Path) -> String {
     }
 }
 
-/// Provides a writer for a read that blocks, so that it ends without a time-out and its content
+/// Provides a writer for a read that blocks, so that it ends without a timeout and its content
 /// shows that it blocked.
 fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
     let is_done = AtomicBool::new(false);
@@ -251,8 +251,9 @@ fn each_way_behaves_as_the_table_says() {
     assert!(rows.len() > 20, "only {} rows were read", rows.len());
 }
 
-/// Races each way, because those that check and open in one call cannot be stopped in between.
-/// Only the guard must never read the file outside. `GUARD_RACE_SECONDS` is divided among the ways.
+/// Races each way, because those that check and open in one call cannot be stopped in between. The
+/// guard must never read the file outside; the other ways may. `GUARD_RACE_SECONDS` is divided
+/// among the ways.
 #[test]
 fn races_never_make_the_guard_read_outside() {
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());

@@ -404,7 +404,8 @@ fn an_invalid_extra_is_refused(top: &Path) {
         assert_eq!(refused.code(), expected, "{}", path.display());
         assert!(refused.to_string().starts_with("confine "), "{refused}");
     }
-    // An optional read-only directory that does not exist yet conflicts, too, by any of its paths.
+    // An optional read-only directory that does not exist yet conflicts too, under any of its
+    // paths.
     symlink("scratch", top.join("by link")).unwrap();
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     let boundary = boundary

@@ -100,8 +100,8 @@ pub(crate) struct Run<'a> {
 pub(crate) enum Step {
     /// A call begins.
     Begin,
-    /// A call continues. It was woken, or waits for the blocking thread, for which this step waits,
-    /// too.
+    /// A call continues: it was woken, or it waits for the blocking thread. In the latter case,
+    /// this step waits for that thread first.
     Poll(usize),
     /// A call is dropped.
     Drop(usize),

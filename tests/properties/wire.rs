@@ -15,7 +15,7 @@
 //!   directories is in force. Every directory inside that an entry names by its canonical path is
 //!   in force.
 //! - A list in pages is refused by the first limit that it exceeds, or grants the same as the list
-//!   in one piece. No page after that is requested.
+//!   in one piece. No further page is requested.
 //! - The text of a refusal has a bounded length, whatever it quotes. Its error body can be read
 //!   again.
 

@@ -335,8 +335,8 @@ async fn wait_until_no_sessions(guard: &Guard) {
 }
 
 /// rmcp parses `initialize` before the guard does. Where rmcp accepts the capabilities, it must
-/// find roots exactly when this crate does. Otherwise a client that declared roots would be served
-/// as one without them.
+/// find roots if and only if this crate does. Otherwise a client that declared roots would be
+/// served as one without them.
 #[test]
 fn rmcp_and_the_guard_agree_on_declared_roots() {
     use mcp_roots_guard::ClientCapabilities;
