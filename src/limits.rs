@@ -195,8 +195,8 @@ pub(crate) const CACHE_ENTRY_BYTES: usize = 320;
 /// arrived. An ordinary client does not change its roots during each of five fetches.
 pub(crate) const FETCH_RETRIES: u32 = 4;
 
-/// The first back-off: how long a client is not asked again after a failure. It doubles with each
-/// further failure.
+/// The first back-off: the time after a failure during which the client is not asked again. It
+/// doubles with each further failure.
 pub(crate) const BACK_OFF: Duration = Duration::from_secs(1);
 
 /// The longest back-off. A client that has recovered is asked again within half a minute.

@@ -99,8 +99,8 @@ use crate::workers::Account;
 /// | case | behavior |
 /// | --- | --- |
 /// | it announces changes (`listChanged`) | its list is used until it announces a change, for an hour at most |
-/// | it does not announce changes | it is asked at each request, unless [`time_to_live_unannounced`] is set |
-/// | several calls arrive at once | one call asks, within its own request, and the others wait. If that call is cancelled or stalls, or its [`RootsSource`] panics, a waiting call asks. The panic is a panic of that one call |
+/// | it does not announce changes | it is asked for each request, unless [`time_to_live_unannounced`] is set |
+/// | several calls arrive at once | one call asks, within its own request, and the others wait. If that call is cancelled or stalls, or its [`RootsSource`] panics, a waiting call asks. The panic propagates only to that call |
 /// | it does not answer | each call ends after 5 s ([`fetch_limit`]). Calls in the next 1, 2, 4 … 30 s are refused at once, unless the client announces a change |
 ///
 /// # If every request is refused

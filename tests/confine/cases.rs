@@ -453,7 +453,7 @@ fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
         }
     }
     assert!(outside_is_open(top));
-    // A symlink of the operator is followed, and so is one in a read-only extra.
+    // The operator's own symlinks are followed, and so are symlinks in a read-only extra.
     let extras = Confinement::new().extra(top.join("extra"), ExtraAccess::ReadOnly);
     let extras = extras
         .extra(top.join("operators"), ExtraAccess::ReadOnly)

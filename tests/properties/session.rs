@@ -82,11 +82,11 @@ pub(crate) struct Run<'a> {
     client: RootsCapability,
     calls: Vec<Call>,
     wire: Arc<Mutex<Wire>>,
-    /// The number of changes of the client's list, and the step of the last announcement.
+    /// The number of changes to the client's list, and the step of the last announcement.
     version: usize,
     changed: usize,
     /// The expected state: the cached version, whether the last request failed, whether its
-    /// back-off lasts, and whether the session is closed.
+    /// back-off is in effect, and whether the session is closed.
     cached: Option<usize>,
     failed: bool,
     is_backing_off: bool,

@@ -3,8 +3,8 @@
 //! The input is any bytes, as a client's answer or message. `$T` stands for the directory that
 //! contains the allowed directories, in URI form. For the test of pages, each line is a page, and
 //! the lines repeat. There, `$N` is the page number, and `$L` (up to four times in a line) stands
-//! for as many letters as the longest cursor has. An empty line is a client without roots. A line
-//! that is not JSON is a client that fails.
+//! for a run of letters as long as the longest cursor. An empty line stands for a client without
+//! roots. A line that is not JSON stands for a client that fails.
 //!
 //! Properties:
 //!

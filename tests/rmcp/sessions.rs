@@ -29,7 +29,7 @@ async fn a_list_is_requested_once_and_again_after_a_change() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_announce_changes_is_asked_at_each_call() {
+async fn a_client_that_does_not_announce_changes_is_asked_for_each_call() {
     let tree = Tree::new();
     let client = Client::of([tree.uri("op/a")]).silent();
     let pair = connect(&tree.guard(), &client, Era::Sessions).await;

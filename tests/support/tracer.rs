@@ -60,7 +60,7 @@ pub(crate) fn openat2_is_there() -> bool {
 /// Runs a test of this binary in a child process with [`TRACED`] set to `how`, and traces it from
 /// mark to mark.
 pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> Seen {
-    // Run both on one CPU. They alternate at each call, and waking an idle CPU takes longer than
+    // Run both on one CPU. They alternate on each call, and waking an idle CPU takes longer than
     // the call.
     let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let mut one = CpuSet::new();

@@ -8,7 +8,7 @@
 //! allowed directories apply. Otherwise, the roots from one of its other requests apply while they
 //! are valid. While no roots are known, the server sends nothing.
 //!
-//! Stateless clients do not announce changes of their roots, so `resourcesListChanged` is not
+//! Stateless clients do not announce changes to their roots, so `resourcesListChanged` is not
 //! accepted. `server/discover` still contains `listChanged`, because it returns the same
 //! capabilities as `initialize`.
 
