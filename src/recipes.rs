@@ -268,7 +268,7 @@
 //!
 //! # A read-only server
 //!
-//! Make the boundary read-only, not the tools: [`Access::ReadOnly`](crate::Access::ReadOnly)
+//! Make the boundary read-only, instead of each tool: [`Access::ReadOnly`](crate::Access::ReadOnly)
 //! applies to every operation of every tool. A client root has the same access as the allowed
 //! directory that contains it.
 //!

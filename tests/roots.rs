@@ -670,8 +670,8 @@ fn granting_the_filesystem_root_rules_out_roots_through_symlinks() {
     assert_eq!(granted(), [""; 0]);
 }
 
-/// A symlink inside an allowed directory counts as the operator's, unless a grant contains it. This
-/// also holds if another allowed directory is nested in that grant.
+/// A symlink inside an allowed directory is treated as the operator's own, unless a grant contains
+/// it. This also holds if another allowed directory is nested in that grant.
 #[test]
 fn nested_allowed_directories_do_not_hide_a_planted_symlink() {
     #[cfg(windows)]
@@ -975,7 +975,7 @@ fn a_replaced_root_is_unavailable_until_it_is_resolved_again() {
             "removed" => {
                 assert_becomes(|| outcome(&tree, &fresh()), &(vec![], vec![(0, "not_found")]));
             }
-            // A symlink outside all roots counts as the operator's.
+            // A symlink outside all roots is treated as the operator's own.
             "replaced by a symlink" => {
                 assert_becomes(|| outcome(&tree, &fresh()).0, &vec!["out".into()]);
             }

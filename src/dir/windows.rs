@@ -73,7 +73,7 @@ fn open_itself(at: &Dir, name: &OsStr) -> io::Result<File> {
 }
 
 /// Reads the target of a symlink according to the rules for requests. A target that these rules
-/// refuse counts as outside every root.
+/// refuse is treated as outside every root.
 fn link_text(link: &File) -> Result<OsString> {
     let outside = || Error::new(Code::OutsideRoots).detail("a symlink that cannot be read");
     let text = winx::file::read_link(link).map_err(|_| outside())?.into_os_string();

@@ -305,11 +305,11 @@ impl Session {
     /// Withdraws the client's roots, so that the next call requests them again. Call this for each
     /// `notifications/roots/list_changed`.
     ///
-    /// The change takes effect before this method returns. It does not wait and does not contact
-    /// the client, because a server may send requests only while it is handling a request, and a
-    /// notification is not one. Call it before the client's next message is handled. If messages
-    /// are handled concurrently, call it in the loop that reads them, not in a task that the
-    /// notification starts.
+    /// The change takes effect before this method returns. The method does not wait and does not
+    /// contact the client, because a server may send requests only while it is handling a request,
+    /// and a notification is not one. Call it before the client's next message is handled. If
+    /// messages are handled concurrently, call it in the loop that reads them, not in a task that
+    /// the notification starts.
     ///
     /// Directories of the withdrawn list may stay open until the next list replaces it, the cache
     /// evicts it, or the session closes. No later call receives them. A request that already
