@@ -303,7 +303,7 @@ fn failed_schedule_is_replayed() {
 }
 
 #[test]
-fn every_schedule_of_two_tasks_holds() {
+fn every_schedule_of_two_tasks_is_correct() {
     for &cast in SMALL {
         let (scheduler, finished) = Preempting::new(usize::MAX);
         cast.run("all schedules", scheduler);
@@ -316,7 +316,7 @@ fn every_schedule_of_two_tasks_holds() {
 }
 
 #[test]
-fn every_schedule_with_few_preemptions_holds() {
+fn every_schedule_with_few_preemptions_is_correct() {
     for &(preemptions, cast) in MIDDLE {
         let (scheduler, finished) = Preempting::new(preemptions);
         cast.run(&format!("all with {preemptions} preemptions"), scheduler);
@@ -325,14 +325,14 @@ fn every_schedule_with_few_preemptions_holds() {
 }
 
 #[test]
-fn random_schedules_hold() {
+fn random_schedules_are_correct() {
     for &cast in LARGE {
         cast.run("random", RandomScheduler::new(most_runs()));
     }
 }
 
 #[test]
-fn priority_schedules_hold() {
+fn priority_schedules_are_correct() {
     for &cast in LARGE {
         for preemptions in [3, 6] {
             cast.run(
