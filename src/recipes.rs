@@ -156,9 +156,10 @@
 //! ```
 //!
 //! The service is a tower `Service`. With axum, use `Router::new().route_service("/mcp", service)`,
-//! and call `keyed` in the `middleware::from_fn` that authenticates. `examples/filesystem-server`
-//! is a complete server. If browsers access the server, set `with_allowed_origins`. Without
-//! authentication, listen only on loopback. The server needs these dependencies:
+//! and call `keyed` in the `middleware::from_fn` that authenticates requests.
+//! `examples/filesystem-server` is a complete server. If browsers access the server, set
+//! `with_allowed_origins`. Without authentication, listen only on loopback. The server needs these
+//! dependencies:
 //!
 //! ```toml
 //! [dependencies]

@@ -518,7 +518,7 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
                         if is_mount && !row.name.starts_with("remove_dir_all") {
                             leak("mistook a directory that was moved away for a mount");
                         }
-                        // A refusal as outside by name comes before any effect.
+                        // A request that is refused by name alone has no effect.
                         is_fresh = !row.changes
                             || done.as_ref().is_err_and(|e| e.code() == "outside_roots");
                         if done.unwrap_or(false) {

@@ -101,9 +101,9 @@ impl OpenOptions {
 /// An open file, which is a regular file unless the policy allows others. It was verified when it
 /// was opened, and remains the same file whatever happens to its name or to the roots.
 ///
-/// It reads, writes and seeks as [`std::fs::File`] does, through its own descriptor. An access for
-/// which it was not opened fails with the operating system error. For example, writing to a file
-/// from [`Roots::open`] fails with `EBADF` on Unix and `ERROR_ACCESS_DENIED` on Windows.
+/// It reads, writes and seeks as [`std::fs::File`] does, through its own descriptor. An operation
+/// for which it was not opened fails with the operating system's error. For example, writing to a
+/// file from [`Roots::open`] fails with `EBADF` on Unix and `ERROR_ACCESS_DENIED` on Windows.
 ///
 /// ```
 /// use std::io::{Read as _, Seek as _, Write as _};

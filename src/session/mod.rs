@@ -1,8 +1,8 @@
 //! Sessions: how the roots of one client are fetched, cached and withdrawn.
 //!
 //! A [`Guard`] belongs to a server, and a [`Session`] to one client. No call that begins after
-//! [`Session::list_changed`] has returned uses a list that was requested before. This follows from
-//! the rules below:
+//! [`Session::list_changed`] has returned uses a list that was requested before the change. This
+//! follows from the rules below:
 //!
 //! 1. A session has an epoch. Each `list_changed` replaces it with the next number of a
 //!    process-wide counter, so no epoch is used twice.

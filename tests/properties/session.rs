@@ -19,9 +19,9 @@
 //!   a failure is recent.
 //! - The session's state and the validity of proofs match the schedule.
 //!
-//! Two more hold at the end: when each request has been answered, each call ends, although it is
-//! polled only when woken. A new call then gets the client's newest list, or is refused for a valid
-//! reason.
+//! Two more properties hold at the end: when each request has been answered, each call ends,
+//! although it is polled only when woken. A new call then gets the client's newest list, or is
+//! refused for a valid reason.
 //!
 //! Events within one poll, inside the cache, or on two threads at once are not covered here. The
 //! model check (`--cfg shuttle`) covers them with a scheduler that controls locks and atomics.
