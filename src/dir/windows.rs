@@ -113,8 +113,8 @@ fn final_path(file: &impl AsFilelike) -> Result<String> {
 }
 
 /// The path of a name in a directory. An empty name gives the path of the directory. Third-party
-/// filesystems can contain names that look like paths, with which `join` would replace the
-/// directory.
+/// filesystems can contain names that look like paths, and `join` would replace the directory with
+/// such a name.
 fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
     let mut names = Path::new(name).components();
     match (names.next(), names.next()) {

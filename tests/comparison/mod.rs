@@ -1,8 +1,8 @@
 //! Compares the guard with the usual recipe over `std`, cap-std, path_jail and strict-path.
 //!
-//! Each line of `data/comparison.txt` is a request on a small tree, and what each of these ways does with
-//! it. A different result, better or worse, fails the test. The tables in `docs/comparison.md` are
-//! compared with the data, and the versions in them with the lock files.
+//! Each line of `data/comparison.txt` is a request on a small tree, and what each of these ways
+//! does with it. A different result, better or worse, fails the test. The tables in
+//! `docs/comparison.md` are compared with the data, and the versions in them with the lock files.
 //!
 //! `refused` is any error except `not found`. `not offered` means that an interface lacks the
 //! operation; nothing is run then.
