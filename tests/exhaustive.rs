@@ -169,7 +169,7 @@ fn every_small_request_on_every_small_tree_agrees_with_the_kernel() {
         "a smaller scope shows little, and a larger one takes weeks"
     );
     if runs_without_openat2() {
-        // The first run covers both with and without `openat2`.
+        // The first run covers both cases, with and without `openat2`.
         return;
     }
     let trees: Vec<_> = (0..=entries).flat_map(trees).collect();

@@ -68,7 +68,7 @@ fn an_open_file_reads_writes_and_seeks_like_std_file() {
         opened += 1;
     }
     assert!(opened > 10, "only {opened} combinations of options opened the file");
-    // `open` gives a file for reading only.
+    // `open` opens a file for reading only.
     fs::write(&ours, "123456789").unwrap();
     let mut guarded = roots.open("ours").unwrap();
     assert_same_results(&mut guarded, &mut fs::File::open(&ours).unwrap(), &"open");

@@ -106,8 +106,8 @@ impl Boundary {
         !self.inner.directories.is_empty()
     }
 
-    /// Returns whether it is an error that an allowed directory was rejected. It is not an error if
-    /// the directory is a duplicate, or if it is optional and missing.
+    /// Returns whether the rejection of an allowed directory is an error. It is not an error if the
+    /// directory is a duplicate, or if it is optional and missing.
     pub(crate) fn is_required(&self, rejected: &RejectedRoot) -> bool {
         match rejected.error.reason() {
             Code::Duplicate => false,
