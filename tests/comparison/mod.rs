@@ -25,7 +25,7 @@ use crate::support::runs_without_openat2;
 use crate::support::tree::Tree;
 use ways::{Done, Failure, LIMIT, WAYS, Way, all_of, way};
 
-/// Describes the result of a read in the words of the data.
+/// Describes the result of a read in the terms of the data.
 fn of_read(read: Done<Vec<u8>>) -> String {
     match read {
         Ok(content) => match String::from_utf8(content).unwrap().as_str() {

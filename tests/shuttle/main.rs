@@ -319,7 +319,7 @@ fn every_schedule_of_two_tasks_is_correct() {
 fn every_schedule_with_few_preemptions_is_correct() {
     for &(preemptions, cast) in MIDDLE {
         let (scheduler, finished) = Preempting::new(preemptions);
-        cast.run(&format!("all with {preemptions} preemptions"), scheduler);
+        cast.run(&format!("all with at most {preemptions} preemptions"), scheduler);
         assert!(finished.load(SeqCst));
     }
 }
