@@ -56,7 +56,7 @@ for_target() {
     "${build_std[@]}" "${@:2}"
 }
 
-# The rooms of src that decide about requests. Coverage and mutants apply to every file in them. The
+# The directories of src that decide requests. Coverage and mutants apply to every file in them. The
 # second list needs the tests of the rmcp adapter and the slow tests of sessions.
 sync_rooms=(path dir roots boundary check)
 async_rooms=(session rmcp)

@@ -1,8 +1,9 @@
 //! Repeats an operation that makes no system calls, to count its instructions: `pure NAME COUNT`.
 //!
 //! `NAME` is an operation in [`WORKS`]. Without arguments, the program prints their names and runs
-//! each once. `benches/instructions` runs the program under callgrind with two counts. The difference
-//! is the cost of the operation alone, which the script compares with `benches/instructions.txt`.
+//! each once. `benches/instructions` runs the program under callgrind with two counts. The
+//! difference is the cost of the operation alone, which the script compares with
+//! `benches/instructions.txt`.
 #![allow(clippy::unwrap_used)] // The arguments come from the script.
 
 #[allow(dead_code, unused_imports, reason = "only part of the included module is used")]

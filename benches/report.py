@@ -33,7 +33,7 @@ WORKS = {
     "create": "resolve a path to create",
     "refuse-absolute": "refuse an absolute path outside",
     "refuse-dots": "refuse a path that leaves by `..`",
-    "refuse-link": "refuse a symlink out",
+    "refuse-link": "refuse a symlink to the outside",
     "absolute-link": "follow an absolute symlink inside",
 }
 

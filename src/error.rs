@@ -5,7 +5,7 @@
 //! the JSON-RPC error for each kind.
 //!
 //! The text (`Display`, `Debug` and every `source`) contains only the request, fixed text of this
-//! crate, the number of a limit, and the message of an operating system error, so it can be passed
+//! crate, the value of a limit, and the message of an operating system error, so it can be passed
 //! to a model. Details that only the operator may see, such as the target of a symlink or another
 //! root, are in [`Error::operator_detail`].
 
@@ -197,7 +197,7 @@ impl Error {
         self.0.root
     }
 
-    /// Creates an error that is caused by an error of the operating system.
+    /// Creates an error that is caused by an operating system error.
     pub(crate) fn io(code: Code, cause: io::Error) -> Self {
         let mut error = Self::new(code);
         error.0.cause = Some(cause);
@@ -211,7 +211,7 @@ impl From<Code> for Error {
     }
 }
 
-/// Common errors of the operating system have their own kind. All others are [`ErrorKind::Io`].
+/// Common operating system errors have their own kind. All others are [`ErrorKind::Io`].
 impl From<io::Error> for Error {
     fn from(cause: io::Error) -> Self {
         let code = match cause.kind() {

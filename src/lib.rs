@@ -113,7 +113,8 @@
 //!   threads that may block. With the feature `rmcp` they run on the guard's own threads, where a
 //!   hung operation delays other clients by a few seconds at most.
 //! - A request to read a FIFO or a device is refused at once, but the file is open for an instant.
-//!   A writer that waits for a reader of the FIFO continues, and a device driver sees an open.
+//!   A writer that waits for a reader of the FIFO continues, and the open reaches a device's
+//!   driver.
 //! - A request that obtained its [`Roots`] before the client's roots changed is decided by that
 //!   snapshot, and the files that it opened stay open. Long-running work should call
 //!   [`Session::still_allows`] before each step.
@@ -191,9 +192,9 @@
 //!
 //! # Memory
 //!
-//! One cache holds the snapshots of all sessions and of clients with a key, 512 MiB at most. Equal
-//! directories of different sessions share one handle. 100,000 sessions with the same workspace
-//! take less than a KiB of heap each (`tests/session_memory.rs`).
+//! One cache of at most 512 MiB holds the snapshots of all sessions and of clients with a key.
+//! Equal directories of different sessions share one handle. 100,000 sessions with the same
+//! workspace take less than a KiB of heap each (`tests/session_memory.rs`).
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![cfg_attr(doctest, doc = include_str!("../docs/migration.md"))]
 #![cfg_attr(all(doctest, feature = "__rmcp-tests"), doc = include_str!("../docs/tools.md"))]

@@ -38,17 +38,17 @@ pub const LOOKUPS: usize = 3072;
 /// The number of names that the kernel walks in one call at the cost of one look-up.
 pub(crate) const NAMES_PER_LOOKUP: usize = 16;
 
-/// How often an operation is retried if its path changed while it was used. A change takes a system
-/// call, and so does an attempt. A process that wins the race 16 times in a row is doing nothing
-/// else.
+/// How many times an operation is retried if its path changed while it was used. A change takes a
+/// system call, and so does an attempt. Only a process that does nothing else can win the race 16
+/// times in a row.
 pub(crate) const CHANGED_RETRIES: usize = 16;
 
 /// How long such an operation is retried. An attempt usually takes microseconds; this bounds slow
 /// ones.
 pub(crate) const CHANGED_RETRY_TIME: Duration = Duration::from_millis(20);
 
-/// How often a kernel walk is repeated after it failed with EAGAIN because of a concurrent rename.
-/// After that, the walk through open descriptors decides, which never looks up `..`.
+/// How many times a kernel walk is repeated after it failed with EAGAIN because of a concurrent
+/// rename. After that, the walk through open descriptors decides, which never looks up `..`.
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRIES: usize = 32;
 
@@ -191,12 +191,12 @@ pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 /// slots in its queues and one in its table.
 pub(crate) const CACHE_ENTRY_BYTES: usize = 320;
 
-/// How often a call repeats a fetch because the client's roots changed before the response arrived.
-/// A client that changes its roots during each of five fetches is doing nothing else.
+/// How many times a call repeats a fetch because the client's roots changed before the response
+/// arrived. An ordinary client does not change its roots during each of five fetches.
 pub(crate) const FETCH_RETRIES: u32 = 4;
 
-/// The first back-off: how long a client is not asked again after a failure. It doubles with each
-/// further failure.
+/// The first back-off: the time after a failure during which the client is not asked again. It
+/// doubles with each further failure.
 pub(crate) const BACK_OFF: Duration = Duration::from_secs(1);
 
 /// The longest back-off. A client that has recovered is asked again within half a minute.

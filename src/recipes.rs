@@ -156,9 +156,10 @@
 //! ```
 //!
 //! The service is a tower `Service`. With axum, use `Router::new().route_service("/mcp", service)`,
-//! and call `keyed` in the `middleware::from_fn` that authenticates. `examples/filesystem-server`
-//! is a complete server. If browsers access the server, set `with_allowed_origins`. Without
-//! authentication, listen only on loopback. The server needs these dependencies:
+//! and call `keyed` in the `middleware::from_fn` that authenticates requests.
+//! `examples/filesystem-server` is a complete server. If browsers access the server, set
+//! `with_allowed_origins`. Without authentication, listen only on loopback. The server needs these
+//! dependencies:
 //!
 //! ```toml
 //! [dependencies]
@@ -268,7 +269,7 @@
 //!
 //! # A read-only server
 //!
-//! Make the boundary read-only, not the tools: [`Access::ReadOnly`](crate::Access::ReadOnly)
+//! Make the boundary read-only, instead of each tool: [`Access::ReadOnly`](crate::Access::ReadOnly)
 //! applies to every operation of every tool. A client root has the same access as the allowed
 //! directory that contains it.
 //!

@@ -6,7 +6,7 @@
 //! [`COMPONENTS`]. The directory `o`, which contains `a` and `b`, is outside the root. Each tree is
 //! built as real files, in memory if possible.
 //!
-//! Two claims are proven, both with and without `openat2`. First, the guard and the naive rule
+//! The test proves two claims, both with and without `openat2`. First, the guard and the naive rule
 //! ([`model`]) agree on the place, on whether it exists, and on the error code. Second, the rule
 //! resolves each request to the same place as the kernel does ([`kernel`]), unless the path leaves
 //! the root, and the rule recognizes exactly those paths. Most known defects in path checks can be
@@ -169,7 +169,7 @@ fn every_small_request_on_every_small_tree_agrees_with_the_kernel() {
         "a smaller scope shows little, and a larger one takes weeks"
     );
     if runs_without_openat2() {
-        // The first run covers both with and without `openat2`.
+        // The first run covers both cases, with and without `openat2`.
         return;
     }
     let trees: Vec<_> = (0..=entries).flat_map(trees).collect();
@@ -194,8 +194,8 @@ fn every_small_request_on_every_small_tree_agrees_with_the_kernel() {
          {pairs} pairs of a tree and a request, {decisions} decisions: {by_outcome:?}",
         trees.len()
     );
-    // T(n), the number of trees with n entries, is known by counting: a directory has two slots,
-    // and a slot contains one of the kinds or a directory with n - 1 entries below it.
+    // T(n), the number of trees with n entries, can be counted: a directory has two slots, and a
+    // slot contains one of the kinds or a directory with n - 1 entries below it.
     let of_entries = [1, 20, 140, 680, 4_560];
     let of_components: usize =
         (1..=u32::try_from(components).unwrap()).map(|length| 6_usize.pow(length)).sum();

@@ -128,7 +128,7 @@ fn a_grant_is_remembered_after_copy_up_and_an_ancestor_rename() {
         let planted = resolve("merged/q/a/l");
         assert!(planted.is_empty(), "{planted:?}");
         assert_eq!(planted.rejected()[0].error().code(), "through_link");
-        // A grant is also remembered by its path, when a different directory is now there.
+        // A grant is also remembered by its path, even if a different directory is there now.
         fs::create_dir_all(top.join("p/a")).unwrap();
         symlink("../../secret", top.join("p/a/l")).unwrap();
         assert_eq!(resolve("merged/p/a/l").rejected()[0].error().code(), "through_link");

@@ -68,7 +68,7 @@ fn an_open_file_reads_writes_and_seeks_like_std_file() {
         opened += 1;
     }
     assert!(opened > 10, "only {opened} combinations of options opened the file");
-    // `open` gives a file for reading only.
+    // `open` opens a file for reading only.
     fs::write(&ours, "123456789").unwrap();
     let mut guarded = roots.open("ours").unwrap();
     assert_same_results(&mut guarded, &mut fs::File::open(&ours).unwrap(), &"open");
@@ -92,7 +92,7 @@ fn metadata_of_an_open_file_reflects_truncation_and_creation() {
     assert!(roots.open_with("newer", write.create(true)).unwrap().metadata().is_file());
 }
 
-/// An open file has its own descriptor and keeps nothing of the roots that it was opened in.
+/// An open file has its own descriptor and does not depend on the roots that it was opened in.
 #[cfg(unix)]
 #[test]
 fn an_open_file_is_unaffected_when_its_name_is_replaced() {

@@ -264,7 +264,7 @@ fn permissions_shrink_only_as_far_as_lost_ownership_requires() {
         ((OWNER, &[OWNER]), 0o664, None, (OWNER, OWNER, 0o644)),
         (MEMBER, 0o664, None, (7009, GROUP, 0o664)),
         (NON_MEMBER, 0o664, None, (7009, 7009, 0o644)),
-        // The old owner could only read, and now counts as one of the others.
+        // The old owner could only read, and now has the access of other users.
         (MEMBER, 0o466, None, (7009, GROUP, 0o444)),
         // The writer cannot open this file, so the file could have any access list.
         (NON_MEMBER, 0o660, None, (7009, 7009, 0o600)),
@@ -327,8 +327,8 @@ fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
     let metadata = fs::metadata(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (0, 0, 0o644));
-    // An access list cannot name an unmapped user either. A user who was denied by the list now
-    // counts as one of the others.
+    // An access list cannot name an unmapped user either. A user whom the list denied access now
+    // has the access of other users.
     assert_eq!((fs::read(&listed).unwrap(), acl(&listed)), (b"new".to_vec(), None));
     assert_eq!(
         gained(&before, &access(&listed), ROOT),

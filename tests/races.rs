@@ -50,9 +50,9 @@ use crate::support::tree::Tree;
 ///     the outside one, without secrets. `once ...` is created once; `once dir X` is also emptied
 /// ```
 ///
-/// If the request path is a file, `@/data` means `@`. `(X)` repeats X 32 times, which makes the
-/// path slow to resolve. A name that is swapped with `nothing` is a symlink to the outside, or does
-/// not exist.
+/// If the request path is a file, `@/data` in a row stands for the path itself. `(X)` repeats X 32
+/// times, which makes the path slow to resolve. A name that is swapped with `nothing` is a symlink
+/// to the outside, or does not exist.
 const PAIRS: &str = "\
 directory <-> symlink    | root   | box/a     | dir  | out      | root/box/a <-> root/box/b
     place root/box/a; link root/box/b -> $T/out
@@ -81,7 +81,7 @@ struct Pair {
     made: Vec<&'static str>,
 }
 
-/// An operation. Its functions return whether it saw anything outside.
+/// An operation. Its functions return whether the operation accessed anything outside.
 struct Row {
     name: String,
     changes: bool,
@@ -518,7 +518,7 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
                         if is_mount && !row.name.starts_with("remove_dir_all") {
                             leak("mistook a directory that was moved away for a mount");
                         }
-                        // A refusal as outside by name comes before any effect.
+                        // A request that is refused by name alone has no effect.
                         is_fresh = !row.changes
                             || done.as_ref().is_err_and(|e| e.code() == "outside_roots");
                         if done.unwrap_or(false) {
@@ -601,8 +601,8 @@ fn a_guard_that_reopens_the_checked_path_leaks() {
     assert!(tries.is_some(), "the control did not leak; does this machine have two processors?");
 }
 
-/// Each row runs on each pair, directly and with a proof, for at most `MAX_ROUNDS` and starts no
-/// round after `ROW_TIME`. A slow machine still runs `MIN_ROUNDS`, because each row must succeed
+/// Each row runs on each pair, directly and with a proof, for at most `MAX_ROUNDS` rounds. No round
+/// starts after `ROW_TIME`. A slow machine still runs `MIN_ROUNDS`, because each row must succeed
 /// once.
 const MAX_ROUNDS: u64 = 100;
 const MIN_ROUNDS: u64 = 4;

@@ -256,8 +256,9 @@ fn ten_thousand_roots_work_with_a_bounded_number_of_descriptors() {
     #[cfg(windows)]
     assert!(fs::rename(tree.path("operators"), tree.path("other")).is_err());
     // A root that is opened on use is verified each time, so a replaced directory is unavailable.
-    // On Windows, choose a directory that can be renamed. If another test released handles during
-    // the resolution, the last directory is open too.
+    // Choose a directory that is not held open. On Windows, that is one that can be renamed. The
+    // last directory may be held open, because another test can release handles during the
+    // resolution.
     let is_renamed = |path: &PathBuf| fs::rename(tree.path(path), tree.path("all/old")).is_ok();
     let last = (0..entries).rev().map(|n| PathBuf::from(place(n))).find(is_renamed).unwrap();
     fs::create_dir(tree.path(&last)).unwrap();
@@ -669,8 +670,8 @@ fn granting_the_filesystem_root_rules_out_roots_through_symlinks() {
     assert_eq!(granted(), [""; 0]);
 }
 
-/// A symlink inside an allowed directory counts as the operator's, unless a grant contains it. This
-/// also holds if another allowed directory is nested in that grant.
+/// A symlink inside an allowed directory is treated as the operator's own, unless a grant contains
+/// it. This also holds if another allowed directory is nested in that grant.
 #[test]
 fn nested_allowed_directories_do_not_hide_a_planted_symlink() {
     #[cfg(windows)]
@@ -974,7 +975,7 @@ fn a_replaced_root_is_unavailable_until_it_is_resolved_again() {
             "removed" => {
                 assert_becomes(|| outcome(&tree, &fresh()), &(vec![], vec![(0, "not_found")]));
             }
-            // A symlink outside all roots counts as the operator's.
+            // A symlink outside all roots is treated as the operator's own.
             "replaced by a symlink" => {
                 assert_becomes(|| outcome(&tree, &fresh()).0, &vec!["out".into()]);
             }

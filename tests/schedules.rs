@@ -109,7 +109,8 @@ fn every<'a>(after: &str, depth: usize, mut new_run: impl FnMut() -> Run<'a>) {
     assert!(schedules > MIN_SCHEDULES, "only {schedules} after {after}");
 }
 
-/// Runs as many random schedules as fit into a few seconds. They are too long to try all of them.
+/// Runs as many random schedules as fit into a few seconds. These schedules are too long to try
+/// every one.
 #[test]
 fn random_schedules_are_correct() {
     let seconds =

@@ -1047,7 +1047,7 @@ async fn closing_a_session_ends_its_fetch() {
 /// Runs a call in its own task.
 type PanickingCall = fn(Session) -> tokio::task::JoinHandle<bool>;
 
-/// A panic in the author's source panics the leader's call, as if that call had been dropped. A
+/// A panic in the author's source propagates to the leader's call, which then counts as dropped. A
 /// waiting call then leads the next fetch.
 #[tokio::test]
 async fn a_panicking_source_fails_only_its_own_call() {

@@ -1,5 +1,5 @@
-//! The number of system calls that each kind of request makes. Unlike time, this number is free of
-//! noise, so the test detects slower code.
+//! The number of system calls that each kind of request makes. Unlike running time, this number is
+//! hardly affected by noise, so the test detects small regressions.
 //!
 //! The test binary runs itself again as a traced child, as in [`crate::syscall_trace`].
 #![cfg(target_arch = "x86_64")]

@@ -2,7 +2,7 @@
 //! reveals what exists there.
 //!
 //! *Access:* the test binary runs itself again as a traced child. The child makes every request
-//! with every operation, with and without `openat2`, and [`crate::support::tracer`] judges each
+//! with every operation, with and without `openat2`, and [`crate::support::tracer`] checks each
 //! system call. To prove that the tracer detects violations, the test also runs
 //! [`OUTSIDE_ACCESSES`], each of which it must refuse.
 //!

@@ -74,7 +74,7 @@ fn each_clients_form_of_a_root_uri_names_the_root() {
 }
 
 #[test]
-fn a_request_names_the_same_file_in_every_separator_and_case() {
+fn a_request_names_the_same_file_with_any_separator_and_case() {
     let tree = Tree::new("file root/Dir/File.txt = content; file root/ä/ß = other");
     let roots = tree.roots(["root"]);
     let path = tree.path("root").join("Dir").join("File.txt").to_str().unwrap().to_owned();

@@ -129,7 +129,7 @@ fn session(criterion: &mut Criterion) {
     group.bench_function(BenchmarkId::new("roots", DEPTH), |b| {
         b.iter_custom(|count| enter(count, &drop));
     });
-    // For comparison: a lookup in a map with the same configuration as the guard's cache.
+    // For comparison: a look-up in a map with the same configuration as the guard's cache.
     let map: Cache<u64, Arc<()>> = Cache::builder()
         .max_capacity(1 << 20)
         .weigher(|_, _| 1)

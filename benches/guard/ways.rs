@@ -110,7 +110,7 @@ pub(crate) fn decide<'a>(tree: &'a Tree, decision: Decision, path: &'a Path) -> 
     ways
 }
 
-/// An implementation after verifying that it makes the expected decision.
+/// An implementation that was verified to make the expected decision.
 fn seen<'a, T>(
     subject: &'static str,
     decision: Decision,

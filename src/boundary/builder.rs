@@ -88,7 +88,7 @@ impl BoundaryBuilder {
     ///   directory is, or would be once created, inside another one with different access.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path
     ///   runs through a symlink inside another one.
-    /// - The error of opening a directory that is not optional.
+    /// - The error from opening a directory that is not optional.
     pub fn build(mut self) -> Result<Boundary> {
         if self.directories.is_empty() && !self.client_roots_only {
             return Err(Code::NoDirectories.into());

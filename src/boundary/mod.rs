@@ -72,8 +72,8 @@ struct Inner {
     directories: Vec<Directory>,
     bare_paths: bool,
     policy: Policy,
-    /// The filesystem root, beneath which the allowed directories are resolved, and also every list
-    /// if there are none. On Windows, each list has its own volumes.
+    /// The filesystem root. The allowed directories are resolved beneath it. If there are none,
+    /// every list is. On Windows, each list has its own volumes.
     #[cfg(not(windows))]
     filesystem_root: Roots,
     /// The allowed directories as last resolved. They are always resolved from their configured
@@ -106,8 +106,8 @@ impl Boundary {
         !self.inner.directories.is_empty()
     }
 
-    /// Returns whether it is an error that an allowed directory was rejected. It is not an error if
-    /// the directory is a duplicate, or if it is optional and missing.
+    /// Returns whether the rejection of an allowed directory is an error. It is not an error if the
+    /// directory is a duplicate, or if it is optional and missing.
     pub(crate) fn is_required(&self, rejected: &RejectedRoot) -> bool {
         match rejected.error.reason() {
             Code::Duplicate => false,

@@ -6,7 +6,7 @@
 //! handle, so the place is also inside when it is used.
 //!
 //! The resolver defines the decision. On Linux, a single path walk by the kernel is tried first
-//! where its result is the same; `kernel.rs` lists these cases.
+//! where its result is provably the same; `kernel.rs` lists these cases.
 
 #[cfg(target_os = "linux")]
 mod kernel;

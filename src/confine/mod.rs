@@ -175,8 +175,8 @@ pub struct Confined {
 pub enum Enforced {
     /// Everything that was requested.
     Fully,
-    /// Everything except the restrictions in [`Confined::not_enforced`], because the kernel is
-    /// older.
+    /// Everything except the restrictions in [`Confined::not_enforced`], because the kernel is too
+    /// old.
     Partly,
 }
 
@@ -351,9 +351,9 @@ impl Guard {
     ///   name of one.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) for an extra that is
     ///   named through a symlink in an allowed directory or in a writable extra.
-    /// - The error of opening an extra that is not optional.
-    /// - [`Io`](crate::ErrorKind::Io) for other errors of the kernel. `no_new_privs` may then be
-    ///   set, but nothing else changes.
+    /// - The error from opening an extra path that is not optional.
+    /// - [`Io`](crate::ErrorKind::Io) for other kernel errors. `no_new_privs` may then be set, but
+    ///   nothing else changes.
     pub fn confine_process(&self, confinement: &Confinement) -> Result<Confined> {
         #[cfg(target_os = "linux")]
         return linux::confine(self.boundary(), confinement);

@@ -59,7 +59,7 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// Ends after [`LIST_TIME`], at `until`, or when `given_up` is set, whichever is first.
+    /// Ends after [`LIST_TIME`], at `until`, or when `given_up` is set, whichever comes first.
     pub(crate) fn new(until: Option<Instant>, given_up: Arc<AtomicBool>) -> Self {
         let longest = Instant::now() + LIST_TIME;
         Self { until: until.map_or(longest, |until| until.min(longest)), given_up }

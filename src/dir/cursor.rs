@@ -100,9 +100,8 @@ impl Cursor {
         Ok(self.open_dirs.back().map_or(base, |(_, directory)| directory))
     }
 
-    /// Closes the directories that are not on the path to `path`. Returns the nearest directory
-    /// that stays open, with the length of its path before it and the remaining names to `path`
-    /// after it.
+    /// Closes the directories that are not on the path to `path`. Returns the length of the path of
+    /// the nearest directory that stays open, that directory, and the rest of `path` beneath it.
     fn nearest_open<'a, 'p>(
         &'a mut self,
         base: &'a Handle,
@@ -191,8 +190,8 @@ mod tests {
         }
     }
 
-    /// A look-up in the directory of the last one costs one, however deep it is. Any other costs
-    /// the walk from the nearest open directory.
+    /// A look-up in the same directory as the last one costs one unit, however deep the directory
+    /// is. Any other costs the walk from the nearest open directory.
     #[test]
     fn look_up_costs_the_walk_from_the_nearest_open_directory() {
         let directory = tempfile::tempdir().unwrap();

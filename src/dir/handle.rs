@@ -28,7 +28,7 @@ use crate::limits::NAMES_PER_LOOKUP;
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(super) dir: Dir,
-    /// The final path, as of the first time it was needed.
+    /// The final path when it was first needed.
     #[cfg(windows)]
     pub(super) place: std::sync::OnceLock<String>,
 }

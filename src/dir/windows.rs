@@ -73,7 +73,7 @@ fn open_itself(at: &Dir, name: &OsStr) -> io::Result<File> {
 }
 
 /// Reads the target of a symlink according to the rules for requests. A target that these rules
-/// refuse counts as outside every root.
+/// refuse is treated as outside every root.
 fn link_text(link: &File) -> Result<OsString> {
     let outside = || Error::new(Code::OutsideRoots).detail("a symlink that cannot be read");
     let text = winx::file::read_link(link).map_err(|_| outside())?.into_os_string();
@@ -113,8 +113,8 @@ fn final_path(file: &impl AsFilelike) -> Result<String> {
 }
 
 /// The path of a name in a directory. An empty name gives the path of the directory. Third-party
-/// filesystems can contain names that look like paths, with which `join` would replace the
-/// directory.
+/// filesystems can contain names that look like paths, and `join` would replace the directory with
+/// such a name.
 fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
     let mut names = Path::new(name).components();
     match (names.next(), names.next()) {

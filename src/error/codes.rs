@@ -306,8 +306,8 @@ errors! {
 
     /// The server cannot accept the request now. It had no effect; try again later.
     Busy: Failure {
-        /// All operations that may run at once hang, or an operation of this client on the same
-        /// device hangs, or the system cannot create a thread.
+        /// Every slot is occupied by an operation that hangs, or an operation of this client on the
+        /// same device hangs, or the system cannot create a thread.
         Busy = "busy", "the server is too busy for this now; try again later";
         /// Too many of the client's requests are waiting.
         QueueFull = "queue_full",

@@ -32,7 +32,7 @@ impl Roots {
     /// The errors of [`Roots::check`] for both paths, naming the path that was refused;
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) and [`RootItself`](crate::ErrorKind::RootItself)
     /// for both paths; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows
-    /// it; [`CrossDevice`](crate::ErrorKind::CrossDevice); errors of the operating system.
+    /// it; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Replace, Roots};
@@ -145,11 +145,11 @@ impl CheckedPath {
 }
 
 /// Removes everything in a directory, deepest entries first, one batch at a time. Each directory is
-/// opened from `base` along a path on which no symlink is followed and no mount is crossed. So at
-/// most two directories are open, however deep the tree is.
+/// opened from `base` along a path on which no symlink is followed and no mount is crossed. At most
+/// two directories are therefore open, however deep the tree is.
 fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
     let mut path = PathBuf::new();
-    // For each depth, the directories of the last batch that are not removed yet.
+    // For each depth, the directories of the last batch that have not been removed yet.
     let mut levels = vec![Vec::new()];
     loop {
         let mut not_empty = None;
@@ -182,7 +182,7 @@ fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
                     *last = directories;
                 }
             }
-            // The directory is not empty, but its listing is.
+            // The system reports that the directory is not empty, but lists no entries.
             (None, Some(error)) => return Err(error.into()),
             (None, None) if path.as_os_str().is_empty() => return Ok(()),
             (None, None) => {}

@@ -99,8 +99,8 @@ operations! {
     /// from the default access control list of its directory.
     ///
     /// If the process is killed during a write, the new file remains. Its name is
-    /// `.mcp-roots-guard-` followed by 16 hexadecimal digits and `.tmp`. After an hour, no write
-    /// uses such a file any more, and it can be removed:
+    /// `.mcp-roots-guard-` followed by 16 hexadecimal digits and `.tmp`. No write uses such a file
+    /// for longer than an hour, so an older one can be removed:
     ///
     /// ```sh
     /// find DIRECTORY -name '.mcp-roots-guard-????????????????.tmp' -type f -mmin +60 -delete
@@ -112,8 +112,8 @@ operations! {
     /// single-file root, even inside another root, because it can only be written
     /// [in place](crate::Existing::InPlace);
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory),
-    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`); errors
-    /// of the operating system.
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`);
+    /// operating system errors.
     New: fn write(content: impl AsRef<[u8]> + Copy) -> () => write_now, "write";
 
     /// Writes a whole file like [`write`](Self::write), and lets the caller choose how an existing
@@ -148,8 +148,8 @@ operations! {
     ///
     /// # Errors
     ///
-    /// [`NotADirectory`](crate::ErrorKind::NotADirectory), and errors of the operating system,
-    /// which the iterator can also yield.
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory), and operating system errors, which the
+    /// iterator can also yield.
     Existing: fn read_dir() -> ReadDir => read_dir_now, "list";
 
     /// Walks a directory and everything beneath it. The entries of each directory are sorted by

@@ -101,8 +101,8 @@ impl OpenOptions {
 /// An open file, which is a regular file unless the policy allows others. It was verified when it
 /// was opened, and remains the same file whatever happens to its name or to the roots.
 ///
-/// It reads, writes and seeks as [`std::fs::File`] does, through its own descriptor. An access for
-/// which it was not opened fails with the error of the operating system. For example, writing to a
+/// It reads, writes and seeks as [`std::fs::File`] does, through its own descriptor. An operation
+/// for which it was not opened fails with the operating system's error. For example, writing to a
 /// file from [`Roots::open`] fails with `EBADF` on Unix and `ERROR_ACCESS_DENIED` on Windows.
 ///
 /// ```
@@ -141,8 +141,8 @@ impl OpenFile {
     ///
     /// # Errors
     ///
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`), and errors of the
-    /// operating system.
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`), and operating system
+    /// errors.
     pub fn read_all(self, limit: u64) -> Result<Vec<u8>> {
         self.read_within(limit).map_err(|error| error.at("read", self.request.sent()))
     }
@@ -185,7 +185,7 @@ impl OpenFile {
         }
         // A file can claim any size. Beyond `READ_AHEAD`, memory is allocated as content arrives.
         let expected = usize::try_from(self.metadata.size().min(READ_AHEAD)).unwrap_or_default();
-        // With one byte more than the size, the end is found without growing the buffer.
+        // One extra byte allows the read that finds the end of the file without growing the buffer.
         let mut content = Vec::with_capacity(expected.saturating_add(1));
         (&self.file).take(limit.saturating_add(1)).read_to_end(&mut content)?;
         // Defense: read-stops-at-its-limit

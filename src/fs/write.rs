@@ -245,7 +245,7 @@ impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         // Defense: failed-write-leaves-no-file
         if !self.is_renamed {
-            // The error of the write is the one to report.
+            // The caller reports why the write failed, so an error here is ignored.
             let _ = self.directory.remove_file(&self.name);
         }
     }

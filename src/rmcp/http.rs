@@ -39,9 +39,9 @@ impl Guard {
     /// are authenticated, add the principal to each HTTP request as a
     /// [`ClientKey`](super::ClientKey). A session then serves only requests of the same principal.
     /// Other messages are not checked: a response to `roots/list` has no key, and a `list_changed`
-    /// is accepted from any sender. The layer that authenticates should check the session
-    /// identifier of these messages too. rmcp's own record of a session's client comes from the
-    /// last `initialize`. If rmcp restores a session from a store, the session has the key of the
+    /// is accepted from any sender. The authentication layer should check the session identifier of
+    /// these messages too. rmcp's own record of a session's client comes from the last
+    /// `initialize`. If rmcp restores a session from a store, the session has the key of the
     /// request that restores it, and its list is requested again.
     pub fn wrap_sessions<M: SessionManager>(&self, manager: M) -> GuardedSessions<M> {
         GuardedSessions { inner: manager, guard: self.clone() }

@@ -84,7 +84,7 @@
 //!
 //! A [`ClientKey`] identifies the client of a request, and only the server's own code can set it:
 //! with `guard.wrap(stdio()).one_client()` for a connection that has a single client, or with
-//! [`ClientKey::principal`] as an extension of the HTTP request, in the layer that authenticates.
+//! [`ClientKey::principal`] as an extension of the HTTP request, in the authentication layer.
 //! Nothing that a client sends becomes a key. Requests with equal keys share roots. If a user runs
 //! several programs, add the program's name to the key.
 //!

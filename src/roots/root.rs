@@ -136,7 +136,7 @@ impl Root {
         self.verify_names(self.aliases_verified.take())
     }
 
-    /// Like [`verify_all`](Self::verify_all), at most once every
+    /// Like [`verify_all`](Self::verify_all), but runs at most once every
     /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     pub(crate) fn verify_if_due(&self) -> bool {
         if self.aliases_verified.take() { self.verify_all() } else { self.is_available() }

@@ -40,8 +40,8 @@ pub(crate) struct Snapshot {
     is_listed: bool,
     /// The original list, if it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
-    /// The generation of the allowed directories that these roots are, or beneath which they were
-    /// resolved. The boundary counts the generations.
+    /// The generation of the allowed directories, as counted by the boundary. These roots either
+    /// are those directories or were resolved beneath them.
     generation: u64,
     /// Whether resolving the list again may give a different result, for example because a root is
     /// gone.

@@ -1,4 +1,4 @@
-//! The directories in which the path to a root followed symlinks, with their ancestors.
+//! The directories that contain the symlinks on the path to a root, with their ancestors.
 //!
 //! A root is not granted through a symlink that a tool could have created. Each directory on the
 //! trail is therefore compared with all directories that were ever granted, by identity and by

@@ -15,7 +15,7 @@ use crate::workers::Account;
 /// request. In the session era, a session that began with a key serves only requests with that key.
 ///
 /// The server adds the key to a request's extensions before rmcp handles the request. Over HTTP,
-/// the layer that authenticates adds it as an extension of the HTTP request. On stdio,
+/// the authentication layer adds it as an extension of the HTTP request. On stdio,
 /// [`GuardedTransport::one_client`](crate::rmcp::GuardedTransport::one_client) adds it.
 ///
 /// Requests with equal keys share roots, so each user must have a different key. Each program that

@@ -1,8 +1,8 @@
 //! Sessions: how the roots of one client are fetched, cached and withdrawn.
 //!
 //! A [`Guard`] belongs to a server, and a [`Session`] to one client. No call that begins after
-//! [`Session::list_changed`] has returned uses a list that was requested before. This follows from
-//! the rules below:
+//! [`Session::list_changed`] has returned uses a list that was requested before the change. This
+//! follows from the rules below:
 //!
 //! 1. A session has an epoch. Each `list_changed` replaces it with the next number of a
 //!    process-wide counter, so no epoch is used twice.
@@ -99,8 +99,8 @@ use crate::workers::Account;
 /// | case | behavior |
 /// | --- | --- |
 /// | it announces changes (`listChanged`) | its list is used until it announces a change, for an hour at most |
-/// | it does not announce changes | it is asked at each request, unless [`time_to_live_unannounced`] is set |
-/// | several calls arrive at once | one call asks, within its own request, and the others wait. If that call is cancelled or stalls, or its [`RootsSource`] panics, a waiting call asks. The panic is a panic of that one call |
+/// | it does not announce changes | it is asked for each request, unless [`time_to_live_unannounced`] is set |
+/// | several calls arrive at once | one call asks, within its own request, and the others wait. If that call is cancelled or stalls, or its [`RootsSource`] panics, a waiting call asks. The panic propagates only to that call |
 /// | it does not answer | each call ends after 5 s ([`fetch_limit`]). Calls in the next 1, 2, 4 … 30 s are refused at once, unless the client announces a change |
 ///
 /// # If every request is refused
@@ -305,11 +305,11 @@ impl Session {
     /// Withdraws the client's roots, so that the next call requests them again. Call this for each
     /// `notifications/roots/list_changed`.
     ///
-    /// The change takes effect before this method returns. It does not wait and does not contact
-    /// the client, because a server may send requests only while it is handling a request, and a
-    /// notification is not one. Call it before the client's next message is handled. If messages
-    /// are handled concurrently, call it in the loop that reads them, not in a task that the
-    /// notification starts.
+    /// The change takes effect before this method returns. The method does not wait and does not
+    /// contact the client, because a server may send requests only while it is handling a request,
+    /// and a notification is not one. Call it before the client's next message is handled. If
+    /// messages are handled concurrently, call it in the loop that reads them, not in a task that
+    /// the notification starts.
     ///
     /// Directories of the withdrawn list may stay open until the next list replaces it, the cache
     /// evicts it, or the session closes. No later call receives them. A request that already

@@ -215,7 +215,8 @@ impl State {
         End::Cached(cached.clone())
     }
 
-    /// Records that renewing a cached snapshot failed. It is not retried for [`VERIFY_EVERY`].
+    /// Records that renewing a cached snapshot failed. The renewal is not retried for
+    /// [`VERIFY_EVERY`].
     pub(super) fn postpone(&mut self, fetch: &Arc<Fetch>, now: Instant) -> End {
         if self.is_in_progress(fetch) {
             self.renewed = now;

@@ -300,7 +300,8 @@ impl State {
     }
 
     fn next(&mut self, hung: usize) -> Option<(For, queue::Next<Job>)> {
-        // Roots come first because they take less time. Work has its own slots.
+        // Jobs for roots come first because they take less time. They do not delay work, which has
+        // its own slots.
         let roots = self.roots.next(0).map(|job| (For::Roots, job));
         roots.or_else(|| self.work.next(hung).map(|job| (For::Work, job)))
     }

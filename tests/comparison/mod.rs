@@ -1,8 +1,8 @@
 //! Compares the guard with the usual recipe over `std`, cap-std, path_jail and strict-path.
 //!
-//! Each line of `data/comparison.txt` is a request on a small tree, and what each of these ways does with
-//! it. A different result, better or worse, fails the test. The tables in `docs/comparison.md` are
-//! compared with the data, and the versions in them with the lock files.
+//! Each line of `data/comparison.txt` is a request on a small tree, and what each of these ways
+//! does with it. A different result, better or worse, fails the test. The tables in
+//! `docs/comparison.md` are compared with the data, and the versions in them with the lock files.
 //!
 //! `refused` is any error except `not found`. `not offered` means that an interface lacks the
 //! operation; nothing is run then.
@@ -25,7 +25,7 @@ use crate::support::runs_without_openat2;
 use crate::support::tree::Tree;
 use ways::{Done, Failure, LIMIT, WAYS, Way, all_of, way};
 
-/// Describes the result of a read in the words of the data.
+/// Describes the result of a read in the terms of the data.
 fn of_read(read: Done<Vec<u8>>) -> String {
     match read {
         Ok(content) => match String::from_utf8(content).unwrap().as_str() {
@@ -153,8 +153,8 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
                 .map_or_else(|f| of_failure(&f), |()| "writes")
                 .into()
         }
-        // As on an old kernel. The filter cannot be removed, so it is installed in a thread. A way
-        // may have cached that `openat2` exists, so it is constructed behind the filter.
+        // Simulates an old kernel. The filter cannot be removed, so it is installed in a thread. A
+        // way may have cached that `openat2` exists, so it is constructed behind the filter.
         "without-openat2" => thread::scope(|scope| {
             let blocked = scope.spawn(|| {
                 block(ENOSYS);
@@ -178,7 +178,7 @@ fn write(way: &dyn Way, request: &str, tree: &Tree, at: &Path) -> String {
     }
 }
 
-/// Provides a writer for a read that blocks, so that it ends without a time-out and its content
+/// Provides a writer for a read that blocks, so that it ends without a timeout and its content
 /// shows that it blocked.
 fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
     let is_done = AtomicBool::new(false);
@@ -251,8 +251,9 @@ fn each_way_behaves_as_the_table_says() {
     assert!(rows.len() > 20, "only {} rows were read", rows.len());
 }
 
-/// Races each way, because those that check and open in one call cannot be stopped in between.
-/// Only the guard must never read the file outside. `GUARD_RACE_SECONDS` is divided among the ways.
+/// Races each way, because those that check and open in one call cannot be stopped in between. The
+/// guard must never read the file outside; the other ways may. `GUARD_RACE_SECONDS` is divided
+/// among the ways.
 #[test]
 fn races_never_make_the_guard_read_outside() {
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());

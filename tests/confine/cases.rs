@@ -404,7 +404,8 @@ fn an_invalid_extra_is_refused(top: &Path) {
         assert_eq!(refused.code(), expected, "{}", path.display());
         assert!(refused.to_string().starts_with("confine "), "{refused}");
     }
-    // An optional read-only directory that does not exist yet conflicts, too, by any of its paths.
+    // An optional read-only directory that does not exist yet conflicts too, under any of its
+    // paths.
     symlink("scratch", top.join("by link")).unwrap();
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     let boundary = boundary
@@ -452,7 +453,7 @@ fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
         }
     }
     assert!(outside_is_open(top));
-    // A symlink of the operator is followed, and so is one in a read-only extra.
+    // The operator's own symlinks are followed, and so are symlinks in a read-only extra.
     let extras = Confinement::new().extra(top.join("extra"), ExtraAccess::ReadOnly);
     let extras = extras
         .extra(top.join("operators"), ExtraAccess::ReadOnly)

@@ -17,8 +17,7 @@
 //!   never looks outside. The rule recognizes these paths exactly.
 //! - Reading through the guard returns the content that `std` reads at the canonical path.
 //!
-//! File roots, roots that disappear, allowed directories and policies are not covered here. Other
-//! tests cover them.
+//! Other tests cover file roots, roots that disappear, allowed directories and policies.
 
 use std::fs;
 

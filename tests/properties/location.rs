@@ -32,7 +32,7 @@ pub(crate) fn hold(bytes: &[u8]) {
                 "{text:?} as a text and as a URI"
             );
             let expected = by_the_rules(text);
-            // The `url` crate reads a segment that looks like a drive in its own way, so the guard
+            // The `url` crate treats a segment that looks like a drive specially, so the guard
             // refuses such a URI.
             if path_or_code(&uri) != Err("dropped_character") || !has_drive(text) {
                 assert_eq!(

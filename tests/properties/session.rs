@@ -19,9 +19,9 @@
 //!   a failure is recent.
 //! - The session's state and the validity of proofs match the schedule.
 //!
-//! Two more hold at the end: when each request has been answered, each call ends, although it is
-//! polled only when woken. A new call then gets the client's newest list, or is refused for a valid
-//! reason.
+//! Two more properties hold at the end: when each request has been answered, each call ends,
+//! although it is polled only when woken. A new call then gets the client's newest list, or is
+//! refused for a valid reason.
 //!
 //! Events within one poll, inside the cache, or on two threads at once are not covered here. The
 //! model check (`--cfg shuttle`) covers them with a scheduler that controls locks and atomics.
@@ -82,11 +82,11 @@ pub(crate) struct Run<'a> {
     client: RootsCapability,
     calls: Vec<Call>,
     wire: Arc<Mutex<Wire>>,
-    /// The number of changes of the client's list, and the step of the last announcement.
+    /// The number of changes to the client's list, and the step of the last announcement.
     version: usize,
     changed: usize,
     /// The expected state: the cached version, whether the last request failed, whether its
-    /// back-off lasts, and whether the session is closed.
+    /// back-off is in effect, and whether the session is closed.
     cached: Option<usize>,
     failed: bool,
     is_backing_off: bool,
@@ -100,8 +100,8 @@ pub(crate) struct Run<'a> {
 pub(crate) enum Step {
     /// A call begins.
     Begin,
-    /// A call continues. It was woken, or waits for the blocking thread, for which this step waits,
-    /// too.
+    /// A call continues: it was woken, or it waits for the blocking thread. In the latter case,
+    /// this step waits for that thread first.
     Poll(usize),
     /// A call is dropped.
     Drop(usize),

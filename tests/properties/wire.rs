@@ -3,8 +3,8 @@
 //! The input is any bytes, as a client's answer or message. `$T` stands for the directory that
 //! contains the allowed directories, in URI form. For the test of pages, each line is a page, and
 //! the lines repeat. There, `$N` is the page number, and `$L` (up to four times in a line) stands
-//! for as many letters as the longest cursor has. An empty line is a client without roots. A line
-//! that is not JSON is a client that fails.
+//! for a run of letters as long as the longest cursor. An empty line stands for a client without
+//! roots. A line that is not JSON stands for a client that fails.
 //!
 //! Properties:
 //!
@@ -15,7 +15,7 @@
 //!   directories is in force. Every directory inside that an entry names by its canonical path is
 //!   in force.
 //! - A list in pages is refused by the first limit that it exceeds, or grants the same as the list
-//!   in one piece. No page after that is requested.
+//!   in one piece. No further page is requested.
 //! - The text of a refusal has a bounded length, whatever it quotes. Its error body can be read
 //!   again.
 

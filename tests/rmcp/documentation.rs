@@ -1,4 +1,4 @@
-//! Keeps the code in the documents that rustdoc does not compile identical to code that is compiled.
+//! Checks that each code block that rustdoc does not compile is part of a compiled source.
 
 /// A block marked `rs` is a part of a program, or needs a feature, so rustdoc does not compile it.
 /// Each must occur in one of the sources, with any indentation.

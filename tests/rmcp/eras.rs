@@ -114,7 +114,8 @@ async fn handler_errors_are_answered_by_their_kind() {
     for era in ERAS {
         let pair = connect(&tree.guard(), &Client::undeclared(), era).await;
         assert_eq!(pair.call("fail", "").await, Err("in my own words".into()), "{era:?}");
-        // A refusal among other errors is shown to the client. Other errors are not.
+        // The client sees a refusal even if the handler's error can have any type. It sees no other
+        // error.
         assert_eq!(pair.call("any", "x").await, Err(refusal("x", "not_found")), "{era:?}");
         let failed = "the server failed to do this; its operator can see why".to_owned();
         assert_eq!(pair.call("any", "a/in.txt").await, Err(failed), "{era:?}");

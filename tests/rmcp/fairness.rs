@@ -10,7 +10,7 @@ use crate::http::{Connection, Http, Session};
 use crate::raw_client::{call, list};
 use crate::server::{Server, Tree};
 
-/// The duration of the long form, if it was requested.
+/// The duration of the long form of these tests, if it was requested.
 fn long() -> Option<Duration> {
     let seconds = std::env::var("GUARD_FAIRNESS_SECONDS").ok()?;
     Some(Duration::from_secs(seconds.parse().unwrap()))

@@ -235,7 +235,7 @@ async fn work_that_outlives_its_request_is_refused() {
     }
 }
 
-/// Formatting an author's error runs the author's code, which can panic or never end.
+/// Formatting an author's error runs the author's code, which can panic or never return.
 #[tokio::test]
 async fn an_error_that_cannot_be_formatted_is_answered() {
     #[derive(Debug)]

@@ -29,7 +29,7 @@ async fn a_list_is_requested_once_and_again_after_a_change() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_announce_changes_is_asked_at_each_call() {
+async fn a_client_that_does_not_announce_changes_is_asked_for_each_call() {
     let tree = Tree::new();
     let client = Client::of([tree.uri("op/a")]).silent();
     let pair = connect(&tree.guard(), &client, Era::Sessions).await;
@@ -335,8 +335,8 @@ async fn wait_until_no_sessions(guard: &Guard) {
 }
 
 /// rmcp parses `initialize` before the guard does. Where rmcp accepts the capabilities, it must
-/// find roots exactly when this crate does. Otherwise a client that declared roots would be served
-/// as one without them.
+/// find roots if and only if this crate does. Otherwise a client that declared roots would be
+/// served as one without them.
 #[test]
 fn rmcp_and_the_guard_agree_on_declared_roots() {
     use mcp_roots_guard::ClientCapabilities;

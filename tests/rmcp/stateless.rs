@@ -192,8 +192,8 @@ async fn the_answer_received_last_is_remembered() {
     let (server, reports) = Server::new(&guard);
     let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
     for round in 0..60 {
-        // In the first rounds, the first list takes long to resolve. In later rounds, the handlers
-        // may start in either order.
+        // In the first rounds, the first list takes a long time to resolve. In later rounds, the
+        // handlers may start in either order.
         let many = (0..if round < 10 { 2_000 } else { 0 })
             .map(|n| tree.uri(&format!("op/none{n}")))
             .chain([tree.uri("op/a")]);

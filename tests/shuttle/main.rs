@@ -6,10 +6,10 @@
 //! breaks a property of [`world`], shuttle prints the schedule, and [`failed_schedule_is_replayed`]
 //! replays it. A lost wake-up is reported as a deadlock.
 //!
-//! A step is each use of the session's locks and atomics, of the cache and of a notification, each
-//! answer, and each piece of work that the workers run. The cache and the notifications count as
-//! atomic: their own crates test them, and neither runs session code while it holds a lock. Memory
-//! is sequentially consistent, as in the code. Time does not pass, so no deadline expires; calls
+//! Each use of the session's locks and atomics, of the cache or of a notification is a step, and so
+//! is each answer and each job that a worker runs. The cache and the notifications count as atomic:
+//! their own crates test them, and neither runs session code while it holds a lock. Memory is
+//! sequentially consistent, as in the code. Time does not pass, so no deadline expires; calls
 //! dropped at each step stand for expired deadlines. The step number decides whether names are
 //! verified again.
 //!
@@ -191,7 +191,7 @@ const SMALL: &[Cast] = &[
     Cast::new("a call, a change; cached", &[Calls(1), Changes(1)]).cached(),
     Cast::new("a call, a close; cached", &[Calls(1), Closes]).cached(),
     Cast::new("two changes, one waiting for them", &[Changes(2), WaitsForChanges(1)]),
-    Cast::new("a call, all forgotten; cached", &[Calls(1), Forgets]).cached(),
+    Cast::new("a call, all snapshots forgotten; cached", &[Calls(1), Forgets]).cached(),
 ];
 
 /// Casts for which every schedule with at most this many preemptions is tried.
@@ -214,7 +214,11 @@ const MIDDLE: &[(usize, Cast)] = &[
     (2, Cast::new("a call, one dropped while resolving", &[Calls(1), DropsCall(3)])),
     (1, Cast::new("two calls, one dropped", &[Calls(1), Calls(1), DropsCall(2)])),
     (1, Cast::new("a call, a change, a close", &[Calls(1), Changes(1), Closes])),
-    (1, Cast::new("two calls, all forgotten; cached", &[Calls(1), Calls(1), Forgets]).cached()),
+    (
+        1,
+        Cast::new("two calls, all snapshots forgotten; cached", &[Calls(1), Calls(1), Forgets])
+            .cached(),
+    ),
     (
         1,
         Cast::new("one checks its proof, two changes; cached", &[ChecksProof(2), Changes(2)])
@@ -299,7 +303,7 @@ fn failed_schedule_is_replayed() {
 }
 
 #[test]
-fn every_schedule_of_two_tasks_holds() {
+fn every_schedule_of_two_tasks_is_correct() {
     for &cast in SMALL {
         let (scheduler, finished) = Preempting::new(usize::MAX);
         cast.run("all schedules", scheduler);
@@ -312,23 +316,23 @@ fn every_schedule_of_two_tasks_holds() {
 }
 
 #[test]
-fn every_schedule_with_few_preemptions_holds() {
+fn every_schedule_with_few_preemptions_is_correct() {
     for &(preemptions, cast) in MIDDLE {
         let (scheduler, finished) = Preempting::new(preemptions);
-        cast.run(&format!("all with {preemptions} preemptions"), scheduler);
+        cast.run(&format!("all with at most {preemptions} preemptions"), scheduler);
         assert!(finished.load(SeqCst));
     }
 }
 
 #[test]
-fn random_schedules_hold() {
+fn random_schedules_are_correct() {
     for &cast in LARGE {
         cast.run("random", RandomScheduler::new(most_runs()));
     }
 }
 
 #[test]
-fn priority_schedules_hold() {
+fn priority_schedules_are_correct() {
     for &cast in LARGE {
         for preemptions in [3, 6] {
             cast.run(

@@ -189,7 +189,7 @@ fn attributes(inode: u64) -> FileAttr {
     }
 }
 
-/// The kernel must not cache anything, so that every lookup sends a request.
+/// The kernel must not cache anything, so that every look-up sends a request.
 const TIME_TO_LIVE: Duration = Duration::ZERO;
 
 impl Filesystem for Files {

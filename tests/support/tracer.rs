@@ -1,6 +1,6 @@
-//! A ptrace(2) tracer that follows a child process of the suite and judges its system calls.
+//! A ptrace(2) tracer that follows a child process of the suite and checks its system calls.
 //!
-//! Each call between two marks is judged when it returns. The tracer rejects any path that starts
+//! Each call between two marks is checked when it returns. The tracer rejects any path that starts
 //! at `/` or at the process's working directory, even if it points inside a root. It also rejects a
 //! call that is neither in [`takes`] nor known to take no path, so no call can be overlooked. The
 //! table lists the accepted uses:
@@ -11,7 +11,7 @@
 //! | anything, by `openat2` with `RESOLVE_BENEATH` on a descriptor inside | the kernel stops at the edge |
 //! | plain names inside, by `openat2` with `RESOLVE_BENEATH` and `NO_SYMLINKS` | no symlink is followed |
 //! | a directory that contains a root, by name, with `O_PATH`, no symlink followed | after a failure, the names of the roots are verified |
-//! | the empty path (`AT_EMPTY_PATH`) on the directory of a file root | likewise; the root holds this directory open |
+//! | the empty path (`AT_EMPTY_PATH`) on the directory of a file root | it names a directory that the root holds open |
 //! | `/proc/self/fd/N`, read as a symlink | it names a file that is already open |
 //!
 //! An opened file must be inside by its path in the kernel.
@@ -60,7 +60,7 @@ pub(crate) fn openat2_is_there() -> bool {
 /// Runs a test of this binary in a child process with [`TRACED`] set to `how`, and traces it from
 /// mark to mark.
 pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> Seen {
-    // Run both on one CPU. They alternate at each call, and waking an idle CPU takes longer than
+    // Run both on one CPU. They alternate on each call, and waking an idle CPU takes longer than
     // the call.
     let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let mut one = CpuSet::new();
@@ -94,7 +94,7 @@ pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> S
     seen
 }
 
-/// The tracer's observations, and the paths that it needs to judge a call.
+/// The tracer's observations, and the paths that it needs to check a call.
 #[derive(Default)]
 pub(crate) struct Seen {
     proc: PathBuf,
@@ -221,7 +221,7 @@ impl Seen {
         Call { number, flags, resolve, paths: pairs.iter().map(argument).collect() }
     }
 
-    /// Judges a call by the table at the top of this file.
+    /// Checks a call against the table at the top of this file.
     fn judge(&mut self, call: &Call, result: i64) {
         self.calls += 1;
         if let Some((_, made)) = self.made.last_mut() {

@@ -1,4 +1,4 @@
-//! A small tree and its roots, built from text in which every byte sequence is valid.
+//! A small tree and its roots, built from text. Every byte sequence is valid text.
 //!
 //! ```text
 //! 0                 the first line selects the roots: r; r and o/a; r and r/a; r/a

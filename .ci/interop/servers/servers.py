@@ -157,7 +157,7 @@ def file_uri(start, tree):
         return said(server.wait(server.open((tree / "op/a/f").as_uri())))
 
 
-@row("a file that is exchanged with a symlink out during the read")
+@row("a file that is exchanged with a symlink to the outside during the read")
 def swapped(start, tree):
     (tree / "op/a/other").symlink_to(tree / "secret")
     names = (tree / "op/a/f", tree / "op/a/other")
@@ -218,7 +218,7 @@ def fifos(start, tree):
         return said(server.wait(server.open(tree / "op/a/f")))
 
 
-@row("the error for a symlink out, if its target is then removed")
+@row("the error for a symlink to the outside, if its target is then removed")
 def oracle(start, tree):
     (tree / "op/a/l").symlink_to("../../secret")
     with start() as server:

@@ -1,8 +1,8 @@
 //! Progress notifications for long-running tools.
 //!
-//! The working thread reports a count, and never waits for the client. If the request has a
-//! progress token, the client receives `notifications/progress` with increasing numbers, at most a
-//! few per second and none after the result.
+//! The worker thread reports a count, and never waits for the client. If the request has a progress
+//! token, the client receives `notifications/progress` with increasing numbers, at most a few per
+//! second and none after the result.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use rmcp::model::ProgressNotificationParam;
 use rmcp::service::{RequestContext, RoleServer};
 use tokio::sync::watch;
 
-/// The sending half, for the working thread.
+/// The sending half, for the worker thread.
 #[derive(Debug)]
 pub(crate) struct Progress(watch::Sender<u32>);
 

@@ -2,10 +2,10 @@
 //!
 //! Every path or `file:` URI is either refused or converted to a normal form: `C:\a\b`,
 //! `\\server\share\a`, or a relative `a\b`, `..\a` or `.`. A normal form contains no separator
-//! except `\`, and no `.` or `..` except at the start of a relative path. Windows interprets each
-//! of its names as the file of exactly that name. Normalizing it again does not change it. This
-//! file does no I/O and does not depend on the operating system, so `tests/properties/windows.rs`
-//! can verify these properties on any system.
+//! except `\`, and no `.` or `..` except at the start of a relative path. Windows does not
+//! reinterpret any of its names, and normalizing it again does not change it. This file does no I/O
+//! and does not depend on the operating system, so `tests/properties/windows.rs` can verify these
+//! properties on any system.
 //!
 //! | text | meaning |
 //! | --- | --- |

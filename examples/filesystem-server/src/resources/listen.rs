@@ -8,7 +8,7 @@
 //! allowed directories apply. Otherwise, the roots from one of its other requests apply while they
 //! are valid. While no roots are known, the server sends nothing.
 //!
-//! Stateless clients do not announce changes of their roots, so `resourcesListChanged` is not
+//! Stateless clients do not announce changes to their roots, so `resourcesListChanged` is not
 //! accepted. `server/discover` still contains `listChanged`, because it returns the same
 //! capabilities as `initialize`.
 
@@ -29,8 +29,9 @@ use crate::server::Server;
 /// The maximum number of concurrent requests for all clients, each with up to [`SUBSCRIPTIONS`].
 pub(super) const LISTENS: usize = 256;
 
-/// The maximum number of concurrent requests for one client: more than a program has open windows.
-/// It does not apply to HTTP without client keys, where clients cannot be distinguished.
+/// The maximum number of concurrent requests for one client: more than the number of windows that a
+/// program has open. It does not apply to HTTP without client keys, where clients cannot be
+/// distinguished.
 const LISTENS_OF_ONE: usize = 16;
 
 /// The accepted part of a filter: the first [`SUBSCRIPTIONS`] resources.

@@ -68,7 +68,7 @@ impl Resources {
 
 /// Handles `resources/subscribe`.
 ///
-/// A client that does not announce changes of its roots is refused. Its roots are not cached, so
+/// A client that does not announce changes to its roots is refused. Its roots are not cached, so
 /// the server could not tell later whether they still allow the resource.
 pub(crate) async fn subscribe(
     server: &Server,

@@ -188,7 +188,7 @@ impl Due {
         self.soon();
     }
 
-    /// Brings the inspection forward after a change of the roots.
+    /// Brings the inspection forward after a change to the roots.
     pub(super) fn soon(&mut self) {
         self.at = self.at.min(Instant::now() + COALESCE);
     }

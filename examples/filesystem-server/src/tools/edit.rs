@@ -225,8 +225,8 @@ const WAIT: Duration = Duration::from_secs(10);
 /// The interval at which a waiting edit checks whether its call was cancelled.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The maximum size of a file to edit. Several copies of it, and a list of its lines, are in
-/// memory.
+/// The maximum size of a file to edit. Several copies of it, and a list of its lines, are held in
+/// memory at once.
 const BYTES: u64 = 4 << 20;
 
 /// The maximum number of edits in a call. To change more, write the whole file.

@@ -19,7 +19,7 @@ async fn client_receives_file_updates_until_it_unsubscribes() {
     client.quiet().await;
     std::fs::write(&path, "1").unwrap();
     assert_eq!(client.told().await, updated(&file));
-    // Editors and this server's tools replace a file by renaming another.
+    // Editors and this server's tools replace a file by renaming another file over it.
     std::fs::write(fixture.site().join("new"), "22").unwrap();
     std::fs::rename(fixture.site().join("new"), &path).unwrap();
     assert_eq!(client.told().await, updated(&file));
