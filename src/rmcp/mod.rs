@@ -52,7 +52,7 @@
 //! Work and resolution run on threads that the guard owns, so a filesystem that hangs does not
 //! block a thread of the runtime. Each client, identified by its [`ClientKey`] or otherwise by its
 //! session, has its own queue. Requests of the stateless era without a key share one queue. The
-//! queues are served in turn, and one client's work takes at most a quarter of the places
+//! queues are served in turn, and one client's work takes at most a quarter of the slots
 //! ([`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once)). Work that is still running
 //! when the process exits is interrupted, so wait for the service to end first.
 //!

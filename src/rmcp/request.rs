@@ -91,7 +91,7 @@ impl RequestRoots {
         }
     }
 
-    /// Checks whether work that waited for a place may start. The request must pass
+    /// Checks whether work that waited for a slot may start. The request must pass
     /// [`ensure_active`](Self::ensure_active), and roots that came from the cache must still be the
     /// cached ones.
     pub(super) fn ensure_may_start(&self) -> Result<()> {

@@ -58,12 +58,12 @@ impl Guard {
     /// `InputResponses`, or `(InputResponses, RequestState)` for a tool with a state.
     ///
     /// `work` runs on a thread of the guard. It first waits for one of
-    /// [`WORK`](crate::limits::WORK) places, of which one client's work takes at most a quarter.
+    /// [`WORK`](crate::limits::WORK) slots, of which one client's work takes at most a quarter.
     /// Waiting clients are served in turn. If a client has 1,024 waiting calls, further calls are
     /// refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). If the client's roots change while
     /// `work` waits, it does not start, and the call is refused
     /// ([`RootsStale`](crate::ErrorKind::RootsStale)). If the operations on one device take half of
-    /// the places and none of them has finished for two seconds, a further operation on that device
+    /// the slots and none of them has finished for two seconds, a further operation on that device
     /// is refused ([`Busy`](crate::ErrorKind::Busy): `busy`).
     ///
     /// `work` returns anything that rmcp accepts as a tool's result: text, `Json`, a
@@ -234,7 +234,7 @@ impl Guard {
         let work = move || {
             // The work may move the roots elsewhere, but they end when this guard is dropped.
             let _lease = lease;
-            // While the work waited for a place, the request may have been cancelled, or the roots
+            // While the work waited for a slot, the request may have been cancelled, or the roots
             // changed.
             // Defense: work-starts-with-roots-in-force
             roots.ensure_may_start().map_err(|error| refused(roots.session_id(), error))?;

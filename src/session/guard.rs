@@ -192,7 +192,7 @@ impl GuardBuilder {
     /// Sets how many handlers can work at once, each on a thread of the guard, from 1 to 4,096.
     /// Further work waits. The default is [`WORK`].
     ///
-    /// One client's work takes at most a quarter of these places, rounded down, but always at least
+    /// One client's work takes at most a quarter of these slots, rounded down, but always at least
     /// one. The runtime's own threads for blocking work (`max_blocking_threads`) are not used.
     #[cfg(feature = "rmcp")]
     pub fn work_at_once(mut self, work: usize) -> Self {
@@ -214,7 +214,7 @@ impl GuardBuilder {
     /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if the
     /// choices require allowed directories and there are none;
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if one choice would
-    /// have no effect because of another, or the number of places is out of range.
+    /// have no effect because of another, or the number of slots is out of range.
     pub fn build(self) -> Result<Guard> {
         let invalid = |text| Err(Error::new(Code::InvalidOptions).says(text));
         match self.list_option_error {
@@ -245,17 +245,17 @@ impl GuardBuilder {
         let Self { boundary, choices, time_to_idle, .. } = self;
         let time_to_live = choices.time_to_live.max(choices.time_to_live_unannounced);
         #[cfg(feature = "rmcp")]
-        let (time_to_live, places) =
+        let (time_to_live, slots) =
             (time_to_live.max(choices.time_to_live_keyed), choices.work_at_once);
         // Only the adapter for rmcp runs handlers on these threads.
         #[cfg(not(feature = "rmcp"))]
-        let places = 1;
+        let slots = 1;
         let inner = Inner {
             boundary,
             choices,
             cache: SnapshotCache::new(time_to_live, time_to_idle),
             sessions: AtomicUsize::new(0),
-            workers: Workers::new(places),
+            workers: Workers::new(slots),
         };
         Guard { inner: Arc::new(inner) }
     }

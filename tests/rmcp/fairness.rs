@@ -83,13 +83,13 @@ fn another_client_does_not_wait_for_a_clients_many_searches() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let tree = Tree::new();
-        // The short form uses fewer searches and places.
-        let (searches, places) = if long().is_some() { (600, 256) } else { (40, 16) };
+        // The short form uses fewer searches and slots.
+        let (searches, slots) = if long().is_some() { (600, 256) } else { (40, 16) };
         tree.add("dir op/big");
         for file in 0..1000 {
             std::fs::write(tree.path(&format!("op/big/{file}")), "text").unwrap();
         }
-        let guard = tree.builder().work_at_once(places).build().unwrap();
+        let guard = tree.builder().work_at_once(slots).build().unwrap();
         let (server, mut reports) = Server::new(&guard);
         let sessions = guard.wrap_sessions(
             rmcp::transport::streamable_http_server::session::local::LocalSessionManager::default(),
@@ -194,7 +194,7 @@ mod hung_operations {
         });
     }
 
-    /// Enough clients to take all places.
+    /// Enough clients to take all slots.
     #[test]
     fn hung_reads_of_many_clients_do_not_block_a_new_client() {
         with_mounted("mounted", &["op", "mounted"], async |tree, http, filesystem| {
@@ -206,7 +206,7 @@ mod hung_operations {
                 hung.push(start_hung_reads(http, &file, 64).await);
             }
             filesystem.wait_for_pending(200).await;
-            Times::take(http, "a/in.txt", "a", |read| read == 20).await.print("all places hang");
+            Times::take(http, "a/in.txt", "a", |read| read == 20).await.print("all slots hang");
             // A client with a hung read gets an error.
             let (mut client, _connections) = start_hung_reads(http, &file, 1).await;
             tokio::time::sleep(Duration::from_secs(3)).await;
@@ -287,18 +287,18 @@ mod hung_operations {
     }
 }
 
-/// The options for places and for keyed lists either take effect or are refused.
+/// The options for slots and for keyed lists either take effect or are refused.
 #[test]
 fn an_option_without_effect_is_refused() {
     use mcp_roots_guard::ClientRoots;
     let tree = Tree::new();
-    for (places, expected) in
+    for (slots, expected) in
         [(0, false), (1, true), (4096, true), (4097, false), (usize::MAX, false)]
     {
-        let built = tree.builder().work_at_once(places).build();
-        assert_eq!(built.is_ok(), expected, "{places} places");
+        let built = tree.builder().work_at_once(slots).build();
+        assert_eq!(built.is_ok(), expected, "{slots} slots");
         let kind = built.err().map(|error| error.code());
-        assert_eq!(kind, (!expected).then_some("invalid_options"), "{places} places");
+        assert_eq!(kind, (!expected).then_some("invalid_options"), "{slots} slots");
     }
     let ignores = tree.builder().client_roots(ClientRoots::Ignore);
     let refused =

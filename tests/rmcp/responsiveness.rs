@@ -25,7 +25,7 @@ async fn long_work_does_not_delay_fetching_roots() {
         slow.send(&call(id, "walk", "")).await;
     }
     assert_eq!(slow.next_report().await.as_deref(), Some("walking"));
-    // The client is asked and its list is resolved. Only its work waits for a place, as do the
+    // The client is asked and its list is resolved. Only its work waits for a slot, as do the
     // other walks.
     other.send(&call(1, "read", "in.txt")).await;
     let question = other.receive().await;
@@ -38,7 +38,7 @@ async fn long_work_does_not_delay_fetching_roots() {
     let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
     other.send(&ping).await;
     assert_eq!(other.receive().await["id"], 2);
-    // Cancel the waiting walks first, so that they never get a place.
+    // Cancel the waiting walks first, so that they never get a slot.
     for id in [3, 2, 1] {
         slow.send(&cancelled(id)).await;
     }
@@ -100,7 +100,7 @@ async fn a_silent_client_and_fifos_delay_no_other_request() {
     }
 }
 
-/// Work waits while all places of a client are taken. Work of a cancelled call must not begin
+/// Work waits while all slots of a client are taken. Work of a cancelled call must not begin
 /// later.
 #[tokio::test]
 async fn work_cancelled_while_queued_never_begins() {
@@ -117,12 +117,12 @@ async fn work_cancelled_while_queued_never_begins() {
         raw.send(&cancelled(id)).await;
     }
     assert_eq!(raw.next_report().await.as_deref(), Some("stopped: cancelled"));
-    // There is one place, so this read runs after the cancelled walk would have.
+    // There is one slot, so this read runs after the cancelled walk would have.
     assert_eq!(other.read("b/in.txt", &list::<&str>([])).await.as_deref(), Ok("b"));
     assert_eq!(raw.earlier_report().as_deref(), None);
 }
 
-/// The roots are withdrawn while the work waits for a place.
+/// The roots are withdrawn while the work waits for a slot.
 #[tokio::test]
 async fn work_queued_before_its_roots_were_withdrawn_never_begins() {
     let tree = Tree::new();
@@ -134,7 +134,7 @@ async fn work_queued_before_its_roots_were_withdrawn_never_begins() {
     assert_eq!(other.read("in.txt", &a).await.as_deref(), Ok("a"));
     slow.send(&call(1, "walk", "")).await;
     assert_eq!(slow.next_report().await.as_deref(), Some("walking"));
-    // Its roots are cached, so it waits only for a place.
+    // Its roots are cached, so it waits only for a slot.
     other.send(&call(2, "write", "new.txt")).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     other.send(&list_changed()).await;
@@ -144,7 +144,7 @@ async fn work_queued_before_its_roots_were_withdrawn_never_begins() {
     assert_only_the_write_is_refused(&mut slow, &mut other, &tree).await;
 }
 
-/// Frees the place that `other` waits for. Its write from before the change must be refused, and
+/// Frees the slot that `other` waits for. Its write from before the change must be refused, and
 /// its read from after the change must be served from the new root.
 async fn assert_only_the_write_is_refused(slow: &mut Raw, other: &mut Raw, tree: &Tree) {
     slow.send(&cancelled(1)).await;
