@@ -350,7 +350,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_type_and_the_time_of_access_are_those_of_std() {
+    fn file_type_and_access_time_match_std() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, "text").unwrap();
