@@ -52,14 +52,14 @@ struct Inner {
     request: Option<String>,
     /// The destination of a rename, quoted.
     destination: Option<String>,
-    /// A prefix for the reason if the destination of a rename failed.
+    /// The prefix of the reason if the destination of a rename caused the error.
     end: Option<&'static str>,
     /// The reason. Static, so that only the limit can be inserted.
     text: &'static str,
     /// Replaces `{}` in the text.
     limit: Option<u64>,
     operator_detail: Option<String>,
-    /// The index of the root that the resolver was in.
+    /// The index of the root in which resolution failed.
     root: Option<usize>,
     #[source]
     cause: Option<io::Error>,
@@ -100,7 +100,7 @@ impl Error {
         self.0.operator_detail.as_deref()
     }
 
-    /// Like `From`, but unwraps an error of this crate that was wrapped in an [`io::Error`].
+    /// Like `From`, but if the [`io::Error`] wraps an error of this crate, returns that error.
     #[cfg(feature = "rmcp")]
     pub(crate) fn unwrapped(error: io::Error) -> Self {
         error.downcast::<Self>().unwrap_or_else(Self::from)
@@ -142,7 +142,7 @@ impl Error {
         self
     }
 
-    /// Reports that the destination of a rename caused the error.
+    /// Changes the text to say that the destination of a rename caused the error.
     pub(crate) fn of_destination(mut self) -> Self {
         if self.reason() == Code::AlreadyExists {
             return self.says("destination already exists");
@@ -151,7 +151,7 @@ impl Error {
         self
     }
 
-    /// Like [`at`](Self::at), for a rename, which has two requests.
+    /// Like [`at`](Self::at), but for a rename, which has a source and a destination.
     pub(crate) fn between(mut self, operation: &'static str, from: &OsStr, to: &OsStr) -> Self {
         if self.0.request.is_none() {
             self.0.destination = Some(quoted(to));
@@ -159,7 +159,7 @@ impl Error {
         self.at(operation, from)
     }
 
-    /// Whether both have the same text and detail.
+    /// Whether both errors have the same code, text and detail.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         self.reason() == other.reason()
             && self.operator_detail() == other.operator_detail()
@@ -187,7 +187,8 @@ impl Error {
         self
     }
 
-    /// Records the root that the resolver was in, because its path may have to be verified.
+    /// Records the root in which resolution failed, because the root's path may have to be
+    /// verified.
     pub(crate) fn in_root(mut self, root: usize) -> Self {
         self.0.root = Some(root);
         self
@@ -236,7 +237,8 @@ impl From<Infallible> for Error {
     }
 }
 
-/// Has the same text as `Display`, so that `{:?}` in a response reveals no more.
+/// Contains only the code and the text of `Display`, so that `{:?}` in a response reveals no
+/// operator details.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Defense: debug-of-an-error-hides-the-detail

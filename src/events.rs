@@ -27,7 +27,8 @@ use crate::error::Error;
 #[cfg(feature = "rmcp")]
 use crate::limits::{FAILURE_CAUSES, FAILURE_CHARS};
 
-/// Identifies a client's session in logs. It is unique within this process and has no other use.
+/// Identifies a client's session in logs. It is unique within this process and is used for nothing
+/// else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub(crate) NonZeroU64);
 
@@ -108,8 +109,8 @@ pub(crate) fn refused(session: Option<SessionId>, error: &Error) {
     );
 }
 
-/// Logs a handler's error and its causes, which are not sent to the client. Their number and length
-/// are bounded, because this crate does not control them.
+/// Logs a handler's error and its causes, which are not sent to the client. The number of causes
+/// and the length of the text are bounded, because other code creates the error.
 #[cfg(feature = "rmcp")]
 pub(crate) fn failed(session: Option<SessionId>, error: &(dyn std::error::Error + 'static)) {
     if cfg!(feature = "tracing") {

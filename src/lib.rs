@@ -81,23 +81,23 @@
 //! - Every file that is opened, created, renamed or removed was beneath the root's own directory
 //!   **when its parent directory was opened**, and was reached through no symlink that the check
 //!   did not follow. Root directories beyond the first [`HANDLES`](limits::HANDLES) are not held
-//!   open: they are reopened by path and then verified.
+//!   open. They are opened by path when they are used, and then verified.
 //! - No file is read, written or truncated until it has been verified to be a regular file (and, if
 //!   the [`Policy`] requires it, one with a single name). Each file is verified **after it was
 //!   opened**, through its open handle.
 //! - Nothing outside the roots is opened, looked up or read to decide a request, so a refusal
-//!   reveals nothing about files outside. The only exception is the roots' own paths, which are
-//!   walked again to verify that they still resolve to the roots.
+//!   reveals nothing about files outside the roots. The only exception is the roots' own paths,
+//!   which are walked again to verify that they still resolve to the roots.
 //! - If allowed directories are configured, no root outside them is ever in force, whatever a
 //!   client lists.
 //! - A call to [`Session::roots`] that starts after [`Session::list_changed`] has returned never
-//!   uses a list that was requested before the change. An empty, late or malformed list grants
-//!   nothing, and neither does one that could not be obtained. No session uses another session's
-//!   list.
-//! - A client that does not answer delays a call by at most the guard's time limit.
+//!   uses a list that was requested before the change. A list that is empty, late, malformed or
+//!   unavailable grants nothing. No session uses another session's list.
+//! - A client that does not answer delays a call by at most the guard's
+//!   [`fetch_limit`](GuardBuilder::fetch_limit).
 //! - A failed [`write`](Roots::write) leaves the old file intact. A write gives nobody except the
-//!   new file's owner read or write access that they did not have before. The method's
-//!   documentation states the limits of this on macOS and Windows.
+//!   new file's owner read or write access that they did not have before. See
+//!   [`write`](Roots::write) for the limits of the permission guarantee on macOS and Windows.
 //! - No input causes a panic in this crate, and every loop and every input is bounded.
 //! - Resolving a request takes at most [`LOOKUPS`](limits::LOOKUPS) look-ups and 20 ms of CPU time
 //!   in a release build, whatever symlinks the path contains. A request that needs more is refused.
@@ -109,9 +109,9 @@
 //!   more than one name.
 //! - Code that opens files without the guard is not stopped, and neither is an administrator. On
 //!   Linux, the feature `landlock` confines such code to the allowed directories.
-//! - A filesystem that hangs (NFS, FUSE) inside a root blocks the call, so run operations on
-//!   threads that may block. With the feature `rmcp` they run on the guard's own threads, where a
-//!   hung operation delays other clients by a few seconds at most.
+//! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call, so run operations
+//!   on threads that may block. With the feature `rmcp` they run on the guard's own threads, where
+//!   a hung operation delays other clients by a few seconds at most.
 //! - A request to read a FIFO or a device is refused at once, but the file is open for an instant.
 //!   A writer that waits for a reader of the FIFO continues, and the open reaches a device's
 //!   driver.
@@ -124,8 +124,8 @@
 //! - On Linux, the names of roots are compared by bytes, even on a filesystem that ignores case or
 //!   Unicode normalization. On macOS and Windows, they are compared as those systems do by default.
 //!   Beneath a root, the filesystem decides which names are equal.
-//! - A symlink that points outside, to a symlink that points back inside, is refused. On Windows,
-//!   so is a symlink to a volume that no root names.
+//! - A symlink to a path outside the roots is refused, even if that path is a symlink back into a
+//!   root. On Windows, so is a symlink to a volume that no root names.
 //! - A directory that was opened and is then moved out of the root stays open.
 //!
 //! # Platforms
@@ -142,18 +142,18 @@
 //! | mount detection | by the kernel | by mount ID (5.8 or later), else by device number | by device number | a mounted volume counts as a symlink to the outside |
 //! | permission needed on intermediate directories | search | search | search | read |
 //! | length of a path beneath a root | up to 4,096 bytes | longer paths can be listed and removed | same | same |
-//! | rename without replacing | atomic | atomic | atomic | checks first, so another process can interfere |
+//! | rename without replacing | atomic | atomic | atomic | not atomic: another process can create the destination after the check |
 //! | attributes kept when a file is replaced | permission bits, owner, group and POSIX ACL, as far as permitted | same | permission bits, owner and group, as far as permitted; the ACL is inherited from the directory | none: the process becomes the owner, and the ACL is inherited from the directory |
 //! | attributes kept when a file is written in place | all | all | all | all |
 //! | durable after a write | content and name | content and name | content and name | content |
 //! | moving or removing a root that is in force | possible, and detected | same | same | impossible, also for its parents |
 //! | FIFOs, sockets, devices | refused | refused | refused | device names, sockets and app execution aliases are refused |
-//! | confinement (feature `landlock`) | by Landlock, since 5.13 | same | fails: not available | fails: not available |
+//! | confinement (feature `landlock`) | by Landlock (Linux 5.13 or later) | same | fails: not available | fails: not available |
 //! | tests | run | run under a seccomp filter | run by CI | run by CI, and under Wine |
 //!
-//! On Windows, a network share is accessed only if the operator names it. Wine cannot exercise
-//! symlinks, junctions, cloud placeholders and long paths, so those tests run only on Windows.
-//! `.ci/windows/run` lists them.
+//! On Windows, a network share is accessed only if the operator names it. Symlinks, junctions,
+//! cloud placeholders and long paths cannot be tested under Wine, so the tests that need them run
+//! only on Windows. `.ci/windows/run` lists these tests.
 //!
 //! # Features
 //!

@@ -1,22 +1,22 @@
 //! Every bound in this crate, with its source.
 //!
-//! Each input is bounded in CPU time and memory. A request or client that reaches a bound gets a
-//! refusal that names the bound.
+//! These bounds limit the CPU time and memory that an input can use. A request or a root list that
+//! is too large or too costly is refused.
 
 use std::time::Duration;
 
 // Requests.
 
-/// The longest path: Linux's PATH_MAX, including the terminating NUL (`limits.h`;
-/// path_resolution(7)).
+/// The maximum length of a path in bytes: Linux's PATH_MAX, which includes the terminating NUL
+/// (`limits.h`; path_resolution(7)).
 pub const PATH_BYTES: usize = 4096;
 
-/// The longest name in a path: Linux's NAME_MAX (`limits.h`), which is the same on macOS and
-/// Windows.
+/// The maximum length of a name in a path: Linux's NAME_MAX (`limits.h`). The limits of macOS and
+/// Windows have the same value.
 pub const NAME_BYTES: usize = 255;
 
-/// The longest `file:` URI: three bytes for each byte of the longest path, which may be
-/// percent-encoded, plus room for scheme and host.
+/// The maximum length of a `file:` URI in bytes. It allows three bytes for each byte of the longest
+/// path, because each may be percent-encoded, and 32 bytes for the scheme and the host.
 pub const URI_BYTES: usize = 3 * PATH_BYTES + 32;
 
 /// The maximum number of symlinks followed for one request: Linux's MAXSYMLINKS
@@ -35,31 +35,32 @@ pub(crate) const RESOLVE_STEPS: usize = 4 * PATH_BYTES / 2;
 /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`).
 pub const LOOKUPS: usize = 3072;
 
-/// The number of names that the kernel walks in one call at the cost of one look-up.
+/// The number of names in a kernel walk that are charged as one look-up.
 pub(crate) const NAMES_PER_LOOKUP: usize = 16;
 
-/// How many times an operation is retried if its path changed while it was used. A change takes a
-/// system call, and so does an attempt. Only a process that does nothing else can win the race 16
-/// times in a row.
+/// How many times an operation is retried if another process changed its path while it was used.
+/// Each change and each attempt takes at least one system call, so only a process that does nothing
+/// else can win the race 16 times in a row.
 pub(crate) const CHANGED_RETRIES: usize = 16;
 
-/// How long such an operation is retried. An attempt usually takes microseconds; this bounds slow
-/// ones.
+/// How long an operation is retried if its path keeps changing. An attempt usually takes
+/// microseconds, but can take much longer on a slow filesystem.
 pub(crate) const CHANGED_RETRY_TIME: Duration = Duration::from_millis(20);
 
-/// How many times a kernel walk is repeated after it failed with EAGAIN because of a concurrent
-/// rename. After that, the walk through open descriptors decides, which never looks up `..`.
+/// The maximum number of attempts of a kernel walk that fails with EAGAIN because of a concurrent
+/// rename. After that, a walk through open descriptors is used, which never looks up `..`.
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRIES: usize = 32;
 
-/// How long a kernel walk is repeated. One walk through 40 long symlinks can take the kernel 10 ms,
-/// so a count alone is not a bound.
+/// How long a kernel walk is retried. A single walk through 40 long symlinks can take 10 ms, so
+/// limiting the number of attempts is not enough.
 #[cfg(target_os = "linux")]
 pub(crate) const OPENAT2_RETRY_TIME: Duration = Duration::from_millis(2);
 
-/// The maximum number of directories that a cursor keeps open. Few symlinks climb further, and one
-/// that does requires a walk from the top. The number is small because many resolutions can run at
-/// once, and a process may commonly have 1,024 descriptors.
+/// The maximum number of directories that a cursor keeps open. Few symlinks lead up by more levels
+/// than this, and such a symlink requires a walk from the root's directory. The number is small
+/// because many resolutions can run at once, and a process is commonly limited to 1,024
+/// descriptors.
 pub(crate) const CURSOR_HANDLES: usize = 8;
 
 /// The maximum length of a request in an error's text, in characters. This is enough to recognize
@@ -81,19 +82,19 @@ pub const ROOT_LIST_BYTES: usize = 8_000_000;
 /// send smaller ones.
 pub const ROOT_LIST_PAGES: usize = 100;
 
-/// The longest time to resolve a list, for filesystems with slow look-ups: a hundred times as long
-/// as 10,000 entries take on a local filesystem.
+/// The maximum time for resolving a list: a hundred times as long as 10,000 entries take on a local
+/// filesystem, to allow for filesystems with slow look-ups.
 pub(crate) const LIST_TIME: Duration = Duration::from_secs(30);
 
-/// The maximum number of look-ups to resolve one list: forty for each entry of the longest list.
-/// Together they take less than a second of CPU time.
+/// The maximum number of look-ups for resolving one list: forty for each entry of the longest list.
+/// Together, the look-ups take less than a second of CPU time.
 pub(crate) const LIST_LOOKUPS: usize = 400_000;
 
-/// The cost of opening a root, in look-ups.
+/// The number of look-ups that are charged for opening a root.
 pub(crate) const ROOT_LOOKUPS: usize = 4;
 
-/// The number of directories on a trail that count as one look-up. Each takes 32 bytes until the
-/// list is resolved.
+/// The number of directories in a trail (see `roots::trail`) that are charged as one look-up. Each
+/// takes 32 bytes of memory until the list is resolved.
 pub(crate) const TRAIL_PER_LOOKUP: usize = 8;
 
 /// The maximum number of look-ups to resolve an alias. An alias that needs more is dropped, because
@@ -133,9 +134,9 @@ pub(crate) const GRANTED_EACH: usize = 20_000;
 pub(crate) const GRANTED: usize = 1_000_000;
 
 /// The maximum number of directories that one process holds open for roots. The directories of
-/// further roots are opened on use and then verified. This is a quarter of the 1,024 descriptors
-/// that a process may commonly have (`RLIMIT_NOFILE`, getrlimit(2)). Roots that are the same
-/// directory count once.
+/// further roots are opened on use and then verified. This is a quarter of the common limit of
+/// 1,024 descriptors per process (`RLIMIT_NOFILE`, getrlimit(2)). Several roots that are the same
+/// directory count as one.
 pub const HANDLES: usize = 256;
 
 // Verification.
@@ -147,8 +148,8 @@ pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 /// After this time, an unfinished verification counts as stalled, and the next call starts another.
 pub(crate) const VERIFY_STALLED: Duration = Duration::from_secs(60);
 
-/// How long a call waits for the allowed directories to be verified: ten times as long as it takes
-/// on a slow network filesystem.
+/// How long a call waits while the allowed directories or the client's roots are verified: ten
+/// times as long as verification takes on a slow network filesystem.
 pub(crate) const VERIFY_LIMIT: Duration = Duration::from_secs(1);
 
 // Sessions.
@@ -173,11 +174,12 @@ pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
 #[cfg(feature = "rmcp")]
 pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);
 
-/// The default for [`GuardBuilder::time_to_idle`](crate::GuardBuilder::time_to_idle): as long as a
-/// user may think about a reply.
+/// The default for [`GuardBuilder::time_to_idle`](crate::GuardBuilder::time_to_idle): long enough
+/// for a user to think about a reply.
 pub const TIME_TO_IDLE: Duration = Duration::from_secs(15 * 60);
 
-/// The maximum for each of the times above. moka accepts at most a thousand years.
+/// The maximum for each duration in a [`GuardBuilder`](crate::GuardBuilder). A longer one is
+/// treated as this one. moka accepts at most a thousand years.
 pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The maximum number of bytes of cached snapshots: enough for [`SESSIONS`] with a few roots each,
@@ -192,11 +194,12 @@ pub(crate) const CACHE_BYTES: u64 = 512 << 20;
 pub(crate) const CACHE_ENTRY_BYTES: usize = 320;
 
 /// How many times a call repeats a fetch because the client's roots changed before the response
-/// arrived. An ordinary client does not change its roots during each of five fetches.
+/// arrived. An ordinary client does not change its roots during each of five fetches. The same
+/// bound applies to consecutive fetches by leaders that have too little time to request the list.
 pub(crate) const FETCH_RETRIES: u32 = 4;
 
-/// The first back-off: the time after a failure during which the client is not asked again. It
-/// doubles with each further failure.
+/// The first back-off, which is the time after a failure during which the client is not asked
+/// again. The back-off doubles with each consecutive failure.
 pub(crate) const BACK_OFF: Duration = Duration::from_secs(1);
 
 /// The longest back-off. A client that has recovered is asked again within half a minute.
@@ -214,8 +217,8 @@ pub(crate) const STALLED: Duration = Duration::from_millis(250);
 /// Work waits for a slot until its request is cancelled. At most 1,024 requests of one client wait,
 /// and further ones are refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). Waiting clients
 /// take turns. Work that has started keeps its slot after its request is cancelled, until it checks
-/// whether to continue, so long work should be bounded. Work that waits for other work of the same
-/// client can deadlock if the waiting work occupies all of the client's slots.
+/// whether to continue, so long-running work should be bounded. Work that waits for other work of
+/// the same client can deadlock if the waiting work occupies all of the client's slots.
 #[cfg(feature = "rmcp")]
 pub const WORK: usize = 256;
 
@@ -234,26 +237,29 @@ pub(crate) const QUEUED_EACH: usize = 1024;
 /// the guard's memory: 64 MiB in total.
 pub(crate) const QUEUED: usize = 32 * 1024;
 
-/// The time after which a device counts as hung if none of its operations has finished. A disk that
-/// spins up or a congested network completes at least one of a hundred operations sooner.
+/// The time after which an operation counts as hung. A device counts as hung if operations on it
+/// occupy half of the slots and none has finished for this long. Even if a disk is spinning up or a
+/// network is congested, at least one of a hundred operations finishes sooner.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Once all of an account's running operations have taken this long, its further work is refused
-/// instead of queued. Removing a large directory takes a few seconds.
+/// Once operations that have been running for this long fill an account's share of the slots, its
+/// further work is refused instead of queued. Removing a large directory takes a few seconds.
 pub(crate) const STUCK: Duration = Duration::from_secs(10);
 
-/// The number of slots for resolving lists and verifying roots. Both take milliseconds, so all of
-/// the slots are occupied only if as many clients use a filesystem that hangs.
+/// The number of slots for resolving lists and verifying roots. Both take milliseconds, so all
+/// slots are occupied only if that many clients use a filesystem that hangs.
 pub(crate) const RESOLUTIONS: usize = 64;
 
-/// How many abandoned resolutions and verifications may keep a thread without a slot. Each ends
-/// within milliseconds unless its filesystem hangs.
+/// How many resolutions and verifications that no caller waits for may continue on a thread,
+/// although they no longer occupy a slot. Each ends within milliseconds unless its filesystem
+/// hangs.
 pub(crate) const ABANDONED: usize = 256;
 
-/// How long an idle thread is kept, as in tokio.
+/// How long an idle thread waits for a job before it ends. tokio's default for blocking threads is
+/// the same.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
 
-/// How often a thread checks for hung operations while all slots are taken: four times within
+/// How often a thread checks for hung operations while all slots are occupied: four times within
 /// [`PATIENCE`].
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -263,27 +269,27 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// 128 directories deep.
 pub const WALK_DEPTH: usize = 128;
 
-/// The maximum number of entries that a walk yields by default: more than a model can use, and
-/// about a second of system calls.
+/// The maximum number of entries that a walk yields by default. This is more than a model can use,
+/// and takes about a second of system calls.
 pub const WALK_ENTRIES: usize = 100_000;
 
-/// The maximum memory, in bytes, for the listed entries that a walk holds. A directory with more is
-/// listed in part, as with [`WALK_ENTRIES`]. [`WALK_ENTRIES`] entries with names of 255 bytes take
-/// 39 MiB, so on Linux only a walk with a larger limit in its [`WalkOptions`](crate::WalkOptions)
-/// reaches this bound.
+/// The maximum memory, in bytes, for the listed entries that a walk holds. A directory whose
+/// entries need more is listed in part, as with [`WALK_ENTRIES`]. [`WALK_ENTRIES`] entries with
+/// names of 255 bytes take 39 MiB, so on Linux only a walk with a larger limit in its
+/// [`WalkOptions`](crate::WalkOptions) reaches this bound.
 pub const WALK_BYTES: usize = 48 << 20;
 
-/// The overhead of a small allocation: 8 bytes and up to 15 of alignment (glibc's malloc), so about
-/// 16.
+/// The approximate overhead of a small allocation, in bytes: 8 bytes and up to 15 for alignment
+/// (glibc's malloc).
 pub(crate) const ALLOCATION: usize = 16;
 
-/// The maximum number of entries that one call removes. It takes a minute or two of system calls,
-/// and is more than ten times the size of any workspace. It bounds the call if another process
-/// keeps adding entries. Another call can continue the removal.
+/// The maximum number of entries that one call removes. Removing this many takes a minute or two of
+/// system calls, and no workspace has a tenth as many. The limit ensures that the call ends even if
+/// another process keeps adding entries. Another call can continue the removal.
 pub(crate) const REMOVED_ENTRIES: usize = 10_000_000;
 
 /// The approximate maximum number of names that a removal holds: about 6 MB at 255 bytes each. Each
-/// batch takes half of the remaining number, which leaves room for the batches of nested
+/// batch takes at most half of the remaining number, which leaves room for the batches of nested
 /// directories.
 pub(crate) const REMOVED_NAMES: usize = 20_000;
 
@@ -294,8 +300,8 @@ pub(crate) const LEAST_BATCH: usize = 16;
 /// The maximum number of bytes allocated for a file's content before any of it is read.
 pub(crate) const READ_AHEAD: u64 = 1 << 20;
 
-/// How many temporary names are tried. A random 64-bit name is practically always free at the first
-/// attempt.
+/// How many temporary names are tried. A random 64-bit name is almost certain to be free at the
+/// first attempt.
 pub(crate) const NAMES_TRIED: usize = 8;
 
 /// The largest extended attribute, in bytes (`XATTR_SIZE_MAX` in linux/limits.h).
