@@ -13,10 +13,11 @@
 //!
 //! # Configured directories without a client
 //!
-//! Any program can use this crate: it requires neither MCP nor an async runtime. The allowed
-//! directories come from the program's configuration, and a request is any string. Keep the
-//! [`Boundary`](crate::Boundary), and take a snapshot for each request. Taking one clones it and,
-//! at most twice a second, verifies that the paths still resolve to the same directories.
+//! Any program can use this crate: it requires neither MCP nor an async runtime. The program's
+//! configuration determines the allowed directories, and a request can be any string. Keep the
+//! [`Boundary`](crate::Boundary), and call [`allowed_roots`](crate::Boundary::allowed_roots) for
+//! each request. It returns a clone of the current snapshot. At most twice a second, it first
+//! verifies that the paths still resolve to the same directories.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ErrorKind};
@@ -48,9 +49,9 @@
 //! # A server with the official SDK on stdio
 //!
 //! This recipe needs the feature `rmcp`. Wrap the transport once, and call the guard in each tool.
-//! `examples/minimal_server.rs` is a complete server. Call `one_client`, because a pipe has only
-//! one client. A list that arrives with a stateless request is then also used for further requests
-//! within five seconds.
+//! `examples/minimal_server.rs` is a complete server. Call `one_client` on the transport, because a
+//! pipe has only one client. A list that arrives with a stateless request is then also used for
+//! further requests within five seconds.
 //!
 #![cfg_attr(feature = "__rmcp-tests", doc = "```no_run")]
 #![cfg_attr(not(feature = "__rmcp-tests"), doc = "```text")]
@@ -108,9 +109,10 @@
 //! # A server over HTTP for many clients
 //!
 //! This recipe needs the feature `rmcp-http`. Wrap the session manager, so that each client has its
-//! own session and cannot see another client's roots. Only your own code can identify a client: the
-//! authentication layer adds a `ClientKey` to the request, and a session refuses a request with a
-//! different key. Never derive a key from unverified data that the client sends, such as a header.
+//! own session and cannot see another client's roots. Only your own code can identify a client.
+//! Your authentication layer must add a `ClientKey` to each request, and a session refuses a
+//! request with a different key. Never derive a key from unverified data that the client sends,
+//! such as a header.
 //!
 #![cfg_attr(feature = "__rmcp-tests", doc = "```no_run")]
 #![cfg_attr(not(feature = "__rmcp-tests"), doc = "```text")]
@@ -171,18 +173,18 @@
 //! tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 //! ```
 //!
-//! *Any* client of a guard can access all of its allowed directories. Create a separate guard for
-//! each user if users must not share directories.
+//! *Any* client of a guard can access all of the guard's allowed directories, for example by
+//! roots. Create a separate guard for each user if users must not share directories.
 //!
 //! # Stateless requests (2026-07-28)
 //!
 //! A server that uses the SDK needs no additional code: `guard.tool` detects the era of each
 //! request. A client that declared roots receives a result that asks for them, and repeats its
-//! request with the list. A resource listing, a completion or a subscription cannot ask the client.
-//! These use the list that the client recently sent under its key.
+//! request with the list. Resource listings, completions and subscriptions cannot ask the client.
+//! They use the list that the client recently sent with its key.
 //!
 //! Without the SDK, a root list that arrives with a request applies only to that request. The list
-//! is not trusted: like any other list, it is resolved within the allowed directories.
+//! is not trusted. Like any other list, it is resolved within the allowed directories.
 //!
 //! ```
 //! use mcp_roots_guard::{
@@ -269,9 +271,9 @@
 //!
 //! # A read-only server
 //!
-//! Make the boundary read-only, instead of each tool: [`Access::ReadOnly`](crate::Access::ReadOnly)
-//! applies to every operation of every tool. A client root has the same access as the allowed
-//! directory that contains it.
+//! Make the boundary read-only rather than each tool, because
+//! [`Access::ReadOnly`](crate::Access::ReadOnly) applies to every operation of every tool. A client
+//! root has the same access as the allowed directory that contains it.
 //!
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ErrorKind, Policy, Replace, Rule};
@@ -354,17 +356,17 @@
 //!
 //! # Confine the process
 //!
-//! On Linux, the feature `landlock` makes the kernel stop a tool that bypasses the guard. Confine
-//! the process before it starts any thread, and therefore before it starts the runtime. Instead of
-//! `#[tokio::main]`, write a plain `fn main` that builds the guard, confines the process, and
-//! builds the runtime. The documentation of `Confinement` contains such a `main`, and that of
-//! `Guard::confine_process` lists the operations that remain possible. Log the report that
-//! `confine_process` returns.
+//! On Linux, the feature `landlock` makes the kernel confine code that bypasses the guard to the
+//! allowed directories. Confine the process before it starts any thread, and therefore before it
+//! starts the runtime. Instead of `#[tokio::main]`, write a plain `fn main` that builds the guard,
+//! confines the process, and builds the runtime. The documentation of `Confinement` contains such a
+//! `main`, and that of `Guard::confine_process` lists the operations that remain possible. Log the
+//! report that `confine_process` returns.
 //!
 //! # What to log
 //!
-//! The text of a refusal is meant for the sender of the request, and reveals nothing more. The
-//! details are only for your log: never include [`operator_detail`](crate::Error::operator_detail),
+//! The text of a refusal is meant for the sender of the request. All other details are only for
+//! your log. Never include [`operator_detail`](crate::Error::operator_detail),
 //! [`Roots::rejected`](crate::Roots::rejected) or a [`Root`](crate::Root) in a response. On stdio,
 //! log to standard error, because standard output carries the protocol.
 //!
@@ -393,8 +395,8 @@
 //!
 //! # Pass a file to another library
 //!
-//! Pass the verified open file, never the path: by the time the library opens the path, it may
-//! resolve to another file. [`to_unguarded_path`](crate::CheckedPath::to_unguarded_path) is for
+//! Pass the verified open file, never the path, because the path may resolve to another file by the
+//! time the library opens it. [`to_unguarded_path`](crate::CheckedPath::to_unguarded_path) is for
 //! code that accepts only a path, such as another program. Using it reintroduces that race.
 //!
 //! ```
@@ -419,7 +421,7 @@
 //! A tool that bypasses the guard looks like any other until a client requests the wrong file.
 //! Create the following files in a directory that your server serves, and call each tool with each
 //! of the listed paths. No response may contain a byte of `secret.txt`, no call may hang, and the
-//! refusals must be the same whether or not the file outside exists.
+//! refusals must be the same whether or not the file outside the root exists.
 //!
 //! ```sh
 //! mkdir -p work/root && cd work && echo secret >secret.txt

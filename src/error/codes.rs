@@ -70,7 +70,7 @@ errors! {
         Empty = "empty", "the path is empty";
         /// The text contains a NUL byte, either literally or as `%00`.
         Nul = "nul", "the path contains a NUL byte";
-        /// A URI without an absolute path. Or, where a root or a URI was expected, text that is
+        /// A URI without an absolute path or, where a root or a URI is required, text that is
         /// neither an absolute path nor a URI.
         NotAbsolute = "not_absolute", "not an absolute path or file: URI";
         /// On Windows, a path relative to the process's current drive or to the current directory
@@ -125,8 +125,8 @@ errors! {
              backslash, | or a leading or trailing space";
     }
 
-    /// The text, or the path that it resolves to, is longer than
-    /// [`PATH_BYTES`](crate::limits::PATH_BYTES). Or a name in it is longer than
+    /// The text or the path that it resolves to is longer than
+    /// [`PATH_BYTES`](crate::limits::PATH_BYTES), a name in it is longer than
     /// [`NAME_BYTES`](crate::limits::NAME_BYTES), a URI is longer than
     /// [`URI_BYTES`](crate::limits::URI_BYTES), or resolving takes too many steps.
     TooLong: InvalidText {
@@ -155,7 +155,7 @@ errors! {
         IsADirectory = "is_a_directory", "is a directory";
     }
 
-    /// The operating system denies the access.
+    /// The operating system denied access.
     PermissionDenied: NotServed {
         PermissionDenied = "permission_denied", "permission denied";
     }
@@ -163,8 +163,8 @@ errors! {
     /// Resolving the path, or an entry of a root list, takes too many steps.
     TooCostly: NotServed {
         /// Resolving the path takes more than [`LOOKUPS`](crate::limits::LOOKUPS) look-ups. For an
-        /// entry of a root list, also if the entries before it took too many, or if the client
-        /// already has the maximum number of remembered directories.
+        /// entry of a root list, this is also the code if the entries before it took too many
+        /// look-ups, or if the client already has the maximum number of remembered directories.
         TooCostly = "too_costly", "the path takes too many look-ups to resolve";
         /// Resolving the path would follow more than [`LINK_HOPS`](crate::limits::LINK_HOPS)
         /// symlinks.
@@ -180,7 +180,7 @@ errors! {
 
     /// The [`Policy`](crate::Policy) or the operation does not allow this type of file.
     ForbiddenFile: NotServed {
-        /// A FIFO, a socket or a device. Or a symlink, where the entry itself was requested.
+        /// A FIFO, a socket or a device, or a symlink if the entry itself was requested.
         SpecialFile = "special_file", "not a regular file";
         /// The file has more than one name, and the policy refuses such files.
         HardLinked = "hard_linked", "the file has more than one hard link";
@@ -229,7 +229,8 @@ errors! {
         CrossDevice = "cross_device", "source and destination are on different filesystems";
     }
 
-    /// Another process kept changing the path while it was used. It is safe to try again.
+    /// Another process kept changing the path while it was used. The operation can safely be
+    /// retried.
     Changed: Failure {
         Changed = "changed", "the path changed while it was used; try again";
     }
@@ -264,8 +265,8 @@ errors! {
         Malformed = "malformed", "the entry is malformed";
     }
 
-    /// The client did not declare roots, and the server requires them
-    /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)). Or the client cannot list
+    /// Either the client did not declare roots and the server requires them
+    /// ([`WithoutClientRoots::Deny`](crate::WithoutClientRoots::Deny)), or the client cannot list
     /// any ([`RootsResponse::Unsupported`](crate::RootsResponse::Unsupported)).
     RootsUnsupported: NoRoots {
         RootsUnsupported = "roots_unsupported",
@@ -298,16 +299,17 @@ errors! {
         SessionClosed = "session_closed", "the session is closed";
     }
 
-    /// The request does not belong to a session of this guard. Its transport is not wrapped, or it
-    /// has another client's key.
+    /// The request does not belong to a session of this guard, because its transport is not wrapped
+    /// or because it has another client's key.
     NoSession: Failure {
         NoSession = "no_session", "the request belongs to no known session";
     }
 
-    /// The server cannot accept the request now. It had no effect; try again later.
+    /// The server cannot accept the request now. The request had no effect and can be retried
+    /// later.
     Busy: Failure {
-        /// Every slot is occupied by an operation that hangs, or an operation of this client on the
-        /// same device hangs, or the system cannot create a thread.
+        /// Operations that hang occupy every slot or all of this client's slots, an operation of
+        /// this client on the same device hangs, or the system cannot create a thread.
         Busy = "busy", "the server is too busy for this now; try again later";
         /// Too many of the client's requests are waiting.
         QueueFull = "queue_full",
@@ -345,7 +347,8 @@ errors! {
     }
 }
 
-/// The class of JSON-RPC error for a kind: a row of the table in `Error::to_error_body`.
+/// The class of JSON-RPC error for a kind. Each class is a row of the table in
+/// `Error::to_error_body`.
 #[derive(Clone, Copy)]
 pub(crate) enum RpcClass {
     /// The text cannot name a file.

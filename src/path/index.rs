@@ -17,8 +17,8 @@ use super::names::{components, key};
 pub(crate) struct PathIndex {
     /// The canonical paths of roots, and their ancestors.
     canonical: Tree,
-    /// The aliases of roots that differ from the canonical path. Unlike in `canonical`, ancestors
-    /// have no meaning here.
+    /// The aliases that differ from their root's canonical path. Unlike in `canonical`, the
+    /// ancestors in this tree have no meaning.
     aliases: Tree,
     /// For each root, its node in `canonical` and its kind.
     roots: Vec<(Node, RootKind)>,
@@ -34,7 +34,7 @@ pub(crate) enum RootKind {
 /// The index of a node in a tree.
 pub(crate) type Node = u32;
 
-/// The position above a root: a path in the enclosing root, or an ancestor.
+/// The position above a root: a path in the enclosing root or, if no root encloses it, an ancestor.
 #[derive(Debug)]
 pub(crate) enum Above {
     Root(usize, PathBuf),
@@ -57,7 +57,7 @@ struct Branch {
     children: Children,
 }
 
-/// Most trees contain a single path, so that their nodes need no map.
+/// Most trees contain a single path, so their nodes have at most one child and need no map.
 #[derive(Debug, Default)]
 enum Children {
     #[default]
@@ -132,8 +132,8 @@ impl PathIndex {
         found
     }
 
-    /// The root with the longest canonical path or alias that an absolute path starts with, and the
-    /// rest of the path.
+    /// The root whose canonical path or alias is the longest one that an absolute path starts with,
+    /// and the rest of the path.
     pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         let mut best = self.root_at(TOP).map(|root| (root, path));
         let mut canonical = Some(TOP);
@@ -221,7 +221,7 @@ impl Children {
 }
 
 impl Tree {
-    /// Marks a path with a root, unless it is already marked.
+    /// Marks a path with a root, unless the path is already marked. Returns the path's node.
     pub(crate) fn insert(&mut self, path: &Path, root: usize) -> Node {
         if self.0.is_empty() {
             self.0.push(Branch::default());
@@ -240,7 +240,8 @@ impl Tree {
     }
 
     fn grow(&mut self, parent: Node, name: &OsStr) -> Node {
-        // A list has at most 10,000 entries of at most 2,048 names each, which is far below 2^32.
+        // A list has at most 10,000 entries of at most 2,048 names each, so the number of nodes is
+        // far below 2^32.
         let new = Node::try_from(self.0.len()).unwrap_or(Node::MAX);
         self.0.push(Branch { parent, name: name.into(), ..Branch::default() });
         let siblings = match self
@@ -263,7 +264,7 @@ impl Tree {
         new
     }
 
-    /// The marks of a path and of its ancestors, each with its depth.
+    /// The roots that mark a path or one of its ancestors, outermost first, each with its depth.
     pub(crate) fn marks(&self, path: &Path) -> impl Iterator<Item = (usize, usize)> {
         let mut node = Some(TOP);
         let names =

@@ -37,7 +37,8 @@ pub struct Location {
 }
 
 impl Location {
-    /// Parses a request as a `file:` URI if it starts like one, and otherwise as a path.
+    /// Parses a request as a URI if it starts like one, and otherwise as a path. Only `file:` URIs
+    /// are accepted.
     ///
     /// A path is used unchanged: it is not trimmed or percent-decoded, and `~` and variables are
     /// not expanded. A URI is decoded once, and its dot segments are removed (RFC 3986, 5.2.4). The
@@ -194,7 +195,7 @@ try_from! {
 /// Whether a request is parsed as a URI. A URI begins with `file:`, or with a scheme of two letters
 /// or more followed by `://` (RFC 3986, 3.1). A single letter is a Windows drive.
 fn is_uri(text: &str) -> bool {
-    // Most requests are paths, for which this stops at the first slash.
+    // Most requests are paths, for which the search stops at the first slash.
     let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(&b)));
     let Some((scheme, rest)) = end.and_then(|end| text.split_at_checked(end)) else { return false };
     match rest.strip_prefix(':') {
@@ -208,7 +209,7 @@ fn is_uri(text: &str) -> bool {
     }
 }
 
-/// The normal form of a path: unchanged on Unix.
+/// Returns the normal form of a path. On Unix, every path is used unchanged.
 #[cfg(not(windows))]
 #[expect(clippy::unnecessary_wraps, reason = "on Windows, some paths are refused")]
 fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
@@ -221,7 +222,7 @@ fn normal(path: &OsStr) -> Result<Cow<'_, OsStr>> {
     Ok(Cow::Owned(crate::path::names::windows::path(text)?.into()))
 }
 
-/// The path of a `file:` URI, decoded.
+/// Returns the decoded path of a `file:` URI.
 fn uri_path(text: &str) -> Result<OsString> {
     if text.len() > URI_BYTES {
         return Err(Error::over(Code::TooLong, "the URI is longer than {} bytes", URI_BYTES));
@@ -234,8 +235,8 @@ fn read_uri(text: &str) -> Result<OsString> {
     Ok(crate::path::names::windows::uri(text)?.into())
 }
 
-/// Refuses everything that a URL parser would silently repair. Then parses the same text with the
-/// `url` crate, which must find the same path.
+/// Returns the decoded path of a `file:` URI. Refuses everything that a URL parser would silently
+/// repair, and any URI for which the `url` crate finds a different path.
 #[cfg(not(windows))]
 fn read_uri(text: &str) -> Result<OsString> {
     let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
@@ -278,7 +279,7 @@ fn read_uri(text: &str) -> Result<OsString> {
     }
     let reread = url::Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
     match reread.as_ref().map(|reread| reread.as_os_str().as_encoded_bytes()) {
-        // The `url` crate takes a last name like `a:` for a drive, and appends a slash.
+        // The `url` crate interprets a final name such as `a:` as a drive, and appends a slash.
         Some(reread)
             if reread == decoded.as_encoded_bytes()
                 || reread.strip_suffix(b"/") == Some(decoded.as_encoded_bytes()) =>

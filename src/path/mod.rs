@@ -4,7 +4,8 @@
 //! `names` splits a path into names and compares them as each system does. `index` finds the root
 //! that contains a path.
 
-// The submodules use it as `super::error`, so that `tests/properties` can compile them separately.
+// The submodules refer to the module as `super::error`, so that `tests/properties` can compile them
+// separately.
 #[cfg_attr(not(windows), allow(unused_imports))]
 use crate::error;
 

@@ -1,9 +1,9 @@
 //! The capabilities that a client declares.
 //!
 //! [`ClientCapabilities`] is parsed from the JSON of either era, or created by the server's author.
-//! A client that declares no roots may be allowed to access the allowed directories, so a failure
-//! must never look like such a client. Missing or malformed capabilities therefore cannot be
-//! represented, and the type has no default.
+//! A client that declares no roots may be allowed to access the allowed directories, so a client
+//! whose capabilities could not be parsed must never be mistaken for one. Missing or malformed
+//! capabilities therefore cannot be represented, and the type has no default.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -79,12 +79,12 @@ impl ClientCapabilities {
     }
 }
 
-/// Parses only the relevant field, so that no other field can cause an error.
+/// Parses only `roots`, so that no other capability can cause an error.
 impl<'de> Deserialize<'de> for ClientCapabilities {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = Map::deserialize(deserializer)?;
-        // If this object were read as capabilities, it would declare no roots, which is the widest
-        // grant.
+        // If this object were read as capabilities, it would declare no roots, which can be the
+        // widest grant.
         if let Some(field) = ELSEWHERE.iter().find(|field| object.contains_key(**field)) {
             return Err(D::Error::custom(format_args!(
                 "not a capabilities object: unexpected field `{field}`"
@@ -107,7 +107,8 @@ const ELSEWHERE: [&str; 6] =
 ///
 /// Any JSON value except `null` declares roots. A client without roots may be allowed to access the
 /// allowed directories, so a malformed value must not count as absent. The client announces changes
-/// only if `listChanged` is exactly `true`. Otherwise it is asked for its roots again.
+/// only if `listChanged` is exactly `true`. Otherwise, by default, it is asked for its roots for
+/// each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct RootsCapability {

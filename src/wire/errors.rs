@@ -54,7 +54,7 @@ impl Error {
     ///
     /// `resource` is the URI in a request for a resource (`resources/read` or a subscription), as
     /// the client sent it. In the second row it is included in the response, shortened to
-    /// [`URI_BYTES`]. Use `None` if the path was a parameter, such as that of a prompt or a
+    /// [`URI_BYTES`]. Use `None` if the path was a parameter, for example of a prompt or a
     /// completion. The error then reports an invalid parameter.
     ///
     /// ```
@@ -96,8 +96,8 @@ impl Error {
 }
 
 impl ErrorBody {
-    /// The HTTP status that the protocol requires for a response with this error. If `None`, the
-    /// transport chooses the status.
+    /// Returns the HTTP status that the protocol requires for a response with this error, or `None`
+    /// if the transport chooses the status.
     ///
     /// ```
     /// # use mcp_roots_guard::{Boundary, ClientCapabilities, Guard, Revision, RootsResponse};
@@ -127,16 +127,16 @@ fn shortened(uri: &str) -> String {
     if rest.is_empty() { shown.to_owned() } else { format!("{shown}…") }
 }
 
-/// JSON-RPC 2.0, 5.1.
+/// Defined by JSON-RPC 2.0, section 5.1.
 const INVALID_PARAMS: i64 = -32602;
 
-/// JSON-RPC 2.0, 5.1.
+/// Defined by JSON-RPC 2.0, section 5.1.
 const INTERNAL_ERROR: i64 = -32603;
 
-/// MCP 2024-11-05 to 2025-11-25, resources. Removed in 2026-07-28 (SEP-2164).
+/// Defined for resources by MCP 2024-11-05 to 2025-11-25, and removed in 2026-07-28 (SEP-2164).
 const RESOURCE_NOT_FOUND: i64 = -32002;
 
-/// MCP 2026-07-28, schema `MissingRequiredClientCapabilityError`.
+/// Defined by MCP 2026-07-28, schema `MissingRequiredClientCapabilityError`.
 const MISSING_CAPABILITY: i64 = -32021;
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! These types represent the JSON of a `roots/list` result, a client's capabilities,
 //! `notifications/roots/list_changed` and an error. The URIs are untrusted text, and none of these
 //! types grants access: a URI is parsed and checked when its list is resolved. Malformed JSON is
-//! interpreted in the way that grants less: the list failed, the capability is declared, or the
-//! roots changed.
+//! interpreted in the way that grants less. A malformed list is treated as a failure to obtain it,
+//! a malformed capability as declared, and a malformed notification as a change of roots.
 
 mod capability;
 mod message;
@@ -29,8 +29,8 @@ pub use revision::Revision;
 pub struct ListRootsResult {
     /// The roots, in the client's order. Relative requests are resolved against the first.
     pub roots: Vec<RootEntry>,
-    /// The `cursor` for requesting the next page. It is in no published schema, but some clients
-    /// send it.
+    /// The `cursor` for requesting the next page. The field is in no published schema, but some
+    /// clients send it.
     #[serde(rename = "nextCursor", skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -75,7 +75,7 @@ impl ListRootsResult {
         Self { roots: uris.into_iter().map(RootEntry::new).collect(), ..Self::default() }
     }
 
-    /// Checks the list against [`ROOT_LIST_ENTRIES`] and [`ROOT_LIST_BYTES`].
+    /// Fails if the list exceeds [`ROOT_LIST_ENTRIES`] or [`ROOT_LIST_BYTES`].
     pub(crate) fn is_bounded(&self) -> crate::Result<()> {
         if self.roots.len() > ROOT_LIST_ENTRIES {
             let detail = format!("{} entries", self.roots.len());

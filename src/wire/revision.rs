@@ -22,8 +22,8 @@ pub enum Revision {
     V2025_06_18,
     /// The last revision with sessions and with `notifications/roots/list_changed`.
     V2025_11_25,
-    /// There are no sessions. Each request declares its capabilities, and roots arrive with a
-    /// retried request.
+    /// The first revision without sessions. Each request declares the client's capabilities, and a
+    /// retried request can contain the client's roots.
     V2026_07_28,
 }
 

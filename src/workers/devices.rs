@@ -21,7 +21,8 @@ pub(super) struct Devices {
     by_number: Mutex<HashMap<u64, Arc<Device>>>,
     /// The jobs that occupy a slot.
     slots: Mutex<Vec<Arc<Running>>>,
-    /// Half of the slots. This many operations on one device are suspicious.
+    /// Half of the slots. A device is checked for hanging once this many operations on it are
+    /// running.
     half: usize,
     start: Instant,
 }
@@ -33,14 +34,15 @@ struct Device {
     watch: Mutex<Option<Watch>>,
 }
 
-/// The number of finished operations when half of the slots were first seen to be on the device.
+/// The number of operations on a device that had finished, and the time at which this number was
+/// first seen while operations on the device occupied half of the slots.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     finished: u64,
     since: Instant,
 }
 
-/// The operation in a slot, visible to other threads.
+/// The current operation of a slot, visible to other threads.
 #[derive(Debug)]
 struct Running {
     account: Account,
@@ -85,12 +87,12 @@ pub(super) fn run_in_slot(devices: &Arc<Devices>, account: &Account, job: impl F
 ///
 /// # Errors
 ///
-/// [`Busy`](crate::ErrorKind::Busy) (`busy`) if half of the slots are on this device, no operation
-/// on it has finished for [`PATIENCE`], and an operation of this account has been running on it for
-/// that long.
+/// [`Busy`](crate::ErrorKind::Busy) (`busy`) if operations on this device occupy half of the slots,
+/// none of them has finished for [`PATIENCE`], and an operation of this account has been running on
+/// it for that long.
 ///
-/// An account without such an operation is not refused. Only a mount inside the root may hang, and
-/// the account's own files may be elsewhere in the root.
+/// An account without such an operation is not refused. The cause may be a hung mount inside the
+/// root, while the account's own files are elsewhere in the root.
 pub(crate) fn counted<T>(
     device: impl FnOnce() -> Option<u64>,
     operation: impl FnOnce() -> Result<T>,
@@ -107,7 +109,7 @@ pub(crate) fn counted<T>(
 /// A counted operation that is running.
 struct Operation {
     device: Arc<Device>,
-    /// The device of the operation that contains this one.
+    /// The device of the enclosing operation.
     outer: Option<u64>,
 }
 
@@ -204,7 +206,7 @@ impl Devices {
     }
 
     /// The number of an account's operations that have been running for [`STUCK`]. The account's
-    /// other jobs should not wait for these.
+    /// other jobs should not wait for these operations.
     pub(super) fn stuck(&self, account: &Account, now: Instant) -> usize {
         self.count(now, STUCK, |running| running.account == *account)
     }
@@ -227,8 +229,9 @@ impl Running {
 }
 
 impl Device {
-    /// Whether no operation has finished for [`PATIENCE`]. Called while half of the slots are on
-    /// the device. The first call starts the observation.
+    /// Returns true if no operation has finished for [`PATIENCE`]. Called only while operations on
+    /// the device occupy half of the slots. The first call starts the measurement and returns
+    /// false.
     fn is_hung(&self, now: Instant) -> bool {
         let finished = self.finished.load(Relaxed);
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);

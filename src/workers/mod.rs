@@ -5,15 +5,16 @@
 //! [`Workers`] starts threads on demand and ends idle ones. [`queue`] decides which job runs next:
 //! each [`Account`] has its own queue, accounts take turns, and neither resolution nor handlers can
 //! use the other's slots. [`devices`] detects operations that hang. Their slots become available to
-//! other jobs, and an account with a hung operation is refused further operations on that device.
+//! other jobs. If a whole device seems to hang, an account with a hung operation on it is refused
+//! further operations on that device.
 //!
 //! All state is protected by one lock, which is held only briefly. No job is run or dropped under
 //! the lock, because a job can own the last handle of a guard, and dropping that takes the lock
 //! again.
 //!
 //! While a queued job can start, at least one thread is about to check the state, or checks it
-//! repeatedly. A caller that adds or cancels a job wakes a thread. A thread that takes a job also
-//! wakes another thread if more jobs can start.
+//! repeatedly. A caller that adds or cancels a job wakes or starts a thread if a job can start. A
+//! thread that takes a job does the same if more jobs can start.
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
@@ -38,7 +39,8 @@ use self::queue::{Queue, Shares};
 use crate::error::{Code, Error, Result};
 use crate::limits::{ABANDONED, IDLE, LOOK_EVERY, RESOLUTIONS};
 
-/// The threads of one guard. Dropping this ends them, except those that hang.
+/// The threads of one guard. If this is dropped, waiting jobs are dropped, and each thread ends
+/// after its current job.
 pub(crate) struct Workers {
     pool: Arc<Pool>,
 }
@@ -69,7 +71,7 @@ struct State {
     closed: bool,
 }
 
-/// The number of threads in each state. All other threads are running a job.
+/// The number of threads, in total and in each state. Threads in no other state are running a job.
 #[derive(Debug, Default)]
 struct Threads {
     all: usize,
@@ -82,7 +84,7 @@ struct Threads {
     has_watcher: bool,
 }
 
-/// Which thread to wake to look for a job.
+/// The thread to wake so that it looks for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 enum Wake {
@@ -91,7 +93,7 @@ enum Wake {
     New,
 }
 
-/// A job that a caller waits for. Dropping the ticket before the job starts cancels it.
+/// A job that a caller waits for. Dropping the ticket before the job starts cancels the job.
 struct Ticket {
     pool: Arc<Pool>,
     purpose: For,
@@ -101,7 +103,7 @@ struct Ticket {
 }
 
 impl Workers {
-    /// Starts threads on demand for this many slots of work.
+    /// Creates workers with this many slots for work. Threads are started on demand.
     pub(crate) fn new(slots: usize) -> Self {
         Self::with(slots, RESOLUTIONS, IDLE)
     }
@@ -157,7 +159,7 @@ impl Drop for Workers {
     }
 }
 
-/// Contains only the number of threads.
+/// Shows only the number of threads.
 impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.pool.lock();
@@ -192,15 +194,15 @@ impl Pool {
         };
         drop(state);
         let ticket = Ticket { pool: self.clone(), purpose, account, number, done: false };
-        // Without a thread, the job could wait forever. If this fails, dropping the ticket cancels
-        // the job.
+        // Without a thread, the job could wait forever. If no thread can be started, returning the
+        // error drops the ticket, which cancels the job.
         self.wake(wake)
             .map_err(|error| Error::io(Code::Busy, error).detail("could not start a thread"))?;
         Ok(ticket)
     }
 
-    /// Whether a job would wait for hung operations: those of all accounts, or all those of its own
-    /// account.
+    /// Whether a new job would have to wait for operations that hang, because they prevent all
+    /// accounts from starting jobs or fill the share of its own account.
     fn is_stuck(&self, state: &mut State, purpose: For, account: &Account) -> bool {
         if *account == Account::Operator {
             return false;
@@ -213,7 +215,8 @@ impl Pool {
         queue.is_stuck() || queue.fills_share(account, stuck)
     }
 
-    /// The number of work slots that hang. It is computed only if all slots are occupied.
+    /// The number of work slots whose operation hangs, or 0 if any slot is free, because the number
+    /// is needed only when all slots are occupied.
     fn hung(&self, state: &State) -> usize {
         // Defense: hung-slots-are-given-to-others
         if state.work.is_full() { self.devices.hung(Instant::now()) } else { 0 }
@@ -252,8 +255,8 @@ impl Pool {
                     Wake::Nobody
                 };
                 drop(state);
-                // The current job does not need the other thread, and this thread checks the state
-                // again after the job.
+                // A failure to start another thread is ignored, because the current job does not
+                // need that thread, and this thread checks the state again after the job.
                 let _ = self.wake(wake);
                 match purpose {
                     For::Roots => (job.run)(),
@@ -300,7 +303,7 @@ impl State {
     }
 
     fn next(&mut self, hung: usize) -> Option<(For, queue::Next<Job>)> {
-        // Jobs for roots come first because they take less time. They do not delay work, which has
+        // Jobs for roots start first because they take less time. They do not delay work, which has
         // its own slots.
         let roots = self.roots.next(0).map(|job| (For::Roots, job));
         roots.or_else(|| self.work.next(hung).map(|job| (For::Work, job)))
@@ -310,13 +313,14 @@ impl State {
         self.roots.can_start(0) || self.work.can_start(hung)
     }
 
-    /// Whether waiting work cannot start only because no slot is free. A slot becomes free if its
-    /// operation is found to hang.
+    /// Whether waiting work cannot start only because no slot is free. A slot becomes available if
+    /// its operation is found to hang.
     fn is_blocked(&self) -> bool {
         self.work.is_blocked()
     }
 
-    /// Decides which thread to wake, because there may be a job to start.
+    /// Decides which thread to wake, if any, after a job may have become able to start. Counts the
+    /// thread as woken or starting.
     fn choose_thread(&mut self, hung: usize) -> Wake {
         let threads = &self.threads;
         let needs_watcher = self.is_blocked() && !threads.has_watcher && threads.expected() == 0;
@@ -328,7 +332,8 @@ impl State {
             self.threads.woken += 1;
             return Wake::Idle;
         }
-        // Allow one more thread than the number of jobs that can run, to check for slots that hang.
+        // Allow one more thread than the number of jobs that can run, to check for operations that
+        // hang.
         if self.threads.all > self.roots.max_running() + self.work.max_running() {
             return Wake::Nobody;
         }
@@ -357,12 +362,13 @@ impl Drop for Ticket {
         let wake = state.choose_thread(hung);
         drop(state);
         drop(job);
-        // If no thread can be started, one is woken when the next job is added or ends.
+        // A failure to start a thread is ignored, because the state is checked again when the next
+        // job is added or ends.
         let _ = self.pool.wake(wake);
     }
 }
 
-/// The name of the threads.
+/// The name of each thread.
 const THREAD: &str = "mcp-roots-guard";
 
 #[cfg(test)]
@@ -384,7 +390,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap()
     }
 
-    /// Polls a future once, which must be pending.
+    /// Polls a future once, and asserts that it is pending.
     fn begins<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(matches!(future.poll(&mut context), Poll::Pending));
@@ -514,7 +520,7 @@ mod tests {
                 std::mem::forget(workers.pool.add(purpose, session(number), wait));
             }
         }
-        // This returns only if all four run at once.
+        // The barrier opens only if all four jobs run at the same time.
         all.wait();
     }
 
@@ -522,7 +528,7 @@ mod tests {
     fn no_job_is_lost_among_many_accounts() {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
-        // Threads start and end all the time.
+        // Threads start and end constantly, because they end after 200 µs without a job.
         let workers = Arc::new(Workers::with(3, 2, Duration::from_micros(200)));
         let ran = Arc::new(AtomicUsize::new(0));
         runtime.block_on(async {
@@ -538,7 +544,7 @@ mod tests {
                             drop(ran.fetch_add(1, SeqCst).to_string());
                         });
                         if (client * round) % 7 == 3 {
-                            // Dropped after it was polled once.
+                            // The job is dropped after it was polled once.
                             let mut job = pin!(job);
                             let polls = std::sync::atomic::AtomicUsize::new(0);
                             std::future::poll_fn(|context| match job.as_mut().poll(context) {
@@ -571,7 +577,7 @@ mod tests {
         let waits = Arc::new(Mutex::new(waits));
         let add = |number: u64| {
             let waits = waits.clone();
-            // The job is on one of three devices.
+            // The job's operation is on one of three devices.
             let hangs = move || {
                 drop(counted(
                     || Some(number % 3),
@@ -589,14 +595,15 @@ mod tests {
         let workers = Workers::with(8, 1, IDLE);
         let (go, _tickets) = hang(&workers, For::Work, 1..=8);
         assert!(soon(|| workers.pool.lock().work.is_full()));
-        // The job waits until the others are found to hang, which takes time.
+        // The job waits until the other jobs have run long enough to count as hung.
         assert_eq!(
             runtime().block_on(workers.run(For::Work, session(9), || 9)).unwrap().unwrap(),
             9
         );
         let (go_on, _more) = hang(&workers, For::Work, 10..=17);
         assert!(soon(|| workers.pool.lock().work.is_stuck()));
-        // Twice as many jobs hang as there are slots. A new one does not wait for them.
+        // Twice as many jobs hang as there are slots. A new job is refused instead of waiting for
+        // them.
         let refused = runtime().block_on(workers.run(For::Work, session(18), || 18)).unwrap_err();
         assert_eq!(refused.reason(), Code::Busy);
         drop((go, go_on));
@@ -637,7 +644,7 @@ mod tests {
         let mut waits = pin!(workers.run(For::Roots, session(5), || 5));
         begins(waits.as_mut());
         drop(tickets);
-        // No other job is added.
+        // No other job is added, so dropping the tickets must wake a thread.
         let served = runtime().block_on(async {
             let mut waits = waits;
             for _ in 0..2000 {

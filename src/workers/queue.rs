@@ -13,7 +13,7 @@ use crate::workers::Account;
 pub(super) struct Queue<J> {
     shares: Shares,
     accounts: HashMap<Account, AccountJobs<J>>,
-    /// The accounts with a job that can start as soon as a slot is free, by turn.
+    /// The accounts with a job that can start as soon as a slot is free, ordered by turn.
     ready: BTreeMap<u64, Account>,
     waiting: usize,
     /// The jobs that run and occupy a slot.
@@ -27,11 +27,12 @@ pub(super) struct Queue<J> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     pub(super) slots: usize,
-    /// The maximum number of further running jobs that occupy no slot.
+    /// The maximum number of running jobs in addition to `slots`. These jobs are abandoned, or run
+    /// while jobs in slots hang.
     pub(super) extra: usize,
-    /// If true, each account has one slot. A job that no caller waits for occupies no slot, because
-    /// it ends soon unless it hangs. If false, each account has a quarter of the slots, and a job
-    /// occupies its slot until it ends.
+    /// If true, each account except [`Account::Anonymous`] has one slot. A job that no caller waits
+    /// for occupies no slot, because it ends soon unless it hangs. If false, each account has a
+    /// quarter of the slots, and a job occupies its slot until it ends.
     pub(super) one_per_account: bool,
 }
 
@@ -85,7 +86,7 @@ impl<J> Queue<J> {
     }
 
     /// Takes the next job if a slot is free. `hung` is the number of running jobs that hang and
-    /// therefore do not count.
+    /// therefore do not count as occupying a slot.
     pub(super) fn next(&mut self, hung: usize) -> Option<Next<J>> {
         if !self.can_start(hung) {
             return None;
@@ -112,8 +113,9 @@ impl<J> Queue<J> {
         self.update_turn(account);
     }
 
-    /// Removes a job that no caller is waiting for any longer. Returns the job if it has not
-    /// started.
+    /// Cancels a job that no caller is waiting for any longer. A job that has not started is
+    /// removed and returned. A running job continues, but gives up its slot if
+    /// [`Shares::one_per_account`] is set.
     pub(super) fn cancel(&mut self, account: &Account, number: u64) -> Option<J> {
         let jobs = self.accounts.get_mut(account)?;
         if let Ok(at) = jobs.waiting.binary_search_by_key(&number, |(number, _)| *number) {
@@ -153,7 +155,7 @@ impl<J> Queue<J> {
         !self.ready.is_empty() && !self.can_start(0)
     }
 
-    /// Whether all slots are occupied, assuming that no job hangs.
+    /// Whether all slots are occupied, if jobs that hang are counted.
     pub(super) fn is_full(&self) -> bool {
         self.running.len() >= self.shares.slots
     }
@@ -199,7 +201,7 @@ impl<J> Queue<J> {
     }
 
     /// Adds an account to the turn order if it can start a job, and removes it from the order if it
-    /// cannot. Forgets an account without jobs.
+    /// cannot. Removes an account without jobs.
     fn update_turn(&mut self, account: &Account) {
         let share = self.share(account);
         let Some(jobs) = self.accounts.get_mut(account) else { return };

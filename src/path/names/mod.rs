@@ -1,4 +1,4 @@
-//! The names in a path, split and compared as each system does.
+//! Splits paths into names, and compares names, as each operating system does.
 //!
 //! These functions take a path in the form of the current system. On Windows, it must be in the
 //! normal form of `windows::path`. They do no I/O. On Linux they use no other module, so that
@@ -72,7 +72,7 @@ mod system {
         (below.is_empty() || below.starts_with(b"/")).then_some(OsStr::from_bytes(below))
     }
 
-    /// Whether a path ends in a slash, which requires a directory.
+    /// Whether a path ends in a slash and must therefore name a directory.
     pub(crate) fn ends_as_directory(path: &OsStr) -> bool {
         path.as_bytes().ends_with(b"/")
     }
@@ -98,8 +98,8 @@ mod system {
     }
 
     /// The names of a path, including `.` and `..`, each with the rest of the path after it. The
-    /// first name of an absolute path is its volume. A path that is not valid Unicode has no names,
-    /// but a [`Location`](crate::Location) never contains one.
+    /// first name of an absolute path is its volume. For a path that is not valid Unicode, there
+    /// are no names, but a [`Location`](crate::Location) never contains such a path.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         windows::components(path.to_str().unwrap_or_default())
             .map(|(name, rest)| (OsStr::new(name), OsStr::new(rest)))
@@ -112,7 +112,7 @@ mod system {
         (below.is_empty() || below.starts_with('\\')).then_some(OsStr::new(below))
     }
 
-    /// Whether a path ends in a separator, which requires a directory.
+    /// Whether a path ends in a separator and must therefore name a directory.
     pub(crate) fn ends_as_directory(path: &OsStr) -> bool {
         path.to_str().is_some_and(|path| path.ends_with(['\\', '/']))
     }

@@ -266,7 +266,7 @@ fn uri_path(rest: &str) -> Result<String, Code> {
         ("", Some(_)) => return Err(Code::ForeignHost),
         _ if !is_local => format!(r"\\{host}\{first}"),
         (drive, Some(_)) if is_drive(drive) => drive.to_owned(),
-        // A URL parser would take it for a drive.
+        // A URL parser would interpret this name as a drive.
         (drive, _) if matches!(drive.as_bytes(), [b'a'..=b'z' | b'A'..=b'Z', b'|']) => {
             return Err(Code::DroppedCharacter);
         }
@@ -278,8 +278,9 @@ fn uri_path(rest: &str) -> Result<String, Code> {
     for segment in segments {
         is_directory = is_dots(&segment);
         match segment {
-            // According to RFC 3986, this leaves the drive or share. The URL Standard does not
-            // leave an unescaped drive, and Windows leaves neither.
+            // According to RFC 3986, this `..` leaves the drive or share. According to the URL
+            // Standard, it does not leave a drive that is not percent-encoded. On Windows, it
+            // leaves neither a drive nor a share.
             ".." if names.pop().is_none() => return Err(above),
             "." | ".." => {}
             // Unlike in a path, empty segments are significant.
