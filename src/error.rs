@@ -24,8 +24,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A refusal or a failure. Its text is safe to show to the sender of the request.
 ///
-/// `Display` gives `OPERATION "REQUEST": REASON`. The request is quoted as it was sent, escaped and
-/// shortened. Reasons that must not be distinguishable have the same text.
+/// If the error concerns a request, `Display` writes `OPERATION "REQUEST": REASON`. Otherwise, it
+/// writes only the reason. The request is quoted as it was sent, escaped and shortened. Reasons
+/// that must not be distinguishable have the same text.
 ///
 /// ```
 /// # use mcp_roots_guard::{ErrorKind, Roots};
@@ -93,8 +94,8 @@ impl Error {
         self.0.code
     }
 
-    /// Details that only the operator may see, such as the target of a symlink or the root
-    /// concerned. Write them to the server's log, never to a response.
+    /// Details that only the operator may see, such as the target of a symlink or the affected
+    /// root. Write them to the server's log, never to a response.
     #[must_use]
     pub fn operator_detail(&self) -> Option<&str> {
         self.0.operator_detail.as_deref()

@@ -79,9 +79,9 @@
 //!   inside a root **when it was checked**. Roots are recognized by the names that they had when
 //!   their list was resolved.
 //! - Every file that is opened, created, renamed or removed was beneath the root's own directory
-//!   **when its parent directory was opened**, and was reached through no symlink that the check
-//!   did not follow. Root directories beyond the first [`HANDLES`](limits::HANDLES) are not held
-//!   open. They are opened by path when they are used, and then verified.
+//!   **when its parent directory was opened**, and was reached without following any symlink except
+//!   those that the check followed. Root directories beyond the first [`HANDLES`](limits::HANDLES)
+//!   are not held open. They are opened by path when they are used, and then verified.
 //! - No file is read, written or truncated until it has been verified to be a regular file (and, if
 //!   the [`Policy`] requires it, one with a single name). Each file is verified **after it was
 //!   opened**, through its open handle.
@@ -113,8 +113,8 @@
 //!   on threads that may block. With the feature `rmcp` they run on the guard's own threads, where
 //!   a hung operation delays other clients by a few seconds at most.
 //! - A request to read a FIFO or a device is refused at once, but the file is open for an instant.
-//!   A writer that waits for a reader of the FIFO continues, and the open reaches a device's
-//!   driver.
+//!   This unblocks a writer that is waiting for a reader of the FIFO, or makes the device's driver
+//!   handle the open.
 //! - A request that obtained its [`Roots`] before the client's roots changed is decided by that
 //!   snapshot, and the files that it opened stay open. Long-running work should call
 //!   [`Session::still_allows`] before each step.
@@ -126,7 +126,8 @@
 //!   Beneath a root, the filesystem decides which names are equal.
 //! - A symlink to a path outside the roots is refused, even if that path is a symlink back into a
 //!   root. On Windows, so is a symlink to a volume that no root names.
-//! - A directory that was opened and is then moved out of the root stays open.
+//! - A directory that is moved out of the root after it was opened stays open and accessible
+//!   through its handle.
 //!
 //! # Platforms
 //!

@@ -174,7 +174,8 @@
 //! ```
 //!
 //! *Any* client of a guard can access all of the guard's allowed directories, for example by
-//! roots. Create a separate guard for each user if users must not share directories.
+//! listing them as roots. Create a separate guard for each user if users must not share
+//! directories.
 //!
 //! # Stateless requests (2026-07-28)
 //!

@@ -1,6 +1,6 @@
 //! Accounts for resources that are shared by all clients.
 //!
-//! Slots, directory handles and the memory of grants are limited for each account, so that a client
+//! Slots, directory handles and remembered grants are limited for each account, so that a client
 //! that exhausts its share affects only itself.
 
 #[cfg(feature = "rmcp")]

@@ -308,7 +308,7 @@ mod tests {
         *device.watch.lock().unwrap() = Some(Watch { finished, since });
         assert!(refused(1));
         assert_eq!(device.running.load(Relaxed), 2, "a refused operation is not counted");
-        assert!(begin(&devices, 2).is_ok(), "another device");
+        assert!(begin(&devices, 2).is_ok(), "an operation on another device is allowed");
         // Another client is allowed. Its operation ends, which shows that the device responds.
         assert!(!refused(2));
         assert!(!refused(1));

@@ -2,15 +2,15 @@
 //!
 //! List resolution, root verification and handlers access filesystems, which can hang. They run on
 //! threads that the guard owns, so that a hung filesystem does not block the async runtime.
-//! [`Workers`] starts threads on demand and ends idle ones. [`queue`] decides which job runs next:
-//! each [`Account`] has its own queue, accounts take turns, and neither resolution nor handlers can
-//! use the other's slots. [`devices`] detects operations that hang. Their slots become available to
-//! other jobs. If a whole device seems to hang, an account with a hung operation on it is refused
-//! further operations on that device.
+//! [`Workers`] starts threads on demand and ends idle ones. [`queue`] decides which job runs next.
+//! Each [`Account`] has its own queue, and accounts take turns. Resolution and handlers have
+//! separate slots, and neither can use the other's. [`devices`] detects operations that hang. Their
+//! slots become available to other jobs. If a whole device seems to hang, an account with a hung
+//! operation on it is refused further operations on that device.
 //!
-//! All state is protected by one lock, which is held only briefly. No job is run or dropped under
-//! the lock, because a job can own the last handle of a guard, and dropping that takes the lock
-//! again.
+//! The state of threads and queues is protected by one lock, which is held only briefly. No job is
+//! run or dropped under the lock, because a job can own the last handle of a guard, and dropping
+//! that takes the lock again.
 //!
 //! While a queued job can start, at least one thread is about to check the state, or checks it
 //! repeatedly. A caller that adds or cancels a job wakes or starts a thread if a job can start. A
@@ -456,7 +456,7 @@ mod tests {
             begins(second.as_mut());
             assert_eq!(Arc::strong_count(&began), 2);
         }
-        assert_eq!(Arc::strong_count(&began), 1, "it was removed from the queue");
+        assert_eq!(Arc::strong_count(&began), 1, "the cancelled job is removed from the queue");
         let third = workers.run(For::Work, session(2), counted());
         drop(go);
         assert!(runtime().block_on(first).unwrap().unwrap());

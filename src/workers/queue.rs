@@ -1,7 +1,7 @@
 //! Decides which job runs next. Each account has a queue, and accounts take turns.
 //!
-//! [`Queue`] contains the jobs that wait for slots of one kind. It uses neither threads nor a
-//! clock.
+//! [`Queue`] tracks the waiting and running jobs for slots of one kind. It uses neither threads nor
+//! a clock.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -337,11 +337,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(queue.cancel(&session(1), numbers[0]), None);
         }
-        assert_eq!(
-            started(&mut queue).len(),
-            1,
-            "it is counted once, although it was cancelled twice"
-        );
+        assert_eq!(started(&mut queue).len(), 1, "a job that was cancelled twice is counted once");
         queue.push(&session(1), "another").unwrap();
         queue.cancel(&session(2), numbers[1]);
         queue.cancel(&session(3), numbers[2]);

@@ -11,8 +11,8 @@ use unicode_normalization::UnicodeNormalization as _;
 
 /// Decomposes the name, converts it to uppercase and then to lowercase (some letters share only one
 /// of these forms), and decomposes it again. Because of ligatures, some names are equal here that
-/// the filesystems distinguish. A request by such a name is treated as a request for the root, and
-/// stays inside it.
+/// the filesystems distinguish. A request that uses such a name is treated as a request for the
+/// root, and stays inside it.
 pub(crate) fn key(name: &str) -> Cow<'_, str> {
     if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(name);

@@ -14,7 +14,8 @@
 //!
 //! Only the names of a root and of its ancestors are compared this way. Beneath a root, the
 //! filesystem decides which names are equal. If a filesystem distinguishes two names that are equal
-//! here, a request by the other name is treated as a request for the root, and stays inside it.
+//! here, a request that uses the other name is treated as a request for the root, and stays inside
+//! it.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;

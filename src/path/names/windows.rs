@@ -308,7 +308,7 @@ fn is_server(host: &str) -> bool {
         && (!is_number || host.parse::<Ipv4Addr>().is_ok())
 }
 
-/// Whether this is a letter and a colon.
+/// Whether the text consists of a letter and a colon.
 fn is_drive(text: &str) -> bool {
     matches!(text.as_bytes(), [b'a'..=b'z' | b'A'..=b'Z', b':'])
 }
