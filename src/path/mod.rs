@@ -4,8 +4,8 @@
 //! `names` splits a path into names and compares them as each system does. `index` finds the root
 //! that contains a path.
 
-// The submodules refer to the module as `super::error`, so that `tests/properties` can compile them
-// separately.
+// Imported here so that the submodules can refer to `super::error`, which lets `tests/properties`
+// compile them separately.
 #[cfg_attr(not(windows), allow(unused_imports))]
 use crate::error;
 

@@ -202,7 +202,8 @@ impl Pool {
     }
 
     /// Whether a new job would have to wait for operations that hang, because they prevent all
-    /// accounts from starting jobs or fill the share of its own account.
+    /// accounts from starting jobs or fill the share of its own account. This is never the case for
+    /// the operator's jobs.
     fn is_stuck(&self, state: &mut State, purpose: For, account: &Account) -> bool {
         if *account == Account::Operator {
             return false;

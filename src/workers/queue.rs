@@ -155,7 +155,7 @@ impl<J> Queue<J> {
         !self.ready.is_empty() && !self.can_start(0)
     }
 
-    /// Whether all slots are occupied, if jobs that hang are counted.
+    /// Whether all slots are occupied. A job that hangs counts as occupying its slot.
     pub(super) fn is_full(&self) -> bool {
         self.running.len() >= self.shares.slots
     }

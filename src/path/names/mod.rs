@@ -99,8 +99,8 @@ mod system {
     }
 
     /// The names of a path, including `.` and `..`, each with the rest of the path after it. The
-    /// first name of an absolute path is its volume. For a path that is not valid Unicode, there
-    /// are no names, but a [`Location`](crate::Location) never contains such a path.
+    /// first name of an absolute path is its volume. A path that is not valid Unicode yields no
+    /// names, but a [`Location`](crate::Location) never contains such a path.
     pub(crate) fn components(path: &OsStr) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         windows::components(path.to_str().unwrap_or_default())
             .map(|(name, rest)| (OsStr::new(name), OsStr::new(rest)))
