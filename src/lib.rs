@@ -172,7 +172,7 @@
 //!
 //! # Events
 //!
-//! With the feature `tracing`, the target `mcp_roots_guard` has these events:
+//! With the feature `tracing`, the crate emits these events with the target `mcp_roots_guard`:
 //!
 //! | message | level | fields |
 //! | --- | --- | --- |

@@ -1,4 +1,4 @@
-//! Every bound in this crate, with its source.
+//! Every bound in this crate, with its source or the reason for its value.
 //!
 //! These bounds limit the CPU time and memory that an input can use. A request or a root list that
 //! is too large or too costly is refused.
@@ -142,7 +142,7 @@ pub const HANDLES: usize = 256;
 // Verification.
 
 /// The shortest time between two verifications of a snapshot's names. A delay of half a second is
-/// not noticeable in a deployment.
+/// not noticeable during a deployment.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
 /// After this time, an unfinished verification counts as stalled, and the next call starts another.
@@ -288,9 +288,9 @@ pub(crate) const ALLOCATION: usize = 16;
 /// another process keeps adding entries. Another call can continue the removal.
 pub(crate) const REMOVED_ENTRIES: usize = 10_000_000;
 
-/// The approximate maximum number of names that a removal holds: about 6 MB at 255 bytes each. Each
-/// batch takes at most half of the remaining number, which leaves room for the batches of nested
-/// directories.
+/// The approximate maximum number of names that a removal holds: about 6 MB at 255 bytes each. The
+/// names are read in batches. Each batch takes at most half of the remaining number, which leaves
+/// room for the batches of nested directories.
 pub(crate) const REMOVED_NAMES: usize = 20_000;
 
 /// The smallest batch of names, used when the batches of the parent directories take nearly all of
