@@ -1,5 +1,5 @@
 # Functions for the other scripts, which source this file: `install` for Debian packages, and
-# `use_target` and `for_target` for builds for another system.
+# `use_target` and `for_target` to build for another system.
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
@@ -28,8 +28,8 @@ has_target() {
 }
 
 # use_target TRIPLE DIRECTORY: prepares `for_target`, which then builds for TRIPLE in DIRECTORY. If
-# rustup does not have the target, Debian's compiler builds std from Debian's sources. Where those
-# packages do not exist, as on Ubuntu, rustup adds the target.
+# rustup does not have the target, Debian's compiler builds std from Debian's sources. On systems
+# that lack these packages, such as Ubuntu, rustup adds the target.
 use_target() {
   target=$1 directory=$2 build_std=()
   if ! has_target "$target"; then
@@ -56,7 +56,8 @@ for_target() {
     "${build_std[@]}" "${@:2}"
 }
 
-# The directories of src that decide requests. Coverage and mutants apply to every file in them. The
-# second list needs the tests of the rmcp adapter and the slow tests of sessions.
+# The directories of src that decide requests. .ci/coverage and .ci/mutants apply to every file in
+# them. The mutants in the second list are tested with the rmcp adapter's tests and the slow tests
+# of sessions.
 sync_rooms=(path dir roots boundary check)
 async_rooms=(session rmcp)

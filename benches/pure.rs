@@ -1,9 +1,10 @@
-//! Repeats an operation that makes no system calls, to count its instructions: `pure NAME COUNT`.
+//! Repeats an operation that makes no system calls, so that its instructions can be counted:
+//! `pure NAME COUNT`.
 //!
-//! `NAME` is an operation in [`WORKS`]. Without arguments, the program prints their names and runs
-//! each once. `benches/instructions` runs the program under callgrind with two counts. The
-//! difference is the cost of the operation alone, which the script compares with
-//! `benches/instructions.txt`.
+//! `NAME` is an operation in [`WORKS`]. Without these arguments, the program prints the name of
+//! each operation and runs it once. `benches/instructions` runs the program under callgrind with
+//! two counts. From the difference between the two results, the script computes the cost of the
+//! operation alone, which it compares with `benches/instructions.txt`.
 #![allow(clippy::unwrap_used)] // The arguments come from the script.
 
 #[allow(dead_code, unused_imports, reason = "only part of the included module is used")]
@@ -67,7 +68,7 @@ fn repeat<T>(times: u32, work: impl Fn() -> T) {
     }
 }
 
-/// Finds the root that contains a path, among `roots` of them.
+/// Finds the root that contains a path, in an index of `roots` roots.
 fn contain(roots: u32, times: u32) {
     let mut aliases = PathIndex::default();
     for number in 0..roots {

@@ -6,7 +6,7 @@
 Reads criterion's estimates of one run from the target directory, and prints a Markdown table in
 which each time is a multiple of the guard's time in that run. --update writes this table to
 docs/speed.md and the chart to docs/chart.svg. --bars prints each bound on the guard's speed and
-whether it was met, and exits with status 1 if one was not.
+whether it was met, and exits with status 1 if any was not.
 """
 
 import json
@@ -39,7 +39,8 @@ WORKS = {
 
 
 def load():
-    """The median time in nanoseconds of each GROUP/SUBJECT/DEPTH."""
+    """Returns the median time in nanoseconds of each GROUP/SUBJECT/DEPTH. Exits if there are no
+    results, or results of several runs."""
     times, when = {}, []
     for file in MEASURED.glob("*/*/*/new/estimates.json"):
         when.append(file.stat().st_mtime)
@@ -67,7 +68,8 @@ def table(times):
 
 
 def scaling(times):
-    """The guard with more roots, clients and threads, compared with itself with one."""
+    """Yields a table of ratios between the guard's times with more roots, clients or threads and
+    with one root, no client or one thread."""
     yield row(["work", "compared with", "ratio"])
     yield row(["---"] * 3)
     one = times["roots", "guard", 1]
@@ -89,7 +91,7 @@ def speed(times, subject):
 
 
 def bars(times):
-    """Yields a description, the measured ratio or time, and its upper bound."""
+    """Yields the description, the measured ratio or time, and the upper bound of each bound."""
     ratio = lambda group, depth, other: times[group, "guard", depth] / times[group, other, depth]
     for group, most in [("open", 1.25), ("check", 1.2)]:
         for depth in DEPTHS:
@@ -114,7 +116,7 @@ def bars(times):
 
 
 def chart(times):
-    """Draws horizontal bars of the times at depth 8, each kind of work on its own scale."""
+    """Returns an SVG chart of the times at depth 8. Each kind of work has its own scale."""
     width, label, line, depth = 720, 150, 20, 8
     shapes, top = [], 0
     text = lambda x, y, words, more="": shapes.append(

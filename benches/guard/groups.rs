@@ -1,4 +1,4 @@
-//! The benchmark groups.
+//! The benchmark groups, except `load`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -64,8 +64,8 @@ fn measure(criterion: &mut Criterion, group: &str, depth: usize, ways: Vec<Way>)
 
 /// Measures requests in the first root (`guard`) and in the last (`last`). The directory of the
 /// first root is always held open. The last root's directory is held open only if there are at most
-/// [`HANDLES`](mcp_roots_guard::limits::HANDLES) roots. Otherwise it is opened by path and verified
-/// for each request.
+/// [`HANDLES`](mcp_roots_guard::limits::HANDLES) roots. Otherwise its directory is opened by path
+/// and verified for each request.
 fn roots(criterion: &mut Criterion) {
     const DEPTH: usize = 8;
     let mut group = criterion.benchmark_group("roots");
@@ -129,7 +129,8 @@ fn session(criterion: &mut Criterion) {
     group.bench_function(BenchmarkId::new("roots", DEPTH), |b| {
         b.iter_custom(|count| enter(count, &drop));
     });
-    // For comparison: a look-up in a map with the same configuration as the guard's cache.
+    // For comparison, measures a look-up in a map with the same configuration as the guard's cache,
+    // together with the same check.
     let map: Cache<u64, Arc<()>> = Cache::builder()
         .max_capacity(1 << 20)
         .weigher(|_, _| 1)

@@ -1,4 +1,4 @@
-//! Many concurrent clients.
+//! Benchmarks `open` with the cached roots of many clients, on one and two threads.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -15,12 +15,13 @@ use crate::ways::open_beneath;
 
 const SESSIONS: usize = 10_000;
 
-/// Fewer than the guard holds open, so that no directory is opened again.
+/// The number of directories. It is below `limits::HANDLES`, so the guard keeps all of them open
+/// and never reopens one.
 const DIRECTORIES: usize = 100;
 
 const DEPTH: usize = 8;
 
-/// Measures the time of one `open` per thread. Each thread uses half of the clients and
+/// Measures the time in which each thread opens one file. Each thread uses half of the clients and
 /// directories, even if there is only one thread, so threads share no client, directory or file.
 /// The bare system calls use the same directories without clients.
 pub(crate) fn load(criterion: &mut Criterion) {
@@ -82,7 +83,8 @@ pub(crate) fn load(criterion: &mut Criterion) {
     }
 }
 
-/// The time from the start of the first thread to the end of the last. The threads start together.
+/// Runs the work on several threads, which start together. Returns the time from the start of the
+/// first thread to the end of the last.
 fn at_once(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     let start = Barrier::new(threads);
     let took: Vec<(Instant, Instant)> = std::thread::scope(|scope| {

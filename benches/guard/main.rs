@@ -4,9 +4,9 @@
 //! of the form `GROUP/SUBJECT/DEPTH`. Only ratios within one run are meaningful.
 //! `benches/report.py` prints them as a table.
 //!
-//! The guard is timed from the request text, an absolute path, with an existing snapshot of the
-//! roots. Other crates receive the path in the form that they expect, absolute or relative, and
-//! perform the work with their fastest suitable function. See [`ways`].
+//! The guard's time includes parsing the request, an absolute path, but not resolving the roots.
+//! Other crates receive the path in the form that they expect, absolute or relative, and perform
+//! the work with their fastest suitable function. See [`ways`].
 //!
 //! | group | measures |
 //! | --- | --- |

@@ -62,14 +62,14 @@ impl Tree {
     }
 }
 
-/// Creates a file `depth` names beneath a directory.
+/// Creates a file at a path of `depth` names beneath a directory.
 pub(crate) fn grow(directory: &Path, depth: usize) {
     let path = directory.join(names(depth));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, "content").unwrap();
 }
 
-/// A relative path of `depth` names. The last is the file.
+/// A relative path of `depth` names. The last one is the name of the file.
 pub(crate) fn names(depth: usize) -> PathBuf {
     (1..depth).map(|number| format!("directory{number}")).chain([format!("file{depth}")]).collect()
 }

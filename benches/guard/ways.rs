@@ -1,4 +1,4 @@
-//! Different implementations of the same work.
+//! Implementations of the same work by the guard, bare system calls, `std` and other crates.
 //!
 //! | subject | implementation | limitation |
 //! | --- | --- | --- |
@@ -44,8 +44,8 @@ pub(crate) enum Decision {
     Refused,
 }
 
-/// Opens a file for reading, verifies that it is a regular file if the subject does so, and closes
-/// it.
+/// Opens a file for reading and closes it. All subjects except `cap-std` and `strict-path` also
+/// verify that the file is a regular file.
 pub(crate) fn open<'a>(tree: &'a Tree, path: &'a Path) -> Vec<Way<'a>> {
     let request = path.to_str().unwrap();
     let relative = path.strip_prefix(&tree.root).unwrap();
@@ -110,7 +110,7 @@ pub(crate) fn decide<'a>(tree: &'a Tree, decision: Decision, path: &'a Path) -> 
     ways
 }
 
-/// An implementation that was verified to make the expected decision.
+/// Returns an implementation for timing. Panics if it does not make the expected decision.
 fn seen<'a, T>(
     subject: &'static str,
     decision: Decision,
@@ -120,15 +120,15 @@ fn seen<'a, T>(
     (subject, Box::new(move || drop(black_box(work()))))
 }
 
-/// `openat2`, `fstat`, `close`.
+/// Opens a file with `openat2` and verifies its type with `fstat`.
 pub(crate) fn open_beneath(root: &File, path: &Path) -> OwnedFd {
     let file = beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK).unwrap();
     assert!(FileType::from_raw_mode(fstat(&file).unwrap().st_mode).is_file());
     file
 }
 
-/// `openat2`, `readlink`, `close`. For a new file, opens the parent and verifies that the name does
-/// not exist.
+/// Resolves a path with `openat2`, `readlink` and `close`. For a new file, resolves the parent and
+/// verifies that the name does not exist.
 fn name_beneath(root: &File, path: &Path, decision: Decision) -> Option<PathBuf> {
     let name = match decision {
         Decision::New => path.file_name(),
@@ -147,7 +147,7 @@ fn name_beneath(root: &File, path: &Path, decision: Decision) -> Option<PathBuf>
     Some(found)
 }
 
-/// `openat2`, `close`.
+/// Resolves a path that contains no symlink, with `openat2` and `close`.
 fn plain_beneath(root: &File, path: &Path) -> Option<PathBuf> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;

@@ -1,8 +1,8 @@
 //! `bash .ci/fuzz 600 session` runs this target for ten minutes.
 //!
-//! The property module describes the input and the properties.
+//! The module of the same name in `tests/properties/` describes the input and the properties.
 #![no_main]
-// The tests of schedules use the other items.
+// Some items of the module are used only by the tests of schedules.
 #![allow(dead_code)]
 
 #[path = "../../tests/properties/session.rs"]

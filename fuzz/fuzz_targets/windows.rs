@@ -1,6 +1,6 @@
 //! `bash .ci/fuzz 600 windows` runs this target for ten minutes.
 //!
-//! The property module describes the input and the properties.
+//! The module of the same name in `tests/properties/` describes the input and the properties.
 #![no_main]
 
 #[path = "../../tests/properties/windows.rs"]

@@ -1,8 +1,8 @@
-// The checks for every TypeScript client, over both transports and in both eras of the protocol. A
-// driver connects its SDK.
+// The checks for every TypeScript client, over both transports and in both eras of the protocol.
+// Each driver imports this file and connects the client of its SDK.
 //
-// node DRIVER (URL | COMMAND...), where TREE is the directory that .ci/interop/clients/run
-// prepared, and RECORD is the file for the messages over HTTP.
+// node DRIVER (URL | COMMAND...). The environment variable TREE names the directory that
+// .ci/interop/clients/run prepared, and RECORD names the file for the messages over HTTP.
 
 import { appendFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,7 +1,8 @@
-"""The checks of checks.mjs for the Python SDK, in either era of the protocol, over stdio.
+"""The checks of checks.mjs for the client of the Python SDK, in either era of the protocol, over
+stdio.
 
-python_mcp.py (auto | legacy) COMMAND..., where TREE is the directory that .ci/interop/clients/run
-prepared.
+python_mcp.py (auto | legacy) COMMAND... The environment variable TREE names the directory that
+.ci/interop/clients/run prepared.
 """
 
 import os

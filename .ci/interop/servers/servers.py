@@ -1,7 +1,8 @@
-"""Runs the rows of servers.txt on file servers over stdio, and compares the results.
+"""Runs each row of servers.txt on several file servers over stdio, and compares the results with
+the recorded ones.
 
 servers.py COMMAND...: one command for each column. Each row gets its own tree and server process.
-No SDK is used, because an SDK would not send messages in these orders or leave requests
+This script uses no SDK, because an SDK would not send messages in these orders or leave requests
 unanswered."""
 
 import ctypes
@@ -16,11 +17,11 @@ import tempfile
 import threading
 import time
 
-# Seconds after which a call counts as unanswered. Our server answers within milliseconds, except
-# in one row, where it waits for the client for FETCH_LIMIT.
+# Seconds after which a call counts as unanswered. examples/filesystem-server answers within
+# milliseconds, except in one row, where it waits up to FETCH_LIMIT seconds for the client.
 PATIENCE = 2.0
 FETCH_LIMIT = 5.0
-# Seconds within which the reference server applies a list that it received.
+# Seconds within which the reference server applies a list that it has received.
 SETTLED = 0.5
 RACE_SECONDS = 10
 INSIDE, OUTSIDE = "inside", "outside, and secret"
@@ -29,8 +30,8 @@ INSIDE, OUTSIDE = "inside", "outside, and secret"
 class Server:
     """A server process and its only client.
 
-    `roots` is the client's list, ERROR to respond with an error, NO_ANSWER to not respond, or None
-    for a client that does not declare roots."""
+    `roots` is the client's list, ERROR if the client responds with an error, NO_ANSWER if it does
+    not respond, or None if it does not declare roots."""
 
     def __init__(self, command, tree, roots=None, delay=0.0):
         self.tree, self.roots, self.delay = tree, roots, delay
@@ -106,7 +107,8 @@ class Server:
         return answer["result"]["content"][0]["text"]
 
     def settle(self):
-        """Waits until the client's list is in force. The reference server may request it late."""
+        """Waits until the client's list is in force. The reference server may request the list
+        late."""
         assert self.wait(self.call("list_allowed_directories"), FETCH_LIMIT + PATIENCE)
         time.sleep(SETTLED)
         return self
@@ -120,7 +122,7 @@ def uri(tree, root):
 
 
 def said(answer):
-    """The result of a call, in the terms of servers.txt."""
+    """Returns the result of a call, in the terms of servers.txt."""
     if answer is None:
         return "no response"
     result = answer.get("result", {"isError": True})
