@@ -55,15 +55,15 @@ pub(crate) fn hold(bytes: &[u8]) {
 }
 
 thread_local! {
-    /// Shared by all schedules, because each has its own session. Thread-local rather than static,
-    /// so that its directory is removed when the thread ends.
+    /// One world is shared by all schedules, because each schedule has its own session.
+    /// Thread-local rather than static, so that its directory is removed when the thread ends.
     static WORLD: World = World::new();
 }
 
 /// The state shared by all schedules.
 pub(crate) struct World {
-    /// Blocks the runtime's only blocking thread until it is dropped, so that the work of calls
-    /// waits.
+    /// Blocks the runtime's only blocking thread until the sender is dropped, so that the blocking
+    /// work of the calls has to wait.
     hold: Mutex<mpsc::Sender<()>>,
     runtime: Runtime,
     guard: Guard,
@@ -682,7 +682,8 @@ impl Flag {
     }
 }
 
-/// More versions than one schedule needs.
+/// The number of versions of the client's list. When a schedule has used all of them, the list no
+/// longer changes.
 const VERSIONS: usize = 12;
 
 /// The maximum number of concurrent calls: one that asks, two that wait.
@@ -703,5 +704,5 @@ const BACK_OFF: Duration = Duration::from_secs(31);
 /// Longer than any schedule lasts, including its waits.
 const LONG: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The number of retries of a call because the list changed, as in the crate.
+/// How often a call is repeated because the list changed, as in the crate.
 const RETRIES: usize = 4;
