@@ -69,8 +69,8 @@ fn each_request_gets_the_decision_in_its_row() {
     assert!(rows + skipped > 100, "only {rows} rows were tested");
 }
 
-/// The rows use slashes, so backslashes are replaced on Windows. On POSIX systems a backslash is an
-/// ordinary character.
+/// Replaces each backslash in a resolved path. The rows use slashes, so on Windows this is a slash.
+/// On POSIX systems a backslash is an ordinary character and is kept.
 const SEPARATOR: &str = if cfg!(windows) { "/" } else { "\\" };
 
 fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Result<(), String> {

@@ -194,8 +194,9 @@ fn every_small_request_on_every_small_tree_agrees_with_the_kernel() {
          {pairs} pairs of a tree and a request, {decisions} decisions: {by_outcome:?}",
         trees.len()
     );
-    // T(n), the number of trees with n entries, can be counted: a directory has two slots, and a
-    // slot contains one of the kinds or a directory with n - 1 entries below it.
+    // The number of trees with n entries, T(n), can be calculated independently, because a
+    // directory has two slots, and a slot is empty or contains one of the kinds or a directory with
+    // n - 1 entries below it.
     let of_entries = [1, 20, 140, 680, 4_560];
     let of_components: usize =
         (1..=u32::try_from(components).unwrap()).map(|length| 6_usize.pow(length)).sum();

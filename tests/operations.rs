@@ -155,8 +155,8 @@ fn reads_enforce_their_limit_and_text_must_be_utf8() {
     let checked = roots.check("f", Intent::Existing).unwrap();
     assert_eq!(checked.read_to_string(9).unwrap(), "12345");
     assert_eq!(checked.open().unwrap().read_all_to_string(9).unwrap(), "12345");
-    // A sparse file can claim any size. Memory is allocated for the bytes that arrive, and these
-    // limits permit none of them.
+    // A sparse file can claim any size. The limit applies to that size, and reading must not
+    // allocate memory for it.
     fs::File::create(tree.path("root/sparse")).unwrap().set_len(1 << 40).unwrap();
     assert_eq!(code(roots.read("sparse", 1 << 20)), Some("too_large"));
     assert_eq!(code(roots.open("sparse").unwrap().read_all(0)), Some("too_large"));

@@ -203,7 +203,8 @@ fn saw_walk(walk: Walk) -> bool {
     walk.flatten().any(|entry| saw(entry.metadata()) || entry.path().ends_with("SECRET"))
 }
 
-/// The thread that swaps. It can be paused, always after an even number of swaps.
+/// The thread that swaps. It can be paused, and a pause always begins after an even number of
+/// swaps.
 #[derive(Default)]
 struct Racer {
     swaps: AtomicU64,
@@ -417,7 +418,8 @@ fn place(at: &str, word: &str) -> String {
     )
 }
 
-/// Gives everything in a directory modes that nothing inside has, whatever the umask.
+/// Sets modes that nothing inside the roots has, on a path and everything below it, whatever the
+/// umask.
 fn mark(path: &PathBuf) {
     if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {

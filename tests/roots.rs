@@ -63,8 +63,8 @@ fn code<T>(result: Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
 }
 
-/// Waits until `now` returns the expected value. A slow verification is not repeated immediately,
-/// and its duration depends on the machine.
+/// Waits until `now` returns the expected value, and fails after a minute. A slow verification is
+/// not repeated immediately, and its duration depends on the machine.
 fn assert_becomes<T: PartialEq + std::fmt::Debug>(mut now: impl FnMut() -> T, expected: &T) {
     let start = std::time::Instant::now();
     while now() != *expected && start.elapsed() < std::time::Duration::from_secs(60) {

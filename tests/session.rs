@@ -62,8 +62,8 @@ fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
 }
 
-/// Waits until `now` returns the expected value. A slow resolution is not repeated immediately, and
-/// its duration depends on the machine.
+/// Waits until `now` returns the expected value, and fails after a minute. A slow resolution is not
+/// repeated immediately, and its duration depends on the machine.
 async fn assert_becomes<T: PartialEq + std::fmt::Debug>(now: impl AsyncFn() -> T, expected: T) {
     let start = std::time::Instant::now();
     while now().await != expected && start.elapsed() < Duration::from_secs(60) {
@@ -743,7 +743,7 @@ async fn a_change_wakes_every_waiter_and_closing_ends_every_wait() {
     assert_eq!(code(undeclared.roots(no_request_expected()).await), Some("session_closed"));
     assert_eq!(code(undeclared.roots_from_list(list(&tree, &["a"])).await), Some("session_closed"));
     assert_eq!(code(undeclared.still_allows(&checked)), Some("session_closed"));
-    // Dropping the last clone closes the session. A `Changes` does not keep it open.
+    // Dropping the last clone closes the session. A `Changes` does not keep the session open.
     let session = announcing(&guard);
     let mut changes = session.changes();
     drop(session.clone());

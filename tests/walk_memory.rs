@@ -63,7 +63,8 @@ fn walks_and_removals_use_bounded_memory() {
     let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(memory).unwrap();
     let roots = Roots::from_dirs([keep.path()]).unwrap();
 
-    // Create as many entries as a walk returns at most, 100,000, below a path of 3,765 bytes.
+    // Create 100,000 entries, the maximum that a walk returns, most of them below a path of 3,765
+    // bytes.
     let deep = &vec!["d".repeat(250); 15].join("/");
     fs::create_dir_all(keep.path().join(deep)).unwrap();
     let directory =

@@ -102,7 +102,8 @@ fn a_request_names_the_same_file_with_any_separator_and_case() {
     assert_eq!(roots.read("Ä/ß", 9).unwrap(), b"other");
 }
 
-/// Refused by name before any system call, with the code of the rules, even if the file exists.
+/// The name is refused before any system call, with the code that the name rules assign, even if
+/// the file exists.
 #[test]
 fn a_name_that_windows_would_reinterpret_is_refused() {
     let tree =
@@ -151,8 +152,7 @@ fn a_name_that_windows_would_reinterpret_is_refused() {
     assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 3);
 }
 
-/// The guard contacts neither a share that only a client names, nor a host of an allowed directory
-/// for another share.
+/// A share that only the client names is refused, with and without allowed directories.
 #[test]
 fn a_client_root_on_another_host_grants_nothing() {
     let tree = Tree::new("file root/f");

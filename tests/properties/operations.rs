@@ -251,8 +251,8 @@ fn mark(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The entries at and below a path, by relative path: their metadata and content, and their times
-/// of change.
+/// Maps the relative path of each entry at or below `top` to its metadata and content, and to its
+/// modification and change times.
 fn snapshot(top: &Path) -> BTreeMap<String, (String, [i64; 4])> {
     let mut all = BTreeMap::new();
     let mut todo = vec![top.to_owned()];

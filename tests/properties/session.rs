@@ -669,7 +669,8 @@ impl Wake for Flag {
 }
 
 impl Flag {
-    /// Waits until another thread sets it.
+    /// Waits until another thread sets the flag. Returns false if that takes longer than
+    /// [`THREAD_DELAY`].
     fn is_set_in_time(&self) -> bool {
         let until = Instant::now() + THREAD_DELAY;
         while !self.woken.load(SeqCst) {
@@ -695,7 +696,7 @@ const STEPS: usize = 64;
 /// More rounds than the calls of a schedule need to end.
 const ROUNDS: usize = 100;
 
-/// Longer than a blocking thread is ever delayed, even on a busy machine.
+/// Longer than any delay of a blocking thread, even on a busy machine.
 const THREAD_DELAY: Duration = Duration::from_secs(10);
 
 /// Longer than the crate's longest back-off.

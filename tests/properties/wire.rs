@@ -15,7 +15,7 @@
 //!   directories is in force. Every directory inside that an entry names by its canonical path is
 //!   in force.
 //! - A list in pages is refused because of the first limit that it exceeds, or grants the same as
-//!   the list in one piece. No further page is requested.
+//!   the list in one piece. No page is requested after the one that decides the result.
 //! - The text of a refusal has a bounded length, whatever it quotes. Its error body can be read
 //!   again.
 
