@@ -258,7 +258,7 @@ fn until(done: impl Fn() -> bool) {
     while !done() {
         assert!(
             start.elapsed() < Duration::from_secs(20),
-            "no swap happened; does this filesystem support exchanging names?"
+            "no swap happened. Does this filesystem support exchanging names?"
         );
         thread::yield_now();
     }
@@ -601,7 +601,7 @@ fn a_guard_that_reopens_the_checked_path_leaks() {
         (1..=2_000_000).take_while(|_| start.elapsed() < Duration::from_secs(20)).find(leaks)
     });
     println!("control: leaked at try {tries:?}");
-    assert!(tries.is_some(), "the control did not leak; does this machine have two processors?");
+    assert!(tries.is_some(), "the control did not leak. Does this machine have two processors?");
 }
 
 /// Each row runs on each pair, directly and with a proof, for at most `MAX_ROUNDS` rounds. No round

@@ -867,7 +867,7 @@ fn a_call_without_a_tokio_timer_is_refused() {
         let call = pin!(session.roots(no_answer()));
         match call.poll(&mut Context::from_waker(Waker::noop())) {
             std::task::Poll::Ready(roots) => code(roots),
-            std::task::Poll::Pending => panic!("the call waits forever"),
+            std::task::Poll::Pending => panic!("the call waits without a timer"),
         }
     };
     assert_eq!(poll(), Some("no_runtime"));
@@ -1298,7 +1298,7 @@ fn an_unused_turn_to_verify_passes_to_the_next_call() {
     sleep(VERIFY_EVERY);
     let call = pin!(session.roots(no_answer()));
     let std::task::Poll::Ready(roots) = call.poll(&mut Context::from_waker(Waker::noop())) else {
-        panic!("the call waits")
+        panic!("the call waits without a runtime")
     };
     assert_eq!(code(roots), Some("no_runtime"));
     assert_eq!(boundary.allowed_roots().read("f", 9).unwrap(), b"new");

@@ -335,7 +335,7 @@ impl World {
         let source = |cursor: Option<String>| {
             let page = pages.get(asked.len()).cloned();
             asked.push(cursor);
-            ready(page.unwrap_or_else(|| panic!("of {text:?}, page {} is requested", asked.len())))
+            ready(page.unwrap_or_else(|| panic!("page {} of {text:?} is not needed", asked.len())))
         };
         let session = self.guard.session(ClientCapabilities::with_roots(SILENT)).unwrap();
         let roots = self.runtime.block_on(session.roots(source));
@@ -343,7 +343,7 @@ impl World {
             if let RootsResponse::List(list) = page { list.next_cursor.clone() } else { None }
         });
         let cursors: Vec<_> = std::iter::once(None).chain(cursors).take(pages.len()).collect();
-        assert!(asked == cursors, "of {text:?}, other pages were requested");
+        assert!(asked == cursors, "the wrong pages of {text:?} were requested");
         match (roots, expected) {
             (Ok(roots), Ok(list)) => {
                 self.check_roots_are_inside(&roots);
