@@ -367,7 +367,7 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
     assert_eq!(
         code(allow.open_with("p", OpenOptions::new().write(true))),
         Some("special_file"),
-        "there is no reader (ENXIO)"
+        "opening a FIFO without a reader (ENXIO)"
     );
 }
 
@@ -416,7 +416,7 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
         assert_eq!(
             entries[2].metadata().size(),
             "../../out/secret".len() as u64,
-            "the size of the symlink, not of its target"
+            "not the size of the symlink itself"
         );
     }
     assert_eq!(code(roots.read_dir("d/f")), Some("not_a_directory"));

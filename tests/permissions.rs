@@ -183,7 +183,7 @@ fn a_write_keeps_owner_group_and_access_list() {
             assert_eq!(
                 list.is_some(),
                 acl_of.is_some(),
-                "{row}: the filesystem supports access lists"
+                "{row}: the filesystem must support access lists"
             );
             write_as(ROOT, &path).unwrap();
             let metadata = fs::metadata(&path).unwrap();

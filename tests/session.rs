@@ -171,7 +171,7 @@ async fn the_next_call_succeeds_after_three_hundred_cancelled_leaders() {
         assert_eq!(
             (requests.load(Ordering::SeqCst), client.requests()),
             (number + 1, 0),
-            "only one call sends a request at a time"
+            "more than one call sent a request at a time"
         );
         call.abort();
         assert!(call.await.unwrap_err().is_cancelled());

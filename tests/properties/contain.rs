@@ -84,7 +84,7 @@ impl<'a> World<'a> {
 
     /// Checks the root of an absolute path: the one with the longest alias at the start of the
     /// path, and the rest of the path. If an alias belongs to several roots, the root with this
-    /// canonical path wins, or the first root if none has it.
+    /// canonical path wins, or else the root to which the alias was added first.
     fn begin(&self, path: &[u8]) {
         let canonical = self.roots.iter().enumerate().map(|(root, (names, _))| (root, names));
         let given = self.alias_names.iter().map(|(names, root)| (*root, names));
