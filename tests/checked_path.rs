@@ -1,4 +1,5 @@
-//! Properties of [`CheckedPath`], the proof: when two proofs are equal, and what they display.
+//! Properties of the proof, [`CheckedPath`]: when two proofs are equal, and how a proof is
+//! displayed.
 
 use std::collections::HashSet;
 use std::fs;
@@ -37,17 +38,17 @@ fn proofs_of_the_same_place_are_equal() {
         }
     }
     assert_equal(&proof, &check(&roots, tree.path("root/d/f"), Intent::Existing), true);
-    // A snapshot with different access, and one with its roots in another order.
+    // Proofs are equal even if their snapshots differ in access or in the order of the roots.
     let boundary =
         Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
     assert_equal(&proof, &check(&boundary.allowed_roots(), "d/f", Intent::Existing), true);
     let reversed = tree.roots(["other", "root"]);
     assert_equal(&proof, &check(&reversed, tree.path("root/d/f"), Intent::Existing), true);
-    // Before and after the file exists.
+    // They are also equal if the file was created between the two checks.
     let missing = check(&roots, "e/new", Intent::New);
     roots.write("e/new", "").unwrap();
     assert_equal(&missing, &check(&roots, "e/new", Intent::Existing), true);
-    // The same path in another root, and other paths in the same root.
+    // The same path in another root is a different place, and so are other paths in the same root.
     assert_equal(&proof, &check(&reversed, "d/f", Intent::Existing), false);
     for request in ["d", "e", "."] {
         assert_equal(&proof, &check(&roots, request, Intent::Existing), false);
@@ -68,7 +69,7 @@ fn proofs_of_a_file_from_different_roots_differ() {
     assert_equal(&proofs[2], &check(&tree.roots(["root/d/f"]), &at, Intent::Existing), true);
 }
 
-/// A displayed proof identifies its root but is not a path: opening the text finds nothing.
+/// The `Display` output of a proof identifies its root, but it is not a path, so opening it fails.
 #[test]
 fn a_displayed_proof_is_not_a_path() {
     let tree = Tree::new("file a/site/d/f; dir b/site");
@@ -89,7 +90,7 @@ fn a_displayed_proof_is_not_a_path() {
     }
 }
 
-/// `display_path` gives the canonical path of a place and of its root.
+/// `display_path` returns the canonical path of the checked place or of its root.
 #[test]
 fn display_path_is_canonical() {
     let tree = Tree::new("file root/d/f; dir root/e");
@@ -100,7 +101,7 @@ fn display_path_is_canonical() {
     assert_eq!(check(&roots, ".", Intent::Existing).display_path(), proof.root().display_path());
 }
 
-/// A root is the resolved directory, not its name.
+/// A proof is bound to the resolved directory of its root, not to the name of that directory.
 #[cfg(unix)]
 #[test]
 fn proofs_differ_after_their_root_is_replaced() {

@@ -1,4 +1,5 @@
-//! Data-driven decisions: each line of `data/check.txt` is a request on a small tree.
+//! Data-driven tests of the decision: each row of `data/check.txt` is a request on a small tree,
+//! with the expected result.
 //!
 //! ```text
 //! tree: file root/f; link root/l -> f         a new tree
@@ -8,7 +9,7 @@
 //! open   | ../x    | outside_roots            refused with this code
 //! ```
 //!
-//! A line `on Windows: DECISION` replaces the decision of the row before it on Windows. A `posix
+//! On Windows, a line `on Windows: DECISION` replaces the decision of the row before it. A `posix
 //! tree:` cannot exist on Windows.
 //!
 //! The intents `open`, `create`, `tree` and `entry` stand for `Existing`, `New`, `NewTree` and
@@ -68,8 +69,8 @@ fn each_request_gets_the_decision_in_its_row() {
     assert!(rows + skipped > 100, "only {rows} rows were tested");
 }
 
-/// The rows use slashes, so backslashes are replaced on Windows. On POSIX systems a backslash is an
-/// ordinary character.
+/// Replaces each backslash in a resolved path. The rows use slashes, so on Windows this is a slash.
+/// On POSIX systems a backslash is an ordinary character and is kept.
 const SEPARATOR: &str = if cfg!(windows) { "/" } else { "\\" };
 
 fn row(tree: &Tree, roots: &Roots, line: &str, on_windows: Option<&str>) -> Result<(), String> {

@@ -103,7 +103,7 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
         (Roots::from_list(&client(&["http://x/".to_owned()])), rejected),
         (boundary("in").resolve(&client(&[outside, uri("in/none")])), rejected),
         (optional.resolve(&client(&[inside])), rejected),
-        // The filesystem root, when no allowed directory exists.
+        // The client lists the filesystem root, but no allowed directory exists.
         (optional.resolve(&client(&[top()])), rejected),
         (Ok(Boundary::builder().client_roots_only().build().unwrap().allowed_roots()), unset),
         (Ok(optional.allowed_roots()), missing),

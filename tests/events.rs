@@ -35,8 +35,8 @@ impl io::Write for Log {
 }
 
 impl Log {
-    /// The lines since the last call, without the target. `$T` replaces the tree and `$S` the
-    /// session.
+    /// Returns the lines logged since the last call, without their targets. `$T` stands for the
+    /// path of the tree, and `$S` for the session.
     fn take(&self, tree: &Tree, session: impl std::fmt::Display) -> String {
         let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
         let mut lines = String::new();
@@ -121,7 +121,7 @@ fn each_event_names_its_session_and_its_cause() {
         session.close();
         drop(session);
         assert_eq!(log.take(&tree, number), "DEBUG session closed session=$S\n");
-        // A missing directory that now exists.
+        // The list is resolved again after a missing directory is created.
         let guard = Guard::new(guard.boundary().clone());
         let session =
             guard.session(ClientCapabilities::with_roots(RootsCapability::announcing())).unwrap();
@@ -165,7 +165,7 @@ fn source(list: &ListRootsResult) -> impl RootsSource + use<> {
     move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
 }
 
-/// An rmcp server with a tool that fails for its own reasons.
+/// An rmcp server whose tool always fails with an error that the guard did not cause.
 #[cfg(feature = "__rmcp-tests")]
 mod failing {
     use std::error::Error;

@@ -40,12 +40,12 @@ const INTENTS: [Intent; 4] = [Intent::Existing, Intent::New, Intent::NewTree, In
 /// Paths below `r` with their kinds, parents first.
 type Entries = Vec<(String, &'static str)>;
 
-/// All trees with exactly this many entries in one directory.
+/// Returns all trees with exactly this many entries in one directory.
 fn trees(entries: usize) -> Vec<Entries> {
     (0..=entries).flat_map(|of_a| pairs(&named("a", of_a), &named("b", entries - of_a))).collect()
 }
 
-/// All trees with exactly this many entries at or below one name.
+/// Returns all trees with exactly this many entries at or below one name.
 fn named(name: &str, entries: usize) -> Vec<Entries> {
     match entries {
         0 => vec![Vec::new()],
@@ -65,8 +65,8 @@ fn pairs(first: &[Entries], second: &[Entries]) -> Vec<Entries> {
     first.iter().flat_map(|one| second.iter().map(|two| [one.as_slice(), two].concat())).collect()
 }
 
-/// All requests of one to `components` components, relative and below the root's own path. A single
-/// empty component is the empty request.
+/// Returns all requests of one to `components` components, both relative ones and absolute ones
+/// below the root's own path. A single empty component is the empty request.
 fn requests(components: usize, root: &Path) -> Vec<String> {
     let mut all = Vec::new();
     let mut longest: Vec<String> = COMPONENTS.map(Into::into).into();
@@ -86,7 +86,7 @@ struct Counts {
     by_outcome: BTreeMap<String, usize>,
 }
 
-/// Tests every request on one tree after another.
+/// Tests every request on each of the trees.
 fn prove(trees: &[Entries], components: usize) -> Counts {
     let tree = Tree::in_memory("file o/a; file o/b; dir r");
     let (top, root) = (tree.path(""), tree.path("r"));
@@ -169,7 +169,7 @@ fn every_small_request_on_every_small_tree_agrees_with_the_kernel() {
         "a smaller scope shows little, and a larger one takes weeks"
     );
     if runs_without_openat2() {
-        // The first run covers both cases, with and without `openat2`.
+        // The suite's first run already tests both cases, with and without `openat2`.
         return;
     }
     let trees: Vec<_> = (0..=entries).flat_map(trees).collect();
@@ -194,8 +194,9 @@ fn every_small_request_on_every_small_tree_agrees_with_the_kernel() {
          {pairs} pairs of a tree and a request, {decisions} decisions: {by_outcome:?}",
         trees.len()
     );
-    // T(n), the number of trees with n entries, can be counted: a directory has two slots, and a
-    // slot contains one of the kinds or a directory with n - 1 entries below it.
+    // The number of trees with n entries, T(n), can be calculated independently, because a
+    // directory has two slots, and a slot is empty or contains one of the kinds or a directory with
+    // n - 1 entries below it.
     let of_entries = [1, 20, 140, 680, 4_560];
     let of_components: usize =
         (1..=u32::try_from(components).unwrap()).map(|length| 6_usize.pow(length)).sum();

@@ -27,7 +27,8 @@ const TARGETS: &[(&str, Hold)] = &[
     ("session", session::hold),
 ];
 
-/// The minimum number of seeds for each target. Fewer means that the seeds were not found.
+/// The minimum number of seeds for each target. A smaller number means that the seeds were not
+/// found.
 const SEEDS: usize = 15;
 
 #[test]

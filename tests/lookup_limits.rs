@@ -31,7 +31,8 @@ fn deep_chain(tree: &Tree, unit: &str, end: &str) {
         at.extend(name);
         std::fs::create_dir_all(&at).unwrap();
     }
-    // These paths are too long to use directly, so they are relative to an open directory.
+    // The full paths exceed the longest path that a system call accepts, so the paths are relative
+    // to an open directory.
     let directory =
         rustix::fs::open(&at, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
     let directory = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&directory));
@@ -45,8 +46,9 @@ fn deep_chain(tree: &Tree, unit: &str, end: &str) {
     symlink(format!("{deep}k0"), tree.path("root/l")).unwrap();
 }
 
-/// Texts that are expensive to resolve when repeated. The first needs a look-up each time. The
-/// others climb one directory, as many directories as the resolver keeps open, and more.
+/// Parts of symlink targets that are expensive to resolve when repeated. The first one needs a
+/// look-up for each repetition. The others leave and enter directories repeatedly: one directory,
+/// as many as the resolver keeps open, or more than that.
 fn units() -> [(&'static str, String); 4] {
     let zigzag = |names: usize| "../".repeat(names) + &"d/".repeat(names);
     [
@@ -99,7 +101,8 @@ fn no_tree_makes_a_list_entry_cost_more_than_its_budget() {
     }
 }
 
-/// Package manager symlinks and the longest path need far less than the budget.
+/// The symlinks of a package manager and a path of nearly maximum length need far less than the
+/// budget.
 #[test]
 fn ordinary_trees_stay_within_the_budget() {
     let tree = Tree::in_memory("file root/store/a@1/node_modules/a/lib/index.js = a");
@@ -125,7 +128,8 @@ fn ordinary_trees_stay_within_the_budget() {
     assert_eq!(listed.roots().len(), 1, "{:?}", listed.rejected());
 }
 
-/// The longest that an operation may take here. A release build on a quiet machine takes less than
-/// 20 ms. The factor of 20 allows for debug builds, instrumented builds and loaded machines. Before
-/// there was a budget, the first of these trees took 50 times as long as this bound.
+/// The maximum CPU time of an operation in these tests. A release build on a quiet machine takes
+/// less than 20 ms. The factor of 20 allows for debug builds, instrumented builds and loaded
+/// machines. Before there was a budget, the first of these trees took 50 times as long as this
+/// bound.
 const LONGEST: Duration = Duration::from_millis(20 * 20);

@@ -33,7 +33,8 @@ fn a_root_can_be_named_with_and_without_private() {
     }
 }
 
-/// Applies only if the filesystem treats the names as equal, which depends on how it was formatted.
+/// The guard ignores case and normal form even if the filesystem does not, which depends on how it
+/// was formatted.
 #[test]
 fn a_root_can_be_named_in_any_case_and_normal_form() {
     let tree = Tree::new("file Root caf\u{e9}/f = content");

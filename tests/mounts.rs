@@ -1,4 +1,5 @@
-//! Identities and names across mounts: overlayfs, as used by containers, and bind mounts.
+//! The identities and names of directories on mounts: overlayfs, as used by containers, and bind
+//! mounts.
 //!
 //! Each test mounts in a mount namespace of its own thread, which requires root. Where mounting is
 //! not permitted, the test is skipped with a message, or fails if `CI` is set.
@@ -20,7 +21,8 @@ use crate::support::tree::Tree;
 
 const NONE: Option<&str> = None;
 
-/// Performs the mounts in a new mount namespace, and then runs the test there.
+/// Performs the mounts in a new mount namespace, and then runs the test there. If mounting fails,
+/// prints that the test is skipped, or panics if `CI` is set.
 fn mounted(
     tree: &Tree,
     mounts: impl FnOnce(&Tree) -> nix::Result<()> + Send,
@@ -42,8 +44,8 @@ fn mounted(
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// Mounts an overlay at `merged`, as in a container: a file of `lower` is copied up when it is
-/// written.
+/// Mounts an overlay at `merged`, as in a container. A file in `lower` is copied to `upper` when it
+/// is written.
 fn overlay(tree: &Tree) -> nix::Result<()> {
     let [lower, upper, work] =
         ["lower", "upper", "work"].map(|name| tree.path(name).display().to_string());
@@ -96,7 +98,7 @@ fn a_root_keeps_its_identity_when_overlayfs_copies_it_up() {
         roots.still_allows(&proof).unwrap();
         session.still_allows(&subscribed).unwrap();
         of_client.still_allows(&proof).unwrap();
-        // A different directory in its place is still detected.
+        // If a different directory takes its place, the guard still detects this.
         fs::rename(&app, tree.path("merged/was")).unwrap();
         fs::create_dir(&app).unwrap();
         sleep(VERIFY_EVERY);

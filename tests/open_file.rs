@@ -119,7 +119,7 @@ fn a_buffered_thread_local_file_is_flushed_when_its_thread_ends() {
     let roots = tree.roots(["root"]);
     let work = move || {
         let open = || roots.open_with("log", OpenOptions::new().append(true).create(true)).unwrap();
-        // This thread-local is registered before those of the guard, and so dropped after them.
+        // This thread-local is registered before those of the guard, so it is dropped after them.
         LOG.with_borrow_mut(|log| *log = Some(BufWriter::new(open())));
         LOG.with_borrow_mut(|log| log.as_mut().unwrap().write_all(b"a line").unwrap());
     };

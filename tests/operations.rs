@@ -41,7 +41,7 @@ fn with_policy(tree: &Tree, policy: Policy) -> Roots {
 
 type Operation = fn(&Roots, &str) -> Result<()>;
 
-/// Every operation with a single path. Operations that remove it come last.
+/// Every operation with a single path. Operations that remove the path come last.
 pub(crate) const OPERATIONS: [(&str, Operation); 23] = [
     ("check open", |roots, request| roots.check(request, Intent::Existing).map(drop)),
     ("check create", |roots, request| roots.check(request, Intent::New).map(drop)),
@@ -155,8 +155,8 @@ fn reads_enforce_their_limit_and_text_must_be_utf8() {
     let checked = roots.check("f", Intent::Existing).unwrap();
     assert_eq!(checked.read_to_string(9).unwrap(), "12345");
     assert_eq!(checked.open().unwrap().read_all_to_string(9).unwrap(), "12345");
-    // A sparse file can claim any size. Memory is allocated for the bytes that arrive, and these
-    // limits permit none of them.
+    // A sparse file can claim any size. The limit applies to that size, and reading must not
+    // allocate memory for it.
     fs::File::create(tree.path("root/sparse")).unwrap().set_len(1 << 40).unwrap();
     assert_eq!(code(roots.read("sparse", 1 << 20)), Some("too_large"));
     assert_eq!(code(roots.open("sparse").unwrap().read_all(0)), Some("too_large"));
@@ -367,7 +367,7 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
     assert_eq!(
         code(allow.open_with("p", OpenOptions::new().write(true))),
         Some("special_file"),
-        "there is no reader (ENXIO)"
+        "opening a FIFO without a reader (ENXIO)"
     );
 }
 
@@ -416,7 +416,7 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
         assert_eq!(
             entries[2].metadata().size(),
             "../../out/secret".len() as u64,
-            "the size of the symlink, not of its target"
+            "not the size of the symlink itself"
         );
     }
     assert_eq!(code(roots.read_dir("d/f")), Some("not_a_directory"));
@@ -596,7 +596,7 @@ fn a_removal_affects_the_entry_itself_and_never_a_root() {
     }
     roots.remove_file("in/g").unwrap();
     assert_eq!(code(roots.remove_file("in/g")), Some("not_found"));
-    // As for rmdir(2), `.` and `..` do not name an entry. A proof that followed symlinks cannot be
+    // As in rmdir(2), `.` and `..` do not name an entry. A proof that followed symlinks cannot be
     // used to remove an entry.
     tree.add("file root/p/q/f; link root/lf -> f");
     for request in ["p/q/..", "p/q/.", "p/q/../."] {
@@ -792,7 +792,8 @@ fn the_most_expensive_requests_take_bounded_time() {
     }
 }
 
-/// The object may have been replaced between the check and the open, so it is verified again.
+/// The object may have been replaced between the check and the open, so the opened object is
+/// verified again.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_replaced_after_its_check_is_verified_again() {
@@ -876,12 +877,12 @@ fn a_symlink_target_that_is_not_utf8_is_followed_exactly() {
     }
 }
 
-/// A directory with more entries than a removal keeps in memory. `tests/walk_memory.rs` measures
-/// the memory.
+/// A directory can be removed even if it has more entries than a removal keeps in memory.
+/// `tests/walk_memory.rs` measures the memory.
 #[test]
 fn a_directory_with_many_entries_is_removed() {
     let tree = Tree::in_memory("dir root/many; dir root/many/d; dir out; file out/kept");
-    // Each directory contains files and directories, and some of those are not empty.
+    // Each directory contains files and directories, and some of these directories are not empty.
     let names = |count: usize| 0..if cfg!(windows) { count / 100 } else { count };
     for number in names(25_000) {
         fs::write(tree.path(format!("root/many/f{number}")), "").unwrap();
@@ -900,7 +901,7 @@ fn a_directory_with_many_entries_is_removed() {
     assert_eq!(fs::read(tree.path("out/kept")).unwrap(), b"out/kept");
 }
 
-/// The result of reading a proof depends only on its own root, both as bytes and as text.
+/// Reading through a proof, as bytes or as text, depends only on the proof's own root.
 #[cfg(unix)]
 #[test]
 fn reading_a_proof_as_bytes_or_as_text_fails_the_same_way() {

@@ -1,5 +1,5 @@
-//! Access to a file before and after a write. No user gains access; the tests verify this by
-//! opening the file as each user.
+//! Compares the access to a file before and after a write. No user may gain access. The tests
+//! verify this by opening the file as each user.
 //!
 //! Threads change their user, which requires root. Without root the tests are skipped with a
 //! message, or fail if `CI` is set.
@@ -63,7 +63,8 @@ fn as_user<T: Send>(user: User, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Whether each user can read the file and can write it, determined by opening it.
+/// Returns whether each user can read the file and whether they can write it, determined by opening
+/// it as that user.
 fn access(path: &Path) -> Vec<(User, bool, bool)> {
     let opens = |user: User| {
         let open = || {
@@ -110,7 +111,8 @@ fn acl(path: &Path) -> Option<Vec<u8>> {
     Some(buffer[..len].to_vec())
 }
 
-/// A directory that everybody can write to, on a filesystem with access control lists.
+/// Creates a directory that everybody can write to, on a filesystem with access control lists.
+/// Without root, returns `None`, or panics if `CI` is set.
 fn directory(on: &str) -> Option<tempfile::TempDir> {
     if !rustix::process::geteuid().is_root() {
         assert!(std::env::var_os("CI").is_none(), "this test must run in CI, but needs root");
@@ -153,8 +155,9 @@ fn gained(before: &[(User, bool, bool)], after: &[(User, bool, bool)], writer: U
     gained
 }
 
-/// Two reported defects. In a set-group-ID directory, a write gave the file to another group. After
-/// a write dropped an access list that denied a group, the group had access.
+/// Prevents two defects that were reported. In a set-group-ID directory, a write gave the file to
+/// another group. A write also dropped an access list that denied a group access, so the group
+/// gained it.
 #[test]
 fn a_write_keeps_owner_group_and_access_list() {
     for on in ["/tmp", "/dev/shm"] {
@@ -180,7 +183,7 @@ fn a_write_keeps_owner_group_and_access_list() {
             assert_eq!(
                 list.is_some(),
                 acl_of.is_some(),
-                "{row}: the filesystem supports access lists"
+                "{row}: the filesystem must support access lists"
             );
             write_as(ROOT, &path).unwrap();
             let metadata = fs::metadata(&path).unwrap();
@@ -255,8 +258,8 @@ fn a_write_gives_nobody_new_access() {
 #[test]
 fn permissions_shrink_only_as_far_as_lost_ownership_requires() {
     let Some(keep) = directory("/dev/shm") else { return };
-    // The writer, and the mode and access list of the file; then the owner, group and mode after
-    // the write.
+    // Each row lists the writer, the file's mode and access list before the write, and the expected
+    // owner, group and mode after it.
     let rows: [ExpectedOwnership; 9] = [
         // The owner can give the file only to a group that it belongs to.
         ((OWNER, &[OWNER, GROUP]), 0o660, None, (OWNER, GROUP, 0o660)),
@@ -327,8 +330,8 @@ fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
     let metadata = fs::metadata(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (0, 0, 0o644));
-    // An access list cannot name an unmapped user either. A user whom the list denied access now
-    // has the access of other users.
+    // An access list cannot name an unmapped user either, so the list is dropped. The user whom it
+    // denied access still gains none.
     assert_eq!((fs::read(&listed).unwrap(), acl(&listed)), (b"new".to_vec(), None));
     assert_eq!(
         gained(&before, &access(&listed), ROOT),
@@ -392,7 +395,7 @@ fn a_write_in_place_keeps_owner_mode_attributes_and_links() {
             fs::remove_file(&path).unwrap();
         }
     }
-    // A user who can write to the directory but not to the file.
+    // A user who can write to the directory but not to the file cannot write in place.
     let path = file(keep.path(), "f", 0o644, None);
     let roots = Roots::from_dirs([keep.path()]).unwrap();
     for existing in [Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
@@ -432,8 +435,8 @@ const INHERITED: Acl = &[
     (TAG_OTHER, NO_ID, 7),
 ];
 
-/// Denies the file's own group, although the mode shows the mask in its place, and grants access to
-/// one user.
+/// Denies access to the file's own group, although the group bits of the mode show the mask. Grants
+/// access to one user.
 const GROUP_DENIED: Acl = &[
     (TAG_OWNER, NO_ID, 6),
     (TAG_USER, NAMED, 6),
@@ -451,7 +454,7 @@ const USER_DENIED: Acl = &[
     (TAG_OTHER, NO_ID, 4),
 ];
 
-/// Has an additional entry that names the file's owner.
+/// Contains an additional entry that names the file's owner.
 const OWNER_NAMED: Acl = &[
     (TAG_OWNER, NO_ID, 4),
     (TAG_USER, OWNER, 6),
@@ -470,8 +473,8 @@ const GROUP_RESTRICTED: Acl = &[
     (TAG_OTHER, NO_ID, 6),
 ];
 
-/// With CAP_CHOWN alone, a writer could give the file away but not change it afterwards. So the
-/// file belongs to the writer, as without the capability.
+/// With CAP_CHOWN alone, a writer could give the file away but not change it afterwards. The new
+/// file therefore belongs to the writer, as it would without the capability.
 #[test]
 fn a_writer_with_only_cap_chown_owns_the_new_file() {
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
@@ -503,7 +506,8 @@ fn a_writer_with_only_cap_chown_owns_the_new_file() {
     );
 }
 
-/// The decision is the same with and without `openat2`, which cannot pass `..` in such a directory.
+/// The decision is the same with and without `openat2`, which cannot resolve `..` in an
+/// unsearchable directory.
 #[test]
 fn an_unsearchable_directory_hides_only_its_own_entries() {
     const DENIED: Result<(), &'static str> = Err("permission_denied");
@@ -539,7 +543,7 @@ fn an_unsearchable_directory_hides_only_its_own_entries() {
     }
 }
 
-/// A program that a tool wrote must not run as another user.
+/// If the bit were kept, a program that a tool wrote could run as another user.
 #[test]
 fn every_kind_of_write_drops_set_user_id() {
     let Some(directory) = directory("/tmp") else { return };

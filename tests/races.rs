@@ -16,11 +16,11 @@
 //!
 //! The counts show that races happened: every pair has both successes and refusals, every row
 //! succeeds at least once, and more than half of the rows are refused at least once. The control
-//! shows it too: a guard that checks the canonical path and then opens it by name must leak, and
-//! does.
+//! also shows it. It is a guard that checks the canonical path and then opens it by name, and its
+//! test fails unless the guard leaks.
 //!
-//! `GUARD_RACE_SECONDS=600` is for long runs: it divides this time between all rows, without a
-//! limit on rounds.
+//! For long runs, `GUARD_RACE_SECONDS=600` divides 600 seconds between all rows, without a limit on
+//! rounds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -173,7 +173,8 @@ fn in_place() -> WriteOptions {
     WriteOptions::new().existing(Existing::InPlace)
 }
 
-/// Whether the metadata describes something outside, which is recognized by its mode; see [`mark`].
+/// Returns whether the metadata describes something outside, which is recognized by the mode that
+/// [`mark`] set.
 fn saw(metadata: &Metadata) -> bool {
     metadata.mode().is_some_and(is_marked)
 }
@@ -202,7 +203,8 @@ fn saw_walk(walk: Walk) -> bool {
     walk.flatten().any(|entry| saw(entry.metadata()) || entry.path().ends_with("SECRET"))
 }
 
-/// The thread that swaps. It can be paused, always after an even number of swaps.
+/// The thread that swaps. It can be paused, and a pause always begins after an even number of
+/// swaps.
 #[derive(Default)]
 struct Racer {
     swaps: AtomicU64,
@@ -256,7 +258,7 @@ fn until(done: impl Fn() -> bool) {
     while !done() {
         assert!(
             start.elapsed() < Duration::from_secs(20),
-            "no swap happened; does this filesystem support exchanging names?"
+            "no swap happened. Does this filesystem support exchanging names?"
         );
         thread::yield_now();
     }
@@ -367,8 +369,8 @@ impl Pair {
         tree.expand(&text.replace('@', &self.path))
     }
 
-    /// Describes everything except the content of the rebuilt directories. The time and size of
-    /// directories in which names are swapped change, so they do not count.
+    /// Describes everything except the content of the rebuilt directories. The link counts, sizes
+    /// and times of directories in which names are swapped are left out, because they change.
     fn outside(&self, tree: &Tree) -> Vec<String> {
         let is_fresh = |path: &Path| self.fresh().any(|fresh| tree.path(fresh) == path);
         let is_busy = |path: &Path| {
@@ -416,7 +418,8 @@ fn place(at: &str, word: &str) -> String {
     )
 }
 
-/// Gives everything in a directory modes that nothing inside has, whatever the umask.
+/// Sets modes that nothing inside the roots has, on a path and everything below it, whatever the
+/// umask.
 fn mark(path: &PathBuf) {
     if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
@@ -576,8 +579,8 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
     );
 }
 
-/// The control does what most servers do, on the first pair. If it does not leak, these tests do
-/// not race.
+/// On the first pair, the control opens the path that it checked, as most servers do. If it does
+/// not leak, the swaps in these tests never hit the critical moment.
 #[test]
 fn a_guard_that_reopens_the_checked_path_leaks() {
     let pair = Pair::all().remove(0);
@@ -598,7 +601,7 @@ fn a_guard_that_reopens_the_checked_path_leaks() {
         (1..=2_000_000).take_while(|_| start.elapsed() < Duration::from_secs(20)).find(leaks)
     });
     println!("control: leaked at try {tries:?}");
-    assert!(tries.is_some(), "the control did not leak; does this machine have two processors?");
+    assert!(tries.is_some(), "the control did not leak. Does this machine have two processors?");
 }
 
 /// Each row runs on each pair, directly and with a proof, for at most `MAX_ROUNDS` rounds. No round
@@ -614,8 +617,8 @@ const CHECK_ATTEMPTS: usize = 16;
 /// All files in these tests are smaller than this.
 const LIMIT: u64 = 1 << 10;
 
-/// Without `openat2`, the kernel reports a directory that is briefly a symlink as not a directory
-/// (`ENOTDIR`, open(2)). The guard distinguishes this case and retries, whatever is there by then.
+/// Without `openat2`, opening a directory fails with `ENOTDIR` (open(2)) if it is briefly a
+/// symlink. The guard must not report this as `not_a_directory`, whatever has the name by then.
 #[test]
 fn a_raced_symlink_is_retried_without_openat2() {
     let tree = Tree::in_memory("file op/a/sub/f; file op/real/sub/f; link op/b -> real");
@@ -632,7 +635,7 @@ fn a_raced_symlink_is_retried_without_openat2() {
             let mut results = BTreeMap::new();
             let end = Instant::now() + Duration::from_secs(60);
             let mut round = 0;
-            // Run until enough rounds met a swap, which takes a while on a loaded machine.
+            // On a loaded machine the rounds take long, so stop after a minute.
             while round < 20_000 && Instant::now() < end {
                 round += 1;
                 let checked = roots

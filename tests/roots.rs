@@ -27,7 +27,7 @@ fn top(tree: &Tree) -> std::path::PathBuf {
     tree.path("").ancestors().last().unwrap().to_owned()
 }
 
-/// The symlink where symlinks are recognized, otherwise its target.
+/// Returns the symlink if this system shows symlinks as symlinks, otherwise its target.
 fn link_or_target<'a>(link: &'a str, target: &'a str) -> &'a str {
     if symlinks_are_visible() { link } else { target }
 }
@@ -63,8 +63,8 @@ fn code<T>(result: Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
 }
 
-/// Waits until `now` returns the expected value. A slow verification is not repeated immediately,
-/// and its duration depends on the machine.
+/// Waits until `now` returns the expected value, and fails after a minute. A slow verification is
+/// not repeated immediately, and its duration depends on the machine.
 fn assert_becomes<T: PartialEq + std::fmt::Debug>(mut now: impl FnMut() -> T, expected: &T) {
     let start = std::time::Instant::now();
     while now() != *expected && start.elapsed() < std::time::Duration::from_secs(60) {
@@ -175,7 +175,7 @@ fn names_that_are_not_utf8_work_in_roots_and_requests() {
     assert_eq!(checked.uri(), tree.uri("r%FF%FE/f%80"));
 }
 
-/// On Windows this is the root of a drive.
+/// On Windows, the filesystem root is the root of a drive.
 #[cfg(windows)]
 #[test]
 fn the_filesystem_root_can_be_a_root() {
@@ -279,7 +279,7 @@ fn descriptors_of<const N: usize>(tree: &Tree, directories: [&str; N]) -> [usize
     directories.map(|directory| open.iter().filter(|path| **path == tree.path(directory)).count())
 }
 
-/// Each session resolves for itself, but sessions that reach the same directory share one
+/// Each session resolves its own list, but sessions that reach the same directory share one
 /// descriptor.
 #[cfg(target_os = "linux")]
 #[test]
@@ -299,8 +299,8 @@ fn two_thousand_snapshots_share_one_descriptor_per_directory() {
         );
         roots
     };
-    // Other tests may use all handles that clients can have. Allowed directories are open
-    // regardless.
+    // Other tests may use all handles that are available to clients. Allowed directories are held
+    // open regardless.
     let clients = Boundary::builder().client_roots_only().build().unwrap();
     let first = snapshot(&clients, 0);
     assert!(descriptors_of(&tree, directories).into_iter().all(|count| count <= 1));
@@ -445,7 +445,7 @@ fn a_contradictory_configuration_is_an_error() {
     }
     assert_eq!(build(&[]), Some("no_directories"));
     assert_eq!(code(Roots::from_dirs::<&str>([])), Some("no_directories"));
-    // Otherwise the first setting would be silently ignored.
+    // The builder rejects both settings together. Otherwise it would silently ignore one of them.
     let client_roots_only = Boundary::builder().client_roots_only();
     for both in [
         client_roots_only.clone().directory(tree.path("a"), rw),
@@ -536,7 +536,7 @@ fn a_nested_root_replaced_by_a_symlink_grants_nothing_new() {
         );
         assert_eq!(code(roots.read(tree.path("out/secret"), 99)), Some("outside_roots"));
     }
-    // The old snapshot detects the change, too.
+    // The old snapshot also detects the change.
     #[cfg(unix)]
     {
         assert!(roots.read(tree.path("ws/sub/secret"), 99).is_err());
@@ -603,8 +603,8 @@ fn a_root_through_a_symlink_inside_a_grant_is_refused_in_any_order() {
         outcome(&tree, &boundary.resolve(&list(&tree, ["op/ws", "op/ws/planted"])).unwrap()).0,
         ["op/ws"]
     );
-    // A symlink to the allowed directory or to one of its ancestors widens a grant no less than a
-    // symlink to a sibling.
+    // A symlink to the allowed directory or to one of its ancestors widens a grant as much as a
+    // symlink to a sibling does.
     tree.add("link op/ws/up -> ../..; link op/ws/op -> ..; link op/fair -> ../..");
     link(&top(&tree), &tree.path("op/ws/top")).unwrap();
     for entry in ["op/ws/up", "op/ws/op", "op/ws/top"] {
@@ -685,7 +685,7 @@ fn nested_allowed_directories_do_not_hide_a_planted_symlink() {
         link A/p/n/ls -> sub";
     let tree = Tree::new(plant);
     let boundary = build_boundary(&tree, &[("A", Access::ReadWrite), ("A/p/n", Access::ReadWrite)]);
-    // No grant contains these symlinks, only the allowed directories do, whichever of them the
+    // These symlinks are in allowed directories but in no grant, whichever allowed directory the
     // entry starts in.
     for (entry, granted) in [("A/p/n/ls", "A/p/n/sub"), ("A/x/ls", "A/p/n/sub")] {
         assert_eq!(
@@ -1055,7 +1055,8 @@ fn a_file_root_serves_one_name_and_is_written_in_place() {
     file.write_all(b"new").unwrap();
     drop(file);
     assert_eq!(fs::read(tree.path("d/only")).unwrap(), b"new");
-    // When an editor replaces the file, the new file has the name and is served. A symlink is not.
+    // When an editor replaces the file, the new file is served under the same name. A symlink in
+    // its place is not served.
     fs::write(tree.path("d/tmp"), "edited").unwrap();
     fs::rename(tree.path("d/tmp"), tree.path("d/only")).unwrap();
     assert_eq!(roots.read(tree.path("d/only"), 9).unwrap(), b"edited");
@@ -1175,7 +1176,7 @@ fn debug_output_names_the_root_and_the_place() {
     assert_eq!(checked.display_path(), place.join(relative).display().to_string());
 }
 
-/// A program can verify its snapshot itself, and take another one when a root is missing.
+/// A program can verify its snapshot itself, and obtain a new one when a root is missing.
 // On Windows an open directory cannot be moved.
 #[cfg(unix)]
 #[test]

@@ -1,4 +1,4 @@
-//! Every schedule of a session up to a certain depth, and long schedules at random.
+//! Every schedule of a session up to a certain depth, and random long schedules.
 //!
 //! A schedule is a sequence of steps that begins with a new session or continues after given steps.
 //! [`session`](crate::properties::session) defines the steps and the properties. These must hold
@@ -72,11 +72,12 @@ fn begin<'a>(mut run: Run<'a>, beginning: &[Step]) -> Run<'a> {
     run
 }
 
-/// Runs every schedule of this many steps, each on a new run.
+/// Runs every schedule of `depth` steps, each in a new run. On Windows and without `openat2`,
+/// schedules have two steps fewer.
 fn every<'a>(after: &str, depth: usize, mut new_run: impl FnMut() -> Run<'a>) {
     let deeper =
         number("GUARD_SCHEDULES_DEEPER").map_or(0, |deeper| usize::try_from(deeper).unwrap());
-    // Filesystem calls are slower on Windows.
+    // Filesystem calls are slower on Windows and without `openat2`.
     let is_short = runs_without_openat2() || cfg!(windows);
     let depth = if is_short { depth - 2 } else { depth + deeper };
     let (mut schedules, start) = (0, Instant::now());
@@ -109,8 +110,8 @@ fn every<'a>(after: &str, depth: usize, mut new_run: impl FnMut() -> Run<'a>) {
     assert!(schedules > MIN_SCHEDULES, "only {schedules} after {after}");
 }
 
-/// Runs as many random schedules as fit into a few seconds. These schedules are too long to try
-/// every one.
+/// Runs as many random schedules as fit into a few seconds. Schedules of this length are too
+/// numerous to try all of them.
 #[test]
 fn random_schedules_are_correct() {
     let seconds =
@@ -132,7 +133,7 @@ fn random_schedules_are_correct() {
     assert!(schedules > 10, "only {schedules}");
 }
 
-/// A call received an answer, and its list is cached.
+/// Steps after which a call has received an answer and its list is cached.
 const CACHED_LIST: &[Step] = &[Begin, Answer, Poll(0), Poll(0)];
 
 /// The number of runs that wait together until verification is needed. It is small enough that they

@@ -62,8 +62,8 @@ fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
 }
 
-/// Waits until `now` returns the expected value. A slow resolution is not repeated immediately, and
-/// its duration depends on the machine.
+/// Waits until `now` returns the expected value, and fails after a minute. A slow resolution is not
+/// repeated immediately, and its duration depends on the machine.
 async fn assert_becomes<T: PartialEq + std::fmt::Debug>(now: impl AsyncFn() -> T, expected: T) {
     let start = std::time::Instant::now();
     while now().await != expected && start.elapsed() < Duration::from_secs(60) {
@@ -171,7 +171,7 @@ async fn the_next_call_succeeds_after_three_hundred_cancelled_leaders() {
         assert_eq!(
             (requests.load(Ordering::SeqCst), client.requests()),
             (number + 1, 0),
-            "only one call sends a request at a time"
+            "more than one call sent a request at a time"
         );
         call.abort();
         assert!(call.await.unwrap_err().is_cancelled());
@@ -181,8 +181,8 @@ async fn the_next_call_succeeds_after_three_hundred_cancelled_leaders() {
     assert_eq!(outcome(&tree, &session.roots(no_request_expected()).await), Ok(vec!["a".into()]));
 }
 
-/// A client declares roots and never answers. No call waits for longer than the limit, and nothing
-/// is granted.
+/// If a client declares roots and never answers, no call waits for longer than the limit, and
+/// nothing is granted.
 #[tokio::test(start_paused = true)]
 async fn an_unresponsive_client_delays_a_call_by_at_most_the_fetch_limit() {
     let tree = Tree::new("dir a");
@@ -657,7 +657,7 @@ async fn a_proof_is_valid_while_the_current_roots_contain_its_place() {
         changes.changed().await.unwrap();
         assert_codes(expected);
     }
-    // A proof belongs to a directory, not to another directory of the same name.
+    // A proof is bound to a directory, so it is invalid for another directory of the same name.
     session.list_changed();
     #[cfg(unix)]
     {
@@ -743,7 +743,7 @@ async fn a_change_wakes_every_waiter_and_closing_ends_every_wait() {
     assert_eq!(code(undeclared.roots(no_request_expected()).await), Some("session_closed"));
     assert_eq!(code(undeclared.roots_from_list(list(&tree, &["a"])).await), Some("session_closed"));
     assert_eq!(code(undeclared.still_allows(&checked)), Some("session_closed"));
-    // Dropping the last clone closes the session. A `Changes` does not keep it open.
+    // Dropping the last clone closes the session. A `Changes` does not keep the session open.
     let session = announcing(&guard);
     let mut changes = session.changes();
     drop(session.clone());
@@ -867,7 +867,7 @@ fn a_call_without_a_tokio_timer_is_refused() {
         let call = pin!(session.roots(no_answer()));
         match call.poll(&mut Context::from_waker(Waker::noop())) {
             std::task::Poll::Ready(roots) => code(roots),
-            std::task::Poll::Pending => panic!("the call waits forever"),
+            std::task::Poll::Pending => panic!("the call waits without a timer"),
         }
     };
     assert_eq!(poll(), Some("no_runtime"));
@@ -1047,8 +1047,8 @@ async fn closing_a_session_ends_its_fetch() {
 /// Runs a call in its own task.
 type PanickingCall = fn(Session) -> tokio::task::JoinHandle<bool>;
 
-/// A panic in the author's source propagates to the leader's call, which then counts as dropped. A
-/// waiting call then leads the next fetch.
+/// A panic in a source written by the server's author propagates to the leader's call, which then
+/// counts as dropped. A waiting call then leads the next fetch.
 #[tokio::test]
 async fn a_panicking_source_fails_only_its_own_call() {
     struct Bomb;
@@ -1171,7 +1171,8 @@ async fn an_evicted_snapshot_is_fetched_again() {
         )
     };
     let mut others = Vec::new();
-    // Do not look at the session's state here: that would count as a use and prevent the eviction.
+    // Do not read the session's state here, because that would count as a use and prevent the
+    // eviction.
     while others.len() < 80 {
         let other = announcing(&guard);
         other.roots(source_of(large())).await.unwrap();
@@ -1297,7 +1298,7 @@ fn an_unused_turn_to_verify_passes_to_the_next_call() {
     sleep(VERIFY_EVERY);
     let call = pin!(session.roots(no_answer()));
     let std::task::Poll::Ready(roots) = call.poll(&mut Context::from_waker(Waker::noop())) else {
-        panic!("the call waits")
+        panic!("the call waits without a runtime")
     };
     assert_eq!(code(roots), Some("no_runtime"));
     assert_eq!(boundary.allowed_roots().read("f", 9).unwrap(), b"new");
@@ -1387,8 +1388,8 @@ async fn the_fetch_limit_includes_resolving_the_list() {
     assert!(start.elapsed() < 20 * limit, "{:?}", start.elapsed());
 }
 
-/// A failure from before a change does not apply to the new list. It refuses neither the call that
-/// made the request nor those that wait for it.
+/// A failure from before a change does not apply to the new list. Neither the call that sent the
+/// request nor the calls that wait for it are refused.
 #[tokio::test(start_paused = true)]
 async fn a_failure_from_before_a_change_refuses_no_call() {
     let tree = Tree::new("dir a");
@@ -1565,7 +1566,8 @@ async fn a_renewal_without_a_change_wakes_no_waiter() {
     changes.changed().await.unwrap();
 }
 
-/// The text names the limit, both for the call that made the request and during the back-off.
+/// The text names the limit, both for the call that sent the request and for calls during the
+/// back-off.
 #[tokio::test]
 async fn a_repeated_failure_keeps_its_text() {
     let tree = Tree::new("dir a");

@@ -20,8 +20,8 @@ use crate::support::random::{Random, number};
 use crate::support::runs_without_openat2;
 use crate::support::tree::Tree;
 
-/// The roots in force and the number of requests that they need. Times are in seconds. A list is a
-/// bit mask with one bit per directory.
+/// Predicts the roots in force and the number of requests that the client receives. Times are in
+/// seconds. A list is a bit mask with one bit per directory.
 #[derive(Clone, Debug, Default)]
 struct Model {
     list: u8,

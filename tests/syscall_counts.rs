@@ -159,8 +159,8 @@ fn each_request_has_its_recorded_result() {
 }
 
 /// Each row is attempted this many times, and the attempt with the fewest calls counts.
-/// Interference only adds calls: a rename anywhere on the system can make `openat2` restart at
-/// `..`, and a pause of half a second makes the guard verify names again.
+/// Interference can only add calls. For example, a rename anywhere on the system can make `openat2`
+/// restart at `..`, and a pause of half a second makes the guard verify names again.
 const TRIES: usize = 20;
 
 /// The mark after each row, before its result is checked.

@@ -4,7 +4,7 @@
 //! *Access:* the test binary runs itself again as a traced child. The child makes every request
 //! with every operation, with and without `openat2`, and [`crate::support::tracer`] checks each
 //! system call. To prove that the tracer detects violations, the test also runs
-//! [`OUTSIDE_ACCESSES`], each of which it must refuse.
+//! [`OUTSIDE_ACCESSES`], each of which the tracer must refuse.
 //!
 //! *Refusals:* the same requests are made at the same path in worlds that differ only outside the
 //! roots. Every answer must be identical, byte for byte.
@@ -403,8 +403,8 @@ const OUTSIDE_ACCESSES: &[fn(&Path, &File)] = &[
     },
 ];
 
-/// The number of accesses at the end of the list that use `openat2`. They have no effect where it
-/// is blocked.
+/// The number of accesses at the end of the list that use `openat2`. They have no effect where
+/// `openat2` is blocked.
 const OPENAT2_ACCESSES: usize = 2;
 
 fn access_outside(tree: &Tree) {

@@ -24,7 +24,7 @@ fn heap(region: &Region<'_, System>) -> usize {
     change.bytes_allocated.saturating_sub(change.bytes_deallocated)
 }
 
-/// Runs the closure and returns its result with the peak heap use that a busy watcher thread saw
+/// Runs the closure, and returns its result and the peak heap use that another thread measured
 /// meanwhile.
 fn most_heap<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let over = AtomicBool::new(false);
@@ -63,7 +63,8 @@ fn walks_and_removals_use_bounded_memory() {
     let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(memory).unwrap();
     let roots = Roots::from_dirs([keep.path()]).unwrap();
 
-    // A walk's maximum of 100,000 entries, below a path of 3,765 bytes.
+    // Create 100,000 entries, the maximum that a walk returns, most of them below a path of 3,765
+    // bytes.
     let deep = &vec!["d".repeat(250); 15].join("/");
     fs::create_dir_all(keep.path().join(deep)).unwrap();
     let directory =
@@ -79,8 +80,8 @@ fn walks_and_removals_use_bounded_memory() {
     );
     assert_eq!(entries_read, 100_000);
     assert!(most < 60 << 20, "{most}");
-    // The memory for queued entries after the last directory was listed, and for a caller that
-    // keeps all entries.
+    // Measure the memory for queued entries after the last directory was listed, and the memory
+    // used by a caller that keeps all entries.
     let region = Region::new(ALLOCATOR);
     let mut waiting = walk(WalkOptions::new());
     waiting.by_ref().take(100_000 - entries + 1).for_each(drop);
@@ -91,7 +92,7 @@ fn walks_and_removals_use_bounded_memory() {
     println!("{kept} entries kept: at most {most} bytes of heap");
     assert!(most < 60 << 20, "{most}");
 
-    // More bytes than a walk may hold, with no limit on the number of entries.
+    // These entries need more bytes than a walk may hold, and their number is not limited.
     let wide = keep.path().join("wide");
     fs::create_dir(&wide).unwrap();
     let directory = openat(CWD, &wide, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();

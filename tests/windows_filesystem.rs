@@ -21,7 +21,7 @@ fn drive(path: &Path) -> (char, String) {
     (path.chars().next().unwrap(), path[2..].replace('\\', "/"))
 }
 
-/// The forms that VS Code, Claude Code and Cursor are known to send.
+/// Tests the forms of a root URI that VS Code, Claude Code and Cursor are known to send.
 #[test]
 fn each_clients_form_of_a_root_uri_names_the_root() {
     let tree = Tree::new("file root/f = content");
@@ -102,7 +102,8 @@ fn a_request_names_the_same_file_with_any_separator_and_case() {
     assert_eq!(roots.read("Ä/ß", 9).unwrap(), b"other");
 }
 
-/// Refused by name before any system call, with the code of the rules, even if the file exists.
+/// The name is refused before any system call, with the code that the name rules assign, even if
+/// the file exists.
 #[test]
 fn a_name_that_windows_would_reinterpret_is_refused() {
     let tree =
@@ -151,8 +152,7 @@ fn a_name_that_windows_would_reinterpret_is_refused() {
     assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 3);
 }
 
-/// The guard contacts neither a share that only a client names, nor a host of an allowed directory
-/// for another share.
+/// A share that only the client names is refused, with and without allowed directories.
 #[test]
 fn a_client_root_on_another_host_grants_nothing() {
     let tree = Tree::new("file root/f");
@@ -171,8 +171,8 @@ fn a_client_root_on_another_host_grants_nothing() {
     }
 }
 
-/// Whatever points outside the roots is refused, whether or not the program can see that it is a
-/// symlink. No outside file is read, listed, created or removed.
+/// A path that leads outside through a symlink or a junction is refused, whether or not the system
+/// shows it as one. No outside file is read, listed, created or removed.
 #[test]
 fn a_path_that_points_outside_is_refused_before_any_effect() {
     type Build = fn(&Tree);
@@ -246,8 +246,8 @@ fn a_path_that_points_outside_is_refused_before_any_effect() {
     }
 }
 
-/// A root list entry that points outside the allowed directory, through a visible or an invisible
-/// symlink.
+/// A root list entry is rejected if it leads outside the allowed directory through a symlink,
+/// whether or not the system shows it as a symlink.
 #[test]
 fn a_client_root_that_points_outside_the_allowed_directory_grants_nothing() {
     let tree = Tree::new("dir op/a; file out/secret; link op/l -> ../out");
@@ -335,9 +335,9 @@ fn an_absent_volume_counts_as_a_missing_directory() {
     }
 }
 
-/// An empty directory can become a junction even while it is held open. Here the host replaces it
-/// with a symlink, which has the same effect: the handle reports the old path, but that path
-/// resolves to another directory.
+/// An empty directory can become a junction even while it is held open. This test runs only under
+/// Wine. The host replaces the open directory with a symlink, which has the same effect: the handle
+/// reports the old path, but that path resolves to another directory.
 #[test]
 fn an_operation_by_path_affects_only_the_open_directory() {
     if symlinks_are_visible() {
@@ -359,8 +359,8 @@ fn an_operation_by_path_affects_only_the_open_directory() {
     }
 }
 
-/// The guard relies on this when it resolves names below open directories: Windows neither renames
-/// nor removes them.
+/// Windows neither renames nor removes an open directory. The guard relies on this when it resolves
+/// names below one.
 #[test]
 fn a_root_in_force_cannot_be_renamed() {
     let tree = Tree::new("file root/f");

@@ -1,5 +1,5 @@
-//! Windows' rules for names as data. Each line of `data/windows.txt` is a text and its expected
-//! reading, tested on every system.
+//! Data-driven tests of Windows' rules for names. Each line of `data/windows.txt` is a text and its
+//! expected reading. The tests run on every system.
 //!
 //! ```text
 //! path | C:/a/../b         | C:\b             a path and its normal form
@@ -89,7 +89,7 @@ fn row(line: &str) -> Result<(), String> {
     holds.map_err(|_| "an invariant fails".into())
 }
 
-/// Whether a request's names start with the root's names, or the code of the refusal.
+/// Returns whether a request's names start with the root's names, or the code of the refusal.
 fn contains(root: &str, request: &str) -> Result<String, Code> {
     let root = read(root)?;
     let request = read(request)?;

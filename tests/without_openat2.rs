@@ -14,7 +14,8 @@ use crate::support::kernel::{ENOSYS, block};
 #[cfg(target_os = "linux")]
 use crate::support::{OPENAT2_ERROR, runs_without_openat2};
 
-/// Set this by hand to run only matching tests in the child.
+/// An environment variable that can be set by hand, so that the child runs only the tests whose
+/// names contain its value.
 #[cfg(target_os = "linux")]
 const ONLY: &str = "GUARD_TEST_ONLY";
 
@@ -33,8 +34,8 @@ fn the_suite_passes_where_a_filter_forbids_openat2() {
     run_again(EPERM);
 }
 
-/// In the child, this shows that the filter is active. In the parent, it shows that `openat2` is
-/// available.
+/// In the child, this test shows that the filter is active. In the parent, it shows that `openat2`
+/// is available.
 #[cfg(target_os = "linux")]
 #[test]
 fn openat2_is_available_unless_it_is_blocked() {

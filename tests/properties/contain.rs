@@ -11,7 +11,7 @@
 //!
 //! Each answer of [`PathIndex`] must equal the result of comparing lists of names, one root after
 //! another: the longest alias at the start of a path and the rest of the path, and the roots at,
-//! around, beneath and above it. Neither does I/O.
+//! around, beneath and above it. Neither the index nor this comparison does I/O.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -24,7 +24,7 @@ use aliases::{Above, Node, PathIndex, RootKind, TOP};
 #[allow(dead_code, unreachable_pub)]
 mod aliases;
 
-/// Used by the file above.
+/// Used by `index.rs`.
 #[path = "../../src/path/names/mod.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod names;
@@ -83,8 +83,8 @@ impl<'a> World<'a> {
     }
 
     /// Checks the root of an absolute path: the one with the longest alias at the start of the
-    /// path, and the rest of the path. If two roots have the same alias, its canonical owner wins,
-    /// or else the first root.
+    /// path, and the rest of the path. If an alias belongs to several roots, the root with this
+    /// canonical path wins, or else the root to which the alias was added first.
     fn begin(&self, path: &[u8]) {
         let canonical = self.roots.iter().enumerate().map(|(root, (names, _))| (root, names));
         let given = self.alias_names.iter().map(|(names, root)| (*root, names));

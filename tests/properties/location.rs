@@ -72,7 +72,7 @@ fn path(bytes: &[u8]) {
     );
     if expected.is_ok() && path.is_absolute() && !has_dots(path) {
         let read = Location::from_uri(&write_uri(path));
-        // Four slashes are always refused.
+        // A URI with four slashes is always refused.
         let expected = if bytes.starts_with(b"//") { Err("foreign_host") } else { expected };
         assert_eq!(path_or_code(&read), expected, "{} written as a URI", bytes.escape_ascii());
     }

@@ -13,8 +13,8 @@
 //! root `o/a` is not used here.) Properties:
 //!
 //! - No operation returns anything from outside.
-//! - At the end, nothing outside has changed: neither names, types, inodes and modes nor sizes,
-//!   times and contents.
+//! - At the end, everything outside has the same names, types, inodes, link counts, modes, times
+//!   and contents as before.
 //! - A failed operation on a single name changes nothing.
 //! - No operation leaves a temporary name.
 //! - No operation blocks on a FIFO.
@@ -196,7 +196,8 @@ fn unit((): ()) -> Vec<u8> {
     Vec::new()
 }
 
-/// Returns the secret if the mode is one that only outside entries have; see [`mark`].
+/// Returns the secret if the mode is one that only outside entries have, or nothing otherwise. See
+/// [`mark`].
 fn described(metadata: &Metadata) -> Vec<u8> {
     if metadata.mode().is_some_and(|mode| matches!(mode & 0o777, FILE_MODE | DIRECTORY_MODE)) {
         SECRET
@@ -216,7 +217,7 @@ fn read(mut file: OpenFile) -> Vec<u8> {
     content
 }
 
-/// Writes to the file. If it is outside, the final comparison shows it.
+/// Writes to the file. If the file is outside, the final comparison detects the write.
 fn written(mut file: OpenFile) -> Vec<u8> {
     file.write_all(b"written").unwrap();
     Vec::new()
@@ -236,7 +237,8 @@ fn walked(walk: Walk) -> Vec<u8> {
     walk.flatten().flat_map(returned).collect()
 }
 
-/// Sets modes on everything below a directory that no entry inside has, whatever the umask.
+/// Sets modes that no entry inside the roots has, on a path and everything below it, whatever the
+/// umask.
 fn mark(path: &Path) {
     let mode = if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
@@ -249,8 +251,8 @@ fn mark(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The entries at and below a path, by relative path: their metadata and content, and their times
-/// of change.
+/// Maps the relative path of each entry at or below `top` to its metadata and content, and to its
+/// modification and change times.
 fn snapshot(top: &Path) -> BTreeMap<String, (String, [i64; 4])> {
     let mut all = BTreeMap::new();
     let mut todo = vec![top.to_owned()];

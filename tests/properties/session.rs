@@ -55,15 +55,15 @@ pub(crate) fn hold(bytes: &[u8]) {
 }
 
 thread_local! {
-    /// Shared by all schedules, because each has its own session. Thread-local rather than static,
-    /// so that its directory is removed when the thread ends.
+    /// One world is shared by all schedules, because each schedule has its own session.
+    /// Thread-local rather than static, so that its directory is removed when the thread ends.
     static WORLD: World = World::new();
 }
 
 /// The state shared by all schedules.
 pub(crate) struct World {
-    /// Blocks the runtime's only blocking thread until it is dropped, so that the work of calls
-    /// waits.
+    /// Blocks the runtime's only blocking thread until the sender is dropped, so that the blocking
+    /// work of the calls has to wait.
     hold: Mutex<mpsc::Sender<()>>,
     runtime: Runtime,
     guard: Guard,
@@ -669,7 +669,8 @@ impl Wake for Flag {
 }
 
 impl Flag {
-    /// Waits until another thread sets it.
+    /// Waits until another thread sets the flag. Returns false if that takes longer than
+    /// [`THREAD_DELAY`].
     fn is_set_in_time(&self) -> bool {
         let until = Instant::now() + THREAD_DELAY;
         while !self.woken.load(SeqCst) {
@@ -682,7 +683,8 @@ impl Flag {
     }
 }
 
-/// More versions than one schedule needs.
+/// The number of versions of the client's list. When a schedule has used all of them, the list no
+/// longer changes.
 const VERSIONS: usize = 12;
 
 /// The maximum number of concurrent calls: one that asks, two that wait.
@@ -694,7 +696,7 @@ const STEPS: usize = 64;
 /// More rounds than the calls of a schedule need to end.
 const ROUNDS: usize = 100;
 
-/// Longer than a blocking thread is ever delayed, even on a busy machine.
+/// Longer than any delay of a blocking thread, even on a busy machine.
 const THREAD_DELAY: Duration = Duration::from_secs(10);
 
 /// Longer than the crate's longest back-off.
@@ -703,5 +705,5 @@ const BACK_OFF: Duration = Duration::from_secs(31);
 /// Longer than any schedule lasts, including its waits.
 const LONG: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The number of retries of a call because the list changed, as in the crate.
+/// How often a call is repeated because the list changed, as in the crate.
 const RETRIES: usize = 4;

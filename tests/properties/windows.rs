@@ -3,8 +3,8 @@
 //! The input is any text, read as a path and as a `file:` URI. Properties:
 //!
 //! - Nothing panics.
-//! - A path is read, or refused for the first reason, as a naive rule prescribes that looks at the
-//!   pieces between separators.
+//! - A path is read, or refused for the first reason that applies, exactly as by a naive rule that
+//!   looks at the pieces between separators.
 //! - A normal form is its own normal form.
 //! - The kind of separator does not matter. The case of letters changes only the case of the
 //!   result.
@@ -221,8 +221,8 @@ fn share_by_the_rules<'a>(pieces: &[&'a str]) -> Result<(String, Vec<&'a str>), 
     }
 }
 
-/// Why a name cannot name a file, or could name a different one. `None` for harmless names and for
-/// dots.
+/// Why a name cannot name a file, or could name a different one. Returns `None` for harmless names
+/// and for dots.
 fn refusal_of_name(name: &str) -> Option<Code> {
     if ["", ".", ".."].contains(&name) {
         return None;

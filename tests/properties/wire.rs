@@ -9,13 +9,13 @@
 //! Properties:
 //!
 //! - Nothing panics. The crate reads each message exactly as a naive rule over plain JSON does.
-//!   Serializing it and reading it again gives the same value. Its size is at most a small multiple
-//!   of the input.
+//!   Serializing it and reading it again gives the same value. The size of the value is at most a
+//!   small multiple of the size of the input.
 //! - Two good entries are granted, whatever is between them. Nothing outside the allowed
 //!   directories is in force. Every directory inside that an entry names by its canonical path is
 //!   in force.
-//! - A list in pages is refused by the first limit that it exceeds, or grants the same as the list
-//!   in one piece. No further page is requested.
+//! - A list in pages is refused because of the first limit that it exceeds, or grants the same as
+//!   the list in one piece. No page is requested after the one that decides the result.
 //! - The text of a refusal has a bounded length, whatever it quotes. Its error body can be read
 //!   again.
 
@@ -53,7 +53,8 @@ pub(crate) fn hold(bytes: &[u8]) {
 }
 
 thread_local! {
-    /// Thread-local rather than static, so that its directory is removed when the thread ends.
+    /// The world is thread-local rather than static, so that its directory is removed when the
+    /// thread ends.
     static WORLD: World = World::new();
 }
 
@@ -124,8 +125,8 @@ fn messages(bytes: &[u8], value: &Value) {
     assert_eq!(round_trip::<RootEntry>(bytes).is_some(), is_entry, "{value} as an entry");
 }
 
-/// Reads a value, if it can be read. Serializing it and reading it again must give the same value,
-/// to the precision of fractions.
+/// Reads a value, or returns `None` if the bytes cannot be read. Serializing the value and reading
+/// it again must give the same value, to the precision of fractions.
 fn round_trip<T: Serialize + for<'de> Deserialize<'de> + Debug>(bytes: &[u8]) -> Option<T> {
     let read: T = serde_json::from_slice(bytes).ok()?;
     let printed = serde_json::to_string(&read).unwrap();
@@ -334,7 +335,7 @@ impl World {
         let source = |cursor: Option<String>| {
             let page = pages.get(asked.len()).cloned();
             asked.push(cursor);
-            ready(page.unwrap_or_else(|| panic!("of {text:?}, page {} is requested", asked.len())))
+            ready(page.unwrap_or_else(|| panic!("page {} of {text:?} is not needed", asked.len())))
         };
         let session = self.guard.session(ClientCapabilities::with_roots(SILENT)).unwrap();
         let roots = self.runtime.block_on(session.roots(source));
@@ -342,7 +343,7 @@ impl World {
             if let RootsResponse::List(list) = page { list.next_cursor.clone() } else { None }
         });
         let cursors: Vec<_> = std::iter::once(None).chain(cursors).take(pages.len()).collect();
-        assert!(asked == cursors, "of {text:?}, other pages were requested");
+        assert!(asked == cursors, "the wrong pages of {text:?} were requested");
         match (roots, expected) {
             (Ok(roots), Ok(list)) => {
                 self.check_roots_are_inside(&roots);
@@ -464,8 +465,8 @@ const KEPT_CHARS: usize = 160;
 /// How many characters of a client's error are kept.
 const DETAIL_CHARS: usize = 1024;
 
-/// The longest text of a refusal: 160 characters, each written as an escape of ten, plus other
-/// words.
+/// The maximum length of the text of a refusal: 160 characters, each escaped as ten bytes, plus the
+/// other words.
 const TEXT_BYTES: usize = 2000;
 
 /// The maximum ratio of kept bytes to input bytes. For example, the entry `7` is kept as ten bytes.

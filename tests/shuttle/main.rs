@@ -1,17 +1,17 @@
 //! The model check: runs the real session code under a scheduler that decides which task takes each
 //! step.
 //!
-//! A run has a cast of tasks that call, change the list, close the session, drop calls, forget
-//! snapshots, and wait for changes. The test prints the number of schedules tried. If a schedule
-//! breaks a property of [`world`], shuttle prints the schedule, and [`failed_schedule_is_replayed`]
-//! replays it. A lost wake-up is reported as a deadlock.
+//! A run has a cast of tasks that request the roots, change the list, close the session, drop their
+//! calls, forget snapshots, or wait for changes. The test prints the number of schedules tried. If
+//! a schedule breaks a property of [`world`], shuttle prints the schedule, and
+//! [`failed_schedule_is_replayed`] replays it. A lost wake-up is reported as a deadlock.
 //!
 //! Each use of the session's locks and atomics, of the cache or of a notification is a step, and so
-//! is each answer and each job that a worker runs. The cache and the notifications count as atomic:
-//! their own crates test them, and neither runs session code while it holds a lock. Memory is
-//! sequentially consistent, as in the code. Time does not pass, so no deadline expires; calls
-//! dropped at each step stand for expired deadlines. The step number decides whether names are
-//! verified again.
+//! is each answer and each job that a worker runs. The operations of the cache and of notifications
+//! count as atomic, because their own crates test them and neither runs session code while it holds
+//! a lock. Memory is sequentially consistent, as in the code. Time does not pass, so no deadline
+//! expires. Calls that are dropped, at any step, stand for expired deadlines. The step number
+//! decides whether names are verified again.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release --test shuttle -- --nocapture` runs the model
 //! check, and so does .ci/run. `GUARD_MODEL_RUNS=1000000` sets the number of schedules for each
@@ -343,7 +343,8 @@ fn priority_schedules_are_correct() {
     }
 }
 
-/// Running a schedule again gives the same result: nothing depends on random numbers or time.
+/// Running a schedule again gives the same result, because nothing depends on random numbers or
+/// time.
 #[test]
 fn schedules_are_deterministic() {
     for &cast in LARGE {
