@@ -326,7 +326,7 @@ impl Boundary {
         }
     }
 
-    /// Resolves entries beneath `enclosing`, checks them against everything granted before, and
+    /// Resolves entries beneath `enclosing`, rejects those that [`GrantMemory::admit`] refuses, and
     /// keeps the granted directories open.
     fn grant(
         &self,
@@ -413,7 +413,7 @@ impl Roots {
             .map(|boundary| boundary.allowed_roots())
     }
 
-    /// Creates roots from a client's list, without allowed directories: everything that the client
+    /// Creates roots from a client's list, without allowed directories. Everything that the client
     /// names is served. Use this for a single list. A server that knows its directories or resolves
     /// lists repeatedly should keep a [`Boundary`], which remembers the directories that it
     /// granted. The target of a symlink that a tool created in a root then cannot become a root of
@@ -459,7 +459,7 @@ mod tests {
     }
 
     /// A change between two resolutions of a list. The list names the directory `a`, the symlink
-    /// `l` to it, the file `f` and the missing path `none`.
+    /// `l` to that directory, the file `f` and the missing path `none`.
     type Change = fn(&Path);
 
     #[test]
@@ -518,7 +518,7 @@ mod tests {
         let first = named(Some("one"));
         assert!(is_shared(&first, &named(Some("one"))));
         assert!(!is_shared(&first, &named(Some("two"))) && !is_shared(&first, &named(None)));
-        // The snapshot is not shared with a different directory of the same name, or after a
+        // The old snapshot is not shared if a different directory now has the same name, or if a
         // directory was found to be missing and has since returned.
         let first = named(None);
         fs::rename(top.join("a"), top.join("was")).unwrap();

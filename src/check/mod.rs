@@ -74,7 +74,7 @@ impl Roots {
     /// names is in a root. Symlinks are followed, except that [`Intent::NoFollow`] does not follow
     /// a symlink at the end of the path.
     ///
-    /// Text is parsed by [`Location::parse`]; a `Path` is used unchanged. A relative request is
+    /// Text is parsed by [`Location::parse`], and a `Path` is used unchanged. A relative request is
     /// resolved against the first root, or against the one that [`with_base`](Self::with_base)
     /// selected, and never against the current directory of the process.
     ///
@@ -232,8 +232,8 @@ impl CheckedPath {
     }
 
     /// The path from the root to the place. It consists of plain names, and is empty for the root
-    /// itself. None of the names was a symlink when it was checked, except possibly the last name
-    /// with [`Intent::NoFollow`].
+    /// itself. At the time of the check, none of the names was a symlink, except possibly the last
+    /// one with [`Intent::NoFollow`].
     #[must_use]
     pub fn relative(&self) -> &Path {
         &self.relative
@@ -245,12 +245,13 @@ impl CheckedPath {
         !matches!(self.found, Found::Missing(_))
     }
 
-    /// The canonical path as text for people and models, for responses and logs.
+    /// The canonical path as text that people and models can read in responses and logs.
     ///
-    /// This is the only form of a proof's path that is meant to be shown. Show it only to the
-    /// client that the roots belong to, because it contains the targets of symlinks. Do not open
-    /// it: names that are not UTF-8 contain replacement characters, and the path would be walked
-    /// again from `/`. See [`to_unguarded_path`](Self::to_unguarded_path).
+    /// Apart from [`uri`](Self::uri), this is the only form of a proof's path that is meant to be
+    /// shown. Show it only to the client that the roots belong to, because it contains the targets
+    /// of symlinks. Do not open this path, because names that are not UTF-8 contain replacement
+    /// characters, and because the path would be walked again from `/`. See
+    /// [`to_unguarded_path`](Self::to_unguarded_path).
     ///
     /// ```
     /// # use mcp_roots_guard::{Intent, Roots};

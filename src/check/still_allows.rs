@@ -10,9 +10,9 @@ impl Roots {
     /// Checks by path whether these roots still allow the place of a proof from another snapshot.
     /// Call this before each step of a long operation.
     ///
-    /// The check compares paths. It also verifies, with a few system calls, that the paths of the
-    /// proof's root still resolve to it. If that root is also one of these roots, it is verified at
-    /// most once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
+    /// The check also verifies, with a few system calls, that the paths of the proof's root still
+    /// resolve to it. If that root is also one of these roots, it is verified at most once every
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     ///
     /// # Errors
     ///

@@ -2,9 +2,9 @@
 //!
 //! [`Guard::confine_process`] takes a [`Confinement`], which lists the paths that the process needs
 //! in addition to the allowed directories. From then on, no thread of the process and no program
-//! that it starts can open, create, remove, rename or run a file outside these paths, whether or
-//! not the code uses the guard. This cannot be undone. The result is a [`Confined`], which reports
-//! what the kernel enforces.
+//! that it starts can open, create, remove, rename or run a file outside these paths and the
+//! allowed directories, whether or not the code uses the guard. This cannot be undone. The result
+//! is a [`Confined`], which reports what the kernel enforces.
 //!
 //! The mechanism is Landlock (landlock(7), Linux 5.13). Its rules refer to file and directory
 //! objects, and the kernel checks them whenever the process opens or changes something by path. The
@@ -24,7 +24,7 @@
 //! | an extra named through a symlink that a tool could have created | `through_link` |
 //!
 //! An older version of Landlock with fewer rights does not cause a refusal.
-//! [`Confined::not_enforced`] lists the restrictions that it does not enforce.
+//! [`Confined::not_enforced`] lists the restrictions that the older version does not enforce.
 //!
 
 #[cfg(target_os = "linux")]
@@ -101,8 +101,9 @@ impl Confinement {
 
     /// Adds a file or directory, which must exist. Symlinks are followed, because the operator is
     /// trusted. The exceptions are symlinks in an allowed directory or a writable extra, where a
-    /// tool could have created them. If the process needs a temporary directory, add it too. Prefer
-    /// a directory that only the server uses to all of `/tmp`, which other programs also use.
+    /// tool could have created them. If the process needs a temporary directory, add it too. Add a
+    /// directory that only the server uses, rather than all of `/tmp`, which other programs also
+    /// use.
     pub fn extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
         self.push(path.into(), access, Missing::Refused);
         self
@@ -240,7 +241,7 @@ impl Confined {
         self.threads
     }
 
-    /// The accessible paths: the allowed directories, then the extras.
+    /// The accessible paths, with the allowed directories before the extras.
     #[must_use]
     pub fn paths(&self) -> &[ConfinedPath] {
         &self.paths
@@ -297,8 +298,8 @@ impl fmt::Display for Confined {
 impl Guard {
     /// Restricts the whole process to the allowed directories, with their configured access, and to
     /// the extras. The restriction also applies to code that does not use the guard. This is
-    /// permanent: neither this process nor a program that it starts can undo it. Each further call,
-    /// up to 16 in total, narrows the confinement (landlock(7)).
+    /// permanent, so neither this process nor a program that it starts can undo it. Each further
+    /// call, up to 16 in total, narrows the confinement (landlock(7)).
     ///
     /// Call this right after the guard is built, before any thread or runtime exists. From Linux
     /// 7.0 on, the kernel confines all threads at once. An older kernel confines only the calling
@@ -314,13 +315,13 @@ impl Guard {
     /// - existence checks, and reads of metadata, extended attributes and the targets of symlinks
     ///   (`stat`, `getxattr`, `readlink`), in the whole filesystem; and the names of changed
     ///   entries in a watched directory (`inotify`);
-    /// - changes to modes, owners, times and extended attributes, even outside, as far as the user
-    ///   is permitted to make them;
-    /// - the network, signals, and connections to sockets by path: a service that listens there (a
-    ///   session bus, a container daemon) executes requests unconfined;
-    /// - other names of the same object, through bind mounts and hard links: a file in a read-only
-    ///   directory can be written through a name in a writable one, and a file inside can also have
-    ///   a name outside.
+    /// - changes to modes, owners, times and extended attributes that the user is permitted to
+    ///   make, even outside the accessible paths;
+    /// - the network, signals, and connections to sockets by path, where a service such as a
+    ///   session bus or a container daemon executes requests unconfined;
+    /// - access through other names of the same object, which bind mounts and hard links create. A
+    ///   file in a read-only directory can be written through a name in a writable one, and a file
+    ///   inside can also have a name outside.
     ///
     /// The rules are tied to the objects that exist when this method is called. A directory that is
     /// moved away stays accessible under its new name. A directory that **replaces it or is created

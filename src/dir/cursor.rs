@@ -19,8 +19,8 @@ use crate::limits::{NAMES_PER_LOOKUP, PATH_BYTES};
 pub(crate) struct Cursor {
     /// The path of the directory that was opened last.
     path: PathBuf,
-    /// The open directories on that path, the deepest last. Each is stored with the length of its
-    /// own path in bytes.
+    /// The open directories on that path, with the deepest last. Each is stored with the length of
+    /// its own path in bytes.
     open_dirs: VecDeque<(usize, Handle)>,
 }
 

@@ -140,7 +140,8 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
         Errno::LOOP => Some(Code::Changed),
         // `plain` has ruled out every cause except RESOLVE_NO_XDEV.
         Errno::XDEV => Some(Code::MountCrossing),
-        // open(2) fails with ENXIO for a socket, and for a FIFO that has no reader.
+        // open(2) fails with ENXIO for a socket, and when a FIFO without a reader is opened for
+        // writing.
         Errno::NXIO => Some(Code::SpecialFile),
         _ => None,
     }

@@ -6,10 +6,10 @@
 //! accepts `.` and `..`, and can follow symlinks that stay inside the directory. A [`Cursor`] makes
 //! repeated look-ups beneath one handle efficient, and a [`Budget`] limits their number.
 //!
-//! On Linux, most operations take one `openat2` call (openat2(2), Linux 5.6) with `RESOLVE_BENEATH
-//! | RESOLVE_NO_SYMLINKS`. If this call cannot be used, and on other systems, cap-std walks the
-//! path one name at a time through open descriptors. On Windows, the final path of each handle is
-//! also verified.
+//! On Linux, most operations take one `openat2` call (openat2(2), Linux 5.6) with the flags
+//! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`. If this call cannot be used, and on other systems,
+//! cap-std walks the path one name at a time through open descriptors. On Windows, the final path
+//! of each handle is also verified.
 
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]

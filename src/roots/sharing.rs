@@ -1,4 +1,5 @@
-//! A table of values that are shared while they are alive: open directories and equal snapshots.
+//! A table of values that are shared while they are alive, such as open directories and equal
+//! snapshots.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,7 +10,7 @@ pub(crate) struct WeakTable<K, V>(Mutex<Entries<K, V>>);
 
 struct Entries<K, V> {
     values: HashMap<K, Weak<V>>,
-    /// How many values were alive at the last cleanup.
+    /// The number of values that were alive at the last cleanup.
     alive: usize,
 }
 

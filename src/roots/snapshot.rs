@@ -1,4 +1,4 @@
-//! The roots in force: an immutable snapshot.
+//! Immutable snapshots of the roots in force: [`Roots`].
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -16,7 +16,7 @@ use crate::wire::ListRootsResult;
 #[cfg(feature = "rmcp")]
 use tokio_util::sync::CancellationToken;
 
-/// The roots in force: an immutable snapshot, cheap to clone and share.
+/// An immutable snapshot of the roots in force, which is cheap to clone and share.
 ///
 /// Create one from configuration with [`Roots::from_dirs`], from a client's list with
 /// [`Roots::from_list`], or from both with a [`Boundary`](crate::Boundary).
@@ -37,7 +37,7 @@ pub(crate) struct Snapshot {
     index: PathIndex,
     policy: Policy,
     rejected: Vec<RejectedRoot>,
-    /// Whether the roots come from a client's list.
+    /// Whether the roots were resolved from a client's list.
     is_listed: bool,
     /// The original list, if it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
@@ -133,7 +133,7 @@ impl Roots {
     /// Verifies that every root's paths still resolve to the same object, with a few system calls
     /// for each root. Skips the verification if the last one was within
     /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or if another caller is performing one.
-    /// Returns false if any root is known to be unavailable.
+    /// Returns false if any root is known to be unavailable, and true otherwise.
     ///
     /// [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) verifies the allowed directories
     /// in the same way.
@@ -196,7 +196,7 @@ impl Roots {
         self
     }
 
-    /// Marks the roots as coming from a client's list. Must be called before the snapshot is
+    /// Marks the roots as resolved from a client's list. Must be called before the snapshot is
     /// shared.
     pub(crate) fn listed_by_client(mut self) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {

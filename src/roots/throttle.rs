@@ -20,8 +20,8 @@ impl Throttle {
     }
 
     /// Returns true if the caller should do the task now. No other caller gets true until
-    /// [`done`](Self::done) or [`give_back`](Self::give_back) is called, or until the caller counts
-    /// as stalled, [`VERIFY_EVERY`] after [`VERIFY_STALLED`].
+    /// [`done`](Self::done) or [`give_back`](Self::give_back) is called, or [`VERIFY_STALLED`] plus
+    /// [`VERIFY_EVERY`] has passed.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
         let last = self.0.load(Ordering::Relaxed);
