@@ -35,7 +35,7 @@ pub(crate) struct GrantMemory {
     charged: HashMap<Account, usize>,
 }
 
-/// Directories by canonical path and by identity.
+/// A set of directories, stored by canonical path and by identity.
 #[derive(Debug, Default)]
 struct Places {
     paths: HashSet<PathHash>,

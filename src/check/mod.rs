@@ -172,7 +172,7 @@ impl Roots {
         if !is_absolute(request) {
             return Some((self.base()?, request));
         }
-        // Fast path for the common case: one root, named by its canonical path.
+        // This is a fast path for the common case of one root that is named by its canonical path.
         let only = self.only_root().filter(|only| only.aliases.is_empty());
         let below = only.and_then(|only| below(request, only.path()));
         below.map(|below| (0, below)).or_else(|| self.index().begin(request))
@@ -445,7 +445,7 @@ impl fmt::Display for CheckedPath {
         let relative = self.relative.as_os_str();
         let place = quoted(if relative.is_empty() { OsStr::new(".") } else { relative });
         let name = self.root.path().file_name().unwrap_or(self.root.path().as_os_str());
-        // The root is always in the snapshot.
+        // The root is always in the snapshot, so the default number is never used.
         let number =
             self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
         write!(f, "{place} in root {} ({})", number.unwrap_or_default(), quoted(name))

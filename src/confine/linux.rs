@@ -132,7 +132,7 @@ fn find<'a>(boundary: &Boundary, named: &'a Extra) -> Result<OpenExtra<'a>> {
     Ok(OpenExtra { named, path, metadata: Metadata::of_file(&file)?, file, trail })
 }
 
-/// The rules to enforce, and their report.
+/// The rules to enforce, and the paths that the report lists.
 struct Rules {
     ruleset: RulesetCreated,
     /// Read-only allowed directories, to which no extra may add access. Includes missing
@@ -237,7 +237,8 @@ fn add(
 }
 
 /// Renaming a symlink, a FIFO or a socket requires the right to create one (landlock(7)), and the
-/// guard renames all of these. It does not rename device nodes.
+/// guard renames all of these. Read-write access therefore includes these rights. The guard does
+/// not rename device nodes.
 fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     match access {

@@ -1,9 +1,9 @@
 //! Bounds on the cost of resolution.
 //!
 //! A [`Budget`] limits the look-ups, and therefore the CPU time, of one request or one entry of a
-//! root list, whatever symlinks a tree contains. An [`Effort`] ends the resolution of a whole list
-//! at a deadline, or when no caller is waiting for the result. Every look-up checks the budget, and
-//! a look-up for a list also checks the effort.
+//! root list, regardless of the symlinks that a tree contains. An [`Effort`] ends the resolution of
+//! a whole list at a deadline, or when no caller is waiting for the result. Every look-up checks
+//! the budget, and a look-up for a list also checks the effort.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

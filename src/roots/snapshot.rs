@@ -188,7 +188,7 @@ impl Roots {
         self.snapshot.generation
     }
 
-    /// Sets the generation. Must be called before the snapshot is shared.
+    /// Sets the generation. This has no effect once the snapshot is shared.
     pub(crate) fn with_generation(mut self, generation: u64) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.generation = generation;
@@ -196,7 +196,7 @@ impl Roots {
         self
     }
 
-    /// Marks the roots as resolved from a client's list. Must be called before the snapshot is
+    /// Marks the roots as resolved from a client's list. This has no effect once the snapshot is
     /// shared.
     pub(crate) fn listed_by_client(mut self) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
@@ -219,7 +219,7 @@ impl Roots {
         })
     }
 
-    /// Stores the original list. Must be called before the snapshot is shared.
+    /// Stores the original list. This has no effect once the snapshot is shared.
     pub(crate) fn with_list(mut self, list: &Arc<ListRootsResult>) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.list = Some(list.clone());

@@ -71,8 +71,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since [`VERIFY_EVERY`] before the first call in this process, so that a task can be
-/// allowed from the start.
+/// Returns the milliseconds since the first call in this process, plus [`VERIFY_EVERY`], so that a
+/// task can be allowed from the start.
 fn clock() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     millis(START.get_or_init(Instant::now).elapsed() + VERIFY_EVERY)

@@ -171,7 +171,8 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(())
     }
 
-    /// Ends the walk at a missing name, if the intent allows the remaining components.
+    /// Ends the walk at a missing name. Fails with `NotFound` unless the intent allows the missing
+    /// name and the remaining components.
     fn missing(&mut self) -> Result<Place> {
         let Position::Inside { root, path, .. } = &mut self.position else {
             return Err(Code::NotFound.into());
