@@ -50,8 +50,8 @@ impl BoundaryBuilder {
     }
 
     /// Builds the boundary without allowed directories. Everything that a client lists is served,
-    /// including `file:///`. Combining this with a directory is an error, because a directory
-    /// already limits the roots that a client can list.
+    /// including `file:///`. [`build`](Self::build) fails if this is combined with a directory,
+    /// because a directory already limits the roots that a client can list.
     pub fn client_roots_only(mut self) -> Self {
         self.client_roots_only = true;
         self
@@ -59,9 +59,9 @@ impl BoundaryBuilder {
 
     /// Sets whether a root list may contain bare absolute paths, which are used unchanged, without
     /// percent-decoding. The protocol requires `file://` URIs, so bare paths are refused by default
-    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). Cursor is known to send
-    /// them. A guard that ignores client roots reads no lists, but [`Boundary::resolve`] still
-    /// follows this rule.
+    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). The client Cursor is known
+    /// to send bare paths. A guard that ignores client roots reads no lists, but
+    /// [`Boundary::resolve`] still follows this rule.
     pub fn bare_paths(mut self, bare_paths: Rule) -> Self {
         self.bare_paths = bare_paths == Rule::Allow;
         self

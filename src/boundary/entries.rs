@@ -49,8 +49,8 @@ impl<'a> EntryResolver<'a> {
         Self { enclosing, account, lookups: 0, effort }
     }
 
-    /// Returns the places that an entry names beneath the enclosing roots. This is one place or, if
-    /// the entry is an ancestor of enclosing roots, those roots.
+    /// Returns the places that an entry names beneath the enclosing roots. The result is one place
+    /// or, if the entry is an ancestor of enclosing roots, each of these roots.
     ///
     /// # Errors
     ///

@@ -109,10 +109,10 @@ impl GrantMemory {
     ///
     /// # Errors
     ///
-    /// For each candidate: [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a
-    /// directory on its trail was ever granted, or is granted by the same list, in any order;
-    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if it would have to be remembered
-    /// and the account is full.
+    /// A candidate is refused with [`RootRejected`](crate::ErrorKind::RootRejected)
+    /// (`through_link`) if a directory on its trail was ever granted, or is granted by the same
+    /// list, in any order. It is refused with [`TooCostly`](crate::ErrorKind::TooCostly)
+    /// (`too_costly`) if it would have to be remembered and the account is full.
     pub(crate) fn admit(
         &mut self,
         enclosing: &Roots,

@@ -298,7 +298,7 @@ impl Boundary {
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
             let filesystem = &self.filesystem_roots(&[entry], &Account::Operator);
-            // The volume does not exist either.
+            // If the volume does not exist either, the configured path is compared.
             if filesystem.index().begin(location.as_os_str()).is_none() {
                 planned.push((location.as_path().to_owned(), directory.access));
                 continue;
@@ -395,7 +395,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// Same as [`BoundaryBuilder::build`].
+    /// The errors of [`BoundaryBuilder::build`].
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Roots};
@@ -421,7 +421,8 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// Same as [`Boundary::resolve`]. An invalid entry is [rejected](Roots::rejected).
+    /// The errors of [`Boundary::resolve`]. An invalid entry is [rejected](Roots::rejected), which
+    /// is not an error.
     pub fn from_list(list: &ListRootsResult) -> Result<Self> {
         Boundary::builder().client_roots_only().build()?.resolve(list)
     }

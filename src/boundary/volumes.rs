@@ -65,7 +65,8 @@ pub(crate) fn open_root(path: &Path) -> Result<Root> {
         .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
     let metadata = handle.metadata()?;
     let (canonical, aliases) = (path.to_owned(), Vec::new());
-    // A drive letter can be mapped to a directory of another volume, or to a share.
+    // A drive letter can be mapped to a directory of another volume, or to a share. The final path
+    // is then the canonical one, and the drive is an alias.
     #[cfg(windows)]
     let (canonical, aliases) = match handle.place() {
         Some(place) if !is_same(&place, path) => (place, vec![path.to_owned()]),

@@ -20,7 +20,7 @@ pub(crate) struct Lookups<'a, 'b> {
     budget: &'a mut Budget<'b>,
     opened: Option<(usize, Arc<Handle>, Cursor)>,
     trail: Trail,
-    /// The directories from the root to the last name that was looked up, by depth.
+    /// The directories from the root to the last name that was looked up, indexed by depth.
     ancestors: Vec<Ancestor>,
 }
 

@@ -184,8 +184,8 @@ impl Root {
     ///
     /// The identity of a directory that is held open is read again. It can change (overlayfs,
     /// FUSE), but no other directory can have it at the same time. A directory that is opened on
-    /// use must also have the same birth time. On overlayfs, the first write to the directory
-    /// changes the birth time, so the root becomes unavailable.
+    /// use must also have the same birth time. On overlayfs, the first write to the directory can
+    /// change the birth time, which makes the root unavailable.
     fn is_same_directory(&self, named: &Handle) -> Result<bool> {
         let held = match &self.held {
             Held::FilesystemRoot(handle) => handle,
