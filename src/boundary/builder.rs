@@ -42,16 +42,16 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Like [`directory`](Self::directory), but the directory may be missing. If it is, it is
-    /// looked up again by [`Boundary::allowed_roots`].
+    /// Like [`directory`](Self::directory), but the directory may be missing. If it is missing,
+    /// [`Boundary::allowed_roots`] looks it up again.
     pub fn optional_directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
         self.directories.push(Directory { path: path.into(), access, optional: true });
         self
     }
 
     /// Builds the boundary without allowed directories. Everything that a client lists is served,
-    /// including `file:///`. Combining this with a directory is an error, because a directory
-    /// already limits the roots that a client can list.
+    /// including `file:///`. [`build`](Self::build) fails if this is combined with a directory,
+    /// because a directory already limits the roots that a client can list.
     pub fn client_roots_only(mut self) -> Self {
         self.client_roots_only = true;
         self
@@ -59,9 +59,9 @@ impl BoundaryBuilder {
 
     /// Sets whether a root list may contain bare absolute paths, which are used unchanged, without
     /// percent-decoding. The protocol requires `file://` URIs, so bare paths are refused by default
-    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). Cursor is known to send
-    /// them. A guard that ignores client roots reads no lists, but [`Boundary::resolve`] still
-    /// follows this rule.
+    /// ([`InvalidPath`](crate::ErrorKind::InvalidPath): `not_absolute`). The client Cursor is known
+    /// to send bare paths. A guard that ignores client roots reads no lists, but
+    /// [`Boundary::resolve`] still follows this rule.
     pub fn bare_paths(mut self, bare_paths: Rule) -> Self {
         self.bare_paths = bare_paths == Rule::Allow;
         self
@@ -84,11 +84,12 @@ impl BoundaryBuilder {
     ///   [`client_roots_only`](Self::client_roots_only) was called and there are directories.
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
-    ///   directory is, or would be once created, inside another one with different access.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if
+    ///   two directories with different access are the same, or if one is inside the other or would
+    ///   be once it is created.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path
     ///   runs through a symlink inside another one.
-    /// - The error from opening a directory that is not optional.
+    /// - Any error from resolving a directory, except that an optional directory may be missing.
     pub fn build(mut self) -> Result<Boundary> {
         if self.directories.is_empty() && !self.client_roots_only {
             return Err(Code::NoDirectories.into());

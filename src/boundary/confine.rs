@@ -1,4 +1,4 @@
-//! Information about the configured directories that process confinement needs.
+//! What process confinement needs to know about the configured directories.
 
 use std::path::{Path, PathBuf};
 

@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 pub(crate) struct EntryResolver<'a> {
     enclosing: &'a Roots,
     account: &'a Account,
-    /// The number of look-ups so far.
+    /// The number of look-ups charged to the list so far.
     lookups: usize,
     effort: &'a Effort,
 }
@@ -49,13 +49,14 @@ impl<'a> EntryResolver<'a> {
         Self { enclosing, account, lookups: 0, effort }
     }
 
-    /// Returns the places that an entry names beneath the enclosing roots. This is one place or, if
-    /// the entry is an ancestor of enclosing roots, those roots.
+    /// Returns the places that an entry names beneath the enclosing roots. The result is one place
+    /// or, if the entry is an ancestor of enclosing roots, each of these roots.
     ///
     /// # Errors
     ///
+    /// The error for an entry that is invalid or cannot be resolved, or
     /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the budget of the entry or of
-    /// the list is exhausted, or if no call is waiting for the list any longer.
+    /// the list is exhausted, or if no caller is waiting for the list.
     pub(crate) fn resolve(
         &mut self,
         entry: &Entry,
@@ -128,8 +129,9 @@ impl<'a> EntryResolver<'a> {
         }
     }
 
-    /// Opens the place that an entry names in a single call, whatever its depth, if its path
-    /// contains no symlink. Returns `None` if the resolver must walk the path.
+    /// Opens the place that an entry names directly, if its path contains no symlink and no `..`.
+    /// With `openat2`, the number of system calls does not depend on the depth of the path. Returns
+    /// `None` if the resolver must walk the path.
     fn open_without_symlinks(
         &self,
         location: &OsStr,
@@ -207,8 +209,8 @@ impl<'a> EntryResolver<'a> {
     }
 }
 
-/// Returns the listed path, without `//`, `.` and a trailing slash, if it differs from the
-/// canonical path. A path with `..` does not name a fixed place, so it has no alias.
+/// Returns the listed path, without `//`, `.` or a trailing slash, if it differs from the canonical
+/// path. A path with `..` does not name a fixed place, so it has no alias.
 fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     if path.components().any(|component| component == Component::ParentDir) {
         return None;

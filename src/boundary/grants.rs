@@ -8,8 +8,8 @@
 //! needed, because the directory can be moved out of that ancestor.
 //!
 //! The memory is bounded. A client whose account is full is refused any directory that would have
-//! to be remembered, and other clients are not affected. Once the whole memory is full, no client
-//! root is granted through a symlink any more, but the allowed directories still resolve.
+//! to be remembered, and other clients are not affected. Once the whole memory is full, client
+//! roots are no longer granted through symlinks, but the allowed directories still resolve.
 
 use std::collections::{HashMap, HashSet};
 #[cfg(all(target_os = "linux", feature = "landlock"))]
@@ -35,7 +35,7 @@ pub(crate) struct GrantMemory {
     charged: HashMap<Account, usize>,
 }
 
-/// Directories by canonical path and by identity.
+/// A set of directories, stored by canonical path and by identity.
 #[derive(Debug, Default)]
 struct Places {
     paths: HashSet<PathHash>,
@@ -54,8 +54,9 @@ impl Places {
             || directory.identity.is_some_and(|identity| self.identities.contains(&identity))
     }
 
-    /// Returns the path of a root, unless this set contains that path or the path of an ancestor.
-    /// Allowed directories are not considered ancestors here, because a trail omits them.
+    /// Returns the hash of a root's path, or `None` if this set contains that path or the path of
+    /// an ancestor. Allowed directories are not considered ancestors here, because a trail omits
+    /// them.
     fn new_path(&self, enclosing: &Roots, root: &Root) -> Option<PathHash> {
         let operators = if enclosing.is_filesystem_root() {
             Vec::new()
@@ -108,10 +109,10 @@ impl GrantMemory {
     ///
     /// # Errors
     ///
-    /// For each candidate: [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a
-    /// directory on its trail was ever granted, or is granted by the same list, in any order;
-    /// [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if it would have to be remembered
-    /// and the account is full.
+    /// A candidate is refused with [`RootRejected`](crate::ErrorKind::RootRejected)
+    /// (`through_link`) if a directory on its trail was ever granted, or is granted by the same
+    /// list, in any order. It is refused with [`TooCostly`](crate::ErrorKind::TooCostly)
+    /// (`too_costly`) if it would have to be remembered and the account is full.
     pub(crate) fn admit(
         &mut self,
         enclosing: &Roots,
@@ -194,8 +195,8 @@ mod tests {
     use crate::dir::Effort;
     use crate::path::Location;
 
-    /// Candidates for the directories `a`, `a/b` and `c` beneath an allowed directory, with a
-    /// symlink on the trail of each directory in `linked`.
+    /// Candidates for the directories `a`, `a/b` and `c` beneath an allowed directory, as if each
+    /// directory in `linked` had been reached through a symlink.
     fn candidates(linked: &[&str]) -> (tempfile::TempDir, Roots, Vec<Candidate>) {
         let directory = tempfile::tempdir().unwrap();
         let top = directory.path().canonicalize().unwrap();

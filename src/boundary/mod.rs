@@ -5,8 +5,9 @@
 //! them is ever in force. No entry grants the target of a symlink that a tool could have created.
 //!
 //! Entries are resolved by the same resolver as requests, beneath the allowed directories or, if
-//! there are none, beneath `/`. Resolution stops at the first step that leaves the allowed
-//! directories. With allowed directories, each entry has one of these results:
+//! there are none, beneath `/`. Resolution stops at the first step to a place that is neither in an
+//! allowed directory nor an ancestor of one. With allowed directories, each entry has one of these
+//! results:
 //!
 //! - An entry that resolves into an allowed directory grants that place.
 //! - An entry that is an ancestor of allowed directories grants those directories.
@@ -72,8 +73,8 @@ struct Inner {
     directories: Vec<Directory>,
     bare_paths: bool,
     policy: Policy,
-    /// The filesystem root. The allowed directories are resolved beneath it. If there are none,
-    /// every list is. On Windows, each list has its own volumes.
+    /// The filesystem root, beneath which the allowed directories are resolved, or every list if
+    /// there are none. On Windows, each list is resolved beneath the volumes that its entries name.
     #[cfg(not(windows))]
     filesystem_root: Roots,
     /// The allowed directories as last resolved. They are always resolved from their configured
@@ -122,10 +123,10 @@ impl Boundary {
 
     /// Returns the allowed directories as roots, without a client's list.
     ///
-    /// Their names are verified at most once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY),
+    /// Their paths are verified at most once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY),
     /// by one caller at a time. If a directory is gone or was missing, all directories are resolved
-    /// again, so the next snapshot contains a directory that a deploy has replaced. A directory
-    /// that cannot be resolved is [rejected](Roots::rejected) and grants nothing.
+    /// again. If a deployment has replaced a directory, the result then contains the new one. A
+    /// directory that cannot be resolved is [rejected](Roots::rejected) and grants nothing.
     #[must_use]
     pub fn allowed_roots(&self) -> Roots {
         match self.current_allowed_roots() {
@@ -171,11 +172,12 @@ impl Boundary {
         let mut allowed = lock(&self.inner.allowed);
         let fresh = fresh.with_generation(allowed.generation() + 1);
         let last = std::mem::replace(&mut *allowed, fresh.clone());
-        // The generation is stored after the roots. A caller that resolves a list between the two
-        // stores resolves it once more.
+        // The generation is stored after the roots. A session that resolves a list between the two
+        // stores only has to resolve it once more.
         self.inner.generation.store(fresh.generation(), Ordering::Release);
         drop(allowed);
-        // Dropped after the lock is released, because this may close directories.
+        // The previous roots are dropped after the lock is released, because dropping them may
+        // close directories.
         drop(last);
         fresh
     }
@@ -196,8 +198,9 @@ impl Boundary {
     }
 
     /// Like [`resolve`](Self::resolve), for a session that caches the snapshot. The snapshot
-    /// contains its list, so that it can be resolved again. Returns an error if the effort is
-    /// exhausted. The session has already verified the allowed directories.
+    /// contains its list, so that the list can be resolved again. Fails with `RootsTimedOut` if the
+    /// effort is exhausted. Does not verify the allowed directories, because the session has
+    /// already done so.
     pub(crate) fn resolve_to_cache(
         &self,
         list: &Arc<ListRootsResult>,
@@ -270,8 +273,8 @@ impl Boundary {
         self.grant(&filesystem, &Account::Operator, entries, &Effort::default())
     }
 
-    /// Returns the roots beneath which allowed directories are resolved, or the entries of a list
-    /// if there are no allowed directories.
+    /// Returns the roots beneath which the allowed directories are resolved, or the entries of a
+    /// list if there are no allowed directories.
     #[cfg(not(windows))]
     fn filesystem_roots(&self, _: &[Entry], _: &Account) -> Roots {
         self.inner.filesystem_root.clone()
@@ -295,7 +298,7 @@ impl Boundary {
             let entry = directory.entry();
             let Ok(location) = entry.location.as_ref().map(Location::clone) else { continue };
             let filesystem = &self.filesystem_roots(&[entry], &Account::Operator);
-            // The volume does not exist either.
+            // If the volume does not exist either, the configured path is compared.
             if filesystem.index().begin(location.as_os_str()).is_none() {
                 planned.push((location.as_path().to_owned(), directory.access));
                 continue;
@@ -323,7 +326,7 @@ impl Boundary {
         }
     }
 
-    /// Resolves entries beneath `enclosing`, checks them against everything granted before, and
+    /// Resolves entries beneath `enclosing`, rejects those that [`GrantMemory::admit`] refuses, and
     /// keeps the granted directories open.
     fn grant(
         &self,
@@ -337,8 +340,8 @@ impl Boundary {
         let mut seen = HashSet::new();
         let mut resolver = EntryResolver::new(enclosing, account, effort);
         for (index, entry) in entries.into_iter().enumerate() {
-            // A client's entry with the same location as an earlier one. The operator's entries are
-            // exempt, because they can have different access.
+            // A client's entry with the same location as an earlier one is a duplicate. The
+            // operator's entries are exempt, because they can have different access.
             let location = entry.location.as_ref().ok().filter(|_| *account != Account::Operator);
             if location.is_some_and(|location| !seen.insert(location.clone())) {
                 pending.reject(index, &entry.text, Code::Duplicate.into());
@@ -392,7 +395,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// Same as [`BoundaryBuilder::build`].
+    /// The errors of [`BoundaryBuilder::build`].
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Roots};
@@ -410,20 +413,22 @@ impl Roots {
             .map(|boundary| boundary.allowed_roots())
     }
 
-    /// Creates roots from a client's list, without allowed directories: everything that the client
+    /// Creates roots from a client's list, without allowed directories. Everything that the client
     /// names is served. Use this for a single list. A server that knows its directories or resolves
     /// lists repeatedly should keep a [`Boundary`], which remembers the directories that it
-    /// granted. A symlink that a tool created in one root then cannot become the next root.
+    /// granted. The target of a symlink that a tool created in a root then cannot become a root of
+    /// a later list.
     ///
     /// # Errors
     ///
-    /// Same as [`Boundary::resolve`]. An invalid entry is [rejected](Roots::rejected).
+    /// The errors of [`Boundary::resolve`]. An invalid entry is [rejected](Roots::rejected), which
+    /// is not an error.
     pub fn from_list(list: &ListRootsResult) -> Result<Self> {
         Boundary::builder().client_roots_only().build()?.resolve(list)
     }
 }
 
-// On Windows, an open directory cannot be moved away.
+// These tests move open directories away, which Windows does not allow.
 #[cfg(unix)]
 #[cfg(test)]
 mod tests {
@@ -455,7 +460,7 @@ mod tests {
     }
 
     /// A change between two resolutions of a list. The list names the directory `a`, the symlink
-    /// `l` to it, the file `f` and the missing path `none`.
+    /// `l` to that directory, the file `f` and the missing path `none`.
     type Change = fn(&Path);
 
     #[test]
@@ -514,8 +519,8 @@ mod tests {
         let first = named(Some("one"));
         assert!(is_shared(&first, &named(Some("one"))));
         assert!(!is_shared(&first, &named(Some("two"))) && !is_shared(&first, &named(None)));
-        // A different directory with the same name, and a directory that was found to be missing
-        // and has since returned.
+        // The old snapshot is not shared if a different directory now has the same name, or if a
+        // directory was found to be missing and has since returned.
         let first = named(None);
         fs::rename(top.join("a"), top.join("was")).unwrap();
         fs::create_dir(top.join("a")).unwrap();
@@ -525,7 +530,7 @@ mod tests {
         assert!(first.read("none", 9).is_err() && first.is_outdated());
         fs::rename(top.join("away"), top.join("a")).unwrap();
         assert!(!is_shared(&first, &named(None)));
-        // The filesystem root.
+        // Snapshots of the filesystem root are also shared.
         let all = || resolve(&boundary, Path::new("/"), &[("", None)]);
         let first = all();
         assert!(is_shared(&first, &all()));
@@ -561,7 +566,7 @@ mod tests {
                 stopped.then(|| ended.saturating_duration_since(gave_up))
             })
         };
-        // Only the fastest of many runs counts, because other processes interfere.
+        // Only the fastest of many runs counts, because other processes can slow a run down.
         let quickest = (0..50)
             .filter_map(ended_after)
             .min()

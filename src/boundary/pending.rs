@@ -17,7 +17,7 @@ pub(super) struct PendingRoots {
     /// Indices into `roots`, by a key that is equal for paths that name the same place.
     pub(super) by_path: HashMap<PathBuf, usize>,
     pub(super) rejected: Vec<RejectedRoot>,
-    /// Canonical paths for which two entries have different access.
+    /// Canonical paths of roots whose access conflicts with that of another entry.
     pub(super) conflicts: HashSet<PathBuf>,
 }
 
@@ -45,7 +45,7 @@ impl PendingRoots {
                 earlier.aliases.push(alias);
             }
         }
-        // An entry that names several roots is rejected only once.
+        // An entry that names several roots is reported as a duplicate only once.
         if self.rejected.last().is_none_or(|last| last.index != index) {
             self.reject(index, &entry, Code::Duplicate.into());
         }

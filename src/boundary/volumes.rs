@@ -1,8 +1,8 @@
-//! The filesystem root, or the volumes on Windows, beneath which a root list is resolved if there
-//! are no allowed directories.
+//! The filesystem root, or the volumes on Windows, beneath which the allowed directories are
+//! resolved, or a root list if there are no allowed directories.
 //!
-//! On Windows, these are the volumes that the list's entries name. A network share is opened only
-//! if the operator names it. None of these roots is ever in force.
+//! On Windows, these are the volumes that the entries name. A network share is opened only if the
+//! operator names it. None of these roots is ever in force.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(crate) fn named_volumes(
     Roots::new(volumes, Policy::default().mounts(Rule::Allow), Vec::new())
 }
 
-/// The filesystem root. Mounts may be crossed when a root is resolved.
+/// Opens the filesystem root. Its policy allows mounts, because the path to a root may cross them.
 #[cfg(not(windows))]
 pub(crate) fn filesystem_root() -> Result<Roots> {
     Ok(Roots::new(
@@ -65,7 +65,8 @@ pub(crate) fn open_root(path: &Path) -> Result<Root> {
         .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
     let metadata = handle.metadata()?;
     let (canonical, aliases) = (path.to_owned(), Vec::new());
-    // A drive letter can be mapped to a directory of another volume, or to a share.
+    // A drive letter can be mapped to a directory of another volume, or to a share. The final path
+    // is then the canonical one, and the drive is an alias.
     #[cfg(windows)]
     let (canonical, aliases) = match handle.place() {
         Some(place) if !is_same(&place, path) => (place, vec![path.to_owned()]),

@@ -1,9 +1,9 @@
 //! Decides requests with a single path walk by the Linux kernel, where the result is provably the
 //! resolver's decision.
 //!
-//! The resolver ([`resolve`](mod@crate::roots::resolve)) defines the decision. A kernel walk
-//! beneath the root is an optimization, used only in these cases, where the result is provably the
-//! same:
+//! The resolver ([`resolve`](mod@crate::roots::resolve)) defines the decision. As an optimization,
+//! the kernel first walks the path beneath the root. The result of this walk is used only in these
+//! cases:
 //!
 //! | the walk | the decision |
 //! | --- | --- |
@@ -29,8 +29,8 @@ use crate::path::names::components;
 use crate::roots::{Found, Intent, Roots, resolve_in};
 
 impl Roots {
-    /// Returns the place that a request names, if its path contains no symlink. `None` leaves the
-    /// decision to the resolver.
+    /// Returns the place that a request names, if its path contains no symlink. Returns `None` to
+    /// leave the decision to the resolver.
     pub(super) fn locate_by_kernel(
         &self,
         request: &Location,
@@ -55,7 +55,8 @@ impl Roots {
                 names.push(last);
                 Some(Ok((number, names, found)))
             }
-            // Without this condition, EXDEV could also mean a mount that may not be crossed.
+            // If the policy refuses mounts, EXDEV could also mean a mount point, so the resolver
+            // decides.
             (Err(error), Err(from), _)
                 if error.kind() == io::ErrorKind::CrossesDevices && mounts == Rule::Allow =>
             {
@@ -67,11 +68,12 @@ impl Roots {
         }
     }
 
-    /// Opens a file for reading, and follows symlinks that stay inside. `None` leaves the decision
-    /// to the resolver.
+    /// Opens a file for reading, and follows symlinks that stay inside the root. Returns `None` to
+    /// leave the decision to the resolver.
     pub(crate) fn open_by_kernel(&self, request: &Location) -> Option<Result<File>> {
         let (number, rest) = self.start(request)?;
-        // The kernel follows ordinary symlinks of procfs; the resolver refuses all symlinks there.
+        // The kernel follows ordinary symlinks of procfs, but the resolver refuses all symlinks
+        // there.
         if self.root(number).ok()?.overlaps_proc() {
             return None;
         }
@@ -93,16 +95,16 @@ impl Roots {
     }
 }
 
-/// Returns the resolver's refusal, if the kernel's error determines it. EACCES does not determine
-/// it, because the resolver handles `..` in a directory without search permission.
+/// Returns the resolver's refusal, or `None` if the kernel's error does not determine it. EACCES
+/// does not, because the resolver handles `..` in a directory without search permission.
 fn same_refusal(error: io::Error) -> Option<Error> {
     let is_the_same =
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     is_the_same.then(|| error.into())
 }
 
-/// Splits a path into the parent's path and the last name. Returns `None` if the last name cannot
-/// be looked up.
+/// Splits a path into the parent's path and the last name. Returns `None` if the last component is
+/// empty, `.`, `..` or too long.
 fn split_last(path: &OsStr) -> Option<(&OsStr, Option<&OsStr>)> {
     let slash = path.as_bytes().iter().rposition(|&byte| byte == b'/');
     let (parent, last) = path.as_bytes().split_at(slash.map_or(0, |slash| slash + 1));

@@ -6,7 +6,7 @@
 //! handle, so the place is also inside when it is used.
 //!
 //! The resolver defines the decision. On Linux, a single path walk by the kernel is tried first
-//! where its result is provably the same; `kernel.rs` lists these cases.
+//! where its result is provably the same. `kernel.rs` lists these cases.
 
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -29,8 +29,8 @@ use crate::workers::counted;
 
 /// Proof that a request names a place inside a root. File operations are methods of this type.
 ///
-/// A proof holds its snapshot of the roots and remains valid for that snapshot, regardless of the
-/// roots in force later.
+/// A proof holds its snapshot of the roots and remains valid for that snapshot, regardless of which
+/// roots are in force later.
 ///
 /// Two proofs are equal if they name the same place: the same root, compared by device and inode,
 /// and the same relative path, compared byte for byte. Requests that resolve to the same place in a
@@ -71,10 +71,12 @@ pub struct CheckedPath {
 
 impl Roots {
     /// Decides whether a request may be served. It may be served if and only if the place that it
-    /// names, with all symlinks followed, is in a root.
+    /// names is in a root. Symlinks are followed, except that [`Intent::NoFollow`] does not follow
+    /// a symlink at the end of the path.
     ///
-    /// Text is parsed by [`Location::parse`]; a `Path` is used unchanged. A relative request is
-    /// resolved against the first root, never against the current directory of the process.
+    /// Text is parsed by [`Location::parse`], and a `Path` is used unchanged. A relative request is
+    /// resolved against the first root, or against the one that [`with_base`](Self::with_base)
+    /// selected, and never against the current directory of the process.
     ///
     /// # Errors
     ///
@@ -110,7 +112,8 @@ impl Roots {
         self.run_request("check", &request, |budget| self.decide(&request, intent, budget))
     }
 
-    /// Parses a request. Every operation on a request starts with this call.
+    /// Parses a request, and logs the error if this fails. Every operation on a request starts
+    /// here.
     pub(crate) fn location<L>(&self, request: L) -> Result<Location>
     where
         L: TryInto<Location>,
@@ -163,13 +166,13 @@ impl Roots {
     }
 
     /// Returns the root in which a request starts, and the rest of the request after that root's
-    /// path or alias.
+    /// path or alias. Returns `None` if the request starts in no root.
     pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
         let request = request.as_os_str();
         if !is_absolute(request) {
             return Some((self.base()?, request));
         }
-        // Fast path for the common case: one root, named by its canonical path.
+        // This is a fast path for the common case of one root that is named by its canonical path.
         let only = self.only_root().filter(|only| only.aliases.is_empty());
         let below = only.and_then(|only| below(request, only.path()));
         below.map(|below| (0, below)).or_else(|| self.index().begin(request))
@@ -187,10 +190,10 @@ impl Roots {
             .map_err(|error| self.log_refusal(error.at(operation, request.sent())))
     }
 
-    /// Runs the work of one request, and retries it while the path changes concurrently. After an
-    /// error, it verifies the names of the root where the request started and of the root that it
-    /// reached. If a root's names no longer resolve to it, the error is
-    /// [`RootUnavailable`](Code::RootUnavailable).
+    /// Runs the work of one request, and retries it while the path changes concurrently. After any
+    /// error except [`OutsideRoots`](Code::OutsideRoots), it verifies the root where the request
+    /// started and the root that the request reached. If a root's paths no longer resolve to it,
+    /// the error is [`RootUnavailable`](Code::RootUnavailable).
     pub(crate) fn run_verified<T>(
         &self,
         request: &Location,
@@ -209,7 +212,8 @@ impl Roots {
                 let mut involved =
                     involved.into_iter().flatten().filter_map(|number| self.root(number).ok());
                 match error.reason() {
-                    // Decided by names alone; no root was accessed.
+                    // A request that leaves the roots is refused, whether or not a root is
+                    // available.
                     Code::OutsideRoots => error,
                     _ if involved.all(Root::verify) => error,
                     _ => Code::RootUnavailable.into(),
@@ -227,8 +231,9 @@ impl CheckedPath {
         &self.root
     }
 
-    /// The path from the root to the place: plain names, none of which was a symlink when checked.
-    /// Empty for the root itself.
+    /// The path from the root to the place. It consists of plain names, and is empty for the root
+    /// itself. At the time of the check, none of the names was a symlink, except possibly the last
+    /// one with [`Intent::NoFollow`].
     #[must_use]
     pub fn relative(&self) -> &Path {
         &self.relative
@@ -240,12 +245,13 @@ impl CheckedPath {
         !matches!(self.found, Found::Missing(_))
     }
 
-    /// The canonical path as text for people and models, for responses and logs.
+    /// The canonical path as text that people and models can read in responses and logs.
     ///
-    /// This is the only form of a proof's path that is meant to be shown. Show it only to the
-    /// client that the roots belong to, because it contains the targets of symlinks. Do not open
-    /// it: names that are not UTF-8 contain replacement characters, and the path would be walked
-    /// again from `/`; see [`to_unguarded_path`](Self::to_unguarded_path).
+    /// Apart from [`uri`](Self::uri), this is the only form of a proof's path that is meant to be
+    /// shown. Show it only to the client that the roots belong to, because it contains the targets
+    /// of symlinks. Do not open this path, because names that are not UTF-8 contain replacement
+    /// characters, and because the path would be walked again from `/`. See
+    /// [`to_unguarded_path`](Self::to_unguarded_path).
     ///
     /// ```
     /// # use mcp_roots_guard::{Intent, Roots};
@@ -300,7 +306,8 @@ impl CheckedPath {
     }
 
     /// Runs an operation on this proof, and retries it while the path changes concurrently. An
-    /// error names the operation and the request. Only the proof's own root is verified.
+    /// error names the operation and the request. After an error, only the proof's own root is
+    /// verified.
     pub(crate) fn perform<T>(
         &self,
         operation: &'static str,
@@ -311,7 +318,8 @@ impl CheckedPath {
             .map_err(|error| self.roots.log_refusal(error.at(operation, self.request.sent())))
     }
 
-    /// Runs an operation once. After an error, it verifies the root's names.
+    /// Runs an operation once. After an error, it verifies the root. If the root's paths no longer
+    /// resolve to it, the error is [`RootUnavailable`](Code::RootUnavailable).
     pub(crate) fn operate<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let device = || Some(self.root.identity.device);
         counted(device, || {
@@ -345,9 +353,10 @@ impl CheckedPath {
         Ok(())
     }
 
-    /// Refuses the same operation on another name of such a directory or file: through a bind
-    /// mount, or in a different case on a case-insensitive filesystem. Call this for a name in its
-    /// open directory, immediately before the name is removed, renamed or replaced.
+    /// Like [`ensure_not_root`](Self::ensure_not_root), but recognizes such a directory or file
+    /// under another name, for example through a bind mount, or in a different case on a
+    /// case-insensitive filesystem. Call this for a name in its open directory, immediately before
+    /// the name is removed, renamed or replaced.
     pub(crate) fn ensure_not_root_alias(&self, directory: &Handle, name: &OsStr) -> Result<()> {
         match directory.look_in(name, Rule::Allow)? {
             Look::Other(metadata) if metadata.is_dir() => {
@@ -396,8 +405,9 @@ impl CheckedPath {
         self.roots.roots().chain(self.root.enclosing().into_iter().flat_map(Roots::roots))
     }
 
-    /// Returns an error unless the entry may be removed, renamed or replaced: it must be writable,
-    /// must have been checked with [`Intent::NoFollow`] and must not contain a root.
+    /// Returns an error unless the entry may be removed, renamed or replaced. The entry must be
+    /// writable, must have been checked with [`Intent::NoFollow`], and must neither be nor contain
+    /// a root. The request must not end in `.` or `..`.
     pub(crate) fn ensure_removable(&self) -> Result<()> {
         self.ensure_writable()?;
         self.ensure_not_root()?;
@@ -411,7 +421,7 @@ impl CheckedPath {
     }
 }
 
-/// Compares only the places; see [`CheckedPath`].
+/// Compares only the places, as described at [`CheckedPath`].
 impl PartialEq for CheckedPath {
     fn eq(&self, other: &Self) -> bool {
         self.root.object() == other.root.object() && self.relative == other.relative
@@ -427,15 +437,15 @@ impl Hash for CheckedPath {
     }
 }
 
-/// The place and its root: the index of the root in [`Roots::roots`] and its last name, as in
-/// `"docs/a.txt" in root 0 ("site")`. This text is for logs and is not a path. To show a path, use
-/// [`display_path`](CheckedPath::display_path).
+/// Formats the place, the index of its root in [`Roots::roots`], and the last name of the root's
+/// path, as in `"docs/a.txt" in root 0 ("site")`. This text is for logs and is not a path. To show
+/// a path, use [`display_path`](CheckedPath::display_path).
 impl fmt::Display for CheckedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let relative = self.relative.as_os_str();
         let place = quoted(if relative.is_empty() { OsStr::new(".") } else { relative });
         let name = self.root.path().file_name().unwrap_or(self.root.path().as_os_str());
-        // The root is always in the snapshot.
+        // The root is always in the snapshot, so the default number is never used.
         let number =
             self.roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
         write!(f, "{place} in root {} ({})", number.unwrap_or_default(), quoted(name))

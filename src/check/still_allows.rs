@@ -7,18 +7,18 @@ use crate::path::names::is_same;
 use crate::roots::{Root, Roots};
 
 impl Roots {
-    /// Checks whether these roots still allow a proof from another snapshot, as far as names can
-    /// show this. Call it before each step of a long operation.
+    /// Checks by path whether these roots still allow the place of a proof from another snapshot.
+    /// Call this before each step of a long operation.
     ///
-    /// It compares names, and verifies the names of the proof's root with a few system calls. If
-    /// that root is one of these roots, they are verified at most once every
+    /// The check also verifies, with a few system calls, that the paths of the proof's root still
+    /// resolve to it. If that root is also one of these roots, it is verified at most once every
     /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
     ///
     /// # Errors
     ///
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots;
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is now read-only and the proof allowed
-    /// writing; [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's names no
+    /// writing; [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's paths no
     /// longer resolve to it.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         #[cfg(feature = "rmcp")]
@@ -26,8 +26,8 @@ impl Roots {
         let proved = &checked.root;
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());
         let enclosing = self.index().enclosing_roots(proved.path());
-        // The proof's own root or the innermost root that contains it. If there is none, a root
-        // inside it that contains the place.
+        // Finds the proof's own root, or the innermost root that contains it. If there is neither,
+        // finds a root that is inside the proof's root and contains the place.
         let root = enclosing
             .into_iter()
             .rev()

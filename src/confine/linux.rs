@@ -20,7 +20,8 @@ use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Code, Error, Result};
 use crate::roots::{Root, Trail};
 
-/// Nothing changes before the last call, so a refusal leaves the process as it was.
+/// Confines the process. Nothing changes before [`restrict`] is called, so an earlier refusal
+/// leaves the process as it was.
 pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<Confined> {
     if !boundary.has_allowed_directories() {
         return Err(
@@ -62,7 +63,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
             Err(error) => return Err(error.at("confine", named.path.as_os_str())),
         }
     }
-    // A writable place can contain a symlink that a tool created, even in an earlier run.
+    // A writable extra can contain a symlink that a tool created, even in an earlier run.
     let writable = found.iter().filter(|extra| extra.named.access == ExtraAccess::ReadWrite);
     let written: Vec<_> =
         writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
@@ -84,7 +85,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
     };
     let abi = u32::try_from(abi).unwrap_or(0);
-    // The first version was a hard requirement, so no enforcement at all is an error.
+    // The first version of Landlock is required, so it is an error if nothing is enforced.
     if abi == 0
         || status.ruleset == RulesetStatus::NotEnforced
         || !status.no_new_privs
@@ -93,14 +94,16 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
     {
         return Err(Code::ConfinementUnavailable.into());
     }
-    // Later versions have more rights than are requested here.
+    // Enforcement is full from the version that has none of the known limitations. Later versions
+    // only add rights that are not requested here.
     let is_full = SINCE.iter().all(|(since, _)| abi >= *since);
     let enforced = if is_full { Enforced::Fully } else { Enforced::Partly };
     Ok(Confined { abi, enforced, threads, paths, missing })
 }
 
 /// Tests whether the kernel now denies an access that it must deny. A seccomp filter can report
-/// success without doing anything.
+/// success without doing anything. If access to `/` is allowed, nothing can be tested, and the
+/// result is true.
 fn is_enforced(paths: &[ConfinedPath]) -> bool {
     let root_dir =
         openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
@@ -121,27 +124,29 @@ struct OpenExtra<'a> {
 fn find<'a>(boundary: &Boundary, named: &'a Extra) -> Result<OpenExtra<'a>> {
     let (path, trail) = boundary.resolve_path(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
-    // A directory on the path has just become a symlink.
+    // If the names differ, a directory on the path has just become a symlink, or the file was
+    // removed.
     if name_of(&file).as_ref() != Some(&path) {
         return Err(Code::Changed.into());
     }
     Ok(OpenExtra { named, path, metadata: Metadata::of_file(&file)?, file, trail })
 }
 
-/// The rules to enforce, and their report.
+/// The rules to enforce, and the paths that the report lists.
 struct Rules {
     ruleset: RulesetCreated,
     /// Read-only allowed directories, to which no extra may add access. Includes missing
     /// directories.
     read_only: Vec<PathBuf>,
-    /// The identities of the same directories, which bind mounts can give other names.
+    /// The identities of these directories, except the missing ones. A bind mount can give a
+    /// directory another name.
     objects: Vec<Identity>,
     paths: Vec<ConfinedPath>,
 }
 
 impl Rules {
-    /// Adds an allowed directory or a single-file root by the handle that the guard holds open, if
-    /// its names still resolve to it.
+    /// Adds a rule for an allowed directory or a single-file root, using the root's own handle.
+    /// Fails with `RootUnavailable` if the root's paths no longer resolve to it.
     fn with_root(mut self, root: &Root) -> Result<Self> {
         if !root.verify_all() {
             return Err(Code::RootUnavailable.into());
@@ -194,7 +199,7 @@ impl Rules {
     }
 }
 
-/// Returns the path where a missing directory would be created.
+/// Returns the path where a missing directory would be created, with all symlinks resolved.
 fn planned(path: &Path) -> PathBuf {
     let there =
         |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
@@ -214,7 +219,7 @@ fn ruleset() -> Result<RulesetCreated> {
     wanted.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(io_error)
 }
 
-/// The last version that adds a right for files rather than sockets.
+/// The latest version of Landlock that adds a right for files and directories.
 const KNOWN: ABI = ABI::V5;
 
 fn add(
@@ -232,7 +237,8 @@ fn add(
 }
 
 /// Renaming a symlink, a FIFO or a socket requires the right to create one (landlock(7)), and the
-/// guard renames all of these. It does not rename device nodes.
+/// guard renames all of these. Read-write access therefore includes these rights. The guard does
+/// not rename device nodes.
 fn rights(access: ExtraAccess) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     match access {
@@ -282,8 +288,8 @@ fn open<F: AsFd>(at: F, path: &Path, flags: OFlags) -> Result<File> {
     Ok(File::from(opened.map_err(io::Error::from)?))
 }
 
-/// Returns the kernel's current name of an open file (proc(5), `/proc/PID/fd`). Returns `None` if
-/// the file has no name or the kernel does not report it.
+/// Returns the path of an open file as the kernel reports it now (proc(5), `/proc/PID/fd`). Returns
+/// `None` if the file was removed or the kernel does not report its path.
 fn name_of(file: &File) -> Option<PathBuf> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let text = readlinkat(CWD, link, Vec::with_capacity(256)).ok()?.into_bytes();

@@ -2,28 +2,29 @@
 //!
 //! [`Guard::confine_process`] takes a [`Confinement`], which lists the paths that the process needs
 //! in addition to the allowed directories. From then on, no thread of the process and no program
-//! that it starts can open, create, remove, rename or run a file outside these paths, whether or
-//! not the code uses the guard. This cannot be undone. The result is a [`Confined`], which reports
-//! what the kernel enforces.
+//! that it starts can open, create, remove, rename or run a file outside these paths and the
+//! allowed directories, whether or not the code uses the guard. This cannot be undone. The result
+//! is a [`Confined`], which reports what the kernel enforces.
 //!
-//! The mechanism is Landlock (landlock(7), Linux 5.13): rules about directory objects, which the
-//! kernel checks for each path that it opens. The rules are created from the guard's own handles,
-//! so a path that is swapped in the meantime does not widen access. The guard itself continues to
-//! work. Its look-ups use `O_PATH` descriptors, `statx` and the text of symlinks, which Landlock
-//! does not restrict, and all its other operations are beneath the directories.
+//! The mechanism is Landlock (landlock(7), Linux 5.13). Its rules refer to file and directory
+//! objects, and the kernel checks them whenever the process opens or changes something by path. The
+//! rules are created from the guard's own handles, so a path that is swapped in the meantime does
+//! not widen access. The guard itself continues to work. Its look-ups use `O_PATH` descriptors,
+//! `statx` and `readlink`, which Landlock does not restrict. All its other operations are beneath
+//! the allowed directories.
 //!
-//! Confinement is refused, and nothing is enforced, in these cases:
+//! Confinement is refused, and nothing is enforced, in these cases among others:
 //!
 //! | case | refusal |
 //! | --- | --- |
 //! | no allowed directory | `no_directories` |
 //! | another system, or a kernel without Landlock | `confinement_unavailable` |
-//! | other threads, if the kernel confines only the calling thread | `threads_running` |
+//! | other threads, if the kernel confines only the calling thread, or threads that cannot be counted | `threads_running` |
 //! | a writable extra that is in, contains or is another name of a read-only directory | `access_conflict` |
 //! | an extra named through a symlink that a tool could have created | `through_link` |
 //!
 //! An older version of Landlock with fewer rights does not cause a refusal.
-//! [`Confined::not_enforced`] lists the restrictions that it does not enforce.
+//! [`Confined::not_enforced`] lists the restrictions that the older version does not enforce.
 //!
 
 #[cfg(target_os = "linux")]
@@ -70,7 +71,7 @@ pub enum ExtraAccess {
     ReadWrite,
     /// Read, list, and run programs with the libraries that they load. If the path contains or is
     /// inside a writable path, files written there can be run. A rename into this path is refused
-    /// (`CrossDevice`) if it comes from a place where files cannot be run.
+    /// (`CrossDevice`) if the file comes from a place where files cannot be run.
     Execute,
 }
 
@@ -100,15 +101,17 @@ impl Confinement {
 
     /// Adds a file or directory, which must exist. Symlinks are followed, because the operator is
     /// trusted. The exceptions are symlinks in an allowed directory or a writable extra, where a
-    /// tool could have created them. If the process needs a temporary directory, add it too. Prefer
-    /// a directory that only the server uses to all of `/tmp`, which other programs also use.
+    /// tool could have created them. If the process needs a temporary directory, add it too. Add a
+    /// directory that only the server uses, rather than all of `/tmp`, which other programs also
+    /// use.
     pub fn extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
         self.push(path.into(), access, Missing::Refused);
         self
     }
 
     /// Like [`extra`](Self::extra), but the path may be missing. A missing path is reported
-    /// ([`Confined::missing`]), and stays inaccessible if it is created later.
+    /// ([`Confined::missing`]), and stays inaccessible if it is created later, unless another
+    /// accessible path contains it.
     pub fn optional_extra(mut self, path: impl Into<PathBuf>, access: ExtraAccess) -> Self {
         self.push(path.into(), access, Missing::Reported);
         self
@@ -119,7 +122,8 @@ impl Confinement {
     /// `/dev/null`, which is writable. It adds no programs and nothing in `/proc`, which contains
     /// the process's own environment. With glibc 2.34 or later, resolving host names needs nothing
     /// more. A file that is replaced, as some programs replace `resolv.conf` when the network
-    /// changes, is inaccessible until a restart. If that matters, add its directory.
+    /// changes, is inaccessible until a restart. If that matters, add the directory that contains
+    /// the file.
     pub fn runtime_files(mut self) -> Self {
         for path in RUNTIME_FILES {
             self.push(path.into(), ExtraAccess::ReadOnly, Missing::Ignored);
@@ -237,7 +241,7 @@ impl Confined {
         self.threads
     }
 
-    /// The accessible paths: the allowed directories, then the extras.
+    /// The accessible paths, with the allowed directories before the extras.
     #[must_use]
     pub fn paths(&self) -> &[ConfinedPath] {
         &self.paths
@@ -293,9 +297,9 @@ impl fmt::Display for Confined {
 
 impl Guard {
     /// Restricts the whole process to the allowed directories, with their configured access, and to
-    /// the extras. The kernel then also stops code that does not use the guard. This is permanent:
-    /// neither this process nor a program that it starts can undo it. Each further call, up to 16
-    /// in total, narrows the confinement (landlock(7)).
+    /// the extras. The restriction also applies to code that does not use the guard. This is
+    /// permanent, so neither this process nor a program that it starts can undo it. Each further
+    /// call, up to 16 in total, narrows the confinement (landlock(7)).
     ///
     /// Call this right after the guard is built, before any thread or runtime exists. From Linux
     /// 7.0 on, the kernel confines all threads at once. An older kernel confines only the calling
@@ -304,43 +308,43 @@ impl Guard {
     /// kernel, it is refused if the threads cannot be counted. A thread that was just joined can
     /// still be counted for an instant.
     ///
-    /// This is a second line of defense and does not replace the guard: Landlock knows paths, not
-    /// clients. On any kernel, **it does not restrict**:
+    /// This is a second line of defense and does not replace the guard, because Landlock applies
+    /// the same rules to all clients. On any kernel, **it does not restrict**:
     ///
     /// - descriptors that are already open, including standard input and output;
-    /// - existence checks, and reads of metadata, extended attributes and the text of symlinks
+    /// - existence checks, and reads of metadata, extended attributes and the targets of symlinks
     ///   (`stat`, `getxattr`, `readlink`), in the whole filesystem; and the names of changed
     ///   entries in a watched directory (`inotify`);
-    /// - changes to modes, owners, times and extended attributes, even outside, as far as the user
-    ///   is permitted to make them;
-    /// - the network, signals, and connections to sockets by path: a service that listens there (a
-    ///   session bus, a container daemon) executes requests unconfined;
-    /// - other names of the same object, through bind mounts and hard links: a file in a read-only
-    ///   directory can be written through a name in a writable one, and a file inside can also have
-    ///   a name outside.
+    /// - changes to modes, owners, times and extended attributes that the user is permitted to
+    ///   make, even outside the accessible paths;
+    /// - the network, signals, and connections to sockets by path, where a service such as a
+    ///   session bus or a container daemon executes requests unconfined;
+    /// - access through other names of the same object, which bind mounts and hard links create. A
+    ///   file in a read-only directory can be written through a name in a writable one, and a file
+    ///   inside can also have a name outside.
     ///
-    /// The rules are tied to the objects that exist now. A directory that is moved away stays
-    /// accessible under its new name. A directory that **replaces it or is created later is not
-    /// accessible**: the guard resolves it again, and operations there are refused
+    /// The rules are tied to the objects that exist when this method is called. A directory that is
+    /// moved away stays accessible under its new name. A directory that **replaces it or is created
+    /// later is not accessible**: the guard resolves it again, and operations there are refused
     /// ([`PermissionDenied`](crate::ErrorKind::PermissionDenied)) until the process is restarted.
-    /// So a deploy that replaces an allowed directory requires a restart, but a deploy that
-    /// replaces its content does not. The same applies to a single-file root once another file has
-    /// its name.
+    /// So a deployment that replaces an allowed directory requires a restart, but one that replaces
+    /// only its content does not. A single-file root also becomes inaccessible once another file
+    /// has its name.
     ///
     /// A file can be run as a program only if it is in an extra with [`ExtraAccess::Execute`]. A
     /// program that exists only in memory (memfd_create(2)) can be run, but it is also confined.
     /// Device nodes cannot be created, and a device that is opened later accepts none of its own
-    /// ioctls. `no_new_privs` is set (prctl(2)), so programs that are started gain no rights from
-    /// set-user-ID.
+    /// ioctls. `no_new_privs` is set (prctl(2)), so programs that are started later gain no
+    /// privileges from a set-user-ID bit.
     ///
     /// # Errors
     ///
-    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`)
-    ///   without allowed directories, because the clients' lists are not known yet.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`no_directories`) if
+    ///   there are no allowed directories, because the clients' lists are not known yet.
     /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable)
-    ///   (`confinement_unavailable`) without Landlock: on other systems, on kernels before 5.13, on
-    ///   kernels where it is not built in or not enabled (`lsm=`), and under a seccomp filter that
-    ///   blocks it or only reports success.
+    ///   (`confinement_unavailable`) if Landlock is not available: on other systems, on kernels
+    ///   before 5.13, on kernels where it is not built in or not enabled (`lsm=`), and under a
+    ///   seccomp filter that blocks it or only reports success.
     /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) (`threads_running`)
     ///   if other threads exist that the kernel would not confine, or if the threads cannot be
     ///   counted.

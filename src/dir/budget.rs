@@ -1,9 +1,9 @@
 //! Bounds on the cost of resolution.
 //!
 //! A [`Budget`] limits the look-ups, and therefore the CPU time, of one request or one entry of a
-//! root list, whatever symlinks a tree contains. An [`Effort`] ends the resolution of a whole list
-//! at a deadline, or when no caller is waiting for the result any longer. Every look-up checks
-//! both.
+//! root list, regardless of the symlinks that a tree contains. An [`Effort`] ends the resolution of
+//! a whole list at a deadline, or when no caller is waiting for the result. Every look-up checks
+//! the budget, and a look-up for a list also checks the effort.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_TIME, LOOKUPS};
 
-/// The remaining look-ups for one request or one entry.
+/// The remaining look-ups for one request or one entry of a root list.
 #[derive(Debug)]
 pub(crate) struct Budget<'a> {
     left: usize,
@@ -25,7 +25,8 @@ impl Budget<'_> {
         Self { left: LOOKUPS, effort: None }
     }
 
-    /// Subtracts look-ups from the budget.
+    /// Subtracts look-ups from the budget. Fails with `too_costly` if too few are left, or if the
+    /// resolution of the list must end.
     pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
         if self.effort.is_some_and(Effort::is_spent) {
             return Err(Error::new(Code::TooCostly)
@@ -45,7 +46,7 @@ impl Budget<'_> {
     }
 }
 
-/// Ends the resolution of a list at a deadline, or when no caller is waiting for it.
+/// Ends the resolution of a list at a deadline, or when no caller is waiting for the result.
 #[derive(Clone, Debug)]
 pub(crate) struct Effort {
     until: Instant,
@@ -59,7 +60,8 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// Ends after [`LIST_TIME`], at `until`, or when `given_up` is set, whichever comes first.
+    /// Creates an effort that ends after [`LIST_TIME`], at `until`, or when `given_up` is set,
+    /// whichever comes first.
     pub(crate) fn new(until: Option<Instant>, given_up: Arc<AtomicBool>) -> Self {
         let longest = Instant::now() + LIST_TIME;
         Self { until: until.map_or(longest, |until| until.min(longest)), given_up }

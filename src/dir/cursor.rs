@@ -13,14 +13,14 @@ use crate::limits::CURSOR_HANDLES;
 #[cfg(target_os = "linux")]
 use crate::limits::{NAMES_PER_LOOKUP, PATH_BYTES};
 
-/// Remembers the directory of the last look-up, and keeps the last few directories on the path to
-/// it open. A look-up near the last one does not walk the whole path again.
+/// Keeps open the last few directories on the path of the previous look-up. A look-up near the
+/// previous one then does not walk the whole path again.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
-    /// The directory of the last look-up.
+    /// The path of the directory that was opened last.
     path: PathBuf,
-    /// The open directories on that path, the deepest last. Each has the length of its own path in
-    /// bytes.
+    /// The open directories on that path, with the deepest last. Each is stored with the length of
+    /// its own path in bytes.
     open_dirs: VecDeque<(usize, Handle)>,
 }
 
@@ -50,9 +50,9 @@ impl Cursor {
         }
     }
 
-    /// Returns how many of the last `unknown` names of `path` can be skipped before the next
-    /// look-up, because all of them except the last are directories. Tries the whole path first,
-    /// and then does a binary search. Returns `None` if `openat2` is not available.
+    /// Returns how many of the last `unknown` names of `path` the next look-up can take at once,
+    /// because all of them except the last are directories. Tries the whole path first, and then
+    /// does a binary search. Returns `None` if `openat2` cannot be used.
     #[cfg(target_os = "linux")]
     pub(crate) fn skippable(
         &mut self,
@@ -66,7 +66,7 @@ impl Cursor {
         while passed + 1 < beyond {
             let parent = path.ancestors().nth(unknown + 1 - names)?;
             let (length, from, rest) = self.nearest_open(base, parent);
-            // The first walk is charged to the look-up that follows.
+            // The base cost of the first walk is charged to the look-up that follows.
             let cost = usize::from(names < unknown) + rest.iter().count() / NAMES_PER_LOOKUP;
             if let Err(error) = budget.spend(cost) {
                 return Some(Err(error));
@@ -127,8 +127,8 @@ impl Cursor {
         (length, from, Cow::Owned(names.into_iter().rev().collect()))
     }
 
-    /// Keeps a directory open. `from` is the length of the path of the directory that it was opened
-    /// from.
+    /// Keeps a directory open, and closes the shallowest one if [`CURSOR_HANDLES`] are already
+    /// open. `from` is the length of the path of the directory from which `directory` was opened.
     fn hold(&mut self, from: usize, path: &Path, directory: Handle) {
         debug_assert!(
             from < path.as_os_str().len(),
@@ -143,8 +143,8 @@ impl Cursor {
     }
 }
 
-/// The number of separators in a path. The count for each block fits in a byte, so the compiler can
-/// vectorize it.
+/// The number of separators in a path. Each block is counted in a `u8`, so the compiler can
+/// vectorize the loop.
 pub(crate) fn count_separators(path: &[u8]) -> usize {
     let in_block = |block: &[u8]| {
         block.iter().map(|byte| u8::from(is_separator(char::from(*byte)))).sum::<u8>()
@@ -168,7 +168,7 @@ fn common_length(one: &[u8], other: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// The search finds the right depth, and costs one look-up for each step.
+    /// The search finds the right depth. Each step costs one look-up in addition to the walk.
     #[test]
     fn first_name_that_is_not_a_directory_is_found_by_binary_search() {
         let directory = tempfile::tempdir().unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// A look-up in the same directory as the last one costs one unit, however deep the directory
-    /// is. Any other costs the walk from the nearest open directory.
+    /// is. Any other look-up also costs the walk from the nearest open directory.
     #[test]
     fn look_up_costs_the_walk_from_the_nearest_open_directory() {
         let directory = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ use crate::limits::NAMES_PER_LOOKUP;
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(super) dir: Dir,
-    /// The final path when it was first needed.
+    /// The final path of the directory, read when it is first needed.
     #[cfg(windows)]
     pub(super) place: std::sync::OnceLock<String>,
 }
@@ -48,7 +48,8 @@ impl Handle {
         Ok(Self::new(Dir::open_ambient_dir(path, ambient_authority())?))
     }
 
-    /// Opens the directory at `path`. An empty path opens this directory.
+    /// Opens the directory at `path`, without following symlinks. An empty path opens this
+    /// directory.
     pub(crate) fn dir(&self, path: &Path, mounts: Rule) -> Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(opened) = kernel::dir(&self.dir, path, mounts) {
@@ -61,8 +62,9 @@ impl Handle {
         Ok(dir)
     }
 
-    /// Like [`Handle::dir`], within a budget. It takes one system call, or one per name. The first
-    /// name is charged to the look-up that needs the directory.
+    /// Like [`Handle::dir`], but charges the walk to a budget. The walk takes one system call, or
+    /// one for each name if `openat2` cannot be used. Its base cost is charged to the look-up that
+    /// needs the directory.
     pub(super) fn dir_within_budget(
         &self,
         path: &Path,
@@ -84,12 +86,13 @@ impl Handle {
         })
     }
 
-    /// Opens a directory in this one, relative to the open descriptor.
+    /// Opens a directory in this one, relative to the open descriptor and without following a
+    /// symlink.
     fn child(&self, name: &OsStr, mounts: Rule) -> Result<Self> {
         // Defense: fallback-opens-no-symlinked-directory
         let opened = self.dir.open_dir_nofollow(name).map_err(|error| match walk_error(error) {
-            // open(2) with O_DIRECTORY also fails with ENOTDIR for a symlink. If the name is not a
-            // file now, it was a symlink when the open failed.
+            // open(2) with O_DIRECTORY also fails with ENOTDIR for a symlink. Unless the name is
+            // now something other than a directory or a symlink, the path counts as changed.
             error if error.reason() == Code::NotADirectory && !self.is_other(name) => {
                 Code::Changed.into()
             }
@@ -104,7 +107,7 @@ impl Handle {
         Ok(child)
     }
 
-    /// Whether a name is neither a directory nor a symlink.
+    /// Whether a name exists and is neither a directory nor a symlink.
     fn is_other(&self, name: &OsStr) -> bool {
         let file_type = self.describe(name).map(|metadata| metadata.file_type());
         file_type
@@ -114,7 +117,7 @@ impl Handle {
     /// Describes one name in this directory, without following it.
     #[cfg(not(windows))]
     pub(crate) fn describe(&self, name: &OsStr) -> io::Result<Metadata> {
-        // cap-std panics on very old timestamps.
+        // cap-std is not used here, because it panics on very old timestamps.
         kernel::describe(&self.dir, name)
     }
 
@@ -136,7 +139,8 @@ impl Handle {
         }
     }
 
-    /// Like [`Handle::look`], by one system call. Returns `None` if `openat2` is not available.
+    /// Like [`Handle::look`], but opens the path with one system call. Returns `None` if `openat2`
+    /// cannot be used.
     #[cfg(target_os = "linux")]
     fn look_by_kernel(&self, path: &Path, mounts: Rule) -> Option<Result<Look>> {
         let looked = kernel::look(&self.dir, path, mounts)?;
@@ -200,7 +204,7 @@ impl Handle {
         if kernel::is_proc(&self.dir)? {
             return Err(proc_link());
         }
-        // EINVAL: the name is no longer a symlink.
+        // The usual error is EINVAL, because the name is no longer a symlink.
         Ok(self.dir.read_link_contents(name).map_err(|_| Code::Changed)?.into_os_string())
     }
 
@@ -230,8 +234,9 @@ impl Handle {
         Ok(file)
     }
 
-    /// Opens `path` in one kernel walk, which follows symlinks and fails with `EXDEV` if it would
-    /// leave this directory. Any `path` is allowed. Returns `None` if `openat2` is not available.
+    /// Opens `path` in one kernel walk, which fails with `EXDEV` if it would leave this directory.
+    /// `want` determines whether the walk follows symlinks. `path` may contain `.` and `..`.
+    /// Returns `None` if `openat2` cannot be used.
     #[cfg(target_os = "linux")]
     pub(crate) fn follow(
         &self,
@@ -271,8 +276,8 @@ impl Handle {
         self.dir.create_dir(name)
     }
 
-    /// Removes a name that is not a directory from this directory. If it is a symlink, its target
-    /// is not affected.
+    /// Removes an entry that is not a directory from this directory. If the entry is a symlink, its
+    /// target is not affected.
     pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         #[cfg(windows)]
         return kernel::remove_file(self, name);
@@ -288,8 +293,9 @@ impl Handle {
         self.dir.remove_dir(name)
     }
 
-    /// Renames a name in this directory to a name in `to_dir`. The destination must not exist,
-    /// unless `replace` is true.
+    /// Renames an entry of this directory to a name in `to_dir`. Fails with `AlreadyExists` if the
+    /// destination exists and `replace` is false. If the system cannot check this atomically, a
+    /// destination that is created at the same time can be replaced.
     pub(crate) fn rename(
         &self,
         from: &OsStr,
@@ -328,7 +334,7 @@ impl std::os::fd::AsFd for Handle {
     }
 }
 
-/// The file must be an open directory, or else every method fails.
+/// The file must be an open directory. Otherwise, every method of the handle fails.
 impl From<File> for Handle {
     fn from(directory: File) -> Self {
         Self::new(Dir::from_std_file(directory))

@@ -62,7 +62,7 @@ pub(super) fn follow(
 }
 
 /// Opens a path of plain names. The walk can leave the directory only if another process moves a
-/// directory on the path at the same time. That is also reported as `ELOOP`.
+/// directory on the path at the same time. This case is also reported as `ELOOP`.
 fn plain(
     at: &Dir,
     path: &Path,
@@ -78,8 +78,9 @@ fn plain(
     }))
 }
 
-/// Calls `openat2`. Returns `None` if it is not available to this process. This is not cached,
-/// because a seccomp filter can be installed at any time.
+/// Calls `openat2`. Returns `None` if it is not available to this process, or if it keeps failing
+/// with `EAGAIN`. Its availability is not cached, because a seccomp filter can be installed at any
+/// time.
 fn call(
     at: &Dir,
     path: &OsStr,
@@ -104,9 +105,9 @@ fn call(
             Err(Errno::AGAIN)
                 if again.get_or_insert_with(Instant::now).elapsed() < OPENAT2_RETRY_TIME => {}
             Err(Errno::AGAIN) => break,
-            // ENOSYS means Linux before 5.6, or a seccomp filter. EPERM means a filter such as
-            // those that container runtimes install. If EPERM concerns the file itself, the
-            // fallback walk through open descriptors fails with it again.
+            // ENOSYS means Linux before 5.6, or a seccomp filter. EPERM means a filter such as the
+            // ones that container runtimes install. If EPERM concerns the file itself, the fallback
+            // walk through open descriptors also fails with EPERM.
             Err(Errno::NOSYS | Errno::PERM) => return None,
             Err(error) => return Some(Err(error.into())),
             Ok(fd) => return Some(Ok(File::from(fd))),
@@ -115,10 +116,10 @@ fn call(
     None
 }
 
-/// Distinguishes the two causes of `EXDEV` when no symlink is followed. One is a mount point on the
-/// path, which `RESOLVE_NO_XDEV` refuses. The other is that another process moved a directory on
-/// the path out of this one, which `RESOLVE_BENEATH` refuses. A second call without
-/// `RESOLVE_NO_XDEV` fails only for the latter.
+/// Whether a walk that follows no symlink failed with `EXDEV` because another process moved a
+/// directory on the path out of `at`, which `RESOLVE_BENEATH` refuses. The only other cause is a
+/// mount point on the path, which `RESOLVE_NO_XDEV` refuses. The walk is repeated without
+/// `RESOLVE_NO_XDEV`, so it fails with `EXDEV` again only in the first case.
 fn has_moved(at: &Dir, path: &OsStr) -> bool {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let asked = openat2(
@@ -139,7 +140,8 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
         Errno::LOOP => Some(Code::Changed),
         // `plain` has ruled out every cause except RESOLVE_NO_XDEV.
         Errno::XDEV => Some(Code::MountCrossing),
-        // A FIFO without a reader, or a socket (open(2)).
+        // open(2) fails with ENXIO for a socket, and when a FIFO without a reader is opened for
+        // writing.
         Errno::NXIO => Some(Code::SpecialFile),
         _ => None,
     }
@@ -153,8 +155,8 @@ pub(super) fn read_link(link: &File) -> Result<OsString> {
     Ok(OsString::from_vec(text.into_bytes()))
 }
 
-/// The kernel chooses the targets of symlinks in a proc filesystem, regardless of their text
-/// (proc(5); "magic links" in symlink(7)).
+/// Whether a file is in a proc filesystem. There, the kernel chooses the target of a symlink,
+/// regardless of what readlink(2) returns (proc(5); "magic links" in symlink(7)).
 pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
     const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
     let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
@@ -163,11 +165,12 @@ pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
 }
 
 /// `AT_NO_AUTOMOUNT` is set because a look-up should not trigger a mount, which can block
-/// indefinitely. `O_PATH` does not trigger one either (statx(2), open(2)).
+/// indefinitely. Opening a name with `O_PATH` does not trigger one either (statx(2), open(2)).
 pub(super) fn describe(at: &Dir, name: &OsStr) -> io::Result<Metadata> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     match rustix::fs::statx(at, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted) {
-        // Linux before 4.11, or a seccomp filter, as with `openat2`.
+        // `statx` is not available before Linux 4.11, and a seccomp filter can refuse it, as it can
+        // refuse `openat2`.
         Err(Errno::NOSYS | Errno::PERM) => {
             Ok(Metadata::of_stat(&rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?))
         }
@@ -193,8 +196,9 @@ fn mounted(stat: &Statx) -> Mount {
     (known, if known { stat.stx_mnt_id } else { device })
 }
 
-/// Returns `None` if the kernel or filesystem cannot atomically refuse an existing name (EINVAL,
-/// renameat2(2)).
+/// Renames a name, and fails with `EEXIST` if the destination exists. Returns `None` if the
+/// filesystem cannot check this atomically (EINVAL, renameat2(2)), or if the call is not available
+/// (ENOSYS, EPERM).
 pub(super) fn rename_new(
     from_dir: &Dir,
     from: &OsStr,

@@ -1,6 +1,6 @@
 //! Metadata of names and open files: [`Metadata`].
 //!
-//! The values describe an open file, or a name that was not followed, at the time of the system
+//! The values describe an open file, or a name without following it, at the time of the system
 //! call. Within this crate they include the [`Identity`] by which a directory is recognized.
 
 use std::fs::File;
@@ -63,8 +63,9 @@ pub struct Metadata {
 /// The device and inode numbers of a filesystem object.
 ///
 /// While an object is open, no other object has its numbers. The numbers of an object that is not
-/// open can be reused, so comparing it also requires the birth time. The birth time is not part of
-/// the identity, because overlayfs changes it when a directory is first written to.
+/// open can be reused, so such an object is compared by its birth time as well. The birth time is
+/// not part of the identity, because overlayfs changes the birth time when a directory is first
+/// written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
@@ -102,7 +103,7 @@ impl Metadata {
         self.file_type == FileType::Symlink
     }
 
-    /// The size in bytes. For a symlink, this is the length of its text.
+    /// The size in bytes. For a symlink, this is the length of the path that it contains.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.len
@@ -185,13 +186,14 @@ impl Metadata {
         }
     }
 
-    /// Reads the metadata of an open file. Windows has no cheaper call.
+    /// Reads the metadata of an open file. The result includes the birth time, because Windows has
+    /// no cheaper call that omits it.
     #[cfg(windows)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Self::of_file(file)
     }
 
-    /// Reads the metadata of an open file without the birth time, by fstat(2), which is cheaper.
+    /// Reads the metadata of an open file without the birth time, using fstat(2), which is cheaper.
     #[cfg(unix)]
     pub(crate) fn without_birth(file: &File) -> io::Result<Self> {
         Ok(Self::of_stat(&rustix::fs::fstat(file)?))
@@ -203,16 +205,17 @@ impl Metadata {
         self.clone()
     }
 
-    /// Adds the birth time, read from the same file.
+    /// Returns the same metadata with the birth time, which is read from the same file. The birth
+    /// time is `None` if it cannot be read.
     #[cfg(unix)]
     pub(crate) fn with_birth(&self, file: &File) -> Self {
         let created = file.metadata().ok().and_then(|metadata| metadata.created().ok());
         Self { created, ..self.clone() }
     }
 
-    /// The birth time, to distinguish objects with reused numbers. This is `None` on Windows, where
-    /// any program can set the time, and where the file index includes a sequence number
-    /// (BY_HANDLE_FILE_INFORMATION).
+    /// The birth time, which distinguishes objects with reused numbers, or `None` if it is unknown.
+    /// This is always `None` on Windows, where any program can set the time, and where the file
+    /// index includes a sequence number (BY_HANDLE_FILE_INFORMATION).
     pub(crate) fn birth(&self) -> Option<SystemTime> {
         self.created.filter(|_| !cfg!(windows))
     }

@@ -2,12 +2,12 @@
 //!
 //! A [`Handle`] is an open directory. Its methods take one name, or a relative path that consists
 //! only of plain names (no `.` or `..`). They follow no symlinks, so every file that they open or
-//! describe was beneath the directory at that time. The only exception is [`Handle::follow`], where
-//! the kernel follows symlinks that stay inside the directory. A [`Cursor`] makes repeated look-ups
-//! beneath one handle efficient, and a [`Budget`] limits their number.
+//! describe was beneath the directory at that time. The only exception is [`Handle::follow`], which
+//! accepts `.` and `..`, and can follow symlinks that stay inside the directory. A [`Cursor`] makes
+//! repeated look-ups beneath one handle efficient, and a [`Budget`] limits their number.
 //!
-//! On Linux each operation is one `openat2` (openat2(2), Linux 5.6) with `RESOLVE_BENEATH |
-//! RESOLVE_NO_SYMLINKS`. If the kernel or a seccomp filter refuses that call, and on other systems,
+//! On Linux, most operations take one `openat2` call (openat2(2), Linux 5.6) with the flags
+//! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`. If this call cannot be used, and on other systems,
 //! cap-std walks the path one name at a time through open descriptors. On Windows, the final path
 //! of each handle is also verified.
 
@@ -54,7 +54,7 @@ pub(crate) struct Want {
     pub(crate) read: bool,
     pub(crate) write: bool,
     pub(crate) append: bool,
-    /// Creates the file with `O_CREAT | O_EXCL` and this mode, less the umask.
+    /// If set, the file is created with `O_CREAT | O_EXCL` and this mode, less the umask.
     pub(crate) create_new: Option<u32>,
 }
 
@@ -80,7 +80,7 @@ impl Want {
     }
 }
 
-/// The result of looking up a name without following it. For a symlink, this includes its text.
+/// The result of looking up a name without following it. For a symlink, this includes its target.
 #[derive(Debug)]
 pub(crate) enum Look {
     Missing,
@@ -114,13 +114,13 @@ pub(crate) fn is_proc(file: &File) -> Result<bool> {
     kernel::is_proc(file)
 }
 
-/// Splits a path into its parent and its last name.
+/// Splits a path into its parent and its last name. Returns `None` if there is no last name.
 pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((path.parent()?, path.file_name()?))
 }
 
-/// A random name for a file that exists only during a write. Operators can recognize files left
-/// behind by a killed process by this name ([`Roots::write`](crate::Roots::write)).
+/// Returns a random name for a temporary file. The name lets operators recognize files that a
+/// killed process left behind ([`Roots::write`](crate::Roots::write)).
 pub(crate) fn temporary_name() -> OsString {
     OsString::from(format!(".mcp-roots-guard-{:016x}.tmp", RandomState::new().hash_one(0)))
 }

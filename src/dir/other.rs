@@ -1,5 +1,5 @@
-//! System calls for Unix systems other than Linux. The portable walk through open descriptors does
-//! the rest.
+//! System calls for Unix systems other than Linux. Everything else uses the portable walk through
+//! open descriptors.
 
 use std::ffi::OsStr;
 use std::io;

@@ -3,10 +3,10 @@
 //! A [`Policy`] applies to every operation. By default it refuses special files. It allows hard
 //! links and mounts, which are common in ordinary workspaces.
 
-/// Whether a kind of file is allowed.
+/// Whether a kind of file or path is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// Allow it like any other file.
+    /// Allow it like any other.
     Allow,
     /// Refuse it, with a specific error code.
     Refuse,
@@ -15,9 +15,9 @@ pub enum Rule {
 /// The operations that are allowed beneath a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Read, list and describe.
+    /// Files and directories can be read, listed and described.
     ReadOnly,
-    /// Every operation.
+    /// Every operation is allowed.
     ReadWrite,
 }
 
@@ -61,7 +61,7 @@ impl Policy {
     /// Sets the rule for filesystems and bind mounts that are mounted inside a root. They are
     /// allowed by default. If `openat2` is not available, a mount is recognized by its mount ID
     /// (Linux 5.8 or later) or else by its device number. A bind mount of the same filesystem has
-    /// the same device number.
+    /// the same device number, so only a mount ID reveals it.
     #[must_use]
     pub fn mounts(self, mounts: Rule) -> Self {
         Self { mounts, ..self }

@@ -7,12 +7,12 @@
 //! must then be the directory's final path followed by that name. If the system redirected the open
 //! anyway, the handle is refused before any byte is read or written.
 //!
-//! Names can only be created, renamed and removed by path. The path is the verbatim final path of
-//! the open directory, followed by the name. An open handle does not prevent an empty directory
-//! from being converted into a junction in place, which requires only the right to write attributes
-//! (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37). The directory is therefore [pinned](pin) during
-//! the call. A directory is also listed by path, and each listed name is then verified through the
-//! handle.
+//! Directories can only be created by path, and names can only be renamed or removed by path. The
+//! path is the verbatim final path of the open directory, followed by the name. An open handle does
+//! not prevent an empty directory from being converted into a junction in place, which requires
+//! only the right to write attributes (FSCTL_SET_REPARSE_POINT, MS-FSA 2.1.5.10.37). The directory
+//! is therefore [pinned](pin) during the call. A directory is also listed by path, and each listed
+//! name is then verified through the handle.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
     }
 }
 
-/// Reads the metadata of a name without following it, and its text if it is a symlink.
+/// Looks up a name without following it. Reads its metadata and, if it is a symlink, its target.
 pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Look> {
     let file = match open_itself(&at.dir, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Missing),
@@ -53,7 +53,7 @@ pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Look> {
 }
 
 /// Reads the metadata of a name without following it. A reparse point that silently redirects is
-/// reported as a symlink whose text cannot be read.
+/// reported as a symlink whose target cannot be read.
 pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
     let file = open_itself(&at.dir, name)?;
     match verify_place(at, name, &file) {
@@ -78,14 +78,14 @@ fn link_text(link: &File) -> Result<OsString> {
     let outside = || Error::new(Code::OutsideRoots).detail("a symlink that cannot be read");
     let text = winx::file::read_link(link).map_err(|_| outside())?.into_os_string();
     let text = text.to_str().ok_or_else(outside)?;
-    // Junctions have this prefix.
+    // The targets of junctions have this prefix.
     let text =
         text.strip_prefix(r"\??\").map_or_else(|| text.to_owned(), |text| format!(r"\\?\{text}"));
     windows::path(&text).map(OsString::from).map_err(|_| outside())
 }
 
-/// Refuses a file whose final path is not this directory and this name, ignoring case. Returns the
-/// final path.
+/// Returns the final path of an open file. Fails with `outside_roots` if it is not the directory's
+/// final path followed by this name, ignoring case.
 pub(super) fn verify_place(at: &Handle, name: &OsStr, file: &impl AsFilelike) -> Result<String> {
     let place = final_path(file)?;
     let directory = if let Some(directory) = at.place.get() {
@@ -112,9 +112,9 @@ fn final_path(file: &impl AsFilelike) -> Result<String> {
     path.into_os_string().into_string().map_err(|_| Code::NotUtf8.into())
 }
 
-/// The path of a name in a directory. An empty name gives the path of the directory. Third-party
-/// filesystems can contain names that look like paths, and `join` would replace the directory with
-/// such a name.
+/// Returns the path of a name in a directory, or the path of the directory itself if the name is
+/// empty. Fails if the name is not a plain name. Third-party filesystems can contain names that
+/// look like paths, and `join` would replace the directory with such a name.
 fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
     let mut names = Path::new(name).components();
     match (names.next(), names.next()) {
@@ -126,9 +126,9 @@ fn in_dir(at: &Handle, name: &OsStr) -> io::Result<PathBuf> {
     Ok(Path::new(&directory).join(name))
 }
 
-/// Creates a file in the directory that is deleted when it is closed, because a directory with an
-/// entry cannot be converted into a junction. Then verifies that the directory is not already a
-/// junction.
+/// Creates a temporary file in the directory, which is deleted when it is closed. While the file
+/// exists, the directory is not empty, so it cannot be converted into a junction. Then verifies
+/// that the directory is not already a junction.
 fn pin(at: &Handle) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).follow(FollowSymlinks::No);
@@ -159,9 +159,9 @@ fn is_reparse_point(file: &File) -> io::Result<bool> {
 }
 
 /// Reopens a file through its filter driver if its content is stored elsewhere or in another form,
-/// as for a cloud placeholder or a deduplicated file. The file itself may be only a stub. The first
-/// handle prevents the directory from being converted into a junction, and both handles must refer
-/// to the same file.
+/// as for a cloud placeholder or a deduplicated file. The file itself may be only a stub. Any other
+/// file is returned unchanged. The first handle prevents the directory from being converted into a
+/// junction, and both handles must refer to the same file.
 pub(super) fn open_through_filter(
     at: &Handle,
     name: &OsStr,
@@ -186,7 +186,8 @@ pub(super) fn create_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
     fs::create_dir(in_dir(at, name)?)
 }
 
-/// If the name is a symlink to a directory or a junction, removes the symlink itself.
+/// Removes a name that is not a directory. If the name is a symlink or a junction, the link itself
+/// is removed, not its target.
 pub(super) fn remove_file(at: &Handle, name: &OsStr) -> io::Result<()> {
     use std::os::windows::fs::FileTypeExt as _;
     let _pin = pin(at)?;
@@ -201,7 +202,7 @@ pub(super) fn remove_file(at: &Handle, name: &OsStr) -> io::Result<()> {
 pub(super) fn remove_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
     let _pin = pin(at)?;
     let path = in_dir(at, name)?;
-    // `remove_dir` would also remove a symlink.
+    // `fs::remove_dir` would also remove a symlink to a directory.
     if fs::symlink_metadata(&path)?.is_dir() {
         fs::remove_dir(path)
     } else {
@@ -233,13 +234,13 @@ pub(super) fn entries(at: &Handle) -> io::Result<fs::ReadDir> {
     fs::read_dir(in_dir(at, OsStr::new(""))?)
 }
 
-/// A volume that is mounted in a directory is a kind of symlink, so every file that is reached
-/// without symlinks is on the same volume.
+/// Returns the volume of an open file. A volume that is mounted in a directory is treated as a
+/// symlink, so every file that is reached without following symlinks is on the same volume.
 pub(super) fn mount<F: AsFilelike>(at: &F) -> Result<Mount> {
     Ok((false, Metadata::of_file(&at.as_filelike_view::<File>())?.identity().device))
 }
 
-/// `std` has no call that atomically refuses an existing name.
+/// Always returns `None`, because `std` has no call that atomically refuses an existing name.
 pub(super) fn rename_new(_: &Dir, _: &OsStr, _: &Dir, _: &OsStr) -> Option<io::Result<()>> {
     None
 }

@@ -35,7 +35,7 @@ static OPENED: LazyLock<WeakTable<Key, Opened>> = LazyLock::new(WeakTable::defau
 impl Opened {
     /// Keeps a directory open that was just opened by its canonical path. If the same directory is
     /// already held open, returns that one and closes this one. Returns `None` if no permit is
-    /// available.
+    /// available to the account.
     pub(crate) fn hold(
         fresh: Handle,
         directory: &Path,
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::events::SessionId;
 
-    /// Other tests in this process may take permits at the same time.
+    /// Other tests in this process may take permits at the same time, so only bounds are asserted.
     #[test]
     fn one_client_leaves_permits_for_the_next() {
         let take = |number| {

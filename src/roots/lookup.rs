@@ -20,7 +20,7 @@ pub(crate) struct Lookups<'a, 'b> {
     budget: &'a mut Budget<'b>,
     opened: Option<(usize, Arc<Handle>, Cursor)>,
     trail: Trail,
-    /// The directories from the root to the last name that was looked up, by depth.
+    /// The directories from the root to the last name that was looked up, indexed by depth.
     ancestors: Vec<Ancestor>,
 }
 
@@ -57,7 +57,8 @@ impl<'a, 'b> Lookups<'a, 'b> {
             return Err(Code::RootUnavailable.into());
         };
         let seen = cursor.look(handle, &root.beneath_handle(path), mounts, self.budget)?;
-        // A file root grants access to one name, which is unavailable if it has become a directory.
+        // A file root grants access to one file, and is unavailable if a directory now has that
+        // name.
         match &seen {
             Look::Other(metadata) if metadata.is_dir() && root.is_file() => {
                 Err(Code::RootUnavailable.into())
@@ -154,10 +155,11 @@ impl Lookup for RequestLookups<'_, '_> {
     }
 }
 
-// The index has room for ten names of aliases for each entry of the longest list.
+// The index has room for ten alias names for each entry of the longest list.
 const _: () = assert!(ALIAS_NAMES == 10 * ROOT_LIST_ENTRIES);
 
-/// Resolves a request against a snapshot.
+/// Resolves a request against a snapshot. Fails with `OutsideRoots` if the request names an
+/// ancestor of a root.
 pub(crate) fn resolve_in(
     roots: &Roots,
     base: Option<usize>,

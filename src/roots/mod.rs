@@ -1,12 +1,12 @@
 //! The roots in force. Every request is decided against [`Roots`], an immutable snapshot.
 //!
-//! A [`Root`] is the directory object that was resolved. Its path or an alias may later stop
-//! resolving to that object: it was replaced or removed, an ancestor was renamed, or a symlink was
-//! changed. This is detected when a snapshot is taken ([`Roots::verify`]) or when an operation
-//! fails. After a failure, aliases are verified at most once every
-//! [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY). From then on, the root is
-//! [unavailable](crate::ErrorKind::RootUnavailable) until its list is resolved again. It never
-//! silently becomes another directory.
+//! A [`Root`] is the directory or file that was resolved, not its path. The path or an alias may
+//! later stop resolving to that object, because the object was replaced or removed, an ancestor was
+//! renamed, or a symlink was changed. Roots are verified when a snapshot is taken
+//! ([`Roots::verify`]) and when an operation fails. A snapshot, and the aliases of a root after a
+//! failure, are verified at most once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY). If a
+//! verification finds such a change, the root is [unavailable](crate::ErrorKind::RootUnavailable)
+//! until its list is resolved again. It never silently becomes another directory.
 
 mod sharing;
 mod throttle;

@@ -2,8 +2,8 @@
 
 use crate::error::{Code, Error};
 
-/// An entry of a root list that grants nothing, with the reason. This is meant only for the
-/// operator, because the reason can reveal which files exist.
+/// An entry of a root list that was rejected, with the reason. Show it only to the operator,
+/// because the reason can reveal which files exist.
 #[derive(Debug)]
 pub struct RejectedRoot {
     pub(crate) index: usize,
@@ -12,7 +12,7 @@ pub struct RejectedRoot {
 }
 
 impl RejectedRoot {
-    /// Whether the same entry may be granted if it is resolved again later.
+    /// Whether the same entry could be granted if it is resolved again later.
     pub(super) fn is_transient(&self) -> bool {
         matches!(
             self.error.reason(),
@@ -32,13 +32,13 @@ impl RejectedRoot {
             && self.error.is_equivalent(&other.error)
     }
 
-    /// The index of the entry in its list, from 0.
+    /// The index of the entry in its list, starting at 0.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The entry's URI or path as it was sent, shortened if it is long.
+    /// The entry's URI or path as it was sent or configured, shortened if it is long.
     #[must_use]
     pub fn entry(&self) -> &str {
         &self.entry

@@ -52,14 +52,16 @@ impl Root {
     }
 
     /// The paths by which a request may name this root: the canonical path, followed by its
-    /// aliases. The listed path is an alias if it differs from the canonical path and contains no
-    /// `..`.
+    /// aliases. The listed path is an alias if it differs from the canonical path, contains no
+    /// `..`, and takes few look-ups to resolve. On macOS, the other paths through the system's own
+    /// symlinks are also aliases.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
 
     /// The canonical path as text for people and models, for example to list the allowed
-    /// directories. Do not open it, because invalid UTF-8 is replaced by replacement characters.
+    /// directories. Do not open this path, because invalid UTF-8 is replaced by replacement
+    /// characters.
     #[must_use]
     pub fn display_path(&self) -> String {
         display_path(&self.canonical)
@@ -71,7 +73,7 @@ impl Root {
         file_uri(&self.canonical)
     }
 
-    /// The root's name in the root list.
+    /// The root's name in the client's root list, if it has one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
@@ -89,7 +91,8 @@ impl Root {
         self.leaf.is_some()
     }
 
-    /// Whether all of its paths still resolved to it at the last verification.
+    /// Returns false once a verification has found that one of the root's paths no longer resolves
+    /// to it.
     #[must_use]
     pub fn is_available(&self) -> bool {
         !self.is_gone.load(Ordering::Relaxed)
@@ -108,7 +111,8 @@ impl Root {
         matches!(self.held, Held::FilesystemRoot(_))
     }
 
-    /// The handle of the root's directory, or of the parent directory of a file root.
+    /// Returns the handle of the root's directory, or of the parent directory of a file root. Fails
+    /// with `RootUnavailable` if the root is unavailable.
     pub(crate) fn handle(&self) -> Result<Arc<Handle>> {
         match &self.held {
             _ if !self.is_available() => Err(Code::RootUnavailable.into()),
@@ -128,7 +132,7 @@ impl Root {
 
     /// Verifies that the path still resolves to the same object, and marks the root as unavailable
     /// if it does not. If this cannot be determined now, for example because no descriptor is
-    /// available, nothing changes.
+    /// available, nothing changes. Returns whether the root is available.
     ///
     /// The aliases are verified at most once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY),
     /// because each one must be resolved again, and a client's aliases can be long.
@@ -136,8 +140,9 @@ impl Root {
         self.verify_names(self.aliases_verified.take())
     }
 
-    /// Like [`verify_all`](Self::verify_all), but runs at most once every
-    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY).
+    /// Like [`verify_all`](Self::verify_all), but verifies at most once every
+    /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), and otherwise only returns whether the root
+    /// is available.
     pub(crate) fn verify_if_due(&self) -> bool {
         if self.aliases_verified.take() { self.verify_all() } else { self.is_available() }
     }
@@ -158,7 +163,7 @@ impl Root {
     }
 
     /// Whether both roots are the same object. Inode numbers can be reused unless both directories
-    /// are held open. If one of them is not, the birth time must also match.
+    /// are held open. If either is not, the birth times must also match, unless one is unknown.
     pub(crate) fn is_same_object(&self, other: &Self) -> bool {
         let both_held = self.is_held() && other.is_held();
         self.identity == other.identity && (both_held || is_same_birth(self.birth, other.birth))
@@ -179,7 +184,8 @@ impl Root {
     ///
     /// The identity of a directory that is held open is read again. It can change (overlayfs,
     /// FUSE), but no other directory can have it at the same time. A directory that is opened on
-    /// use must also have the same birth time, which overlayfs changes at the first write.
+    /// use must also have the same birth time. On overlayfs, the first write to the directory can
+    /// change the birth time, which makes the root unavailable.
     fn is_same_directory(&self, named: &Handle) -> Result<bool> {
         let held = match &self.held {
             Held::FilesystemRoot(handle) => handle,
@@ -212,7 +218,8 @@ impl Root {
         let Some(enclosing) = self.enclosing() else { return Ok(()) };
         self.open_by_path()?;
         for alias in self.aliases.iter().filter(|_| with_aliases) {
-            // When the list was resolved, the alias took only part of this budget.
+            // This budget is sufficient, because the alias took only part of one when the list was
+            // resolved.
             let mut budget = Budget::new();
             let mut lookups = RequestLookups(Lookups::new(enclosing, &mut budget));
             let place =
@@ -251,13 +258,14 @@ impl Root {
             let path = self.directory().strip_prefix(outer.directory()).ok()?;
             holds.then_some((outer, path))
         });
-        // Choose the innermost one, because there may be a mount point between an outer one and
+        // The innermost root is chosen, because there may be a mount point between an outer one and
         // this root.
         places.min_by_key(|(_, path)| path.iter().count())
     }
 
-    /// Whether `directory` is this root's directory or is on the path to it from the enclosing
-    /// root, under any name. `seen` contains the paths that were already compared.
+    /// Whether `directory` is this root's directory, or one of the directories on the path to it
+    /// from the enclosing root. Directories are compared by identity, so their names do not matter.
+    /// `seen` contains the paths that were already compared, which are skipped.
     pub(crate) fn is_at_or_below<'a>(
         &'a self,
         directory: Identity,
@@ -282,8 +290,8 @@ impl Root {
         }))
     }
 
-    /// Opens the directory by its canonical path, without following symlinks, and verifies its
-    /// identity.
+    /// Opens the root's directory by its canonical path, without following symlinks. Fails with
+    /// `RootUnavailable` if this is not the directory that was resolved.
     fn open_by_path(&self) -> Result<Handle> {
         let enclosing = self.enclosing().ok_or(Code::RootUnavailable)?;
         let Some((outer, path)) = self.enclosing_root().filter(|(outer, _)| outer.verify()) else {
@@ -314,12 +322,13 @@ pub(crate) fn held_directory(canonical: &Path, is_file: bool) -> &Path {
     canonical.parent().filter(|_| is_file).unwrap_or(canonical)
 }
 
-/// Whether two birth times may be equal. Some filesystems do not report one.
+/// Whether two birth times are equal, or one is unknown because the filesystem does not report it.
 fn is_same_birth(one: Option<SystemTime>, other: Option<SystemTime>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
-/// Converts the errors that occur if a root's path no longer resolves to the root.
+/// Converts the errors that occur if a root's path no longer resolves to the root to
+/// `RootUnavailable`. Returns any other error unchanged.
 fn as_unavailable(error: Error) -> Error {
     match error.reason() {
         Code::NotFound

@@ -1,4 +1,5 @@
-//! A table of values that are shared while they are alive: open directories and equal snapshots.
+//! A table of values that are shared while they are alive, such as open directories and equal
+//! snapshots.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,7 +10,7 @@ pub(crate) struct WeakTable<K, V>(Mutex<Entries<K, V>>);
 
 struct Entries<K, V> {
     values: HashMap<K, Weak<V>>,
-    /// How many values were alive at the last cleanup.
+    /// The number of values that were alive at the last cleanup.
     alive: usize,
 }
 
@@ -24,8 +25,9 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
         self.with(|entries| entries.values.get(key).and_then(Weak::upgrade))
     }
 
-    /// Returns the value of a key, or a new one from `make`. If several callers need the same new
-    /// value, only one of them makes it.
+    /// Returns the value of a key if it is still alive, and otherwise a new one from `make`, or
+    /// `None` if `make` returns `None`. The lock is held during the call, so concurrent callers get
+    /// the same new value.
     pub(crate) fn get_or_insert(
         &self,
         key: K,
@@ -45,7 +47,8 @@ impl<K: Eq + Hash, V> WeakTable<K, V> {
         self.with(|entries| entries.insert(key, value));
     }
 
-    /// `work` must not drop a value, because that may close directories under the lock.
+    /// Runs `work` under the lock. `work` must not drop a value, because this could close
+    /// directories while the lock is held.
     fn with<T>(&self, work: impl FnOnce(&mut Entries<K, V>) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

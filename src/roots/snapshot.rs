@@ -1,4 +1,4 @@
-//! The roots in force: an immutable snapshot.
+//! Immutable snapshots of the roots in force: [`Roots`].
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -16,17 +16,18 @@ use crate::wire::ListRootsResult;
 #[cfg(feature = "rmcp")]
 use tokio_util::sync::CancellationToken;
 
-/// The roots in force: an immutable snapshot, cheap to clone and share.
+/// An immutable snapshot of the roots in force, which is cheap to clone and share.
 ///
 /// Create one from configuration with [`Roots::from_dirs`], from a client's list with
-/// [`Roots::from_list`], or with a [`Boundary`](crate::Boundary) if both apply.
+/// [`Roots::from_list`], or from both with a [`Boundary`](crate::Boundary).
 #[derive(Clone)]
 pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
     /// The session that uses these roots, for events.
     session: Option<SessionId>,
-    /// Set if these roots are valid only for one request. It is cancelled when that request ends.
+    /// Set if these roots are valid only for one request. The token is cancelled when that request
+    /// ends.
     #[cfg(feature = "rmcp")]
     lease: Option<CancellationToken>,
 }
@@ -36,7 +37,7 @@ pub(crate) struct Snapshot {
     index: PathIndex,
     policy: Policy,
     rejected: Vec<RejectedRoot>,
-    /// Whether the roots come from a client's list.
+    /// Whether the roots were resolved from a client's list.
     is_listed: bool,
     /// The original list, if it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
@@ -49,8 +50,8 @@ pub(crate) struct Snapshot {
     verified: Throttle,
 }
 
-/// The exclusive right to verify a snapshot, which ends when this is dropped. If nothing was
-/// verified, the next caller gets it.
+/// The exclusive right to verify a snapshot, which ends when this value is dropped. If the snapshot
+/// was not verified by then, the next caller gets the right at once.
 pub(crate) struct Verification {
     roots: Roots,
     is_done: bool,
@@ -60,7 +61,7 @@ impl Verification {
     /// Verifies every root, and returns the number of unavailable roots.
     ///
     /// Marks the snapshot as outdated if a root is unavailable. A client's snapshot is also marked
-    /// if a rejected entry may be available now. The mark affects all sessions that share the
+    /// if a rejected entry could be granted now. The mark affects all sessions that share the
     /// snapshot.
     pub(crate) fn verify(&mut self) -> usize {
         self.is_done = true;
@@ -132,9 +133,10 @@ impl Roots {
     /// Verifies that every root's paths still resolve to the same object, with a few system calls
     /// for each root. Skips the verification if the last one was within
     /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or if another caller is performing one.
-    /// Returns true if no root is known to be unavailable.
+    /// Returns false if any root is known to be unavailable, and true otherwise.
     ///
-    /// A [`Boundary`](crate::Boundary) calls this each time that it returns a snapshot.
+    /// [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) verifies the allowed directories
+    /// in the same way.
     #[must_use]
     pub fn verify(&self) -> bool {
         if let Some(mut turn) = self.begin_verification() {
@@ -148,8 +150,9 @@ impl Roots {
         self.snapshot.verified.is_due()
     }
 
-    /// Takes the exclusive right to verify, if enough time has passed. No other caller gets it
-    /// until it is dropped or [`VERIFY_STALLED`](crate::limits::VERIFY_STALLED) has passed.
+    /// Takes the exclusive right to verify. Returns `None` if too little time has passed since the
+    /// last verification, or if another caller has the right and is not stalled
+    /// ([`VERIFY_STALLED`](crate::limits::VERIFY_STALLED)).
     pub(crate) fn begin_verification(&self) -> Option<Verification> {
         let due = self.snapshot.verified.take();
         due.then(|| Verification { roots: self.clone(), is_done: false })
@@ -160,9 +163,9 @@ impl Roots {
         self.snapshot.verified.expire();
     }
 
-    /// Whether resolving the list again may give a different result. A root was found to be gone, a
-    /// missing entry may have become available, or the list was resolved to different roots for
-    /// another session.
+    /// Whether resolving the list again may give a different result, because a root was found to be
+    /// gone, a missing entry may have become available, or the list was resolved to different roots
+    /// for another session.
     pub(crate) fn is_outdated(&self) -> bool {
         self.snapshot.outdated.load(Ordering::Relaxed)
     }
@@ -171,7 +174,7 @@ impl Roots {
         self.snapshot.outdated.store(outdated, Ordering::Relaxed);
     }
 
-    /// Whether no root is known to be unavailable.
+    /// Returns false if any root is known to be unavailable.
     pub(crate) fn is_whole(&self) -> bool {
         self.roots().all(Root::is_available)
     }
@@ -185,7 +188,7 @@ impl Roots {
         self.snapshot.generation
     }
 
-    /// Sets the generation. Must be called before the snapshot is shared.
+    /// Sets the generation. This has no effect once the snapshot is shared.
     pub(crate) fn with_generation(mut self, generation: u64) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.generation = generation;
@@ -193,7 +196,7 @@ impl Roots {
         self
     }
 
-    /// Marks the roots as coming from a client's list. Must be called before the snapshot is
+    /// Marks the roots as resolved from a client's list. This has no effect once the snapshot is
     /// shared.
     pub(crate) fn listed_by_client(mut self) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
@@ -202,8 +205,8 @@ impl Roots {
         self
     }
 
-    /// If there are no roots, replaces a refusal's text with the reason. The reason is the same for
-    /// every request.
+    /// If there are no roots, replaces the text of an `OutsideRoots` error with the reason why
+    /// there are none, which is the same for every request. Returns any other error unchanged.
     pub(crate) fn explain_empty(&self, error: Error) -> Error {
         if !self.is_empty() || error.reason() != Code::OutsideRoots {
             return error;
@@ -216,7 +219,7 @@ impl Roots {
         })
     }
 
-    /// Stores the original list. Must be called before the snapshot is shared.
+    /// Stores the original list. This has no effect once the snapshot is shared.
     pub(crate) fn with_list(mut self, list: &Arc<ListRootsResult>) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.list = Some(list.clone());
@@ -233,8 +236,8 @@ impl Roots {
         Self { session: Some(session), ..self }
     }
 
-    /// Returns the same roots, which are valid until the lease is cancelled, and so are their
-    /// clones.
+    /// Returns the same roots with a lease. These roots and their clones are valid until the lease
+    /// is cancelled.
     #[cfg(feature = "rmcp")]
     pub(crate) fn with_lease(self, lease: CancellationToken) -> Self {
         Self { lease: Some(lease), ..self }
@@ -275,8 +278,8 @@ impl Roots {
         hasher.finish()
     }
 
-    /// Whether both were resolved from the same list to the same roots, do not differ in anything
-    /// that callers can observe, and have no unavailable root.
+    /// Whether both snapshots were resolved from the same list to the same roots, look the same to
+    /// callers, and have only available roots.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
         one.list == two.list

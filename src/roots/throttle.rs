@@ -8,20 +8,20 @@ use crate::limits::{VERIFY_EVERY, VERIFY_STALLED};
 
 /// Allows one caller at a time to do a task, at most once every [`VERIFY_EVERY`].
 ///
-/// Contains the time when the task was last done, in milliseconds of [`clock`]. While a caller is
-/// doing the task, contains the time when that caller counts as stalled.
+/// The value is the time when the task was last done, in milliseconds of [`clock`]. While a caller
+/// is doing the task, the value is the time when that caller counts as stalled.
 #[derive(Debug)]
 pub(crate) struct Throttle(AtomicU64);
 
 impl Throttle {
-    /// Creates a throttle whose task was done now.
+    /// Creates a throttle whose task counts as done now.
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(clock()))
     }
 
     /// Returns true if the caller should do the task now. No other caller gets true until
-    /// [`done`](Self::done) or [`give_back`](Self::give_back) is called, or [`VERIFY_STALLED`] has
-    /// passed.
+    /// [`done`](Self::done) or [`give_back`](Self::give_back) is called, or [`VERIFY_STALLED`] plus
+    /// [`VERIFY_EVERY`] has passed.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
         let last = self.0.load(Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Throttle {
         self.0.store(clock(), Ordering::Relaxed);
     }
 
-    /// Records that the caller has not done the task, so that the next caller can.
+    /// Records that the caller has not done the task, so that the next caller can do it.
     pub(crate) fn give_back(&self) {
         self.0.store(clock().saturating_sub(millis(VERIFY_EVERY)), Ordering::Relaxed);
     }
@@ -60,8 +60,8 @@ fn is_due(last: u64) -> bool {
     clock().saturating_sub(last) >= millis(VERIFY_EVERY)
 }
 
-/// True half of the time, and deterministic when a schedule is replayed. Real time is not
-/// deterministic: whether snapshots share a throttle depends on when one of them is freed.
+/// Returns true about half of the time. The result is the same when a schedule is replayed, which
+/// would not be the case with real time.
 #[cfg(shuttle)]
 fn is_due(_: u64) -> bool {
     shuttle::current::context_switches() % 2 == 0
@@ -71,8 +71,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since [`VERIFY_EVERY`] before the first call in this process, so that a task can be
-/// allowed from the start.
+/// Returns the milliseconds since the first call in this process, plus [`VERIFY_EVERY`], so that a
+/// task can be allowed from the start.
 fn clock() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     millis(START.get_or_init(Instant::now).elapsed() + VERIFY_EVERY)

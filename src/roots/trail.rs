@@ -3,8 +3,8 @@
 //! A root is not granted through a symlink that a tool could have created. Each directory on the
 //! trail is therefore compared with all directories that were ever granted, by identity and by
 //! canonical path. Paths are stored as hashes, because they are only compared. A hash collision
-//! (one in 2^64, with random keys for each process) only refuses a root that could have been
-//! granted.
+//! (one in 2^64, with random keys for each process) can only cause the refusal of a root that could
+//! otherwise be granted.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::path::Path;
@@ -21,7 +21,8 @@ pub(crate) type Trail = Vec<TrailEntry>;
 pub(crate) struct TrailEntry {
     /// The hash of its canonical path.
     pub(crate) path: PathHash,
-    /// `None` for an ancestor of the root, where nothing is looked up.
+    /// `None` if the directory was not looked up, for example because it is an ancestor of the
+    /// enclosing root.
     pub(crate) identity: Option<Identity>,
 }
 

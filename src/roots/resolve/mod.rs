@@ -1,9 +1,9 @@
 //! Resolves a request without ever looking outside the roots.
 //!
 //! [`resolve`] takes a path, an index of the roots ([`PathIndex`]), an [`Intent`], and a
-//! [`Lookup`], which looks up a name inside a root. The result is a [`Place`] inside a root, or a
-//! refusal. Every look-up consists of plain names inside a root, so nothing outside is opened, read
-//! or looked up.
+//! [`Lookup`], which looks up a name inside a root. The result is a [`Place`] inside a root or at
+//! an ancestor of roots, or a refusal. Every look-up consists of plain names inside a root, so
+//! nothing outside is opened, read or looked up.
 //!
 //! The resolver is a state machine. Its state is the position, the remaining components, and the
 //! number of symlinks followed. The position is either inside a root, where names are looked up, or
@@ -17,7 +17,7 @@
 //! | an ancestor | any other name | none: refused as outside |
 //! | inside a root | `..` | the parent directory; for the root itself, the enclosing root or an ancestor |
 //! | inside a root | a directory or file | that directory or file |
-//! | inside a root | a symlink | unchanged, and the symlink's target is resolved next; an absolute target starts at `/` or at a root |
+//! | inside a root | a symlink | unchanged, and the symlink's target is resolved next; an absolute target starts at `/` or at a root; with [`Intent::NoFollow`], a symlink at the end of the path is not followed |
 //! | inside a root | a missing name | none: refused, or the end of the walk if the intent allows missing names |
 //! | not a directory | any | none: refused |
 //!
@@ -75,15 +75,15 @@ pub(crate) trait Lookup {
     /// names, and no symlink in it may be followed. An empty path is the root itself.
     fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
 
-    /// Returns how many of the last `unknown` names of `path` can be skipped before the next
-    /// look-up, because all of them except the last are directories. This is at least one. Returns
-    /// `None` if each name needs a look-up.
+    /// Returns how many of the last `unknown` names of `path` the next look-up can take at once,
+    /// because all of them except the last are directories. This is at least one. Returns `None` if
+    /// each name needs a look-up.
     fn skippable(&mut self, _root: usize, _path: &Path, _unknown: usize) -> Option<Result<usize>> {
         None
     }
 }
 
-/// The kind of a directory entry, as far as it is relevant to the resolver.
+/// The kind of a directory entry, as far as it matters to the resolver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Missing,
@@ -101,7 +101,7 @@ pub(crate) enum Place {
     Above(Node),
 }
 
-/// Whether a place inside a root exists.
+/// What exists at a place inside a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Found {
     Exists,
@@ -111,7 +111,8 @@ pub(crate) enum Found {
     Missing(usize),
 }
 
-/// Resolves `request`. A relative request starts at the root `base`.
+/// Resolves `request`. A relative request starts at the root `base`, and fails with `OutsideRoots`
+/// if there is no base.
 pub(crate) fn resolve(
     lookup: &mut impl Lookup,
     aliases: &PathIndex,

@@ -20,7 +20,7 @@ pub(super) struct Walk<'a, N> {
     hops: usize,
     /// Whether `lookup` can skip several names at once.
     looks_ahead: bool,
-    /// The last symlink that was followed, and its text, for the operator.
+    /// The last symlink that was followed, and its target. They are reported only to the operator.
     last_link: Option<(PathBuf, OsString)>,
 }
 
@@ -85,7 +85,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Err(Code::TooLong.into())
     }
 
-    /// Takes one component inside a root. Returns a place if this ends the walk.
+    /// Processes one component inside a root. Returns a place if the walk ends there.
     fn step(&mut self, name: &OsStr) -> Result<Option<Place>> {
         match self.file_kind()? {
             FileKind::Directory => {}
@@ -134,7 +134,8 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(None)
     }
 
-    /// Skips the plain names after the current one, as long as they are directories.
+    /// Appends to the path the plain names that the next look-up can take at once, because all
+    /// names before the last one are directories.
     fn look_ahead(&mut self) -> Result<()> {
         let Position::Inside { root, path, .. } = &mut self.position else { return Ok(()) };
         let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
@@ -170,7 +171,8 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(())
     }
 
-    /// Ends the walk at a missing name, if the intent allows the remaining components.
+    /// Ends the walk at a missing name. Fails with `NotFound` unless the intent allows the missing
+    /// name and the remaining components.
     fn missing(&mut self) -> Result<Place> {
         let Position::Inside { root, path, .. } = &mut self.position else {
             return Err(Code::NotFound.into());
@@ -218,7 +220,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
                 EntryKind::Directory => FileKind::Directory,
                 EntryKind::Other => FileKind::Other,
                 EntryKind::Missing => FileKind::Unknown,
-                // It was not a symlink when the roots were resolved.
+                // The root was not a symlink when it was resolved.
                 // Defense: root-that-became-a-symlink-is-unavailable
                 EntryKind::Link(_) => return Err(Code::RootUnavailable.into()),
             };
@@ -226,7 +228,8 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(*file_kind)
     }
 
-    /// Starts an absolute path at the root with the longest matching path or alias, or at `/`.
+    /// Starts an absolute path at the root with the longest matching path or alias, or at `/` if
+    /// there is none.
     pub(super) fn start(&mut self, path: &OsStr) {
         if let Some((root, rest)) = self.aliases.begin(path) {
             self.enter(root);
@@ -282,7 +285,8 @@ fn is_plain(name: &OsStr) -> bool {
     name != "." && name != ".." && name.len() <= NAME_BYTES
 }
 
-/// The symlink appears only in the operator's detail. The text of the refusal is always the same.
+/// Creates a refusal. The symlink appears only in the operator's detail, so the text of the refusal
+/// is always the same.
 fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
     let error = Error::new(Code::OutsideRoots);
     match link {
@@ -303,7 +307,8 @@ mod tests {
     use super::super::resolve;
     use super::*;
 
-    /// Converts a path with slashes to the form of this system. On Windows, it is on drive C.
+    /// Converts a path with slashes to the form of this system. On Windows, an absolute path is on
+    /// drive C.
     fn native(path: &str) -> String {
         if !cfg!(windows) {
             return path.to_owned();
@@ -486,7 +491,7 @@ mod tests {
         assert_eq!(resolved(&mut memory, &aliases, &many(4_096), Existing), "too_long");
     }
 
-    /// The resolver itself refuses the name, without a look-up.
+    /// The resolver itself refuses a name that is too long, without a look-up.
     #[test]
     fn name_that_is_too_long_is_not_looked_up() {
         let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &["/r/d/"]);
