@@ -131,7 +131,7 @@ mod hung_operations {
     use crate::server::refusal;
 
     /// Runs a test with a filesystem that can hang, mounted at `at`, and with these allowed
-    /// directories.
+    /// directories. Does not run the test if the filesystem cannot be mounted.
     fn with_mounted(
         at: &str,
         allowed: &[&str],

@@ -203,7 +203,7 @@ impl ServerHandler for Server {
         self.guard.resource(&ctx, &params, work).await
     }
 
-    /// Implements a prompt without `Guard::prompt`.
+    /// Serves the prompt `short` with `Guard::prompt`, and any other with `Guard::roots_for`.
     async fn get_prompt(
         &self,
         params: GetPromptRequestParams,

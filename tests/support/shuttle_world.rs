@@ -207,8 +207,8 @@ impl World {
         (self.version.load(SeqCst), self.announcements.load(SeqCst))
     }
 
-    /// The source that asks the client. Sending the request and receiving the answer each take a
-    /// step. Announcements made until then count.
+    /// The source that asks the client. Sending the request and receiving the answer are separate
+    /// steps. Raises `least` to the last version announced before the answer was received.
     fn source<'a>(&'a self, least: &'a AtomicU64, began: (u64, u64)) -> impl RootsSource + 'a {
         move |_: Option<String>| async move {
             // A panic in this block would be caught as a panic of the server author's code.

@@ -87,8 +87,9 @@ impl World {
         true
     }
 
-    /// Returns the path at which to create an entry, after creating missing parents. Returns `None`
-    /// if a parent cannot be created or resolves to a place outside the tree.
+    /// Returns the path below `within` at which to create an entry, after creating missing parents.
+    /// Returns `None` if an entry already exists there, or if a parent cannot be created or
+    /// resolves to a place outside the tree.
     fn place(&self, path: &[u8], within: &Path) -> Option<PathBuf> {
         let path = PathBuf::from(self.text(path));
         let mut names =
