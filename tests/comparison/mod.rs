@@ -1,9 +1,9 @@
 //! Compares the guard with the usual recipe over `std`, cap-std, path_jail and strict-path.
 //!
 //! Each line of `data/comparison.txt` is a request on a small tree, with the expected result of
-//! each of these ways. The test fails on any different result, better or worse. It also compares
-//! the tables in `docs/comparison.md` with the data, and the versions in the tables with the lock
-//! files.
+//! each of these ways. The test fails on any different result, better or worse. Other tests
+//! compare the tables in `docs/comparison.md` with the data, and the versions in the tables with
+//! the lock files.
 //!
 //! `refused` is any error except `not found`. `not offered` means that an interface lacks the
 //! operation, so nothing is run.

@@ -30,8 +30,9 @@ async fn is_asked(raw: &mut Raw, path: &str) {
     assert_eq!(result["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }));
 }
 
-/// Like [`is_asked`], but repeats the call until the roots are verified again. The pause between
-/// verifications depends on how long the last one took.
+/// Like [`is_asked`], but first repeats the call until the response is the guard's question, for at
+/// most 60 seconds. Roots are verified at intervals that depend on how long the last verification
+/// took.
 async fn is_asked_eventually(raw: &mut Raw, path: &str) {
     let start = std::time::Instant::now();
     while start.elapsed() < Duration::from_secs(60) {

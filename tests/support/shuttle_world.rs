@@ -45,7 +45,7 @@ pub(crate) struct World {
     /// The pending requests to the client, each with the change counters at the start of its call.
     pending: Mutex<Vec<(u64, u64)>>,
     was_asked_twice_at_once: AtomicBool,
-    /// One in this many requests to the client fails. Zero means that none fails.
+    /// One in `fails` requests to the client fails. If the number is zero, none fails.
     fails: u64,
 }
 

@@ -1,9 +1,9 @@
 //! A ptrace(2) tracer that follows a child process of the suite and checks its system calls.
 //!
 //! Each call between two marks is checked when it returns. The tracer rejects any path that starts
-//! at `/` or at the process's working directory, even if it points inside a root. It also rejects a
-//! call that is neither in [`takes`] nor known to take no path, so no call can be overlooked. The
-//! table lists the accepted uses:
+//! at `/` or at the process's working directory, even if it points inside a root. It also rejects
+//! any call that is not in [`takes`] or [`NO_PATH`], so no call can be overlooked. The table lists
+//! the accepted uses of paths:
 //!
 //! | path | why it is accepted |
 //! | --- | --- |

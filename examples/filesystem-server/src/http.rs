@@ -134,8 +134,8 @@ struct Http {
     service: StreamableHttpService<Server, GuardedSessions<LocalSessionManager>>,
     guard: Guard,
     limits: Limits,
-    /// Locked while a session is created, so that two requests cannot both pass
-    /// the check of the session limit.
+    /// Locked while a session is created, so that two requests cannot both pass the check of the
+    /// session limit.
     opening: Mutex<()>,
 }
 

@@ -76,13 +76,13 @@ impl Text {
     }
 }
 
-/// The number of lines that both texts start with, and the number of other lines that both end
-/// with.
+/// Returns the number of lines with which both texts start, and the number of further lines with
+/// which both end.
 fn same_lines(old: &str, new: &str) -> (usize, usize) {
     let before = old.split_inclusive('\n').zip(new.split_inclusive('\n'));
     let before = before.take_while(|(old, new)| old == new && old.ends_with('\n')).count();
-    // The count is limited to the lines that are not already part of `before`. The first element
-    // may be an incomplete line, so only lines after a newline in both texts count.
+    // The first element is the text after the last newline, which is not a complete line. The count
+    // is limited to the lines that are not already part of `before`.
     let most = newlines(old).min(newlines(new)) - before;
     let after = old.rsplit('\n').zip(new.rsplit('\n')).take_while(|(old, new)| old == new).count();
     (before, after.saturating_sub(1).min(most))

@@ -111,8 +111,9 @@ fn part(
     Ok((start..end - usize::from(kept), indented(new, wanted, &found, spend)?))
 }
 
-/// Indents the new lines. A line whose indentation starts like that of a line in the old text
-/// receives the indentation of that line in the file.
+/// Indents the new lines. If a new line's indentation starts with that of a line in the old text,
+/// the common part is replaced with the indentation of the matching line in the file. Other lines
+/// are unchanged.
 fn indented(new: &str, wanted: &[&str], found: &[&str], spend: Spend) -> Result<String, NotFound> {
     let mut indents = HashMap::new();
     for (wanted, found) in wanted.iter().zip(found).filter(|(wanted, _)| !wanted.trim().is_empty())
