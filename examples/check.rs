@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     };
     match answer_all(&roots, intent) {
         Ok(()) => ExitCode::SUCCESS,
-        // The program that reads the output has exited.
+        // The program that reads the output has closed it, as `head` does. That is not a failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("check: {error}");
@@ -61,7 +61,8 @@ fn configuration() -> Result<(Roots, Intent), String> {
             .ok_or_else(|| format!("option {} requires a value", option.to_string_lossy()))?;
         match (option.to_str(), value.to_str()) {
             (Some("--root"), text) => {
-                // A path need not be valid UTF-8. A URI always is.
+                // A value that is not valid UTF-8 can only be a path, because a URI is always
+                // UTF-8.
                 let root = text.map_or_else(|| Location::from_path(&value), Location::parse);
                 boundary = boundary.directory(
                     root.map_err(|error| error.to_string())?.as_path(),

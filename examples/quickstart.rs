@@ -37,7 +37,7 @@ const ROOT_LIST: &str = r#"{
   ]
 }"#;
 
-/// The files of the workspace: kind, path, and content or link target. The kind `odd` is a regular
+/// The files of the workspace: kind, path, and content or link target. An `odd` file is a regular
 /// file whose name is not valid on Windows.
 const TREE: &[(&str, &str, &str)] = &[
     ("file", "outside/secret.txt", "SECRET"),
@@ -89,11 +89,11 @@ type Row = (Operation, &'static str, Result<&'static str, &'static str>);
 const WITHOUT_DRIVE: &str = if cfg!(windows) { "drive_relative" } else { "outside_roots" };
 
 /// The error code for a path with `..` after a missing directory. On Windows, `..` is removed
-/// lexically, so that directory need not exist.
+/// lexically, so the guard does not look up the directory.
 const BEYOND_MISSING: &str = if cfg!(windows) { "outside_roots" } else { "not_found" };
 
-/// The error code for a URI with another host. On Windows, the host names the server of a network
-/// share. On other systems, no path can name it.
+/// The error code for a URI that names another host. On Windows, the host is the server of a
+/// network share. On other systems, a path cannot name a host.
 const OTHER_HOST: &str = if cfg!(windows) { "outside_roots" } else { "foreign_host" };
 
 /// A title and its requests.
@@ -414,8 +414,8 @@ fn oracles(roots: &Roots, work: &str, missing: &[&str]) -> Vec<String> {
     wrong
 }
 
-/// A description of each file outside the roots: path, permissions, modification time, and content
-/// or link target.
+/// Describes each file outside the roots by its path, permissions, modification time, and content
+/// or symlink target.
 fn outside(work: &str, roots: &Roots) -> std::io::Result<Vec<String>> {
     let (mut seen, mut todo) = (Vec::new(), vec![Path::new(work).to_owned()]);
     while let Some(path) = todo.pop() {

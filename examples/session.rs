@@ -75,7 +75,8 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
                     }),
                 );
             }
-            // Processed before the next message is read, so that no later call uses the old roots.
+            // The change is recorded before the next message is read, so no later call uses the old
+            // roots.
             (Some(RootsListChanged::METHOD), Some(session)) => session.list_changed(),
             (Some("tools/call"), Some(session)) => {
                 let (session, peer) = (session.clone(), peer.clone());
@@ -101,7 +102,8 @@ async fn serve(stream: DuplexStream, guard: Guard) -> Outcome {
     writer.await?
 }
 
-/// The `read_file` tool: obtains the roots in force, then reads on a thread that may block.
+/// The `read_file` tool: obtains the roots in force, then reads the file on a thread that may
+/// block.
 async fn read_file(
     session: &Session,
     peer: &Peer,
@@ -264,7 +266,8 @@ impl Client {
         Ok(self.output.write_all(format!("{message}\n").as_bytes()).await?)
     }
 
-    /// Reads messages until the call is answered, and answers any `roots/list` request.
+    /// Reads messages until the call is answered, and answers any `roots/list` request. Fails if
+    /// the server closes the connection first.
     async fn until_answered(&mut self) -> Outcome {
         while let Some(line) = self.lines.next_line().await? {
             let message: Value = serde_json::from_str(&line)?;

@@ -1,11 +1,12 @@
 //! Compares the guard with the usual recipe over `std`, cap-std, path_jail and strict-path.
 //!
-//! Each line of `data/comparison.txt` is a request on a small tree, and what each of these ways
-//! does with it. A different result, better or worse, fails the test. The tables in
-//! `docs/comparison.md` are compared with the data, and the versions in them with the lock files.
+//! Each line of `data/comparison.txt` is a request on a small tree, with the expected result of
+//! each of these ways. The test fails on any different result, better or worse. Other tests
+//! compare the tables in `docs/comparison.md` with the data, and the versions in the tables with
+//! the lock files.
 //!
 //! `refused` is any error except `not found`. `not offered` means that an interface lacks the
-//! operation; nothing is run then.
+//! operation, so nothing is run.
 
 mod ways;
 
@@ -57,7 +58,7 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
     match verb {
         "read" => of_read(on(&root).read(request)),
         "write" => write(&*on(&root), request, &tree, &at),
-        // A reader that has the file open sees the old content, or a truncated file.
+        // Shows whether a reader that has the file open sees the old content or a truncated file.
         "overwrite" => {
             let held = File::open(&at).unwrap();
             on(&root)
@@ -71,7 +72,7 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             }
             .into()
         }
-        // The symlink takes the file's place between check and use.
+        // A symlink replaces the file between check and use.
         "swap" => {
             let way = on(&root);
             let Some(checked) = way.check(request) else { return "one call".into() };
@@ -118,7 +119,7 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
             .attests(request)
             .map_or(NOT_OFFERED, |is| if is { "attested" } else { "denied" })
             .into(),
-        // Another directory takes the root's name.
+        // Another directory replaces the root under its name.
         "replaced" | "noticed" => {
             let way = on(&root);
             fs::rename(&root, tree.path("was")).unwrap();
@@ -153,8 +154,9 @@ fn outcome(name: &str, tree: &str, work: &str) -> String {
                 .map_or_else(|f| of_failure(&f), |()| "writes")
                 .into()
         }
-        // Simulates an old kernel. The filter cannot be removed, so it is installed in a thread. A
-        // way may have cached that `openat2` exists, so it is constructed behind the filter.
+        // Simulates an old kernel. The filter cannot be removed, so it is installed in a separate
+        // thread. The way is constructed after the filter, because it may cache that `openat2`
+        // exists.
         "without-openat2" => thread::scope(|scope| {
             let blocked = scope.spawn(|| {
                 block(ENOSYS);
@@ -178,16 +180,16 @@ fn write(way: &dyn Way, request: &str, tree: &Tree, at: &Path) -> String {
     }
 }
 
-/// Provides a writer for a read that blocks, so that it ends without a timeout and its content
-/// shows that it blocked.
+/// Reads a FIFO, and provides a writer in case the read blocks. A blocked read then ends without a
+/// timeout, and the content that it returns shows that it blocked.
 fn fifo(way: &dyn Way, request: &str, at: &Path) -> String {
     let is_done = AtomicBool::new(false);
     let start = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(SeqCst) && start.elapsed() < Duration::from_secs(60) {
-                // ENXIO until there is a reader (fifo(7)). A reader that does not block refuses the
-                // FIFO, whether the writer opened it at that moment or not.
+                // Opening fails with ENXIO until there is a reader (fifo(7)). A way that opens the
+                // FIFO without blocking refuses it whether or not the writer has opened it.
                 let flags = OFlags::NONBLOCK.bits().try_into().unwrap();
                 let writer = OpenOptions::new().write(true).custom_flags(flags).open(at);
                 if let Ok(mut writer) = writer {
@@ -251,9 +253,9 @@ fn each_way_behaves_as_the_table_says() {
     assert!(rows.len() > 20, "only {} rows were read", rows.len());
 }
 
-/// Races each way, because those that check and open in one call cannot be stopped in between. The
-/// guard must never read the file outside; the other ways may. `GUARD_RACE_SECONDS` is divided
-/// among the ways.
+/// Races each way against swaps of the file, because a way that checks and opens in one call cannot
+/// be stopped between the two. The guard must never read the file outside, but the other ways may.
+/// `GUARD_RACE_SECONDS` is divided among the ways.
 #[test]
 fn races_never_make_the_guard_read_outside() {
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());

@@ -1,5 +1,5 @@
-//! The ways that are compared. Each is used as its own documentation recommends for files that
-//! others may change, and receives the path as the request contains it.
+//! The compared ways to access files. Each is used as its own documentation recommends for files
+//! that others may change, and receives the path exactly as the request contains it.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -27,7 +27,7 @@ pub(super) type Done<T> = Result<T, Failure>;
 /// Uses the result of a check, once.
 pub(super) type Use<'a> = Box<dyn FnOnce() -> Done<Vec<u8>> + 'a>;
 
-/// A value constructed from one root. An operation that a way does not offer returns `None`.
+/// A way to access files beneath one root. An operation that a way does not offer returns `None`.
 pub(super) trait Way {
     fn read(&self, request: &str) -> Done<Vec<u8>>;
     fn write(&self, request: &str, content: &str) -> Done<()>;
@@ -50,7 +50,7 @@ pub(super) trait Way {
         None
     }
 
-    /// Whether an open file attests that its open was free of races.
+    /// Whether the way's open file states that it was opened without a race.
     fn attests(&self, _request: &str) -> Option<bool> {
         None
     }
@@ -61,7 +61,7 @@ pub(super) trait Way {
     }
 }
 
-/// In the order of the columns.
+/// The names of the ways, in the order of the columns in `data/comparison.txt`.
 pub(super) const WAYS: [&str; 5] = ["guard", "std", "cap-std", "path_jail", "strict-path"];
 
 pub(super) fn way(name: &str, root: &Path) -> Done<Box<dyn Way>> {
@@ -106,7 +106,8 @@ impl Way for Guard {
         Some(boundary.allowed_roots().read(request, LIMIT).map_err(Into::into))
     }
 
-    /// Waits between calls, because a root is verified at most once every `VERIFY_EVERY`.
+    /// Verifies repeatedly, with pauses, because a root is verified at most once every
+    /// `VERIFY_EVERY`.
     fn is_current(&self) -> Option<bool> {
         Some((0..20).all(|_| {
             thread::sleep(VERIFY_EVERY);
@@ -268,5 +269,5 @@ impl From<StrictPathError> for Failure {
     }
 }
 
-/// Larger than every file in these tests.
+/// The maximum size of a file to read: larger than every file in these tests.
 pub(super) const LIMIT: u64 = 1 << 10;

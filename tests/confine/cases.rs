@@ -141,7 +141,7 @@ fn operations_without_the_guard_are_stopped(top: &Path) {
             [Io::PermissionDenied, Io::CrossesDevices].contains(&error.kind())
         }));
     }
-    // Access inside depends on the directory's access.
+    // Inside the allowed directories, the configured access of each directory applies.
     assert_eq!(fs::read_to_string(top.join("ro/f")).unwrap(), "read");
     assert_eq!(fs::read_dir(top.join("ro")).unwrap().count(), 3);
     let cut = || OpenOptions::new().write(true).truncate(true).open(top.join("ro/f")).map(drop);
@@ -240,8 +240,8 @@ fn later_threads_and_programs_are_confined(top: &Path) {
     assert!(inside.status.success() && inside.stdout == b"inside");
     assert!(!outside.status.success() && outside.stdout.is_empty());
     println!("{}", String::from_utf8_lossy(&outside.stderr).trim());
-    // The program could load its libraries, but the kernel does not execute a file that a tool
-    // wrote.
+    // `cat` could load its libraries, but the kernel does not execute a file that a tool could have
+    // written.
     assert!(denied(Command::new(top.join("rw/cat")).arg(&secret).output()));
     thread::spawn(move || assert!(denied(fs::read(secret)))).join().unwrap();
 }
@@ -312,7 +312,7 @@ fn each_operation_of_the_guard_works(top: &Path) {
     assert_eq!(refused(roots.open("queue").map(drop)), "special_file");
     assert_eq!(refused(roots.write(top.join("ro/f"), "")), "read_only");
 
-    // Client lists still narrow the roots, and names are still verified from `/` down.
+    // Client lists still narrow the roots, and the guard still verifies every name in their paths.
     let uri = |path: &str| format!("file://{}", top.join(path).display());
     let list = ListRootsResult::from_uris([uri("rw/a"), uri("rw/in"), uri("out"), uri("ro/sub")]);
     let narrowed = guard.boundary().resolve(&list).unwrap();
@@ -385,7 +385,7 @@ fn extras_have_the_declared_paths_and_access(top: &Path) {
     fs::write("/dev/null", "nothing").unwrap();
     File::open("/dev/urandom").unwrap();
     assert!(denied(fs::read("/etc/passwd")) && denied(fs::read("/proc/self/environ")));
-    // A path created after the confinement is not an extra.
+    // An optional extra that was missing cannot be created by the confined process.
     assert!(denied(fs::create_dir(top.join("none"))));
 }
 
@@ -404,8 +404,8 @@ fn an_invalid_extra_is_refused(top: &Path) {
         assert_eq!(refused.code(), expected, "{}", path.display());
         assert!(refused.to_string().starts_with("confine "), "{refused}");
     }
-    // An optional read-only directory that does not exist yet conflicts too, under any of its
-    // paths.
+    // A writable extra is also refused if it conflicts with an optional read-only directory that
+    // does not exist yet, whichever of its paths is used.
     symlink("scratch", top.join("by link")).unwrap();
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     let boundary = boundary
@@ -417,7 +417,7 @@ fn an_invalid_extra_is_refused(top: &Path) {
             .confine_process(&extra(&top.join(path), ExtraAccess::ReadWrite));
         assert_eq!(refused.unwrap_err().code(), "access_conflict", "{path}");
     }
-    // An optional extra may be missing. Every other error is refused.
+    // An optional extra may be missing, but confinement fails on any other error.
     let refused = guard.confine_process(
         &Confinement::new().optional_extra(top.join("rw/f/g"), ExtraAccess::ReadOnly),
     );
@@ -435,7 +435,8 @@ fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
     }
     symlink("rw/cache", top.join("twice")).unwrap();
     let guard = guard(top);
-    // The last symlink is in a writable extra, named before or after it.
+    // The last symlink is in the extra `extra`, which is added before or after the path through the
+    // symlink.
     for link in ["rw/cache", "rw/cache/dir", "twice", "ro/cache", "extra/sub/cache"] {
         let link = top.join(link);
         let (before, after) = (
@@ -465,7 +466,8 @@ fn an_extra_through_a_symlink_that_a_tool_can_create_is_refused(top: &Path) {
     );
 }
 
-/// Uses a bind mount, if this user may create one in a namespace.
+/// Uses a bind mount. If this user cannot create one in a namespace, skips the case, or panics in
+/// CI.
 fn a_bind_mount_of_a_read_only_directory_is_refused_as_a_writable_extra(top: &Path) {
     use nix::mount::{MsFlags, mount};
     use nix::sched::{CloneFlags, unshare};
@@ -522,7 +524,7 @@ fn a_swapped_directory_widens_nothing(top: &Path) {
     println!("{refused}");
     assert_eq!(refused.code(), "root_unavailable");
     assert!(outside_is_open(top));
-    // The directory is missing, and looked up again.
+    // The directory is now missing, and the guard looks it up again.
     fs::remove_file(top.join("rw")).unwrap();
     thread::sleep(2 * mcp_roots_guard::limits::VERIFY_EVERY);
     let refused = guard.confine_process(&Confinement::new()).unwrap_err();

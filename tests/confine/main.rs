@@ -1,5 +1,5 @@
 //! Tests of process confinement. Each case runs in a child process of this program, because
-//! confinement requires a process with one thread and the programs of libtest have several.
+//! confinement may require a process with one thread, and libtest's programs have several.
 //!
 //! `cargo test --features landlock --test confine [WORD]...` runs the cases whose names contain one
 //! of the words, and prints their output.
@@ -23,7 +23,7 @@ type Case = fn(&Path);
 #[cfg(target_os = "linux")]
 use cases::CASES;
 
-/// On systems other than Linux, which have no Landlock.
+/// The only case on systems other than Linux, which do not have Landlock.
 #[cfg(not(target_os = "linux"))]
 const CASES: &[(&str, Case)] = &[("confinement_is_unavailable_on_other_systems", |top| {
     use mcp_roots_guard::{Access, Boundary, Confinement, Guard};
@@ -35,8 +35,7 @@ const CASES: &[(&str, Case)] = &[("confinement_is_unavailable_on_other_systems",
     assert_eq!(std::fs::read_to_string(top.join("out/secret")).unwrap(), "secret");
 })];
 
-/// `rw` and `ro` are the allowed directories. Everything else is outside, unless a case says
-/// otherwise.
+/// The tree of each case. `rw` and `ro` are the allowed directories, unless a case uses others.
 const TREE: &str = "file rw/f = inside; dir rw/a; dir rw/b; dir rw/sub
     file ro/f = read; dir ro/sub
     file out/secret = secret; dir out/dir

@@ -1,7 +1,7 @@
 //! Checks that each code block that rustdoc does not compile is part of a compiled source.
 
-/// A block marked `rs` is a part of a program, or needs a feature, so rustdoc does not compile it.
-/// Each must occur in one of the sources, with any indentation.
+/// A block marked `rs` is part of a program, or needs a feature, so rustdoc does not compile it.
+/// Each such block must occur in one of the sources, with any indentation.
 #[test]
 fn code_blocks_in_documents_are_parts_of_compiled_sources() {
     let sources = [

@@ -34,7 +34,8 @@ async fn client_roots_narrow_the_allowed_directories() {
             let expected = expected.map(str::to_owned).map_err(|kind| refusal(path, kind));
             assert_eq!(narrow.read(path).await, expected, "{path}, {era:?}");
         }
-        // A client that lists more than the allowed directories gets only the allowed directories.
+        // A client whose list includes more than the allowed directories can access only those
+        // directories.
         assert_eq!(pair.read("../c/in.txt").await.as_deref(), Ok("c"), "{era:?}");
         let secret = tree.path("secret.txt");
         assert_eq!(pair.read(&secret).await, Err(refusal(&secret, "outside_roots")), "{era:?}");
@@ -114,8 +115,8 @@ async fn handler_errors_are_answered_by_their_kind() {
     for era in ERAS {
         let pair = connect(&tree.guard(), &Client::undeclared(), era).await;
         assert_eq!(pair.call("fail", "").await, Err("in my own words".into()), "{era:?}");
-        // The client sees a refusal even if the handler's error can have any type. It sees no other
-        // error.
+        // If the handler's error can have any type, the client still sees a refusal of the guard.
+        // It does not see the text of any other error.
         assert_eq!(pair.call("any", "x").await, Err(refusal("x", "not_found")), "{era:?}");
         let failed = "the server failed to do this; its operator can see why".to_owned();
         assert_eq!(pair.call("any", "a/in.txt").await, Err(failed), "{era:?}");

@@ -107,7 +107,7 @@ fn another_client_does_not_wait_for_a_clients_many_searches() {
         .await;
         let meanwhile = searched(&mut reports);
         times.print(&format!("{searches} searches, {meanwhile} of which ended meanwhile"));
-        // The searches stop.
+        // Ends the attacker's session, which stops its searches.
         attacker.connection.request("DELETE", &attacker.id.clone(), "").await;
         // If the calls were served in order of arrival, most searches would have ended first.
         let ended = before + meanwhile;
@@ -131,7 +131,7 @@ mod hung_operations {
     use crate::server::refusal;
 
     /// Runs a test with a filesystem that can hang, mounted at `at`, and with these allowed
-    /// directories.
+    /// directories. Does not run the test if the filesystem cannot be mounted.
     fn with_mounted(
         at: &str,
         allowed: &[&str],
@@ -145,7 +145,7 @@ mod hung_operations {
                 .enable_all()
                 .build()
                 .unwrap();
-            // Dropped first, so that pending requests fail.
+            // The filesystem is dropped before the runtime, so that pending requests fail.
             let Some(mut filesystem) = HungFilesystem::mount(tree.path(at).as_ref()) else {
                 return;
             };
@@ -194,7 +194,7 @@ mod hung_operations {
         });
     }
 
-    /// Enough clients to take all slots.
+    /// Uses enough clients to occupy all slots.
     #[test]
     fn hung_reads_of_many_clients_do_not_block_a_new_client() {
         with_mounted("mounted", &["op", "mounted"], async |tree, http, filesystem| {
@@ -207,7 +207,7 @@ mod hung_operations {
             }
             filesystem.wait_for_pending(200).await;
             Times::take(http, "a/in.txt", "a", |read| read == 20).await.print("all slots hang");
-            // A client with a hung read gets an error.
+            // A client that has a hung read receives an error for a later read.
             let (mut client, _connections) = start_hung_reads(http, &file, 1).await;
             tokio::time::sleep(Duration::from_secs(3)).await;
             let mut answers = http.connect().await;
@@ -216,7 +216,7 @@ mod hung_operations {
         });
     }
 
-    /// Two sessions share a snapshot. The resolution of another list hangs in one of them.
+    /// Two sessions share a snapshot. In one of them, resolving another list hangs.
     #[test]
     fn a_hung_client_does_not_hide_a_replaced_root_from_others() {
         with_mounted("op/mnt", &["op"], async |tree, _, filesystem| {

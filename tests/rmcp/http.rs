@@ -174,7 +174,7 @@ impl Connection {
 
     async fn line(&mut self) -> String {
         let mut line = String::new();
-        // The long form waits longer, because it measures slow answers, too.
+        // The long form of the tests waits longer, because it also measures slow answers.
         let long = std::env::var_os("GUARD_FAIRNESS_SECONDS").is_some();
         let patience = Duration::from_secs(if long { 600 } else { 20 });
         let read = tokio::time::timeout(patience, self.stream.read_line(&mut line)).await;

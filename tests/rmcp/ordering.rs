@@ -1,5 +1,6 @@
-//! A call received after a change never uses the list from before it. The control marks the change
-//! in the notification handler instead, which looks equally good but serves stale calls.
+//! A call received after a change never uses the list from before the change. The control records
+//! the change in the notification handler instead. That looks equivalent, but some calls then use
+//! the old list.
 
 use std::sync::{Arc, OnceLock};
 
@@ -121,7 +122,7 @@ async fn stale_rounds_over_http(tree: &Tree, http: &Http, connections: usize) ->
     stale
 }
 
-/// The control: marks the session in rmcp's notification handler.
+/// The control, which records a change in rmcp's notification handler.
 struct HandlerBased {
     guard: Guard,
     session: Arc<OnceLock<Session>>,

@@ -11,7 +11,7 @@ use crate::server::{Server, Tree, reason, refusal};
 
 const CALLS: u32 = 64;
 
-/// The longest that an answer may take on a machine that runs other tests.
+/// The maximum time for an answer on a machine that also runs other tests.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -100,8 +100,8 @@ async fn a_silent_client_and_fifos_delay_no_other_request() {
     }
 }
 
-/// Work waits while all slots of a client are taken. Work of a cancelled call must not begin
-/// later.
+/// Work waits while all slots of a client are occupied. If the call is cancelled meanwhile, its
+/// work must not begin.
 #[tokio::test]
 async fn work_cancelled_while_queued_never_begins() {
     let tree = Tree::new();
@@ -134,7 +134,7 @@ async fn work_queued_before_its_roots_were_withdrawn_never_begins() {
     assert_eq!(other.read("in.txt", &a).await.as_deref(), Ok("a"));
     slow.send(&call(1, "walk", "")).await;
     assert_eq!(slow.next_report().await.as_deref(), Some("walking"));
-    // Its roots are cached, so it waits only for a slot.
+    // The client's roots are cached, so the write waits only for a slot.
     other.send(&call(2, "write", "new.txt")).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     other.send(&list_changed()).await;

@@ -106,7 +106,7 @@ async fn an_error_from_the_client_grants_nothing() {
         assert_eq!(pair.read("a/in.txt").await, Err(FAILED.into()));
     }
     assert_eq!(client.times_asked(), 1, "asked during the back-off");
-    // A change ends the back-off, so the client is asked again at once.
+    // A change ends the back-off, so the client is asked again immediately.
     client.set_roots([tree.uri("op/a")]);
     pair.client.notify_roots_list_changed().await.unwrap();
     assert_eq!(pair.read("in.txt").await.as_deref(), Ok("a"));
@@ -137,7 +137,7 @@ async fn an_unanswered_request_times_out_and_is_cancelled() {
     );
     let took = began.elapsed();
     assert!(took >= limit && took < 10 * limit, "{took:?}");
-    // A late answer is ignored, because it was requested before the change.
+    // The late answer is ignored, because it was requested before the change.
     raw.send(
         &json!({ "jsonrpc": "2.0", "id": question["id"], "result": list([tree.uri("op/a")]) }),
     )
@@ -335,8 +335,8 @@ async fn wait_until_no_sessions(guard: &Guard) {
 }
 
 /// rmcp parses `initialize` before the guard does. Where rmcp accepts the capabilities, it must
-/// find roots if and only if this crate does. Otherwise a client that declared roots would be
-/// served as one without them.
+/// find roots if and only if this crate does. Otherwise the guard would treat a client that
+/// declared roots as one without roots.
 #[test]
 fn rmcp_and_the_guard_agree_on_declared_roots() {
     use mcp_roots_guard::ClientCapabilities;

@@ -30,8 +30,9 @@ async fn is_asked(raw: &mut Raw, path: &str) {
     assert_eq!(result["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }));
 }
 
-/// Like [`is_asked`], but repeats the call until the roots are verified again. The pause between
-/// verifications depends on how long the last one took.
+/// Like [`is_asked`], but first repeats the call until the response is the guard's question, for at
+/// most 60 seconds. Roots are verified at intervals that depend on how long the last verification
+/// took.
 async fn is_asked_eventually(raw: &mut Raw, path: &str) {
     let start = std::time::Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
@@ -118,7 +119,7 @@ async fn roots_that_a_request_does_not_declare_are_neither_requested_nor_used() 
         let answer = raw.receive().await;
         assert!(answer["error"].is_object(), "{malformed}: {answer}");
     }
-    // For rmcp, an array contains the fields in order. For the guard, it is malformed.
+    // rmcp accepts an array of the fields in order. The guard treats it as malformed.
     raw.send(&stateless(call(2, "read", "c/in.txt"), json!([null, null, null, null, null]))).await;
     assert_eq!(
         tool_text(&raw.receive().await),
@@ -173,7 +174,8 @@ async fn an_identified_client_is_asked_again_after_the_time_to_live() {
     is_asked(&mut other, "in.txt").await;
     one.send(&stateless(call(3, "read", "c/in.txt"), json!({}))).await;
     assert_eq!(tool_text(&one.receive().await).as_deref(), Ok("c"));
-    // A newer answer replaces the list. Time and `forget_all` end it.
+    // A newer answer replaces the list. The list ends when its time to live expires, or when
+    // `forget_all` is called.
     assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/b")])).await.as_deref(), Ok("b"));
     tokio::time::sleep(Duration::from_millis(2100)).await;
     is_asked(&mut one, "in.txt").await;

@@ -33,7 +33,8 @@ pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let test = scope.spawn(|| {
             let none = None::<&Path>;
-            // Without the privilege for this, `fusermount3` mounts it in the shared namespace.
+            // This fails without privileges. `fusermount3` then mounts the filesystem in the shared
+            // namespace.
             let _ = unshare(CloneFlags::CLONE_NEWNS)
                 .and_then(|()| mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none));
             test();
@@ -45,7 +46,7 @@ pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
 }
 
 impl HungFilesystem {
-    /// Mounts a filesystem that still replies. Returns `None` if FUSE is not available, and panics
+    /// Mounts a filesystem that still replies. If FUSE is not available, returns `None`, or panics
     /// in CI.
     pub(crate) fn mount(at: &Path) -> Option<Self> {
         let mut server = Command::new(std::env::current_exe().unwrap())
@@ -86,7 +87,7 @@ impl HungFilesystem {
         self.commands.write_all(b"hang\n").unwrap();
     }
 
-    /// Waits until at least this many requests are pending.
+    /// Waits until at least this many requests are pending. Panics if that takes too long.
     pub(crate) async fn wait_for_pending(&self, least: usize) {
         for _ in 0..2000 {
             if self.pending() >= least {
@@ -147,8 +148,8 @@ struct State(AtomicUsize);
 const REPLIES: usize = 1;
 
 impl State {
-    /// Returns the reply handle if the filesystem still replies. Otherwise it counts a pending
-    /// request.
+    /// Returns the reply handle if the filesystem still replies. Otherwise reports a pending
+    /// request to the parent process and returns `None`.
     fn reply_handle<T>(&self, reply: T) -> Option<T> {
         if self.0.load(SeqCst) == REPLIES {
             return Some(reply);

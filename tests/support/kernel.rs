@@ -14,9 +14,9 @@ use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
 
 use super::model::Decision;
 
-/// Checks a decision against the kernel. The request is absolute or starts in `root`. Both must
-/// resolve to the same path or return the same error. If the decision is "outside", `openat2` with
-/// `RESOLVE_BENEATH` must also leave the root.
+/// Checks a decision against the kernel. The request is absolute or starts in `root`. The guard and
+/// the kernel must resolve it to the same path, or return the same error. If the decision is
+/// "outside", `openat2` with `RESOLVE_BENEATH` must also leave the root.
 ///
 /// For [`Intent::New`], this creates the file and removes it again. [`Intent::NewTree`] is compared
 /// only where the whole path exists.
@@ -84,8 +84,8 @@ pub(crate) fn agrees(
     if is_alike { Ok(()) } else { Err(format!("the kernel returns {expected:?}")) }
 }
 
-/// Checks that the kernel, resolving beneath the root, leaves it. Only a request that starts in the
-/// root can be checked.
+/// Checks that the request leaves the root according to the kernel, which resolves it beneath the
+/// root. Returns `Ok` without a check for an absolute path that does not start in the root.
 fn leaves(root: &Path, request: &str, intent: Intent) -> Result<(), String> {
     let rest = match request.strip_prefix(root.to_str().unwrap_or_default()) {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
@@ -103,7 +103,8 @@ fn leaves(root: &Path, request: &str, intent: Intent) -> Result<(), String> {
             ResolveFlags::BENEATH,
         )
     };
-    // EAGAIN: another test renamed something while the kernel resolved `..` (openat2(2)).
+    // Retry after EAGAIN, which means that another test renamed something while the kernel resolved
+    // `..` (openat2(2)).
     match (0..1_000)
         .map(|_| resolve())
         .find(|result| !matches!(result, Err(Errno::AGAIN)))

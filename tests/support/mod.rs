@@ -1,6 +1,6 @@
-//! Fixtures and oracles that the suite's tests share: file trees, a system call tracer, and two
-//! oracles, the kernel and a naive model. The other test binaries include the files they need with
-//! `#[path]`.
+//! Fixtures and oracles that the suite's tests share. The fixtures include file trees and a system
+//! call tracer. The oracles are the kernel and naive implementations. The other test binaries
+//! include the files they need with `#[path]`.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod kernel;

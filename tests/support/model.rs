@@ -7,8 +7,8 @@
 //! paths inside the roots.
 //!
 //! Tests compare the guard with this model, and the model with the kernel
-//! ([`kernel`](super::kernel)). The kernel knows nothing of roots, so the two may differ only where
-//! a path leaves the roots and returns.
+//! ([`kernel`](super::kernel)). The kernel does not know the roots, so the model and the kernel may
+//! differ only where a path leaves the roots and returns.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

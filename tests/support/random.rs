@@ -1,5 +1,5 @@
-//! Random numbers for tests that print the seed of a failure, and numeric settings from the
-//! environment.
+//! A random number generator for tests, which print their seed when they fail. Also reads numeric
+//! settings from the environment.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

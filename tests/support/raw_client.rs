@@ -64,12 +64,12 @@ impl Raw {
         crate::server::next_report(&mut self.reports).await
     }
 
-    /// A report that has already arrived.
+    /// Returns the next report if it has already arrived.
     pub(crate) fn earlier_report(&mut self) -> Option<String> {
         self.reports.try_recv().ok()
     }
 
-    /// The next message, whatever it is.
+    /// Waits for the next message of any kind. Panics if none arrives within 20 seconds.
     pub(crate) async fn receive(&mut self) -> Value {
         let line = tokio::time::timeout(Duration::from_secs(20), self.lines.next_line()).await;
         let line = line
@@ -79,7 +79,8 @@ impl Raw {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Waits for a tool's response. Answers each `roots/list` request with this result.
+    /// Waits for a tool's response. Answers each `roots/list` request with this result, and panics
+    /// if the server sends another request.
     pub(crate) async fn answer(&mut self, roots: &Value) -> Value {
         loop {
             let message = self.receive().await;
@@ -125,7 +126,7 @@ pub(crate) fn list_changed() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" })
 }
 
-/// Turns a request into one of the stateless era, from a client with these capabilities.
+/// Converts a request to one of the stateless era, from a client with these capabilities.
 pub(crate) fn stateless(mut request: Value, capabilities: Value) -> Value {
     request["params"]["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -135,12 +136,13 @@ pub(crate) fn stateless(mut request: Value, capabilities: Value) -> Value {
     request
 }
 
-/// Turns a request into one of this era.
+/// Returns the request in the form of this era. In the stateless era, it declares these
+/// capabilities.
 pub(crate) fn in_era(era: Era, request: Value, capabilities: Value) -> Value {
     if era == Era::Stateless { stateless(request, capabilities) } else { request }
 }
 
-/// The text of a tool's response, as an error if the response is one.
+/// Returns the text of a tool's response, as `Err` if the response is a tool error.
 pub(crate) fn tool_text(answer: &Value) -> Result<String, String> {
     let text = answer["result"]["content"][0]["text"]
         .as_str()

@@ -55,7 +55,7 @@ impl Tree {
         self.tree.uri(below)
     }
 
-    /// A builder of a guard with the allowed directory `op`.
+    /// A builder for a guard with the allowed directory `op`.
     pub(crate) fn builder(&self) -> GuardBuilder {
         let boundary =
             Boundary::builder().directory(self.path("op"), Access::ReadWrite).build().unwrap();
@@ -122,7 +122,7 @@ impl ServerHandler for Server {
                 };
                 self.guard.tool(&ctx, &call, work).await
             }
-            // Runs until its roots may no longer be used, or for ten seconds.
+            // Runs until its roots may no longer be used, but for ten seconds at most.
             "walk" => {
                 let work = move |roots: RequestRoots| {
                     reporter.send("walking".into()).unwrap();
@@ -203,7 +203,7 @@ impl ServerHandler for Server {
         self.guard.resource(&ctx, &params, work).await
     }
 
-    /// Does by hand what `Guard::prompt` does.
+    /// Serves the prompt `short` with `Guard::prompt`, and any other with `Guard::roots_for`.
     async fn get_prompt(
         &self,
         params: GetPromptRequestParams,
@@ -417,7 +417,7 @@ pub(crate) async fn connect(guard: &Guard, client: &Client, era: Era) -> Pair {
 }
 
 impl Pair {
-    /// Calls a tool and returns its text, as an error if the response is one.
+    /// Calls a tool and returns its text, as `Err` if the response is a tool error.
     pub(crate) async fn call(&self, tool: &'static str, path: &str) -> Result<String, String> {
         call(&self.client, tool, path).await.unwrap()
     }
@@ -427,7 +427,8 @@ impl Pair {
     }
 }
 
-/// Calls a tool. A protocol error is the outer error.
+/// Calls a tool. The inner result is the tool's text, as `Err` if the response is a tool error. A
+/// protocol error is the outer error.
 pub(crate) async fn call(
     client: &RunningService<RoleClient, Client>,
     tool: &'static str,
@@ -445,7 +446,7 @@ pub(crate) async fn call(
     Ok(if result.is_error == Some(true) { Err(text) } else { Ok(text) })
 }
 
-/// Waits for the next report of a tool.
+/// Waits for the next report of a tool. Returns `None` if none arrives within 20 seconds.
 pub(crate) async fn next_report(reports: &mut mpsc::UnboundedReceiver<String>) -> Option<String> {
     tokio::time::timeout(Duration::from_secs(20), reports.recv()).await.ok().flatten()
 }
@@ -470,7 +471,7 @@ pub(crate) fn reason(code: &str) -> &'static str {
     }
 }
 
-/// The refusal text if the client's list is empty.
+/// The refusal text for a path if the client's list is empty.
 pub(crate) fn empty_list_refusal(path: &str) -> String {
     format!("read {path:?}: the client listed no directories")
 }

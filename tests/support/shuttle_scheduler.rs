@@ -2,8 +2,8 @@
 //!
 //! A preemption is a switch away from a task that could continue. Switching away from a task that
 //! waits, ends or yields is free. Once the scheduler has finished, no other schedule within the
-//! limit exists. It panics if a run is not deterministic, which it notices by the number of choices
-//! at a step.
+//! limit exists. It panics if a run is not deterministic, which it detects when the number of
+//! choices at a step differs from that of an earlier run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -27,7 +27,8 @@ use mcp_roots_guard::{
 use shuttle::future::yield_now;
 use tempfile::TempDir;
 
-/// Its counters are not scheduling points, so they show the state as of the last step.
+/// The state of a run. Accesses to its counters are not scheduling points, so the counters show the
+/// state as of the last step.
 pub(crate) struct World {
     top: Arc<TempDir>,
     pub(crate) guard: Guard,
@@ -44,7 +45,7 @@ pub(crate) struct World {
     /// The pending requests to the client, each with the change counters at the start of its call.
     pending: Mutex<Vec<(u64, u64)>>,
     was_asked_twice_at_once: AtomicBool,
-    /// One in this many requests to the client fails. Zero means that none fails.
+    /// One in `fails` requests to the client fails. If the number is zero, none fails.
     fails: u64,
 }
 
@@ -145,7 +146,7 @@ impl World {
         self.is_closed.store(true, SeqCst);
     }
 
-    /// A long operation that checks whether it may continue.
+    /// The check by which a long operation determines whether it may continue.
     pub(crate) fn check_still_allowed(&self, checked: &CheckedPath, version: u64) {
         step();
         let (least, is_closed) = self.now();
@@ -186,7 +187,7 @@ impl World {
             let again = self.asked.load(SeqCst) - asked;
             assert_eq!(again, u64::from(!kept), "cached, but the client was asked again");
         }
-        // A change after a fetch is not lost.
+        // A change that is announced after a fetch is not lost.
         self.change();
         assert_ne!(self.session.state(), RootsState::Available);
         let received = self.call().await.map(|roots| version_of(&roots));
@@ -206,8 +207,8 @@ impl World {
         (self.version.load(SeqCst), self.announcements.load(SeqCst))
     }
 
-    /// The source that asks the client. Sending the request and receiving the answer each take a
-    /// step. Announcements made until then count.
+    /// The source that asks the client. Sending the request and receiving the answer are separate
+    /// steps. Raises `least` to the last version announced before the answer was received.
     fn source<'a>(&'a self, least: &'a AtomicU64, began: (u64, u64)) -> impl RootsSource + 'a {
         move |_: Option<String>| async move {
             // A panic in this block would be caught as a panic of the server author's code.
@@ -236,7 +237,7 @@ impl<'a> PendingRequest<'a> {
     fn begin(world: &'a World, began: (u64, u64)) -> Self {
         let mut pending = world.pending.lock().unwrap();
         // After a change, an earlier request may still be pending, because its call may not have
-        // run since.
+        // been polled since.
         let now @ (version, announcements) = world.changes_so_far();
         let is_settled = began == now && version == announcements;
         if is_settled && pending.contains(&now) && !world.is_closing.load(SeqCst) {
@@ -255,7 +256,7 @@ impl Drop for PendingRequest<'_> {
     }
 }
 
-/// Lets other tasks run first. Otherwise the code that follows would be part of the previous step.
+/// Ends the current step, so that other tasks can run before the code that follows.
 fn step() {
     shuttle::thread::sleep(Duration::ZERO);
 }
@@ -270,8 +271,8 @@ fn version_of(roots: &Roots) -> u64 {
     root.path().file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok()).unwrap()
 }
 
-/// Creates a directory for each version of a list, with a file in it. It is in memory if possible,
-/// and all runs of a cast share it.
+/// Creates a temporary directory that contains a directory with a file for each version of a list.
+/// It is in memory if possible, and all runs of a cast share it.
 pub(crate) fn top() -> TempDir {
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };

@@ -1,9 +1,9 @@
 //! A ptrace(2) tracer that follows a child process of the suite and checks its system calls.
 //!
 //! Each call between two marks is checked when it returns. The tracer rejects any path that starts
-//! at `/` or at the process's working directory, even if it points inside a root. It also rejects a
-//! call that is neither in [`takes`] nor known to take no path, so no call can be overlooked. The
-//! table lists the accepted uses:
+//! at `/` or at the process's working directory, even if it points inside a root. It also rejects
+//! any call that is not in [`takes`] or [`NO_PATH`], so no call can be overlooked. The table lists
+//! the accepted uses of paths:
 //!
 //! | path | why it is accepted |
 //! | --- | --- |
@@ -14,7 +14,7 @@
 //! | the empty path (`AT_EMPTY_PATH`) on the directory of a file root | it names a directory that the root holds open |
 //! | `/proc/self/fd/N`, read as a symlink | it names a file that is already open |
 //!
-//! An opened file must be inside by its path in the kernel.
+//! The kernel's path of an opened file must be inside a root.
 #![cfg(target_arch = "x86_64")]
 
 use std::ffi::OsStr;
@@ -60,8 +60,8 @@ pub(crate) fn openat2_is_there() -> bool {
 /// Runs a test of this binary in a child process with [`TRACED`] set to `how`, and traces it from
 /// mark to mark.
 pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> Seen {
-    // Run both on one CPU. They alternate on each call, and waking an idle CPU takes longer than
-    // the call.
+    // Run the tracer and the child on one CPU. They alternate at each call, and waking an idle CPU
+    // takes longer than the call.
     let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let mut one = CpuSet::new();
     one.set((0..CpuSet::count()).find(|cpu| before.is_set(*cpu).unwrap()).unwrap()).unwrap();
@@ -233,7 +233,7 @@ impl Seen {
         }
         let is_openat2 = call.number == libc::SYS_openat2;
         if is_openat2 && [-libc::ENOSYS, -libc::EPERM].map(i64::from).contains(&result) {
-            return; // Unavailable: an old kernel, or a seccomp filter.
+            return; // The call is unavailable: the kernel is old, or a seccomp filter blocks it.
         }
         self.answered += usize::from(is_openat2);
         let opens = is_openat2 || call.number == libc::SYS_openat;
@@ -312,7 +312,7 @@ fn signed(register: u64) -> i64 {
     i64::from_ne_bytes(register.to_ne_bytes())
 }
 
-/// Converts flags to the type of a system call's argument.
+/// Converts flags to the type of a system call's arguments.
 fn bits(flags: i32) -> u64 {
     flags.try_into().unwrap()
 }
@@ -336,7 +336,7 @@ fn takes(number: c_long) -> Option<Takes> {
     })
 }
 
-/// The calls without a path argument that reading and writing files needs.
+/// The accepted calls without a path argument, which are needed to read and write files.
 #[rustfmt::skip]
 const NO_PATH: &[c_long] = {
     use libc::*;

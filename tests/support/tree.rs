@@ -35,7 +35,7 @@ impl Tree {
 
     fn beneath(directory: &Path, text: &str) -> Self {
         let keep = tempfile::Builder::new().prefix("guard-").tempdir_in(directory).unwrap();
-        // Without the `\\?\` prefix on Windows.
+        // `dunce` omits the `\\?\` prefix on Windows.
         let top = dunce::canonicalize(keep.path()).unwrap();
         let keep = if symlinks_are_visible() {
             Some(keep)
@@ -110,8 +110,8 @@ impl Tree {
         Roots::from_dirs(directories.map(|directory| self.path(directory))).unwrap()
     }
 
-    /// One line for each entry below a path, with its content. Comparing two snapshots shows
-    /// whether anything changed.
+    /// Returns one line for each entry below a path, with its content. Comparing two snapshots
+    /// shows whether anything changed.
     pub(crate) fn snapshot(&self, path: &str) -> Vec<String> {
         let mut lines = Vec::new();
         let mut todo = vec![self.path(path)];
@@ -157,13 +157,13 @@ pub(crate) fn link(target: &Path, at: &Path) -> std::io::Result<()> {
     link(target, at)
 }
 
-/// Whether programs can recognize symlinks. Under Wine they cannot.
+/// Whether programs can recognize symlinks. Returns `false` under Wine.
 pub(crate) fn symlinks_are_visible() -> bool {
     std::env::var_os("GUARD_TEST_WINE").is_none()
 }
 
-/// Replaces a directory with a symlink, even if a process has the directory open. The host does the
-/// replacement, and it ignores Wine's file sharing rules.
+/// Replaces a directory with a symlink, even if a process has the directory open. The script runs
+/// on the host, where Wine's file sharing rules do not apply.
 #[cfg(windows)]
 pub(crate) fn replace_with_symlink(target: &Path, at: &Path) {
     run_on_host(target, at, "mv -- \"$2\" \"$2.was\" && ln -s -- \"$1\" \"$2\"").unwrap();
@@ -210,7 +210,8 @@ fn run_on_host(target: &Path, at: &Path, script: &str) -> std::io::Result<()> {
     Err(std::io::ErrorKind::TimedOut.into())
 }
 
-/// Reports what a test cannot show under Wine, and why. `.ci/windows/run` lists these reports.
+/// Reports a property that a test cannot show under Wine, and the reason. `.ci/windows/run` lists
+/// these reports.
 #[cfg(windows)]
 pub(crate) fn report_not_shown(test: &str, reason: &str) {
     println!("not shown under Wine: {test}: {reason}");

@@ -82,13 +82,14 @@ impl World {
             }
             _ => return false,
         };
-        // Entries that could not be created are missing from the tree.
+        // An entry that could not be created is ignored.
         drop(done);
         true
     }
 
-    /// The path at which to create an entry. Missing parents are created, and no parent may resolve
-    /// to a place outside the tree.
+    /// Returns the path below `within` at which to create an entry, after creating missing parents.
+    /// Returns `None` if an entry already exists there, or if a parent cannot be created or
+    /// resolves to a place outside the tree.
     fn place(&self, path: &[u8], within: &Path) -> Option<PathBuf> {
         let path = PathBuf::from(self.text(path));
         let mut names =

@@ -23,8 +23,8 @@ struct Server {
 
 #[tool_router(server_handler)]
 impl Server {
-    /// The suite's client lists a directory that does not exist, so the result includes rejected
-    /// entries.
+    /// Includes rejected entries in the result, because the suite's client lists a directory that
+    /// does not exist.
     #[tool(description = "Lists the client's roots that are in force and those that are rejected")]
     async fn test_input_required_result_list_roots(
         &self,

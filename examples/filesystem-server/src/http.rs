@@ -40,11 +40,14 @@ pub struct Limits {
     /// The maximum number of concurrent sessions. Further sessions receive a 503 response.
     /// Stateless requests do not count.
     pub sessions: usize,
-    /// The maximum time to receive the headers of the first or next request on a connection.
+    /// The maximum time to receive the headers of a request, including the idle time before it. If
+    /// it is exceeded, the connection is closed.
     pub header_time: Duration,
-    /// The maximum time to receive the body of a request, which otherwise receives a 408 response.
+    /// The maximum time to receive the body of a request. If it is exceeded, the client receives a
+    /// 408 response.
     pub body_time: Duration,
-    /// The maximum time for which a client may stop reading a response.
+    /// The maximum time for which a client may stop reading a response. If it is exceeded, the
+    /// connection is closed.
     pub write_time: Duration,
     /// The time after which a session ends if neither side has sent a message.
     pub idle_time: Duration,
@@ -64,11 +67,13 @@ impl Default for Limits {
 }
 
 /// Serves MCP under `/mcp` until `stop` completes. Then it ends all streams and completes the
-/// requests in flight. Browser requests are accepted only from pages that this machine serves.
+/// requests in flight. A browser's request is accepted only if the page that sent it was loaded
+/// from this machine.
 ///
 /// # Errors
 ///
-/// Returns an error if the listener fails.
+/// Currently never returns an error. If accepting a connection fails, the server continues, after a
+/// pause if the failure concerns the listener.
 pub async fn serve_http(
     listener: TcpListener,
     server: Server,
@@ -97,7 +102,8 @@ pub async fn serve_http(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) if is_of_connection(&error) => continue,
-            // For example, no file descriptor is free. Retry after a pause.
+            // The listener failed, for example because no file descriptor is free. Retry after a
+            // pause.
             Err(_) => {
                 sleep(ACCEPT_AGAIN).await;
                 continue;
@@ -128,14 +134,15 @@ struct Http {
     service: StreamableHttpService<Server, GuardedSessions<LocalSessionManager>>,
     guard: Guard,
     limits: Limits,
-    /// Locked while a session is created, so that two requests cannot both use the last place.
+    /// Locked while a session is created, so that two requests cannot both pass the check of the
+    /// session limit.
     opening: Mutex<()>,
 }
 
 type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 impl Http {
-    /// Serves one connection until it closes. An error ends this connection only.
+    /// Serves one connection until it closes. An error ends only this connection.
     async fn connection(self: Arc<Self>, stream: TcpStream, mut stopping: watch::Receiver<()>) {
         let Limits { header_time, write_time, .. } = self.limits;
         let stream = TokioIo::new(Stalling { stream, write_time, stalled: None });
@@ -166,7 +173,7 @@ impl Http {
             let why = format!("the body is larger than {BODY} bytes");
             refusal(StatusCode::PAYLOAD_TOO_LARGE, &why)
         };
-        // The declared length is enough to refuse a body before it arrives.
+        // A body whose declared length is too large is refused before it arrives.
         if body.size_hint().lower() > BODY as u64 {
             return too_large();
         }
@@ -190,7 +197,7 @@ impl Http {
             );
             return unavailable(&why);
         }
-        // Creating a session depends only on the server itself, so the lock is released soon.
+        // Creating a session does not wait for the client, so the lock is released soon.
         timeout(OPENING, answer)
             .await
             .unwrap_or_else(|_| unavailable("creating the session took too long"))
@@ -222,8 +229,8 @@ fn unavailable(why: &str) -> HttpResponse {
     answer
 }
 
-/// Refuses a connection beyond the limit. It reads the client's data before closing, because a
-/// reset could discard the response before the client reads it.
+/// Refuses a connection beyond the limit. Reads the client's data before closing, because closing
+/// with unread data resets the connection, and the client could lose the response.
 async fn refuse(mut stream: TcpStream) -> io::Result<()> {
     let why = "the limit on connections is reached: close one, or try again later\n";
     let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
@@ -318,11 +325,11 @@ const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://
 const CONNECTIONS: usize = 256;
 
 /// The default for [`Limits::sessions`]: the same as for connections, because each listening client
-/// keeps one open. A user of one machine needs far fewer.
+/// keeps a connection open. One user of one machine needs far fewer.
 const SESSIONS: usize = CONNECTIONS;
 
 /// The default for [`Limits::header_time`]: a program on the same machine sends its headers
-/// immediately. It also limits idle connections, which a client can replace at low cost.
+/// immediately. The limit also applies to idle connections, which a client can replace at low cost.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 
 /// The default for [`Limits::body_time`]: enough for [`BODY`] bytes at 140 KB per second.
@@ -350,7 +357,7 @@ const OPENING: Duration = Duration::from_secs(10);
 /// closed without a response.
 const REFUSALS: usize = 16;
 
-/// The maximum time to send one of these responses.
+/// The maximum time to send a 503 response to a new connection.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// The pause after an error that concerns the listener.

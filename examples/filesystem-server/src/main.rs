@@ -51,7 +51,8 @@ async fn serve(options: &Options, guard: Guard) -> Result<(), Box<dyn std::error
         };
         return Ok(serve_http(listener, Server::new(guard), options.limits(), stop).await?);
     }
-    // Stdio has exactly one client, so roots from one stateless request are valid for others.
+    // Stdio has exactly one client, so roots from one stateless request can be used for later
+    // ones.
     let transport = guard.wrap(rmcp::transport::stdio()).one_client();
     Server::new(guard).serve(transport).await?.waiting().await?;
     Ok(())

@@ -44,7 +44,7 @@ impl Server {
     }
 }
 
-// Handlers are boxed because rmcp's request future has room for the largest of them.
+// The handlers' futures are boxed because rmcp's request future is as large as the largest of them.
 #[tool_handler(router = self.tools)]
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {

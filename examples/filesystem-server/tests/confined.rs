@@ -13,7 +13,7 @@ use serde_json::json;
 
 use process::{Server, run};
 
-/// Replaces the directory, and waits until the guard has noticed it.
+/// Replaces the directory, and waits long enough for the guard to detect the replacement.
 fn replace(directory: &Path) {
     fs::rename(directory, directory.with_extension("was")).unwrap();
     fs::create_dir(directory).unwrap();
@@ -33,7 +33,7 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
 
     let (success, said) = run(&["--confine", named]);
     if said.contains("not available here") {
-        // The server must fail without serving.
+        // The server must fail before it serves any request.
         assert!(
             !success && said == "filesystem-server: process confinement is not available here\n",
             "{said}"
@@ -62,7 +62,8 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
     );
     assert_eq!(fs::read_to_string(directory.join("sub/moved")).unwrap(), "made");
     assert!(server.call("directory_tree", &json!({ "path": directory })).contains("moved"));
-    // The subscription receives an update, so the confined process can watch or poll the file.
+    // The client receives an update, which shows that the confined process can watch or poll the
+    // file.
     let uri = format!("file://{}", file.display());
     server.request("resources/subscribe", &json!({ "uri": uri }));
     fs::write(&file, "changed").unwrap();
@@ -75,7 +76,7 @@ fn confined_server_works_and_the_kernel_blocks_access_outside() {
     assert!(statuses.len() > 1 && statuses.iter().all(|status| status.contains("NoNewPrivs:\t1")));
 
     // After a directory is replaced, the guard resolves and serves the new one. The kernel still
-    // allows only the old one, which shows that the process is confined.
+    // allows access only to the old one, which shows that the process is confined.
     let mut free = Server::new(&[named]);
     assert_eq!([server.read(&file), free.read(&file)], ["changed", "changed"]);
     replace(&directory);

@@ -12,14 +12,14 @@ use serde_json::json;
 
 use process::{PROGRAM, Server};
 
-/// By default, the system would terminate the process for all clients (`SIGXFSZ`).
+/// By default, the system terminates a process that exceeds the limit (`SIGXFSZ`).
 #[test]
 fn server_survives_a_write_beyond_the_file_size_limit() {
     let keep = tempfile::Builder::new().prefix("guard-").tempdir().unwrap();
     let directory = dunce::canonicalize(keep.path()).unwrap();
     let (file, other) = (directory.join("f"), directory.join("g"));
     fs::write(&file, "old").unwrap();
-    // 16 or 32 KiB: the unit of `ulimit -f` is 512 or 1,024 bytes.
+    // The limit is 16 or 32 KiB, because the unit of `ulimit -f` is 512 or 1,024 bytes.
     let mut limited = Command::new("sh");
     limited.args(["-c", r#"ulimit -f 32 && exec "$0" "$@""#, PROGRAM]).arg(&directory);
     let mut server = Server::of(limited);

@@ -69,7 +69,7 @@ fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerEr
     let mut values = BTreeSet::new();
     for root in roots.roots().filter(|root| root.is_available()) {
         let uri = root.uri();
-        // The root `/` has no name. Its entries are added below.
+        // The root `/` has an empty value, which is not a completion. Its entries are added below.
         let Some(value) = uri.strip_prefix(SCHEME).filter(|value| !value.is_empty()) else {
             continue;
         };
@@ -87,7 +87,8 @@ fn values(roots: &RequestRoots, typed: &str) -> Result<CompleteResult, HandlerEr
     Ok(CompleteResult::new(info))
 }
 
-/// Adds the matching names in the typed directory. Returns whether there are more.
+/// Adds the matching names in the typed directory. Returns `true` if there may be more matches than
+/// were added.
 fn beneath(
     roots: &RequestRoots,
     typed: &str,

@@ -50,7 +50,7 @@ impl Cursor {
     }
 }
 
-/// The path with this encoding.
+/// Converts encoded bytes back to a path. Always returns `Some`.
 #[cfg(unix)]
 #[expect(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
 fn path(bytes: &[u8]) -> Option<PathBuf> {
@@ -58,14 +58,14 @@ fn path(bytes: &[u8]) -> Option<PathBuf> {
     Some(std::ffi::OsStr::from_bytes(bytes).into())
 }
 
-/// The path with this encoding. A name that is not valid Unicode is never listed, so no page ends
-/// with one.
+/// Converts encoded bytes back to a path. Returns `None` if they are not valid UTF-8. No valid
+/// cursor is affected, because a name that is not valid Unicode is never listed.
 #[cfg(windows)]
 fn path(bytes: &[u8]) -> Option<PathBuf> {
     std::str::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
-/// The length of two paths of maximum length in base64.
+/// The maximum length of a cursor: two paths of maximum length, in base64.
 const CURSOR_BYTES: usize = 2 * PATH_BYTES / 3 * 4 + 8;
 
 #[cfg(test)]

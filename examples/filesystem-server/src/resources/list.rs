@@ -23,7 +23,7 @@ use super::cursor::Cursor;
 use super::entry;
 use crate::server::Server;
 
-/// The maximum number of resources on a page, which is then some tens of kilobytes long.
+/// The maximum number of resources on a page. A full page is a few tens of kilobytes long.
 pub(super) const PAGE: usize = 200;
 
 /// Handles `resources/list`.
@@ -171,13 +171,14 @@ struct Children {
     /// The path of the directory relative to the root.
     path: PathBuf,
     entries: BTreeMap<OsString, Metadata>,
-    /// Whether there are further entries, later in the order.
+    /// Whether the directory has further entries, which follow these in the order.
     more: bool,
 }
 
 impl Children {
     /// Reads the first entries that follow `after` or are its ancestors, as many as fit on a page.
-    /// If the directory cannot be read, the result is empty.
+    /// If the directory cannot be read, the result is empty. If it has more than
+    /// [`DIRECTORY_ENTRIES`] entries, returns an error.
     fn of(
         roots: &RequestRoots,
         directory: &CheckedPath,
@@ -218,8 +219,8 @@ impl Children {
     }
 }
 
-/// The number of scanned entries after which a page ends before the next directory: some tenths of
-/// a second.
+/// The number of scanned entries after which a page ends before the next directory. Scanning them
+/// takes a few tenths of a second.
 const SCANNED: usize = 100_000;
 
 /// The maximum number of entries in one directory. Directories are unsorted, so each page with

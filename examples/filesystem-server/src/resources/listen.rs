@@ -75,7 +75,7 @@ pub(crate) async fn listen(
                 let work = move |roots: RequestRoots| {
                     Ok(look(&all, woken, |checked| roots.still_allows(checked)))
                 };
-                // An error means that the roots are unknown at this time.
+                // If the roots are unknown at this time, nothing is inspected or withdrawn.
                 let looked = server.guard.request(ctx, None, work).await.unwrap_or_default();
                 let Looked { updated, withdrawn } = looked;
                 subscriptions.retain(|kept| !withdrawn.iter().any(|gone| Arc::ptr_eq(kept, gone)));

@@ -2,7 +2,7 @@
 //!
 //! Resources are identified by the `file:` URIs that the guard provides. A response contains only
 //! files that are allowed by the roots of its request. A notification is sent only if the roots
-//! known at that time allow it.
+//! known at that time allow the file.
 //!
 //! | feature | modules | limits |
 //! | --- | --- | --- |

@@ -1,8 +1,8 @@
 //! `resources/read`: the content of a file, or the entries of a directory.
 //!
 //! A UTF-8 file is returned as text, and any other file as base64. A directory is returned as the
-//! URIs of its files and subdirectories, one per line, sorted by name. If there are more than the
-//! limit, the last line is a comment that starts with `#`.
+//! URIs of its files and subdirectories, one per line, sorted by name. If a directory has more
+//! entries than the limit, the last line is a comment that starts with `#`.
 //!
 //! The content comes from the file that the guard opened and verified. Clients must not cache it,
 //! because the next request may have different roots.

@@ -38,7 +38,7 @@ struct Subscriber {
 }
 
 impl Resources {
-    /// Starts to follow a session, unless it is already followed.
+    /// Starts following a session, unless it is already followed.
     pub(crate) fn follow(self: &Arc<Self>, session: &Session, peer: &Peer<RoleServer>) {
         self.subscriber(session, peer);
     }
@@ -199,8 +199,8 @@ fn is_known(state: RootsState) -> bool {
     matches!(state, RootsState::Available | RootsState::Empty)
 }
 
-/// Whether the known roots are outdated: the client has announced a change or disconnected, and has
-/// not sent a new list since.
+/// Whether the known roots may no longer be used, because the client has announced a change and not
+/// sent a valid list since, or because the session is closed.
 fn is_withdrawn(state: RootsState) -> bool {
     matches!(state, RootsState::Stale | RootsState::Failed(_) | RootsState::Closed)
 }

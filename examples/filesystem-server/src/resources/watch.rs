@@ -80,9 +80,9 @@ pub(super) struct Watch {
 }
 
 impl Watcher {
-    /// Watches a checked file or directory, and wakes `wake` when it may have changed. Returns
-    /// `None` if the limit of [`PLACES`] is reached, the system refuses, or the path has been
-    /// replaced.
+    /// Watches a checked file or directory, and notifies `wake` when the file or directory may have
+    /// changed. Returns `None` if the limit of [`PLACES`] is reached, the system refuses, or the
+    /// path has been replaced.
     pub(super) fn watch(
         self: &Arc<Self>,
         checked: &CheckedPath,
@@ -143,7 +143,7 @@ impl Places {
         let table = lock(&self.0);
         let waiters = |path: &Path| table.waiters.get(path).into_iter().flat_map(HashMap::values);
         match event {
-            // A read is not a change. The server's own reads would wake it again.
+            // A read is not a change, and the server's own reads would cause further inspections.
             Ok(event) if matches!(event.kind, EventKind::Access(_)) => {}
             Ok(event) if !event.need_rescan() => {
                 for path in &event.paths {
@@ -177,13 +177,13 @@ impl Drop for Watch {
             table.waiters.remove(&self.called);
             table.called.remove(&self.place);
         }
-        // Fails if the place no longer exists.
+        // This fails if the place no longer exists. Then there is no watch to remove.
         let _ = inner.as_mut().map(|watcher| watcher.unwatch(&self.called));
     }
 }
 
-/// Opens the place to watch. Returns `None` if the kernel reports a name for the opened file that
-/// differs from the checked path.
+/// Opens the place to watch. Returns `None` if it cannot be opened, or if the kernel reports a name
+/// for an opened directory that differs from `place`.
 #[cfg(target_os = "linux")]
 fn hold(checked: &CheckedPath, place: &Path) -> Option<File> {
     if checked.root().is_file() {

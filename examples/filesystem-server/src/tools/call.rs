@@ -113,7 +113,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Adds a line. Returns `false` if there is no room for it.
+    /// Adds a line, unless it or an earlier line did not fit. Returns whether it was added.
     pub(super) fn push(&mut self, line: &str) -> bool {
         self.is_cut |= self.text.len() + line.len() >= ANSWER;
         if !self.is_cut {

@@ -146,7 +146,7 @@ fn advice(why: &NotFound) -> String {
 fn diff(name: &str, old: &str, new: &str) -> String {
     let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
     let mut text = Beginning::default();
-    // Fails when the limit is reached.
+    // Writing fails when the diff exceeds the limit.
     let all = write!(text, "{}", diff.unified_diff().header(name, name)).is_ok();
     let Beginning(diff) = text;
     let longest = diff.split(|char| char != '`').map(str::len).max().unwrap_or_default();
@@ -169,18 +169,18 @@ impl std::fmt::Write for Beginning {
     }
 }
 
-/// A lock on a file, by name. It is held from the last read of the file until the write, so that no
-/// other edit is lost in between.
+/// A lock on a file, by name. It is held from the last read of the file until the write, so that
+/// the write does not overwrite another edit.
 struct FileLock(String);
 
-/// The locked files. There are at most as many as running edits.
+/// The names of the locked files. Each running edit locks at most one file.
 static LOCKED: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 
 /// Notified whenever a lock is released.
 static RELEASED: Condvar = Condvar::new();
 
 impl FileLock {
-    /// Waits for the lock, at most [`WAIT`] and only while `proceed` succeeds.
+    /// Waits for the lock. Fails after [`WAIT`], or as soon as `proceed` fails.
     fn acquire(name: String, proceed: impl Fn() -> Work<()>) -> Work<Self> {
         let start = Instant::now();
         let mut locked = locked();
@@ -232,7 +232,8 @@ const BYTES: u64 = 4 << 20;
 /// The maximum number of edits in a call. To change more, write the whole file.
 const EDITS: usize = 500;
 
-/// The maximum number of bytes to examine in a call, which takes a few hundred milliseconds.
+/// The maximum number of bytes to examine in a call. Examining them takes a few hundred
+/// milliseconds.
 const EXAMINED: usize = 200_000_000;
 
 /// The maximum number of attempts. An attempt fails if the file changed in the meantime.

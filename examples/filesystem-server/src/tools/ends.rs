@@ -62,7 +62,7 @@ impl Text {
         let old = self.lines.get(part.clone()).unwrap_or_default();
         let (first, ended) =
             (newlines(self.lines.get(..part.start).unwrap_or_default()), newlines(old));
-        // If the last line is replaced only in part, its ending follows the part.
+        // If the last line is only partly replaced, its line ending comes after the replaced part.
         let touched = first + ended + usize::from(!old.ends_with('\n'));
         let touched = self.crlf.get(first..touched.min(self.crlf.len())).unwrap_or_default();
         let end = match touched {
@@ -76,12 +76,13 @@ impl Text {
     }
 }
 
-/// The number of lines that both texts start with, and the number of other lines that both end
-/// with.
+/// Returns the number of lines with which both texts start, and the number of further lines with
+/// which both end.
 fn same_lines(old: &str, new: &str) -> (usize, usize) {
     let before = old.split_inclusive('\n').zip(new.split_inclusive('\n'));
     let before = before.take_while(|(old, new)| old == new && old.ends_with('\n')).count();
-    // Limited to the remaining lines. Only lines after a newline in both texts are complete.
+    // The first element is the text after the last newline, which is not a complete line. The count
+    // is limited to the lines that are not already part of `before`.
     let most = newlines(old).min(newlines(new)) - before;
     let after = old.rsplit('\n').zip(new.rsplit('\n')).take_while(|(old, new)| old == new).count();
     (before, after.saturating_sub(1).min(most))
@@ -109,17 +110,17 @@ mod tests {
             ("a\r\nb\nc\n", 0..1, "x\ny", "x\r\ny\r\nb\nc\n"),
             ("a\r\nb\nc\n", 2..4, "x\ny\n", "a\r\nx\ny\nc\n"),
             ("a\r\nb\nc\n", 1..2, "", "ab\nc\n"),
-            // Lines that are replaced with themselves.
+            // Lines that are replaced with themselves keep their endings.
             ("a\r\nb\nc\r\nd\n", 0..7, "a\nb\nx\nd", "a\r\nb\nx\nd\n"),
             ("a\r\nb\nc\nd\r\n", 0..8, "a\nb\nx\ny\nc\nd\n", "a\r\nb\nx\ny\nc\nd\r\n"),
             ("a\r\nb\n", 0..4, "a\nx\nb\n", "a\r\nx\nb\n"),
             ("a\nb\r\n", 0..4, "a\nx\nb\n", "a\nx\nb\r\n"),
-            // The most common ending.
+            // If the replaced lines have no common ending, new lines have the most common one.
             ("a\nb\r\nc\r\nd", 0..3, "x\ny", "x\r\ny\r\nc\r\nd"),
             ("a\r\nb\r\nc", 4..5, "x\ny\n", "a\r\nb\r\nx\r\ny\r\n"),
             ("a", 0..1, "x\ny\n", "x\ny\n"),
             ("", 0..0, "x\n", "x\n"),
-            // A `\r` that is not part of a line ending.
+            // A `\r` that is not part of a line ending is preserved.
             ("a\r\r\nb\r", 0..1, "x", "x\r\r\nb\r"),
             ("a\nb", 0..3, "x", "x"),
             ("é\r\né\r\n", 0..2, "è\n", "è\r\n\r\né\r\n"),

@@ -69,7 +69,8 @@ fn described(metadata: &Metadata) -> String {
     .join("\n")
 }
 
-/// Formats a time as in RFC 3339. The owner of a file can set a time outside the calendar's range.
+/// Formats a time as in RFC 3339. Returns [`UNKNOWN`] if there is no time, or if it is outside the
+/// calendar's range, which the owner of a file can cause.
 fn time(time: Option<SystemTime>) -> String {
     let time = time.and_then(|time| Timestamp::try_from(time).ok());
     time.map_or_else(|| UNKNOWN.into(), |time| time.to_string())

@@ -41,7 +41,7 @@ pub(super) fn tail(file: OpenFile, count: u32) -> io::Result<String> {
 fn last_blocks(mut file: OpenFile, count: u32) -> io::Result<Vec<u8>> {
     let mut start = file.seek(SeekFrom::End(0))?;
     let (mut blocks, mut read, mut newlines) = (Vec::new(), 0, 0_u64);
-    // One more newline is needed, because the last one may be the end of the file.
+    // One more newline is needed, because the last one may terminate the last line.
     while start > 0 && newlines <= u64::from(count) && read <= LIMIT {
         let size = start.min(BLOCK);
         start -= size;

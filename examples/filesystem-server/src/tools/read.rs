@@ -129,7 +129,7 @@ fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
     Ok(parts.join("\n---\n"))
 }
 
-/// Whether the file could be read in a call of its own.
+/// Whether the file is small enough to be read in a separate call.
 fn fits(roots: &RequestRoots, path: &str) -> bool {
     roots.metadata(path).is_ok_and(|metadata| metadata.size() <= LIMIT)
 }
@@ -146,7 +146,7 @@ fn advised(at: &str, error: &Error, too_large: &str) -> HandlerError {
 }
 
 /// Parses a number of lines. As in the reference server, it can be any non-negative whole number.
-/// One that is larger than any file means all lines.
+/// A number that does not fit in a `u32` becomes the largest `u32`.
 fn lines<'de, D: Deserializer<'de>>(number: D) -> Result<Option<u32>, D::Error> {
     match Option::<f64>::deserialize(number)? {
         #[expect(

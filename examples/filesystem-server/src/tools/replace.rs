@@ -34,7 +34,8 @@ pub(super) fn find_first(
         return Ok((start..start + old.len(), new.to_owned()));
     }
     let wanted: Vec<&str> = old.lines().collect();
-    // Blank lines alone would match almost anywhere.
+    // An old text that contains only blank lines is not searched for, because it would match almost
+    // anywhere.
     let Some(first) = wanted.iter().map(|line| line.trim()).find(|line| !line.is_empty()) else {
         return Err(NotFound::Nowhere(None));
     };
@@ -81,7 +82,8 @@ impl<'a> Pattern<'a> {
         pattern
     }
 
-    /// The number of matched lines after the next line of the text, given the number before it.
+    /// Returns the number of matched lines after the next line of the text. `matched` is the number
+    /// before that line.
     fn after(&self, mut matched: usize, line: Option<usize>) -> usize {
         while matched > 0 && self.lines.get(matched).copied() != line {
             matched = self.borders.get(matched - 1).copied().unwrap_or(0);
@@ -109,8 +111,9 @@ fn part(
     Ok((start..end - usize::from(kept), indented(new, wanted, &found, spend)?))
 }
 
-/// Indents the new lines. A line whose indentation starts like that of a line in the old text
-/// receives the indentation of that line in the file.
+/// Indents the new lines. If a new line's indentation starts with that of a line in the old text,
+/// the common part is replaced with the indentation of the matching line in the file. Other lines
+/// are unchanged.
 fn indented(new: &str, wanted: &[&str], found: &[&str], spend: Spend) -> Result<String, NotFound> {
     let mut indents = HashMap::new();
     for (wanted, found) in wanted.iter().zip(found).filter(|(wanted, _)| !wanted.trim().is_empty())
@@ -153,7 +156,8 @@ fn indent(line: &str) -> &str {
     line.split_at_checked(line.len() - line.trim_start().len()).unwrap_or_default().0
 }
 
-/// The number of lines between two checks of the budget: a few milliseconds at most.
+/// The number of lines between two checks of the budget. Processing them takes a few milliseconds
+/// at most.
 const LOOK: usize = 4096;
 
 /// The fixed cost of a line, expressed in bytes.
@@ -221,7 +225,8 @@ mod tests {
         }
     }
 
-    /// The budget that an edit requested, up to a limit, and its result.
+    /// Performs an edit with a budget of `most`. Returns the budget that the edit requested, and
+    /// its result.
     fn spent(most: usize, text: &str, old: &str, new: &str) -> (usize, Result<(), NotFound>) {
         let mut spent = 0;
         let found = find_first(text, old, new, &mut |more| {
@@ -240,7 +245,7 @@ mod tests {
         let (work, found) = spent(usize::MAX, &text, &old, "");
         assert_eq!(found, Err(NotFound::Nowhere(Some(1))));
         assert!(work < 2 * (text.len() + old.len()), "{work}");
-        // A linear search takes some tenths of a second, and a quadratic one takes minutes.
+        // A linear search takes a few tenths of a second, and a quadratic one takes minutes.
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
         // The search stops when the budget is exhausted.
         assert_eq!(spent(work - 1, &text, &old, "").1, Err(NotFound::Stopped));
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn indentation_is_bounded_and_can_be_stopped() {
+    fn reindenting_has_bounded_cost_and_can_be_stopped() {
         let lines = |from: usize, to| {
             (from..to).flat_map(|line| [" ".repeat(line), "x\n".into()]).collect::<String>()
         };

@@ -82,8 +82,8 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
     Ok(lines.finish(remarks))
 }
 
-/// A path that can be passed to another tool: unchanged, or as a URI if it cannot be part of a
-/// line.
+/// Formats a path so that it can be passed to another tool: unchanged, or as a URI if it cannot be
+/// part of a line. If the path is no longer allowed, it is quoted and escaped instead.
 fn named(roots: &RequestRoots, path: &Path) -> String {
     if is_plain(path.as_os_str()) {
         return path.display().to_string();

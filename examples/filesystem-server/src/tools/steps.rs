@@ -17,7 +17,7 @@ use crate::progress::Progress;
 pub(super) enum Step {
     /// An entry that is not excluded.
     Entry(WalkEntry),
-    /// The most recent directory could not be listed, or only in part.
+    /// The most recent directory could not be listed completely.
     Unreadable(Error),
     /// There are more than [`WALK_ENTRIES`](mcp_roots_guard::limits::WALK_ENTRIES) entries. This is
     /// the last step.
@@ -80,6 +80,6 @@ impl Iterator for Steps<'_> {
     }
 }
 
-/// The interval between checks for cancellation: short enough to stop promptly, and long enough for
-/// the cost to be negligible.
+/// The interval between checks for cancellation. It is short enough for the walk to stop promptly,
+/// and long enough for the cost of the checks to be negligible.
 const LOOK: Duration = Duration::from_millis(10);

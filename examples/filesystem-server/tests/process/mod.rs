@@ -34,7 +34,8 @@ fn command(arguments: &[&str]) -> Command {
     server
 }
 
-/// Runs the server without a client. Returns whether it succeeds, and its standard error output.
+/// Runs the server without a client. Returns whether the server succeeded, and its standard error
+/// output.
 pub(crate) fn run(arguments: &[&str]) -> (bool, String) {
     let mut server = start(command(arguments));
     drop(server.stdin.take());

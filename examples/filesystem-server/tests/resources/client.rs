@@ -120,7 +120,7 @@ impl Client {
         self.peer.unsubscribe(UnsubscribeRequestParams::new(uri)).await.unwrap();
     }
 
-    /// The next notification. Waits for less than the server's polling interval.
+    /// Waits for the next notification, for less than the server's polling interval.
     pub(crate) async fn told(&mut self) -> Told {
         self.told_within(Duration::from_secs(6)).await
     }
@@ -129,7 +129,7 @@ impl Client {
         tokio::time::timeout(time, self.told.recv()).await.unwrap().unwrap()
     }
 
-    /// Fails if a notification arrives within a short time.
+    /// Waits for a short time, and panics if a notification arrives.
     pub(crate) async fn quiet(&mut self) {
         if let Ok(told) = tokio::time::timeout(Duration::from_millis(1_200), self.told.recv()).await
         {
@@ -181,7 +181,7 @@ pub(crate) fn uri(path: &Path) -> String {
     crate::tree::uri(path).replace('%', "%25").replace(' ', "%20")
 }
 
-/// The URI of a path that no server in these tests serves.
+/// Returns the URI of a path that is outside the directories of all servers in these tests.
 pub(crate) fn elsewhere(path: &str) -> String {
     format!("file:///{}{path}", if cfg!(windows) { "C:/" } else { "" })
 }

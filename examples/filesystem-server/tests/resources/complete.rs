@@ -65,8 +65,8 @@ async fn path_is_completed_only_inside_the_roots() {
                 (expected.clone(), Some(false)),
                 "{typed}, {era:?}"
             );
-            // A leading slash in the input makes no difference. A value with a leading slash would
-            // result in a URI that names a host.
+            // A leading slash in the input makes no difference. A completion with a leading slash
+            // would result in a URI that names a host.
             assert_eq!(
                 complete(&client, &format!("/{typed}")).await.values,
                 expected,

@@ -35,7 +35,7 @@ impl Fixture {
         path
     }
 
-    /// Creates a symlink, if the system supports them.
+    /// Creates a symlink. Does nothing if the system does not support symlinks.
     pub(crate) fn link(&self, target: &str, path: &str) {
         if crate::tree::symlinks_are_visible() {
             crate::tree::link(target.as_ref(), &self.site().join(path)).unwrap();

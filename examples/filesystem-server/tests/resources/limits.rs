@@ -1,5 +1,5 @@
 //! One HTTP client cannot block others. The time limits are much shorter than the server's
-//! defaults, and each test waits up to a hundred times as long for them.
+//! defaults, and each test waits up to a hundred times as long for a limit to take effect.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::fixture::Fixture;
 /// The time limit under test.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// The maximum wait for it.
+/// The maximum time to wait for [`SHORT`] to take effect.
 const LONG: Duration = Duration::from_secs(30);
 
 async fn serve(fixture: &Fixture, change: impl FnOnce(&mut Limits)) -> String {
@@ -97,7 +97,7 @@ async fn connection_with_slow_headers_is_closed() {
     fixture.write("f", "served");
     let address = serve(&fixture, |limits| limits.header_time = SHORT).await;
     let session = open(&address).await.unwrap();
-    // No headers, incomplete headers, endless headers, and no second request.
+    // The connections send no headers, incomplete headers, endless headers, and no second request.
     let mut silent = TcpStream::connect(&address).await.unwrap();
     let mut half = TcpStream::connect(&address).await.unwrap();
     half.write_all(b"POST /mcp HTTP/1.1\r\nHost: x\r\n").await.unwrap();
@@ -208,7 +208,7 @@ async fn sessions_beyond_the_limit_are_refused_and_others_continue() {
     let fixture = Fixture::new();
     fixture.write("f", "served");
     let address = serve(&fixture, |limits| limits.sessions = 3).await;
-    // The requests are concurrent, so they race for the last places.
+    // The requests are concurrent, so they race for the remaining sessions.
     let opened = (0..12).map(|_| {
         let address = address.clone();
         tokio::spawn(async move { open(&address).await })

@@ -39,7 +39,7 @@ async fn stateless_client_receives_updates_until_its_roots_change() {
         assert_eq!(told.params.uri, file);
         if declares == Declares::Roots {
             // Another request sends different roots. The stream ends, because none of its
-            // resources is still allowed.
+            // resources is allowed anymore.
             let other = fixture.write("other/b", "");
             client.peer.service().set(&[other.parent().unwrap()]);
             tokio::time::sleep(Duration::from_secs(6)).await;

@@ -84,7 +84,7 @@ async fn change_without_an_event_is_found_by_polling() {
     client.subscribe(&uri(&path)).await.unwrap();
     std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
     assert_eq!(client.told().await, updated(&uri(&path)));
-    // The watch was lost with the directory.
+    // The watch was lost when the directory was removed.
     fixture.write("dir/a", "");
     client.quiet().await;
     assert_eq!(client.told_within(Duration::from_secs(20)).await, updated(&uri(&path)));
@@ -115,7 +115,7 @@ async fn subscription_is_suspended_while_roots_are_unknown_and_ends_with_its_roo
     std::fs::write(&old, "1").unwrap();
     std::fs::write(&kept, "1").unwrap();
     client.quiet().await;
-    // A request fetches the roots. Then the change in the remaining root is reported.
+    // After a request fetches the roots, the change in the remaining root is reported.
     client.read(&uri(&kept)).await.unwrap();
     assert_eq!(client.told().await, updated(&uri(&kept)));
     std::fs::write(&old, "22").unwrap();
@@ -123,7 +123,7 @@ async fn subscription_is_suspended_while_roots_are_unknown_and_ends_with_its_roo
     assert_eq!(fixture.server.tracked(), (1, 1));
     std::fs::write(&kept, "22").unwrap();
     assert_eq!(client.told().await, updated(&uri(&kept)));
-    // The root returns, but its subscription does not.
+    // When the client lists the root again, its subscription is not restored.
     client.change(&[old_root, kept_root]).await;
     assert_eq!(client.told().await, Told::ListChanged);
     client.read(&uri(&old)).await.unwrap();
@@ -163,7 +163,7 @@ async fn subscription_to_an_unreadable_resource_is_refused() {
         (elsewhere("etc/passwd"), -32002),
         ("https://example.com/".into(), -32602),
     ] {
-        // On a system without FIFOs, the file is missing, which has the same code.
+        // On a system without FIFOs, the file is missing, which causes the same error code.
         assert_eq!(client.subscribe(&uri).await, Err(code), "{uri}");
     }
     // This client does not announce changes, so its roots would be unknown later.

@@ -64,7 +64,7 @@ impl ClientHandler for Client {
 /// A server for a directory, and its client.
 pub(crate) struct Served {
     pub(crate) directory: PathBuf,
-    /// A directory next to it that is not allowed.
+    /// A directory that is not allowed, next to `directory`.
     pub(crate) outside: PathBuf,
     pub(crate) client: RunningService<RoleClient, Client>,
     _keep: [TempDir; 2],
@@ -106,7 +106,7 @@ impl Served {
     }
 
     /// Creates a FIFO, a dangling symlink, and symlinks to a file and a directory outside. Returns
-    /// the names of those that the system does not support: the FIFO on Windows, and also the
+    /// the names of the entries that the system does not support: the FIFO on Windows, and also the
     /// symlinks under Wine.
     pub(crate) fn put_oddities(&self) -> Vec<&'static str> {
         let mut missing = Vec::new();
@@ -130,7 +130,8 @@ impl Served {
         missing
     }
 
-    /// The text of a successful call, which must equal its structured content.
+    /// Calls a tool and returns its text. Panics if the call fails, or if the text differs from the
+    /// structured content.
     pub(crate) async fn ok(&self, tool: &'static str, args: Value) -> String {
         let shown = format!("{tool} {args}");
         let result = self.client.call_tool(params(tool, &args)).await.unwrap();
@@ -140,7 +141,7 @@ impl Served {
         text.text.clone()
     }
 
-    /// The text of a refused call.
+    /// Calls a tool and returns the text of its error. Panics if the call succeeds.
     pub(crate) async fn err(&self, tool: &'static str, args: Value) -> String {
         let shown = format!("{tool} {args}");
         let result = self.client.call_tool(params(tool, &args)).await.unwrap();

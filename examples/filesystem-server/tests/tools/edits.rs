@@ -18,7 +18,7 @@ async fn edit_returns_a_diff_and_preserves_line_endings() {
         ("a\nb\nc\n", &[("b", "B")], "a\nB\nc\n"),
         ("a\nb\nc\n", &[("a\nb\n", ""), ("c", "d\ne")], "d\ne\n"),
         ("a\na\n", &[("a", "x")], "x\na\n"),
-        // The file has a single kind of line ending, and the edit may have another.
+        // All lines of the file have the same line ending, which may differ from that of the edit.
         ("a\r\nb\r\nc\r\n", &[("a\nb", "x\ny\nz")], "x\r\ny\r\nz\r\nc\r\n"),
         ("a\r\nb\r\n", &[("a\r\nb\r\n", "x\r\n")], "x\r\n"),
         ("a\nb\n", &[("a\r\nb", "x\r\ny")], "x\ny\n"),
@@ -28,7 +28,7 @@ async fn edit_returns_a_diff_and_preserves_line_endings() {
         ("a\r\na\nb\n", &[("a\n", "")], "a\nb\n"),
         ("a\na\r\nb\n", &[("a\n", "")], "a\r\nb\n"),
         ("a\r\n\tb\nc\n", &[("a\n b", "x\n b")], "x\n\tb\nc\n"),
-        // Different white space, and no newline at the end.
+        // The white space differs, and there is no newline at the end.
         ("fn a() {\n    b();\n}", &[("fn a() {\nb();", "fn a() {\nc();")], "fn a() {\n    c();\n}"),
         // Each edit applies to the result of the previous one.
         ("a", &[("a", "b"), ("b", "$&c")], "$&c"),
@@ -88,7 +88,7 @@ async fn failed_edit_reports_the_reason_and_leaves_the_file_unchanged() {
             .await
             .contains("larger than")
     );
-    // The limit applies to the written size, with `\r\n`.
+    // The limit applies to the size of the file to write, in which lines end with `\r\n`.
     served.put("crlf", "\r\n".repeat((2 << 20) - 1) + "a");
     let larger =
         served.err("edit_file", json!({"path": "crlf", "edits": [edit("a", "b\nb")]})).await;

@@ -83,7 +83,7 @@ async fn text_is_read_in_full_or_by_head_or_tail() {
     served.put("empty", "");
     let cases = [
         ("three", json!({}), "a\nb\nc\n"),
-        // Any JSON number with a whole value.
+        // The count can be any JSON number with a whole value.
         ("three", json!({"head": 2.0}), "a\nb"),
         ("three", json!({"head": 4_294_967_296_u64}), "a\nb\nc"),
         ("three", json!({"tail": 4_294_967_296_u64}), "a\nb\nc"),
@@ -129,8 +129,8 @@ async fn text_is_read_in_full_or_by_head_or_tail() {
 #[tokio::test]
 async fn head_and_tail_of_a_huge_file_are_read_with_bounded_memory() {
     let served = Served::new().await;
-    // A sparse file of 1 TiB, more than fits in memory. On Windows, files are not sparse by
-    // default.
+    // The file is sparse and has a size of 1 TiB, which does not fit in memory. On Windows, files
+    // are not sparse by default, so the file is smaller.
     served.put("huge", "first\nsecond\n");
     let mut huge = fs::OpenOptions::new().write(true).open(served.path("huge")).unwrap();
     huge.set_len(if cfg!(unix) { 1 << 40 } else { 1 << 26 }).unwrap();
@@ -163,7 +163,7 @@ async fn head_and_tail_of_a_huge_file_are_read_with_bounded_memory() {
         let start = format!("read \"{name}\": {what}larger than 10485760 bytes; ");
         assert!(error.starts_with(&start) && error.contains(advice), "{args}: {error}");
     }
-    // More lines than fit in a block.
+    // The requested lines do not fit in one block.
     let lines: Vec<String> = (0..100_000).map(|line| format!("line {line}")).collect();
     served.put("long", lines.join("\n"));
     assert_eq!(
@@ -301,7 +301,7 @@ async fn unreadable_file_does_not_fail_the_others() {
             && text.contains("fill this result")
             && text.ends_with("b:\ntwo\n")
     );
-    // For a file that is too large for any call, the advice is different.
+    // If a file is too large for any call, the advice is different.
     served.put("larger", "x".repeat((10 << 20) + 1));
     let text = served.ok("read_multiple_files", json!({"paths": ["b", "larger"]})).await;
     assert!(text.contains("with head or tail") && !text.contains("another call"), "{text}");

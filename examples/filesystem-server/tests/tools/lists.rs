@@ -110,7 +110,7 @@ async fn tree_is_json_without_excluded_entries() {
         json!([directory("a", json!([file("deep.rs")])), file("b.rs"), file("z")]),
     );
     let target = directory("target", json!([directory("debug", json!([file("x")]))]));
-    // Excluded patterns, and the remaining entries apart from the odd ones.
+    // Each case has exclusion patterns and the expected entries, without the odd ones.
     let cases = [
         (json!([]), json!([src, target])),
         (json!(["target"]), json!([src])),

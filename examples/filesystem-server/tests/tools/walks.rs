@@ -75,7 +75,7 @@ async fn withdrawn_root_stops_a_walk() {
     panic!("the walk was not stopped");
 }
 
-/// The number of open descriptors of this process beneath a directory.
+/// Returns the number of this process's descriptors for files or directories beneath a directory.
 #[cfg(target_os = "linux")]
 fn open_beneath(directory: &Path) -> usize {
     let links = fs::read_dir("/proc/self/fd")
@@ -117,7 +117,7 @@ async fn cancelled_walk_stops() {
     panic!("the walk was not stopped");
 }
 
-// None of these names is valid on Windows.
+// The names in this test are not valid on Windows.
 #[cfg(unix)]
 #[tokio::test]
 async fn paths_from_a_search_can_be_read() {
