@@ -152,8 +152,9 @@ impl WalkEntry {
 /// has listed but not yielded yet, with about 160 bytes and the name for each, and at most
 /// [`WALK_BYTES`] in total. It also stores the paths of the directories that it is in.
 ///
-/// To open a file that the walk has found, check its path: join the path of the walked directory and
-/// [`WalkEntry::path`]. The check decides again, so nothing is opened that was replaced meanwhile.
+/// To open a file that the walk has found, check its path: join the path of the walked directory
+/// and [`WalkEntry::path`]. The check decides again, so nothing is opened that was replaced
+/// meanwhile.
 ///
 /// ```
 /// use mcp_roots_guard::{FileType, Roots, WalkOptions};

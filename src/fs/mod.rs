@@ -2,7 +2,7 @@
 //!
 //! Each operation is a method of [`CheckedPath`] and of [`Roots`]. The method of [`Roots`] checks
 //! the request and performs the operation in one step. Nothing outside the roots is read or
-//! changed, and every opened file is verified before any effect.
+//! changed, and every opened file is verified before it is read or changed.
 //!
 //! | operation | intent | module | follows a symlink as the last name |
 //! | --- | --- | --- | --- |

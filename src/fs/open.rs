@@ -1,10 +1,10 @@
 //! Opening and describing files.
 //!
-//! An opened file is verified before any effect: it must be a regular file and, if the policy
-//! refuses hard links, have only one name. Reading a file takes one `openat2` and one metadata
-//! call. Before a file is written, its name is looked up, because opening a FIFO would wake its
-//! reader. `O_TRUNC` is never passed, and a file is truncated only after it has been verified. A
-//! new file is created with `O_EXCL`.
+//! An opened file is verified before it is read or changed: it must be a regular file and, if the
+//! policy refuses hard links, have only one name. Reading a file takes one `openat2` and one
+//! metadata call. Before a file is written, its name is looked up, because opening a FIFO would
+//! wake its reader. `O_TRUNC` is never passed, and a file is truncated only after it has been
+//! verified. A new file is created with `O_EXCL`.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -427,7 +427,7 @@ impl CheckedPath {
     }
 }
 
-/// Verifies an open file before any effect.
+/// Verifies an open file before it is read or changed.
 pub(super) fn verify(file: &File, policy: Policy) -> Result<Metadata> {
     let metadata = Metadata::without_birth(file)?;
     allow(&metadata, policy)?;

@@ -76,8 +76,8 @@ impl Guard {
     ///
     /// Await this in the handler's own task, because a request to the client from another task
     /// would not belong to any request. If the request is cancelled, this returns at once, and
-    /// `work` continues until its next call to [`RequestRoots::ensure_active`]. Long work should
-    /// make that call between its steps.
+    /// `work` continues until its next call to [`RequestRoots::ensure_active`]. Long-running
+    /// work should call it between steps.
     ///
     /// ```
     /// # use mcp_roots_guard::Guard;

@@ -101,12 +101,12 @@ use crate::workers::Account;
 /// | it announces changes (`listChanged`) | its list is used until it announces a change, for an hour at most |
 /// | it does not announce changes | it is asked for each request, unless [`time_to_live_unannounced`] is set |
 /// | several calls arrive at once | one call asks, within its own request, and the others wait. If that call is cancelled or stalls, or its [`RootsSource`] panics, a waiting call asks. The panic propagates only to that call |
-/// | it does not answer | each call ends after 5 s ([`fetch_limit`]). Calls in the next 1, 2, 4 … 30 s are refused at once, unless the client announces a change |
+/// | it does not answer | each call ends after 5 s ([`fetch_limit`]). Further calls are refused immediately for 1 s, unless the client announces a change. This time doubles with each consecutive failure, up to 30 s |
 ///
 /// # If every request is refused
 ///
-/// Look at the events `entry rejected` (feature `tracing`) or at [`Roots::rejected`]: probably no
-/// entry of the client's list grants anything. A client that sends paths instead of URIs, such as
+/// Look at the events `entry rejected` (feature `tracing`) or at [`Roots::rejected`]: they show why
+/// no entry of the client's list grants access. A client that sends paths instead of URIs, such as
 /// Cursor, needs [`bare_paths`]. [`state`](Self::state) returns the current state of the session.
 ///
 /// [`client_roots_only`]: crate::BoundaryBuilder::client_roots_only
