@@ -63,12 +63,13 @@ impl Acl {
         self.at_most(mask, &[OWNING_GROUP])
     }
 
-    /// The bits that every named group has, limited by a mask.
+    /// The bits that every named group has, limited by a mask, or all bits if there are none.
     pub(super) fn named_groups(&self, mask: u32) -> u32 {
         self.at_most(mask, &[NAMED_GROUP])
     }
 
-    /// The bits that every named user and group has, limited by a mask.
+    /// The bits that every named user and group has, limited by a mask, or all bits if there are
+    /// none.
     pub(super) fn named(&self, mask: u32) -> u32 {
         self.at_most(mask, &[NAMED_USER, NAMED_GROUP])
     }
@@ -120,8 +121,8 @@ pub(super) fn remove(_: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether the file has no list other than its mode, or its filesystem does not support
-/// lists (getxattr(2)).
+/// Returns whether the error means that the file has no list other than its mode, or that its
+/// filesystem does not support lists (getxattr(2)).
 #[cfg(target_os = "linux")]
 fn is_none(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;

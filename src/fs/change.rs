@@ -14,9 +14,9 @@ use crate::roots::{Found, Intent, Roots, retry_changed};
 /// How a rename treats an existing destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replace {
-    /// Refuses the rename, in the same step (`RENAME_NOREPLACE`, renameat2(2)). On a filesystem
-    /// that does not support this flag, the destination is looked up first, and another process may
-    /// create it in between.
+    /// Fails if the destination exists. The check and the rename are one atomic step
+    /// (`RENAME_NOREPLACE`, renameat2(2)). On a filesystem that does not support this flag, the
+    /// destination is looked up first, and another process may create it in between.
     Never,
     /// Replaces the destination, as rename(2) does: a file replaces a file or symlink, and a
     /// directory replaces an empty directory.
@@ -217,7 +217,8 @@ fn remove_batch(
         if is_dir { directories.push(name) } else { files.push(name) }
     }
     let found = !files.is_empty() || !directories.is_empty();
-    // Removing during the listing could make it skip entries (readdir(3)).
+    // Files are removed after the listing, because removing them during it could make the listing
+    // skip entries (readdir(3)).
     for name in files {
         ignore_missing(directory.remove_file(&name))?;
     }

@@ -20,7 +20,7 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// The name of the entry. It can contain any bytes except `/` and NUL.
+    /// The name of the entry. On Unix, it can contain any bytes except `/` and NUL.
     #[must_use]
     pub fn name(&self) -> &OsStr {
         &self.name
@@ -207,7 +207,7 @@ struct Level {
 }
 
 impl Walk {
-    /// Skips the directory that was yielded last and everything in it.
+    /// Does not enter the directory that was yielded last.
     pub fn skip_current_dir(&mut self) {
         self.next_dir = None;
     }
