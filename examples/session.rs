@@ -1,6 +1,7 @@
 //! Shows a session from start to finish: `cargo run --example session`.
 //!
-//! A scripted client and a small server without an SDK exchange JSON-RPC messages, one per line.
+//! A scripted client and a small server exchange JSON-RPC messages, one per line. Neither uses an
+//! SDK.
 //! The program prints each message. The server requests the roots during the first call that needs
 //! them, reuses them in later calls, and discards them when the client announces a change.
 #![allow(clippy::indexing_slicing, reason = "indexing a JSON value with a missing key gives null")]

@@ -56,7 +56,7 @@ impl Leader<'_> {
     }
 
     /// Verifies a cached snapshot, and resolves its list again if the result may differ. If either
-    /// step fails, the remaining roots of the snapshot are served.
+    /// step fails, the roots of the snapshot that are still available are served.
     pub(super) async fn renew(self, cached: &Arc<Cached>, deadline: Instant) -> End {
         let client = self.client;
         let end = match run_until_stopped(self.fetch.ended(), self.renewed(cached, deadline)).await

@@ -74,7 +74,7 @@ pub(super) enum Join {
     Wait(Arc<Fetch>),
     /// Another call cached a snapshot or the list changed meanwhile.
     Retry,
-    /// Renewing the snapshot failed recently, so its remaining roots are served.
+    /// Renewing the snapshot failed recently, so its roots that are still available are served.
     Serve,
 }
 

@@ -75,9 +75,9 @@ struct State {
 #[derive(Debug, Default)]
 struct Threads {
     all: usize,
-    /// Threads that are waiting and were not woken.
+    /// Threads that are waiting and have not been notified.
     idle: usize,
-    /// Threads that are waiting and were woken.
+    /// Threads that were notified and have not resumed yet.
     woken: usize,
     starting: usize,
     /// Whether one of the waiting threads checks the state every [`LOOK_EVERY`].

@@ -1,4 +1,4 @@
-//! Comparison of names as on macOS filesystems, which ignore case and Unicode normalization.
+//! Compares names as macOS filesystems do by default, ignoring case and Unicode normalization.
 //!
 //! APFS and HFS+ store a name as it was written, and find it by any canonically equivalent name.
 //! Unless formatted to be case-sensitive, they also ignore case (Apple File System Reference,

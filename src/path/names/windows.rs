@@ -261,7 +261,7 @@ fn uri_path(rest: &str) -> Result<String, Code> {
     let mut segments = decoded.split('/').skip(1).skip_while(is_dots).peekable();
     let first = segments.next().unwrap_or_default();
     let prefix = match (first, segments.peek()) {
-        // Some software writes a share on another host with four slashes (RFC 8089, E.3.2).
+        // Some software uses four slashes in the URI of a share on another host (RFC 8089, E.3.2).
         // `file:///.//host/share` is equivalent.
         ("", Some(_)) => return Err(Code::ForeignHost),
         _ if !is_local => format!(r"\\{host}\{first}"),

@@ -107,7 +107,7 @@ pub(crate) enum Found {
     Exists,
     /// It is a symlink. Only used with [`Intent::NoFollow`].
     Link,
-    /// This many of the path's last names are missing.
+    /// The number of trailing components that do not exist.
     Missing(usize),
 }
 

@@ -62,7 +62,8 @@ impl Text {
         let old = self.lines.get(part.clone()).unwrap_or_default();
         let (first, ended) =
             (newlines(self.lines.get(..part.start).unwrap_or_default()), newlines(old));
-        // If the last line is only partly replaced, its line ending comes after the replaced part.
+        // If only a part of the last line is replaced, its line ending follows that part and counts
+        // too.
         let touched = first + ended + usize::from(!old.ends_with('\n'));
         let touched = self.crlf.get(first..touched.min(self.crlf.len())).unwrap_or_default();
         let end = match touched {
