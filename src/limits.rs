@@ -275,8 +275,8 @@ pub const WALK_ENTRIES: usize = 100_000;
 
 /// The maximum memory, in bytes, for the listed entries that a walk holds. A directory whose
 /// entries need more is listed in part, as with [`WALK_ENTRIES`]. [`WALK_ENTRIES`] entries with
-/// names of 255 bytes take 39 MiB. On Linux, this bound is therefore reached only by a walk that sets
-/// a larger limit in its [`WalkOptions`](crate::WalkOptions).
+/// names of 255 bytes take 39 MiB. On Linux, this bound is therefore reached only by a walk that
+/// sets a larger limit in its [`WalkOptions`](crate::WalkOptions).
 pub const WALK_BYTES: usize = 48 << 20;
 
 /// The approximate overhead of a small allocation, in bytes: 8 bytes and up to 15 for alignment

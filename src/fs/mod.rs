@@ -86,8 +86,8 @@ operations! {
     ///
     /// The new file keeps the permission bits of the old one, without set-user-ID and set-group-ID.
     /// As far as the process may set them, it also keeps the owner, the group and, on Linux, the
-    /// POSIX access control list. These permissions grant nobody access that the old ones denied. If
-    /// the owner, the group or the list cannot be kept, the group and others keep only the bits
+    /// POSIX access control list. These permissions grant nobody access that the old ones denied.
+    /// If the owner, the group or the list cannot be kept, the group and others keep only the bits
     /// that every owner, group and entry that was not kept had too. The exception is the owner of
     /// the new file, who can always change its mode. The permissions are those of the old file when
     /// the write began. Lists of other kinds (NFSv4, macOS, Windows) are not kept, and the new file
