@@ -141,8 +141,8 @@ pub const HANDLES: usize = 256;
 
 // Verification.
 
-/// The shortest time between two verifications of a snapshot's names. A delay of half a second is
-/// not noticeable during a deployment.
+/// The shortest time between two verifications of a snapshot's names. A directory replaced by
+/// a deployment is noticed at most half a second later.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
 /// After this time, an unfinished verification counts as stalled, and the next call starts another.

@@ -330,8 +330,8 @@ fn a_file_with_an_unmapped_owner_is_not_given_to_the_overflow_id() {
     let metadata = fs::metadata(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (0, 0, 0o644));
-    // An access list cannot name an unmapped user either, so the list is dropped. The user whom it
-    // denied access still gains none.
+    // An access list cannot name an unmapped user either, so the list is dropped. The user that
+    // the list denied still has no access.
     assert_eq!((fs::read(&listed).unwrap(), acl(&listed)), (b"new".to_vec(), None));
     assert_eq!(
         gained(&before, &access(&listed), ROOT),

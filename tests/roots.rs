@@ -671,7 +671,8 @@ fn granting_the_filesystem_root_rules_out_roots_through_symlinks() {
 }
 
 /// A symlink inside an allowed directory is treated as the operator's own, unless a grant contains
-/// it. This also holds if another allowed directory is nested in that grant.
+/// it. Another allowed directory nested in that grant does not change this: a symlink in the nested
+/// directory is still not treated as the operator's own.
 #[test]
 fn nested_allowed_directories_do_not_hide_a_planted_symlink() {
     #[cfg(windows)]

@@ -265,8 +265,8 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-/// After the failed look-up, the root's name is compared with its open directory, because the root
-/// itself may be missing.
+/// After the failed look-up, the root's path is looked up and compared with its open directory,
+/// because the root itself may be missing.
 const NOT_FOUND: &str = "openat2 openat2 fstat fstat close";
 
 /// The look-up that finds the symlink, then the directory that contains it, and the symlink itself.

@@ -157,7 +157,7 @@ impl Rules {
             Access::ReadWrite => ExtraAccess::ReadWrite,
         };
         let handle = root.handle()?;
-        // A single file is written in place, so access to its directory is not needed.
+        // A single-file root is written in place, so access to its directory is not needed.
         let file = open(
             &*handle,
             root.leaf.as_deref().map_or(Path::new("."), Path::new),
@@ -206,7 +206,7 @@ fn planned(path: &Path) -> PathBuf {
     path.ancestors().find_map(there).unwrap_or_else(|| path.to_owned())
 }
 
-/// Creates a ruleset that denies everything without a rule. It covers every right of the first
+/// Creates a ruleset that denies everything that no rule allows. It covers every right of the first
 /// version, which the kernel must support, and the rights of later versions that the kernel
 /// supports.
 fn ruleset() -> Result<RulesetCreated> {

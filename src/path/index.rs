@@ -162,7 +162,7 @@ impl PathIndex {
         self.canonical.root(node)
     }
 
-    /// The parent of an ancestor. `/` is its own parent, and so is a volume on Windows.
+    /// The parent of a node. `/` is its own parent, and so is a volume on Windows.
     pub(crate) fn parent(&self, node: Node) -> Node {
         match self.canonical.get(node) {
             Some(volume) if cfg!(windows) && volume.parent == TOP => node,
@@ -171,7 +171,7 @@ impl PathIndex {
         }
     }
 
-    /// The child of an ancestor by name, if that child is on the path to a root.
+    /// The child of a node by name, if that child is on the path to a root.
     pub(crate) fn child(&self, node: Node, name: &OsStr) -> Option<Node> {
         self.canonical.child(node, name)
     }

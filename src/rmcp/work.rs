@@ -169,9 +169,8 @@ impl Guard {
         done.map_err(|error| error.into_error_data(revision(ctx), None))
     }
 
-    /// Runs the work of any other request with the roots in force, such as `resources/list`,
-    /// `completion/complete` or a subscription. `resource` is the URI that the request names, if
-    /// any.
+    /// Runs the work of any other request, such as `resources/list`, `completion/complete` or a
+    /// subscription, with the roots in force. `resource` is the URI that the request names, if any.
     ///
     /// In the stateless era, the client cannot be asked in such a request. For a client that
     /// declared no roots, the allowed directories are in force. For any other client with a

@@ -1,10 +1,10 @@
 //! The wire format of a client's roots.
 //!
 //! The input is any bytes, as a client's answer or message. `$T` stands for the directory that
-//! contains the allowed directories, in URI form. For the test of pages, each line is a page, and
-//! the lines repeat. There, `$N` is the page number, and `$L` (up to four times in a line) stands
-//! for a run of letters as long as the longest cursor. An empty line stands for a client without
-//! roots. A line that is not JSON stands for a client that fails.
+//! contains the allowed directories, in URI form. In the pagination test, each line is a page, and
+//! the lines are repeated as often as necessary. There, `$N` is the page number, and `$L` (up to
+//! four times in a line) stands for a run of letters as long as the longest cursor. An empty line
+//! stands for a client without roots. A line that is not JSON stands for a client that fails.
 //!
 //! Properties:
 //!
