@@ -279,8 +279,9 @@ fn uri_path(rest: &str) -> Result<String, Code> {
         is_directory = is_dots(&segment);
         match segment {
             // Such a `..` is refused, because its meaning varies. According to RFC 3986, it leaves
-            // the drive or share. According to the URL Standard, it does not leave the drive, unless
-            // the drive letter or its colon is percent-encoded. On Windows, it leaves neither a drive nor a share.
+            // the drive or share. According to the URL Standard, it does not leave the drive,
+            // unless the drive letter or its colon is percent-encoded. On Windows, it leaves
+            // neither a drive nor a share.
             ".." if names.pop().is_none() => return Err(above),
             "." | ".." => {}
             // Unlike in a path, empty segments are significant.
