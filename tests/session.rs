@@ -1127,8 +1127,8 @@ async fn a_root_found_missing_by_an_operation_is_resolved_again_at_once() {
     assert_eq!(again.read("f", 9).unwrap(), b"two");
 }
 
-/// A slow list is verified by one call at a time and for a small share of the time, so no call
-/// fails.
+/// Only one call at a time verifies a slow list, and verification takes a small fraction of the
+/// time, so no call fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_succeed_while_a_slow_list_is_verified() {
     #[cfg(windows)]

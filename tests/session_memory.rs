@@ -156,9 +156,8 @@ async fn sessions_use_little_memory_and_few_handles() {
     assert_eq!(descriptors() - before, 1);
     let one_more = guard.session(ClientCapabilities::without_roots());
     assert_eq!(one_more.unwrap_err().code(), "too_many_sessions");
-    // Serving a cached snapshot does not allocate, except that the map allocates during its
-    // maintenance and that names are verified occasionally. So at least one of the rounds must have
-    // few allocations.
+    // Serving a cached snapshot does not itself allocate. Maintenance of the map and the occasional
+    // verification of names do, so at least one of the rounds must have few allocations.
     let mut taken = Vec::new();
     for _ in 0..10 {
         let region = Region::new(ALLOCATOR);

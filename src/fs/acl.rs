@@ -22,7 +22,7 @@ struct Entry {
 }
 
 impl Acl {
-    /// Reads the list of an open file. Fails if there is a list that cannot be read.
+    /// Reads the access control list of an open file. Fails if there is a list that cannot be read.
     #[cfg(target_os = "linux")]
     pub(super) fn of(file: &File) -> io::Result<Option<Self>> {
         let mut bytes = Vec::with_capacity(ACL_BYTES);

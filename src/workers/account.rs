@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::events::SessionId;
 
-/// The client that is charged for a job, an open directory or a remembered grant.
+/// The party that is charged for a job, an open directory or a remembered grant: a client, or the
+/// server's own configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Account {
     /// The server's own configuration.
