@@ -59,5 +59,5 @@ for_target() {
 # The directories of src that decide requests. .ci/coverage and .ci/mutants apply to every file in
 # them. The mutants in the second list are tested with the rmcp adapter's tests and the slow tests
 # of sessions.
-sync_rooms=(path dir roots boundary check)
-async_rooms=(session rmcp)
+sync_modules=(path dir roots boundary check)
+async_modules=(session rmcp)
