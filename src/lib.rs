@@ -111,7 +111,8 @@
 //!   Linux, the feature `landlock` confines such code to the allowed directories.
 //! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call, so run operations
 //!   on threads that may block. With the feature `rmcp` they run on the guard's own threads, where
-//!   a hung operation delays other clients by a few seconds at most.
+//!   a hung operation delays other clients by about two and a half seconds at most. If twice as
+//!   many operations hang as there are slots, new ones are refused (`busy`).
 //! - A request to read a FIFO or a device is refused at once, but the file is open for an instant.
 //!   This unblocks a writer that is waiting for a reader of the FIFO, or makes the device's driver
 //!   handle the open.
@@ -119,8 +120,9 @@
 //!   snapshot, and the files that it opened stay open. Long-running work should call
 //!   [`Session::still_allows`] before each step.
 //! - A cached snapshot keeps serving the directories that were resolved, even if they have been
-//!   moved, until an operation fails or [`Roots::verify`] detects the move. A [`Boundary`] verifies
-//!   each snapshot that it returns, at most once every [`VERIFY_EVERY`](limits::VERIFY_EVERY).
+//!   moved, until an operation fails or [`Roots::verify`] detects the move.
+//!   [`Boundary::allowed_roots`] and [`Session::roots`] verify the snapshot that they return, at
+//!   most once every [`VERIFY_EVERY`](limits::VERIFY_EVERY).
 //! - On Linux, the names of roots are compared by bytes, even on a filesystem that ignores case or
 //!   Unicode normalization. On macOS and Windows, they are compared as those systems do by default.
 //!   Beneath a root, the filesystem decides which names are equal.
@@ -142,7 +144,7 @@
 //! | identity of a directory that is not held open | device and inode number, and birth time where the filesystem records it | same | same | volume and file number only |
 //! | mount detection | by the kernel | by mount ID (5.8 or later), else by device number | by device number | a mounted volume counts as a symlink to the outside |
 //! | permission needed on intermediate directories | search | search | search | read |
-//! | length of a path beneath a root | up to 4,096 bytes | longer paths can be listed and removed | same | same |
+//! | length of a path beneath a root | up to 4,095 bytes | longer paths can be listed and removed | same | same |
 //! | rename without replacing | atomic | atomic | atomic | not atomic: another process can create the destination after the check |
 //! | attributes kept when a file is replaced | permission bits, owner, group and POSIX ACL, as far as permitted | same | permission bits, owner and group, as far as permitted; the ACL is inherited from the directory | none: the process becomes the owner, and the ACL is inherited from the directory |
 //! | attributes kept when a file is written in place | all | all | all | all |

@@ -125,7 +125,7 @@ pub(crate) const FAILURE_CAUSES: usize = 16;
 pub(crate) const REJECTED_LOGGED: usize = 20;
 
 /// The maximum number of granted directories that are remembered for one client: twice the longest
-/// list. The client is granted no directories beyond that.
+/// list. Beyond that, the client is granted no directory that would have to be remembered.
 pub(crate) const GRANTED_EACH: usize = 20_000;
 
 /// The maximum number of granted directories that are remembered for all clients, at about 60 bytes
@@ -141,8 +141,8 @@ pub const HANDLES: usize = 256;
 
 // Verification.
 
-/// The shortest time between two verifications of a snapshot's names. A directory replaced by
-/// a deployment is noticed at most half a second later.
+/// The shortest time between two verifications of a snapshot's names. If a deployment replaces a
+/// directory, a delay of half a second does not matter.
 pub const VERIFY_EVERY: Duration = Duration::from_millis(500);
 
 /// After this time, an unfinished verification counts as stalled, and the next call starts another.
@@ -280,7 +280,7 @@ pub const WALK_ENTRIES: usize = 100_000;
 pub const WALK_BYTES: usize = 48 << 20;
 
 /// The approximate overhead of a small allocation, in bytes: 8 bytes and up to 15 for alignment
-/// (glibc's malloc).
+/// (glibc's malloc), which is about 16 on average.
 pub(crate) const ALLOCATION: usize = 16;
 
 /// The maximum number of entries that one call removes. Removing this many takes a minute or two of

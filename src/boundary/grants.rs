@@ -111,7 +111,8 @@ impl GrantMemory {
     ///
     /// A candidate is refused with [`RootRejected`](crate::ErrorKind::RootRejected)
     /// (`through_link`) if a directory on its trail was ever granted, or is granted by the same
-    /// list, in any order. It is refused with [`TooCostly`](crate::ErrorKind::TooCostly)
+    /// list, in any order. While the whole memory is full, every client's candidate with a trail is
+    /// refused in this way. A candidate is refused with [`TooCostly`](crate::ErrorKind::TooCostly)
     /// (`too_costly`) if it would have to be remembered and the account is full.
     pub(crate) fn admit(
         &mut self,

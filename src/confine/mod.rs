@@ -7,11 +7,11 @@
 //! is a [`Confined`], which reports what the kernel enforces.
 //!
 //! The mechanism is Landlock (landlock(7), Linux 5.13). Its rules refer to file and directory
-//! objects, and the kernel checks them whenever the process opens or changes something by path. The
-//! rules are created from the guard's own handles, so a path that is swapped in the meantime does
-//! not widen access. The guard itself continues to work. Its look-ups use `O_PATH` descriptors,
-//! `statx` and `readlink`, which Landlock does not restrict. All its other operations are beneath
-//! the allowed directories.
+//! objects, and the kernel checks them whenever the process opens, creates, removes, renames or
+//! runs something by path. The rules are created from the guard's own handles, so a path that is
+//! swapped in the meantime does not widen access. The guard itself continues to work. Its look-ups
+//! use `O_PATH` descriptors, `statx` and `readlink`, which Landlock does not restrict. All its
+//! other operations are beneath the allowed directories.
 //!
 //! Confinement is refused, and nothing is enforced, in these cases among others:
 //!

@@ -145,7 +145,8 @@ errors! {
         NotFound = "not_found", "no such file or directory";
     }
 
-    /// A name that is followed by another name or by a trailing slash is not a directory.
+    /// A name is not a directory, although another name or a trailing slash follows it, or although
+    /// the operation requires a directory.
     NotADirectory: NotServed {
         NotADirectory = "not_a_directory", "not a directory";
     }
@@ -308,8 +309,9 @@ errors! {
     /// The server cannot accept the request now. The request had no effect and can be retried
     /// later.
     Busy: Failure {
-        /// Operations that hang occupy every slot or all of this client's slots, an operation of
-        /// this client on the same device hangs, or the system cannot create a thread.
+        /// Operations that hang prevent new ones from starting, or fill this client's share of the
+        /// slots; or a device hangs, and with it an operation of this client; or the system cannot
+        /// create a thread.
         Busy = "busy", "the server is too busy for this now; try again later";
         /// Too many of the client's requests are waiting.
         QueueFull = "queue_full",

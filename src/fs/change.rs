@@ -14,9 +14,10 @@ use crate::roots::{Found, Intent, Roots, retry_changed};
 /// How a rename treats an existing destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replace {
-    /// Fails if the destination exists. The check and the rename are one atomic step
-    /// (`RENAME_NOREPLACE`, renameat2(2)). On a filesystem that does not support this flag, the
-    /// destination is looked up first, and another process may create it in between.
+    /// Fails if the destination exists. On Linux and macOS, the check and the rename are one atomic
+    /// step (`RENAME_NOREPLACE`, renameat2(2)). On Windows, and on a filesystem that does not
+    /// support this flag, the destination is looked up first. If another process creates it after
+    /// that, it can be replaced.
     Never,
     /// Replaces the destination, as rename(2) does: a file replaces a file or symlink, and a
     /// directory replaces an empty directory.

@@ -202,7 +202,7 @@ operations! {
     /// Removes a directory and everything in it, deepest entries first. Symlinks in it are removed
     /// but not followed, and a mounted filesystem is never entered. Entries are removed in batches,
     /// so memory use does not grow with their number (under 20 MB). If another process adds
-    /// entries, removal continues until nothing is left.
+    /// entries, removal continues until nothing is left or a limit is reached.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@
 //!
 //! | text | meaning |
 //! | --- | --- |
-//! | `file:` in upper or lower case, followed by a path | a URI (RFC 8089), decoded once, with dot segments removed |
+//! | `file:` in any combination of upper and lower case, followed by a path | a URI (RFC 8089), decoded once, with dot segments removed |
 //! | `SCHEME://`, with a scheme of two letters or more | a URI with a foreign scheme, which is refused |
 //! | anything else | a path, used byte for byte |
 //!

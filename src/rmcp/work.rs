@@ -62,9 +62,13 @@ impl Guard {
     /// Waiting clients are served in turn. If a client has 1,024 waiting calls, further calls are
     /// refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). If the client's roots change while
     /// `work` waits, it does not start, and the call is refused
-    /// ([`RootsStale`](crate::ErrorKind::RootsStale)). If the operations on one device take half of
-    /// the slots and none of them has finished for two seconds, a further operation on that device
-    /// is refused ([`Busy`](crate::ErrorKind::Busy): `busy`).
+    /// ([`RootsStale`](crate::ErrorKind::RootsStale)).
+    ///
+    /// A device counts as hung if the operations on it occupy half of the slots and none of them
+    /// has finished for two seconds. A client with an operation that has been running on such a
+    /// device for two seconds is refused further operations on it
+    /// ([`Busy`](crate::ErrorKind::Busy): `busy`). A client whose share of the slots is filled with
+    /// operations that have been running for ten seconds is refused further work (`busy`).
     ///
     /// `work` returns anything that rmcp accepts as a tool's result: text, `Json`, a
     /// `CallToolResult`, or its own request for input (`InputRequiredResult`). The guard adds its
