@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use crate::boundary::WithoutClientRoots;
 use crate::dir::Effort;
 use crate::error::{Code, Error, Result};
 use crate::events::{self, SessionId};
@@ -20,7 +21,7 @@ use crate::session::cache::Cached;
 use crate::session::leader::Leader;
 use crate::session::runtime::{Instant, Mutex, Notify, run_on_workers, std_instant, timeout_at};
 use crate::session::state::{End, Failure, Fetch, Join, State};
-use crate::session::{ClientRoots, Guard, RootsSource, WithoutClientRoots};
+use crate::session::{ClientRoots, Guard, RootsSource};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
 

@@ -34,7 +34,7 @@ mod fetch;
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::guard::{ClientRoots, Guard, GuardBuilder, WithoutClientRoots};
+pub use self::guard::{ClientRoots, Guard, GuardBuilder};
 #[cfg(feature = "rmcp")]
 pub(crate) use self::source::fetch_failed;
 pub(crate) use self::source::{FetchedList, fetch_list};
@@ -42,6 +42,7 @@ pub use self::source::{RootsResponse, RootsSource};
 
 #[cfg(feature = "rmcp")]
 pub use self::key::ClientKey;
+use crate::boundary::WithoutClientRoots;
 use crate::check::CheckedPath;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
