@@ -157,8 +157,9 @@ impl<'a> EntryResolver<'a> {
         }
     }
 
-    /// Creates a root for the place at `path` in `outer`.
-    fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
+    /// Creates a root for the place at `path` in `outer`, which is one of the enclosing roots, or a
+    /// root that was narrowed from them.
+    pub(crate) fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
         let (handle, mounts) = (outer.handle()?, self.enclosing.policy().mounts);
         let place = outer.beneath_handle(path);
         let (handle, leaf) = match handle.dir(&place, mounts) {
@@ -215,7 +216,7 @@ impl<'a> EntryResolver<'a> {
 
 /// Returns the listed path, without `//`, `.` or a trailing slash, if it differs from the canonical
 /// path. A path with `..` does not name a fixed place, so it has no alias.
-fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
+pub(crate) fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     if path.components().any(|component| component == Component::ParentDir) {
         return None;
     }

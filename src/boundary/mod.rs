@@ -38,8 +38,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};
+pub(crate) use self::entries::{EntryResolver, alias_of};
 use self::pending::{PendingRoots, conflicts};
-use crate::boundary::entries::{Entry, EntryResolver};
+use crate::boundary::entries::Entry;
 use crate::boundary::grants::{Candidate, GrantMemory};
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result};

@@ -11,6 +11,7 @@
 #[cfg(target_os = "linux")]
 mod kernel;
 mod still_allows;
+mod within;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -345,9 +346,11 @@ impl CheckedPath {
     /// or a directory that contains one.
     pub(crate) fn ensure_not_root(&self) -> Result<()> {
         let canonical = self.canonical();
-        let enclosing =
-            self.root.enclosing().is_some_and(|enclosing| enclosing.index().holds(&canonical));
-        if enclosing || self.roots.index().holds(&canonical) {
+        // Defense: root-is-kept-from-narrowed-roots
+        let mut enclosing = self.root.all_enclosing();
+        if enclosing.any(|roots| roots.index().holds(&canonical))
+            || self.roots.index().holds(&canonical)
+        {
             return Err(Code::RootItself.into());
         }
         Ok(())
@@ -402,7 +405,7 @@ impl CheckedPath {
     }
 
     fn roots_and_enclosing(&self) -> impl Iterator<Item = &Root> {
-        self.roots.roots().chain(self.root.enclosing().into_iter().flat_map(Roots::roots))
+        self.roots.roots().chain(self.root.all_enclosing().flat_map(Roots::roots))
     }
 
     /// Returns an error unless the entry may be removed, renamed or replaced. The entry must be

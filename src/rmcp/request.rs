@@ -285,7 +285,7 @@ impl Guard {
                 match roots.map_err(|error| refused(Some(session.id()), error))? {
                     Some(roots) => {
                         from_cache = key.map(|key| (self.clone(), key.clone()));
-                        roots.for_session(session.id())
+                        roots.for_session(session.id(), session.account())
                     }
                     None => return Ok(RootsForRequest::InputRequired(input.into_roots_request())),
                 }

@@ -34,6 +34,7 @@ pub struct Root {
 }
 
 /// How a root's directory is accessed.
+#[derive(Clone)]
 pub(crate) enum Held {
     /// The filesystem root.
     FilesystemRoot(Arc<Handle>),
@@ -104,6 +105,25 @@ impl Root {
     #[must_use]
     pub fn is_available(&self) -> bool {
         !self.is_gone.load(Ordering::Relaxed)
+    }
+
+    /// Returns the same root with read-only access. If it is found to be unavailable, the snapshot
+    /// of this root is outdated.
+    pub(crate) fn with_read_only_access(&self) -> Self {
+        Self {
+            canonical: self.canonical.clone(),
+            aliases: self.aliases.clone(),
+            name: self.name.clone(),
+            access: Access::ReadOnly,
+            is_always: self.is_always,
+            leaf: self.leaf.clone(),
+            held: self.held.clone(),
+            identity: self.identity,
+            birth: self.birth,
+            is_gone: AtomicBool::new(!self.is_available()),
+            outdated: self.outdated.clone(),
+            aliases_verified: Throttle::new(),
+        }
     }
 
     /// Whether the root is in `/proc`, or contains it.
@@ -251,6 +271,13 @@ impl Root {
             Held::FilesystemRoot(_) => None,
             Held::Open(_, enclosing) | Held::OnUse(enclosing) => Some(enclosing),
         }
+    }
+
+    /// The snapshots beneath which this root and its enclosing roots were resolved, innermost
+    /// first.
+    pub(crate) fn all_enclosing(&self) -> impl Iterator<Item = &Roots> {
+        std::iter::successors(Some(self), |&root| Some(root.enclosing_root()?.0))
+            .filter_map(Self::enclosing)
     }
 
     /// The canonical path of the directory that is held for this root. For a file root, it is the

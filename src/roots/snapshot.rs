@@ -13,6 +13,7 @@ use crate::path::index::{PathIndex, RootKind};
 use crate::path::names::is_same;
 use crate::roots::{RejectedRoot, Root, Throttle};
 use crate::wire::ListRootsResult;
+use crate::workers::Account;
 #[cfg(feature = "rmcp")]
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,8 @@ pub struct Roots {
     failure: Option<Arc<Error>>,
     /// The session that uses these roots, for events.
     session: Option<SessionId>,
+    /// The account that the directories of narrowed snapshots are charged to.
+    account: Account,
     /// Set if these roots are valid only for one request. The token is cancelled when that request
     /// ends.
     #[cfg(feature = "rmcp")]
@@ -37,9 +40,9 @@ pub struct Roots {
 
 pub(crate) struct Snapshot {
     roots: Vec<Arc<Root>>,
-    index: PathIndex,
+    index: Arc<PathIndex>,
     policy: Policy,
-    rejected: Vec<RejectedRoot>,
+    rejected: Arc<[RejectedRoot]>,
     /// The number of roots that a client's list put in force, if the roots are a client's. The
     /// directories that are always in force follow them.
     listed: Option<usize>,
@@ -52,6 +55,8 @@ pub(crate) struct Snapshot {
     /// gone.
     outdated: Arc<AtomicBool>,
     verified: Throttle,
+    /// Whether the snapshot was created by [`Roots::narrowed_to`].
+    is_narrowed: bool,
 }
 
 /// The exclusive right to verify a snapshot, which ends when this value is dropped. If the snapshot
@@ -263,9 +268,52 @@ impl Roots {
         self.session
     }
 
-    /// Returns the same roots, associated with a session.
-    pub(crate) fn for_session(self, session: SessionId) -> Self {
-        Self { session: Some(session), ..self }
+    /// Returns the same roots, associated with a session and the account of its client.
+    pub(crate) fn for_session(self, session: SessionId, account: &Account) -> Self {
+        Self { session: Some(session), account: account.clone(), ..self }
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Returns a snapshot that contains only `root`, for the same session and request. Relative
+    /// requests start at this root.
+    pub(crate) fn narrowed_to(&self, root: Root) -> Self {
+        let Self { mut snapshot, base, .. } = Self::new(vec![root], self.policy(), Vec::new());
+        if let Some(snapshot) = Arc::get_mut(&mut snapshot) {
+            snapshot.generation = self.generation();
+            snapshot.is_narrowed = true;
+        }
+        Self { snapshot, base, failure: None, ..self.clone() }
+    }
+
+    /// Returns the roots beneath which a directory inside `root`, one of these roots, is verified.
+    /// They are these roots or, if these roots are narrowed, the roots that were narrowed first. A
+    /// snapshot that is narrowed repeatedly therefore keeps only one other snapshot alive.
+    pub(crate) fn enclosing_for(&self, root: &Root) -> Self {
+        match root.enclosing() {
+            Some(first) if self.snapshot.is_narrowed => first.clone(),
+            _ => Self::from_snapshot(self.snapshot.clone()),
+        }
+    }
+
+    /// Returns the same roots, all of them read-only.
+    pub(crate) fn with_read_only_access(&self) -> Self {
+        let own = &*self.snapshot;
+        let snapshot = Snapshot {
+            roots: own.roots.iter().map(|root| Arc::new(root.with_read_only_access())).collect(),
+            index: own.index.clone(),
+            policy: own.policy,
+            rejected: own.rejected.clone(),
+            listed: own.listed,
+            list: None,
+            generation: own.generation,
+            outdated: own.outdated.clone(),
+            verified: Throttle::new(),
+            is_narrowed: own.is_narrowed,
+        };
+        Self { snapshot: Arc::new(snapshot), ..self.clone() }
     }
 
     /// Returns the same roots with a lease. These roots and their clones are valid until the lease
@@ -319,7 +367,7 @@ impl Roots {
             && one.roots.len() == two.roots.len()
             && one.roots.iter().zip(&two.roots).all(|(one, two)| one.is_equivalent(two))
             && one.rejected.len() == two.rejected.len()
-            && one.rejected.iter().zip(&two.rejected).all(|(one, two)| one.is_equivalent(two))
+            && one.rejected.iter().zip(&*two.rejected).all(|(one, two)| one.is_equivalent(two))
             && self.is_whole()
             && other.is_whole()
     }
@@ -338,7 +386,7 @@ impl Roots {
         shared: Vec<Arc<Root>>,
         listed: Option<usize>,
         policy: Policy,
-        mut rejected: Vec<RejectedRoot>,
+        rejected: Vec<RejectedRoot>,
     ) -> Self {
         let mut index = PathIndex::default();
         let outdated = Arc::new(AtomicBool::new(false));
@@ -361,19 +409,19 @@ impl Roots {
         }
         index.shrink();
         roots.shrink_to_fit();
-        rejected.shrink_to_fit();
         let verified = Throttle::new();
         let (list, generation) = (None, 0);
         let snapshot = Snapshot {
             roots,
-            index,
+            index: Arc::new(index),
             policy,
-            rejected,
+            rejected: rejected.into(),
             listed,
             list,
             generation,
             outdated,
             verified,
+            is_narrowed: false,
         };
         Self::from_snapshot(Arc::new(snapshot))
     }
@@ -386,6 +434,7 @@ impl Roots {
             base: (own > 0).then_some(0),
             failure: None,
             session: None,
+            account: Account::Anonymous,
             #[cfg(feature = "rmcp")]
             lease: None,
         }

@@ -262,7 +262,7 @@ impl Session {
     ) -> Result<(Roots, Option<u64>)> {
         let client = self.client();
         match client.roots(source).await {
-            Ok((roots, epoch)) => Ok((roots.for_session(client.id), epoch)),
+            Ok((roots, epoch)) => Ok((roots.for_session(client.id, &client.account), epoch)),
             Err(error) => Err(self.log_refusal(error)),
         }
     }
@@ -298,7 +298,7 @@ impl Session {
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
         let client = self.client();
         match client.roots_of_list(list).await {
-            Ok(roots) => Ok(roots.for_session(client.id)),
+            Ok(roots) => Ok(roots.for_session(client.id, &client.account)),
             Err(error) => Err(self.log_refusal(error)),
         }
     }

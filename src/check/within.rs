@@ -1,0 +1,100 @@
+//! Narrowing the roots for one request: [`Roots::within`] and [`Roots::read_only`].
+
+use std::path::Path;
+
+use crate::boundary::{EntryResolver, alias_of};
+use crate::check::CheckedPath;
+use crate::dir::{Budget, Effort};
+use crate::error::{Error, Result};
+use crate::limits::{ALIAS_LOOKUPS, ALIASES};
+use crate::path::Location;
+use crate::path::names::is_absolute;
+use crate::roots::{Intent, Roots};
+
+impl Roots {
+    /// Narrows the roots to a directory or a single file inside them. The result has this one root,
+    /// and relative requests start there.
+    ///
+    /// Use this for a directory that a model, a client or another program names, for example in a
+    /// tool's parameter or in the metadata of a request. It can only narrow the roots: a directory
+    /// outside them is refused, and the result has the same access, [`Policy`](crate::Policy) and
+    /// session. Nothing is cached, so no other request is affected. With the feature `rmcp`, the
+    /// result ends with the request, like the roots that it came from.
+    ///
+    /// The directory is opened, so the result does not follow if the path later resolves to
+    /// another directory. If that happens, the root becomes
+    /// [unavailable](crate::ErrorKind::RootUnavailable). The root can be named by its canonical
+    /// path, by an absolute `request`, and by the aliases of the root that contains it.
+    /// [`Session::still_allows`](crate::Session::still_allows) accepts a proof from the result while
+    /// a root in force contains its place.
+    ///
+    /// # Errors
+    ///
+    /// - The errors of [`check`](Self::check) with [`Intent::Existing`].
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) if the request names
+    ///   neither a directory nor a regular file.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::create_dir(work.path().join("site")).unwrap();
+    /// # std::fs::write(work.path().join("site/index.html"), "<h1>").unwrap();
+    /// # std::fs::write(work.path().join("notes.txt"), "").unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let site = roots.within("site")?;
+    /// assert_eq!(site.read_to_string("index.html", 1 << 20)?, "<h1>");
+    /// let refused = site.read("../notes.txt", 1 << 20).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn within<L>(&self, request: L) -> Result<Self>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        let request = self.location(request)?;
+        self.run_request("narrow to", &request, |budget| {
+            let checked = self.decide(&request, Intent::Existing, budget)?;
+            self.narrow(&checked, budget)
+        })
+    }
+
+    /// Returns the same roots with read-only access. Access never widens: directories that are
+    /// already read-only stay so.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let refused = roots.read_only().write("a.txt", "a").unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::ReadOnly);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        self.with_read_only_access()
+    }
+
+    fn narrow(&self, checked: &CheckedPath, budget: &Budget<'_>) -> Result<Self> {
+        let (outer, relative) = (&checked.root, &*checked.relative);
+        let enclosing = self.enclosing_for(outer);
+        let effort = Effort::default();
+        // Opens the place beneath the root's handle, without following symlinks.
+        let mut root =
+            EntryResolver::new(&enclosing, self.account(), &effort).open(outer, relative)?;
+        let below = |alias: &Path| match relative.as_os_str().is_empty() {
+            true => alias.to_owned(),
+            false => alias.join(relative),
+        };
+        let request = checked.request.as_path();
+        let requested = (is_absolute(request.as_os_str()) && budget.spent() <= ALIAS_LOOKUPS)
+            .then(|| alias_of(request, &root.canonical))
+            .flatten();
+        for alias in outer.aliases.iter().map(|alias| below(alias)).chain(requested) {
+            if root.aliases.len() < ALIASES && !root.aliases.contains(&alias) {
+                root.aliases.push(alias);
+            }
+        }
+        Ok(self.narrowed_to(root))
+    }
+}
