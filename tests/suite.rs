@@ -38,4 +38,5 @@ mod syscall_trace;
 #[cfg(windows)]
 mod windows_filesystem;
 mod windows_names;
+mod within;
 mod without_openat2;

@@ -98,3 +98,23 @@ impl Roots {
         Ok(self.narrowed_to(root))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::Roots;
+
+    /// Otherwise, the memory and the verification of roots that are narrowed in a loop would grow.
+    #[test]
+    fn repeatedly_narrowed_roots_keep_only_the_first_snapshot_alive() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("a/b/c")).unwrap();
+        let first = Roots::from_dirs([directory.path()]).unwrap();
+        let middle = first.within("a").unwrap();
+        let last = middle.within("b").unwrap().read_only().within("c").unwrap();
+        let [first, middle] = [first, middle].map(|roots| Arc::downgrade(roots.snapshot()));
+        assert!(first.upgrade().is_some() && middle.upgrade().is_none());
+        assert!(last.verify());
+    }
+}

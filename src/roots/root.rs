@@ -114,6 +114,7 @@ impl Root {
             canonical: self.canonical.clone(),
             aliases: self.aliases.clone(),
             name: self.name.clone(),
+            // Defense: read-only-view-is-read-only
             access: Access::ReadOnly,
             is_always: self.is_always,
             leaf: self.leaf.clone(),

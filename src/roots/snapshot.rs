@@ -285,6 +285,7 @@ impl Roots {
             snapshot.generation = self.generation();
             snapshot.is_narrowed = true;
         }
+        // Defense: narrowed-roots-end-with-their-request
         Self { snapshot, base, failure: None, ..self.clone() }
     }
 
@@ -293,6 +294,7 @@ impl Roots {
     /// snapshot that is narrowed repeatedly therefore keeps only one other snapshot alive.
     pub(crate) fn enclosing_for(&self, root: &Root) -> Self {
         match root.enclosing() {
+            // Defense: narrowed-roots-form-no-chain
             Some(first) if self.snapshot.is_narrowed => first.clone(),
             _ => Self::from_snapshot(self.snapshot.clone()),
         }
