@@ -207,11 +207,11 @@ impl Roots {
 
     /// Returns those of these allowed directories that are always in force, for a client whose list
     /// could not be obtained.
-    pub(crate) fn always_despite(&self, failure: Error) -> Self {
+    pub(crate) fn always_despite(&self, failure: &Error) -> Self {
         let mut always = self.select(Root::is_always);
         // Defense: failed-client-has-no-base
         always.base = None;
-        always.failure = Some(Arc::new(failure));
+        always.failure = Some(Arc::new(failure.repeated()));
         always
     }
 
