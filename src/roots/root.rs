@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use crate::dir::{Access, Budget, Handle, Identity, Rule};
 use crate::error::{Code, Error, Result};
 use crate::path::names::is_same;
+use crate::path::protect::Protected;
 use crate::roots::lookup::RequestLookups;
 use crate::roots::{Intent, Lookups, Opened, Place, Roots, Throttle, resolve};
 
@@ -21,6 +22,8 @@ pub struct Root {
     pub(crate) name: Option<String>,
     pub(crate) access: Access,
     pub(crate) is_always: bool,
+    /// The protection at the canonical path, and of the names below it.
+    pub(crate) protected: Protected,
     /// For a file root, its name in the parent directory, whose handle is held instead.
     pub(crate) leaf: Option<OsString>,
     pub(crate) held: Held,
@@ -117,6 +120,7 @@ impl Root {
             // Defense: read-only-view-is-read-only
             access: Access::ReadOnly,
             is_always: self.is_always,
+            protected: self.protected.clone(),
             leaf: self.leaf.clone(),
             held: self.held.clone(),
             identity: self.identity,
@@ -231,6 +235,7 @@ impl Root {
 
     pub(super) fn is_equivalent(&self, other: &Self) -> bool {
         self.is_same_object(other)
+            && self.protected.is_equivalent(&other.protected)
             && (&self.canonical, &self.aliases, &self.name, &self.leaf, self.access)
                 == (&other.canonical, &other.aliases, &other.name, &other.leaf, other.access)
     }

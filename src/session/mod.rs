@@ -308,7 +308,7 @@ impl Session {
     pub(crate) async fn roots_despite(&self, error: Error) -> Result<Roots> {
         let client = self.client();
         match client.always_roots(error).await {
-            Ok(roots) => Ok(roots.for_session(client.id)),
+            Ok(roots) => Ok(roots.for_session(client.id, &client.account)),
             Err(error) => Err(self.log_refusal(error)),
         }
     }
