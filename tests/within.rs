@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Guard, Intent, ListRootsResult, Policy, Replace, Roots,
-    RootsCapability, RootsResponse, Rule, Session,
+    Access, Boundary, ClientCapabilities, DirectoryOptions, Guard, Intent, ListRootsResult, Policy,
+    Protection, Replace, Roots, RootsCapability, RootsResponse, Rule, Session,
 };
 
 use crate::support::tree::{Tree, uri};
@@ -394,4 +394,73 @@ async fn narrowing_affects_no_other_request() {
     assert_eq!((read(&later, "a/f"), read(&later, "b/f")), (inside("a"), inside("b")));
     assert_eq!(code(later.write("a/f", "new")), Ok(()));
     assert_eq!(read(&a, "../b/f"), Err("outside_roots"));
+}
+
+#[test]
+fn narrowed_roots_keep_the_protection_of_names() {
+    let tree = Tree::new(
+        "file w/a/.git/hooks/h = hook; file w/a/f = inside; file w/secret/f = SECRET
+         file w/.github/workflows/y = job; link w/hooks -> a/.git/hooks",
+    );
+    let boundary = Boundary::builder()
+        .directory(tree.path("w"), Access::ReadWrite)
+        .protect(".git", Protection::ReadOnly)
+        .protect("/secret", Protection::Hidden)
+        .protect(".github/workflows", Protection::ReadOnly)
+        .build()
+        .unwrap();
+    let roots = boundary.allowed_roots();
+    // Each of these roots is at a protected name or below one.
+    let within = |request: &str| roots.within(request).unwrap();
+    let rows = [
+        (within("a/.git"), "hooks/h"),
+        (within("a/.git/hooks"), "h"),
+        (within("hooks"), "h"),
+        (within("a").within(".git/hooks").unwrap(), "h"),
+        (within("a/.git").within("hooks").unwrap().within(".").unwrap(), "h"),
+    ];
+    for (number, (narrowed, name)) in rows.iter().enumerate() {
+        assert_eq!(read(narrowed, name), inside("hook"), "{number}");
+        assert_eq!(code(narrowed.write(name, "")), Err("protected"), "{number}");
+        assert_eq!(code(narrowed.write("new", "")), Err("protected"), "{number}");
+        assert_eq!(code(narrowed.remove_file(name)), Err("protected"), "{number}");
+    }
+    let file = within("a/.git/hooks/h");
+    assert_eq!(code(file.write(tree.path("w/a/.git/hooks/h"), "")), Err("protected"));
+    // Here a pattern has matched in part.
+    let github = roots.within(".github").unwrap();
+    assert_eq!(code(github.write("workflows/y", "")), Err("protected"));
+    assert_eq!(code(github.write("funding", "")), Ok(()));
+    let in_a = roots.within("a").unwrap();
+    assert_eq!(code(in_a.write(".git/hooks/h", "")), Err("protected"));
+    assert_eq!(code(in_a.write("f", "new")), Ok(()));
+    // An anchored pattern matches only below the allowed directory.
+    assert_eq!(code(in_a.write("secret", "")), Ok(()));
+    for hidden in ["secret", "secret/f", "secret/none", "a/../secret"] {
+        assert_eq!(code(roots.within(hidden).map(drop)), Err("outside_roots"), "{hidden}");
+    }
+}
+
+/// A directory that is always in force can be narrowed to, but it is not in force in a directory
+/// outside it.
+#[test]
+fn a_directory_that_is_always_in_force_is_not_in_force_in_narrowed_roots() {
+    let tree = Tree::new("file home/work/f = work; file external/d/f = external");
+    let always = DirectoryOptions::new(Access::ReadOnly).always(true);
+    let boundary = Boundary::builder()
+        .directory(tree.path("home"), Access::ReadWrite)
+        .directory_with(tree.path("external"), always)
+        .build()
+        .unwrap();
+    let list = ListRootsResult::from_uris([uri(&tree.path("home/work"))]);
+    let roots = boundary.resolve(&list).unwrap();
+    let external = tree.expand("$T/external/d");
+    assert_eq!(read(&roots, &format!("{external}/f")), inside("external"));
+    let work = roots.within(".").unwrap();
+    assert_eq!(read(&work, "f"), inside("work"));
+    assert_eq!(read(&work, &format!("{external}/f")), Err("outside_roots"));
+    let in_external = roots.within(&*external).unwrap();
+    assert_eq!(read(&in_external, "f"), inside("external"));
+    assert_eq!(code(in_external.write("f", "")), Err("read_only"));
+    assert_eq!(read(&in_external, &tree.expand("$T/home/work/f")), Err("outside_roots"));
 }

@@ -138,3 +138,19 @@ async fn a_workspace_of_a_client_without_roots_is_inside_the_allowed_directories
         }
     }
 }
+
+#[tokio::test]
+async fn a_workspace_in_the_metadata_of_a_request_narrows_its_roots() {
+    let tree = Tree::new();
+    for era in ERAS {
+        let mut client = Client::new(&tree, era, &["op/a"]).await;
+        let (inside, outside) = (tree.path("op/a"), tree.path("op/b"));
+        let rows = [(&inside, Ok("a".to_owned())), (&outside, refused("narrow to", &outside))];
+        for (workspace, expected) in rows {
+            let mut request = client.request(1, "", "in.txt");
+            request["params"]["_meta"]["test/workspace"] = json!(workspace);
+            client.raw.send(&request).await;
+            assert_eq!(tool_text(&client.raw.answer(&client.list).await), expected, "{era:?}");
+        }
+    }
+}

@@ -103,9 +103,14 @@ impl ServerHandler for Server {
                     .tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?))
                     .await
             }
-            // Reads a file in the directory that the argument `workspace` names.
+            // Reads a file in the directory that the argument `workspace` names, or the metadata if
+            // there is no such argument.
             "read_in" => {
-                let workspace = argument(&call, "workspace");
+                let in_meta = ctx.meta.get("test/workspace").and_then(Value::as_str);
+                let workspace = match (argument(&call, "workspace"), in_meta) {
+                    (argument, Some(in_meta)) if argument.is_empty() => in_meta.to_owned(),
+                    (argument, _) => argument,
+                };
                 self.guard
                     .tool(&ctx, &call, move |roots| {
                         Ok(roots.within(&*workspace)?.read_to_string(path, 1000)?)
