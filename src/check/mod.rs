@@ -392,10 +392,10 @@ impl CheckedPath {
     /// or a directory that contains one.
     pub(crate) fn ensure_not_root(&self) -> Result<()> {
         let canonical = self.canonical();
-        // Defense: root-is-kept-from-narrowed-roots
-        let mut enclosing = self.root.all_enclosing();
-        if enclosing.any(|roots| roots.index().holds(&canonical))
-            || self.roots.index().holds(&canonical)
+        let holds = |roots: &Roots| roots.index().holds(&canonical);
+        if holds(&self.roots)
+            // Defense: root-is-kept-from-narrowed-roots
+            || self.root.all_enclosing().any(holds)
         {
             return Err(Code::RootItself.into());
         }
