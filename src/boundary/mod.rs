@@ -27,6 +27,7 @@ mod entries;
 mod volumes;
 mod builder;
 mod pending;
+mod aliases;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 mod confine;
 
@@ -38,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};
-pub(crate) use self::entries::{EntryResolver, alias_of};
+pub(crate) use self::entries::{EntryResolver, alias_of, shown};
 use self::pending::{PendingRoots, conflicts, hidden_directory};
 use crate::boundary::entries::Entry;
 use crate::boundary::grants::{Candidate, GrantMemory};
@@ -305,11 +306,15 @@ impl Boundary {
     }
 
     fn resolve_allowed(&self) -> PendingRoots {
-        let entries: Vec<_> = self.inner.directories.iter().map(Directory::entry).collect();
-        let filesystem = self.filesystem_roots(&entries, &Account::Operator);
-        let mut allowed = self.grant(&filesystem, &Account::Operator, entries, &Effort::default());
-        allowed.protect(&self.inner.protected);
-        allowed
+        let entries = || self.inner.directories.iter().map(Directory::entry);
+        let aliases = self.inner.directories.iter().flat_map(Directory::alias_entries);
+        let named: Vec<_> = entries().chain(aliases).collect();
+        let filesystem = self.filesystem_roots(&named, &Account::Operator);
+        let entries = entries().collect();
+        let mut pending = self.grant(&filesystem, &Account::Operator, entries, &Effort::default());
+        pending.declare_aliases(&self.inner.directories, &filesystem);
+        pending.protect(&self.inner.protected);
+        pending
     }
 
     /// Returns the roots beneath which the allowed directories are resolved, or the entries of a

@@ -78,6 +78,7 @@ pub(crate) fn open_root(path: &Path, protected: Protected) -> Result<Root> {
         canonical,
         aliases,
         name: None,
+        listed: None,
         access: Access::ReadWrite,
         is_always: false,
         protected,

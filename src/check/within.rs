@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use crate::boundary::{EntryResolver, alias_of};
+use crate::boundary::{EntryResolver, alias_of, shown};
 use crate::check::CheckedPath;
 use crate::dir::{Budget, Effort};
 use crate::error::{Error, Result};
 use crate::limits::{ALIAS_LOOKUPS, ALIASES};
 use crate::path::Location;
-use crate::path::names::is_absolute;
+use crate::path::index::Origin;
 use crate::roots::{Intent, Roots};
 
 impl Roots {
@@ -82,14 +82,23 @@ impl Roots {
         // Opens the place beneath the root's handle, without following symlinks.
         let mut root =
             EntryResolver::new(&enclosing, self.account(), &effort).open(outer, relative)?;
-        let below = |alias: &Path| match relative.as_os_str().is_empty() {
-            true => alias.to_owned(),
-            false => alias.join(relative),
+        let below = |path: &Path| match relative.as_os_str().is_empty() {
+            true => path.to_owned(),
+            false => path.join(relative),
         };
         let request = checked.request.as_path();
-        let requested = (is_absolute(request.as_os_str()) && budget.spent() <= ALIAS_LOOKUPS)
+        let index = enclosing.index();
+        let requested = index
+            .is_absolute(request.as_os_str())
             .then(|| alias_of(request, &root.canonical))
             .flatten();
+        let listed = || Some(below(Path::new(outer.listed.as_ref()?)));
+        root.listed = requested.clone().or_else(listed).as_deref().map(shown);
+        // The index already contains the declared aliases.
+        let requested = requested.filter(|alias| {
+            index.declared(alias.as_os_str(), Origin::Request).is_none()
+                && budget.spent() <= ALIAS_LOOKUPS
+        });
         for alias in outer.aliases.iter().map(|alias| below(alias)).chain(requested) {
             if root.aliases.len() < ALIASES && !root.aliases.contains(&alias) {
                 root.aliases.push(alias);

@@ -43,6 +43,8 @@ pub(crate) struct Snapshot {
     index: Arc<PathIndex>,
     policy: Policy,
     rejected: Arc<[RejectedRoot]>,
+    /// The aliases that the operator declared for the allowed directories, if there are any.
+    declared: Option<Arc<[DeclaredAlias]>>,
     /// The number of roots that a client's list put in force, if the roots are a client's. The
     /// directories that are always in force follow them.
     listed: Option<usize>,
@@ -57,6 +59,16 @@ pub(crate) struct Snapshot {
     verified: Throttle,
     /// Whether the snapshot was created by [`Roots::narrowed_to`].
     is_narrowed: bool,
+}
+
+/// An alias that the operator declared for an allowed directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeclaredAlias {
+    pub(crate) path: PathBuf,
+    /// The canonical path of the directory.
+    pub(crate) target: PathBuf,
+    /// Whether the alias resolves to the directory on this system.
+    pub(crate) is_here: bool,
 }
 
 /// The exclusive right to verify a snapshot, which ends when this value is dropped. If the snapshot
@@ -131,7 +143,8 @@ impl Roots {
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
-        match base {
+        let declared = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
+        match base.or_else(|| declared().map(|(root, _)| root)) {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => {
                 Err(self.explain_empty(Code::OutsideRoots.into()).at("set base", path.as_os_str()))
@@ -225,7 +238,7 @@ impl Roots {
     /// Returns the selected roots, which both snapshots share.
     pub(crate) fn select(&self, is_selected: impl Fn(&Root) -> bool) -> Self {
         let roots = self.shared_roots().filter(|root| is_selected(root)).collect();
-        Self::assemble(Vec::new(), roots, None, self.policy(), Vec::new())
+        Self::assemble(Vec::new(), roots, None, self.declared().cloned(), self.policy(), Vec::new())
             .with_generation(self.generation())
     }
 
@@ -280,7 +293,9 @@ impl Roots {
     /// Returns a snapshot that contains only `root`, for the same session and request. Relative
     /// requests start at this root.
     pub(crate) fn narrowed_to(&self, root: Root) -> Self {
-        let Self { mut snapshot, base, .. } = Self::new(vec![root], self.policy(), Vec::new());
+        let declared = self.declared().cloned();
+        let Self { mut snapshot, base, .. } =
+            Self::assemble(vec![root], Vec::new(), None, declared, self.policy(), Vec::new());
         if let Some(snapshot) = Arc::get_mut(&mut snapshot) {
             snapshot.generation = self.generation();
             snapshot.is_narrowed = true;
@@ -308,6 +323,7 @@ impl Roots {
             index: own.index.clone(),
             policy: own.policy,
             rejected: own.rejected.clone(),
+            declared: own.declared.clone(),
             listed: own.listed,
             list: None,
             generation: own.generation,
@@ -366,6 +382,7 @@ impl Roots {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
         one.list == two.list
             && one.policy == two.policy
+            && one.declared == two.declared
             && one.roots.len() == two.roots.len()
             && one.roots.iter().zip(&two.roots).all(|(one, two)| one.is_equivalent(two))
             && one.rejected.len() == two.rejected.len()
@@ -379,7 +396,7 @@ impl Roots {
     }
 
     pub(crate) fn new(roots: Vec<Root>, policy: Policy, rejected: Vec<RejectedRoot>) -> Self {
-        Self::assemble(roots, Vec::new(), None, policy, rejected)
+        Self::assemble(roots, Vec::new(), None, None, policy, rejected)
     }
 
     /// Creates a snapshot of new roots, followed by roots of another snapshot.
@@ -387,6 +404,7 @@ impl Roots {
         mut roots: Vec<Root>,
         shared: Vec<Arc<Root>>,
         listed: Option<usize>,
+        declared: Option<Arc<[DeclaredAlias]>>,
         policy: Policy,
         rejected: Vec<RejectedRoot>,
     ) -> Self {
@@ -409,6 +427,9 @@ impl Roots {
         for (number, root) in roots.iter().enumerate() {
             root.aliases.iter().for_each(|alias| index.add_alias(alias, number));
         }
+        for alias in declared.iter().flat_map(|declared| declared.iter()) {
+            index.declare(&alias.path, &alias.target, alias.is_here);
+        }
         index.shrink();
         roots.shrink_to_fit();
         let verified = Throttle::new();
@@ -418,6 +439,7 @@ impl Roots {
             index: Arc::new(index),
             policy,
             rejected: rejected.into(),
+            declared,
             listed,
             list,
             generation,
@@ -464,6 +486,10 @@ impl Roots {
 
     pub(crate) fn shared_roots(&self) -> impl Iterator<Item = Arc<Root>> {
         self.snapshot.roots.iter().cloned()
+    }
+
+    pub(crate) fn declared(&self) -> Option<&Arc<[DeclaredAlias]>> {
+        self.snapshot.declared.as_ref()
     }
 
     pub(crate) fn index(&self) -> &PathIndex {
