@@ -30,7 +30,7 @@ fn narrowed_roots_serve_only_their_directory() {
     );
     let roots = tree.roots(["w", "other"]);
     for request in ["a", "./a/", "b/../a", "a/d/..", "$T/w/a", "file://$T/w/a"] {
-        let narrowed = roots.within(&*tree.expand(request)).unwrap();
+        let narrowed = roots.within(tree.expand(request)).unwrap();
         let paths: Vec<_> = narrowed.roots().map(|root| root.path().to_owned()).collect();
         assert_eq!(paths, [fs::canonicalize(tree.path("w/a")).unwrap()], "{request}");
         let rows = [
@@ -85,7 +85,7 @@ fn roots_can_be_narrowed_only_to_an_existing_directory_or_file_inside() {
         ("https://a/b", "foreign_scheme"),
     ];
     for (request, expected) in rows {
-        let refused = roots.within(&*tree.expand(request)).map(drop);
+        let refused = roots.within(tree.expand(request)).map(drop);
         assert_eq!(code(refused), Err(expected), "{request:?}");
     }
     let [exists, missing] = ["../outside", "../none"].map(|path| roots.within(path).unwrap_err());
@@ -115,7 +115,7 @@ fn roots_that_are_narrowed_repeatedly_cannot_be_widened_again() {
     assert_eq!(read(&middle, "f"), inside("middle"));
     assert_eq!(read(&deep, "f"), inside("deep"));
     for wider in ["..", "../../b", "$T/w/a", "$T/w/a/b", "$T/w"] {
-        let refused = deep.within(&*tree.expand(wider)).map(drop);
+        let refused = deep.within(tree.expand(wider)).map(drop);
         assert_eq!(code(refused), Err("outside_roots"), "{wider}");
     }
     // The directory itself can be named again.
@@ -180,7 +180,7 @@ fn narrowed_roots_can_be_named_by_the_aliases_of_their_root() {
         ("$T/real/l", &["named/a", "real/a", "real/l"], &["named/l"]),
     ];
     for (request, names, others) in rows {
-        let narrowed = roots.within(&*tree.expand(request)).unwrap();
+        let narrowed = roots.within(tree.expand(request)).unwrap();
         for narrowed in [narrowed.clone(), narrowed.within(".").unwrap()] {
             for name in names {
                 let path = tree.path(name).join("f");
@@ -315,7 +315,7 @@ fn directories_without_a_handle_are_verified_on_each_use() {
     }
     let roots = tree.roots(["w"]);
     let narrowed: Vec<_> = (0..DIRECTORIES)
-        .map(|number| roots.within(&*format!("{number}")).unwrap().within("d").unwrap())
+        .map(|number| roots.within(format!("{number}")).unwrap().within("d").unwrap())
         .collect();
     for (number, narrowed) in narrowed.iter().enumerate() {
         assert_eq!(read(narrowed, "f"), Ok(number.to_string()));
@@ -421,9 +421,9 @@ fn narrowed_roots_keep_the_protection_of_names() {
     ];
     for (number, (narrowed, name)) in rows.iter().enumerate() {
         assert_eq!(read(narrowed, name), inside("hook"), "{number}");
-        assert_eq!(code(narrowed.write(name, "")), Err("protected"), "{number}");
+        assert_eq!(code(narrowed.write(*name, "")), Err("protected"), "{number}");
         assert_eq!(code(narrowed.write("new", "")), Err("protected"), "{number}");
-        assert_eq!(code(narrowed.remove_file(name)), Err("protected"), "{number}");
+        assert_eq!(code(narrowed.remove_file(*name)), Err("protected"), "{number}");
     }
     let file = within("a/.git/hooks/h");
     assert_eq!(code(file.write(tree.path("w/a/.git/hooks/h"), "")), Err("protected"));
@@ -459,8 +459,47 @@ fn a_directory_that_is_always_in_force_is_not_in_force_in_narrowed_roots() {
     let work = roots.within(".").unwrap();
     assert_eq!(read(&work, "f"), inside("work"));
     assert_eq!(read(&work, &format!("{external}/f")), Err("outside_roots"));
-    let in_external = roots.within(&*external).unwrap();
+    let in_external = roots.within(&external).unwrap();
     assert_eq!(read(&in_external, "f"), inside("external"));
     assert_eq!(code(in_external.write("f", "")), Err("read_only"));
     assert_eq!(read(&in_external, &tree.expand("$T/home/work/f")), Err("outside_roots"));
+}
+
+/// Narrowed roots can be named by the aliases that the operator declared, and they are shown to a
+/// client by the path that it used.
+#[cfg(unix)]
+#[test]
+fn narrowed_roots_keep_the_declared_aliases() {
+    let tree = Tree::new("file w/a/d/f = inside; file w/b/f = beside; link w/l -> a");
+    tree.add("link w/a/out -> /host/proj/a/d; link w/a/in -> $T/w/a/d");
+    let options = DirectoryOptions::new(Access::ReadWrite).alias("/host/proj").alias(r"C:\proj");
+    let boundary = Boundary::builder().directory_with(tree.path("w"), options).build().unwrap();
+    let list = ListRootsResult::from_uris(["file:///host/proj"]);
+    let roots = boundary.resolve(&list).unwrap();
+    let rows = [
+        ("a", "/host/proj/a"),
+        ("/host/proj/a", "/host/proj/a"),
+        ("file:///host/proj/a", "/host/proj/a"),
+        ("/host/proj/l", "/host/proj/l"),
+        ("file:///c%3A/proj/a", r"c:\proj\a"),
+        ("$T/w/l", "$T/w/l"),
+        ("$T/w/a", "/host/proj/a"),
+    ];
+    for (request, shown) in rows {
+        let narrowed = roots.within(tree.expand(request)).unwrap();
+        let again = narrowed.within(".").unwrap();
+        for narrowed in [narrowed, again] {
+            let root = narrowed.roots().next().unwrap();
+            assert_eq!(root.client_path(), tree.expand(shown), "{request}");
+            for name in ["d/f", "/host/proj/a/d/f", r"C:\proj\a/d/f", "in/f"] {
+                assert_eq!(read(&narrowed, name), inside("inside"), "{request}: {name}");
+            }
+            // The alias does not exist on this system, so a symlink through it leads outside.
+            for name in ["/host/proj/b/f", r"C:\proj\b/f", "/host/proj", "out/f"] {
+                assert_eq!(read(&narrowed, name), Err("outside_roots"), "{request}: {name}");
+            }
+        }
+    }
+    let deep = roots.within("a").unwrap().within("d").unwrap();
+    assert_eq!(deep.roots().next().unwrap().client_path(), "/host/proj/a/d");
 }

@@ -113,7 +113,7 @@ impl ServerHandler for Server {
                 };
                 self.guard
                     .tool(&ctx, &call, move |roots| {
-                        Ok(roots.within(&*workspace)?.read_to_string(path, 1000)?)
+                        Ok(roots.within(&workspace)?.read_to_string(path, 1000)?)
                     })
                     .await
             }
