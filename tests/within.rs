@@ -228,11 +228,12 @@ fn replace_with_symlink(tree: &Tree) {
 }
 
 #[cfg(unix)]
-#[test]
-fn narrowed_roots_do_not_follow_a_directory_that_is_replaced_with_a_symlink() {
+#[tokio::test]
+async fn narrowed_roots_do_not_follow_a_directory_that_is_replaced_with_a_symlink() {
     let tree = Tree::new("file w/a/f = inside; file w/a/b/f = deep; file outside/f = SECRET");
     tree.add("file outside/b/f = SECRET; file outside/g = SECRET");
-    let roots = tree.roots(["w"]);
+    // A session has handles that no other test can use up.
+    let roots = listed(&session(&tree), &[tree.path("w")]).await;
     let narrowed = roots.within("a").unwrap();
     let deep = narrowed.within("b").unwrap();
     replace_with_symlink(&tree);
@@ -306,14 +307,14 @@ fn no_race_narrows_roots_to_the_outside() {
 
 /// Directories beyond the limit on open handles are opened on each use.
 #[cfg(unix)]
-#[test]
-fn directories_without_a_handle_are_verified_on_each_use() {
+#[tokio::test]
+async fn directories_without_a_handle_are_verified_on_each_use() {
     const DIRECTORIES: usize = mcp_roots_guard::limits::HANDLES + 20;
     let tree = Tree::in_memory("file outside/f = SECRET");
     for number in 0..DIRECTORIES {
         tree.add(&format!("file w/{number}/d/f = {number}"));
     }
-    let roots = tree.roots(["w"]);
+    let roots = listed(&session(&tree), &[tree.path("w")]).await;
     let narrowed: Vec<_> = (0..DIRECTORIES)
         .map(|number| roots.within(format!("{number}")).unwrap().within("d").unwrap())
         .collect();

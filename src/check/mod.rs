@@ -393,10 +393,7 @@ impl CheckedPath {
     pub(crate) fn ensure_not_root(&self) -> Result<()> {
         let canonical = self.canonical();
         let holds = |roots: &Roots| roots.index().holds(&canonical);
-        if holds(&self.roots)
-            // Defense: root-is-kept-from-narrowed-roots
-            || self.root.all_enclosing().any(holds)
-        {
+        if holds(&self.roots) || self.root.all_enclosing().any(holds) {
             return Err(Code::RootItself.into());
         }
         Ok(())

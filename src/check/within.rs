@@ -82,10 +82,9 @@ impl Roots {
         // Opens the place beneath the root's handle, without following symlinks.
         let mut root =
             EntryResolver::new(&enclosing, self.account(), &effort).open(outer, relative)?;
-        let below = |path: &Path| match relative.as_os_str().is_empty() {
-            true => path.to_owned(),
-            false => path.join(relative),
-        };
+        // Joining an empty path would add a trailing slash.
+        let is_root = relative.as_os_str().is_empty();
+        let below = |path: &Path| if is_root { path.to_owned() } else { path.join(relative) };
         let request = checked.request.as_path();
         let index = enclosing.index();
         let requested = index

@@ -298,8 +298,12 @@ impl Root {
     /// The snapshots beneath which this root and its enclosing roots were resolved, innermost
     /// first.
     pub(crate) fn all_enclosing(&self) -> impl Iterator<Item = &Roots> {
-        std::iter::successors(Some(self), |&root| Some(root.enclosing_root()?.0))
-            .filter_map(Self::enclosing)
+        std::iter::successors(Some(self), |root| root.outer()).filter_map(Self::enclosing)
+    }
+
+    fn outer(&self) -> Option<&Self> {
+        // Defense: root-is-kept-from-narrowed-roots
+        self.enclosing_root().map(|(outer, _)| outer)
     }
 
     /// The canonical path of the directory that is held for this root. For a file root, it is the
