@@ -112,7 +112,8 @@ impl fmt::Debug for Roots {
 }
 
 impl Roots {
-    /// The roots, in the order of their list.
+    /// The roots, in the order of their list. The directories that are
+    /// [always](crate::DirectoryOptions::always) in force follow those of a client's list.
     pub fn roots(&self) -> impl ExactSizeIterator<Item = &Root> {
         self.snapshot.roots.iter().map(Arc::as_ref)
     }
