@@ -400,10 +400,11 @@ impl Roots {
 
     pub(crate) fn from_snapshot(snapshot: Arc<Snapshot>) -> Self {
         let own = snapshot.listed.unwrap_or(snapshot.roots.len());
+        // Defense: always-directory-is-no-base
+        let base = (own > 0).then_some(0);
         Self {
             snapshot,
-            // Defense: always-directory-is-no-base
-            base: (own > 0).then_some(0),
+            base,
             failure: None,
             session: None,
             #[cfg(feature = "rmcp")]
