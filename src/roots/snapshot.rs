@@ -139,7 +139,8 @@ impl Roots {
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
-        let declared = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
+        let begin = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
+        let declared = || begin().filter(|_| self.index().is_absolute(path.as_os_str()));
         match base.or_else(|| declared().map(|(root, _)| root)) {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => {
