@@ -209,7 +209,6 @@ fn remove_content(base: &Handle, protected: &Protected, mut budget: usize) -> Re
         let Some(level) = levels.last_mut() else { return Ok(()) };
         let place = protected.below(&path);
         match (remove_batch(base, &path, &place, level, batch, &mut budget)?, not_empty) {
-            (true, _) => {}
             // The directory contains nothing but hidden entries and directories that were left.
             (false, Some(error)) if protected.can_hide() && held <= REMOVED_NAMES => {
                 let Some(name) = path.file_name().map(OsStr::to_owned) else {
@@ -224,7 +223,7 @@ fn remove_content(base: &Handle, protected: &Protected, mut budget: usize) -> Re
             // The system reports that the directory is not empty, but lists no entries.
             (false, Some(error)) => return Err(error.into()),
             (false, None) if path.as_os_str().is_empty() => return Ok(()),
-            (false, None) => {}
+            (true, _) | (false, None) => {}
         }
     }
 }
