@@ -85,7 +85,6 @@ impl CheckedPath {
         let (from_directory, from_name) = self.operate(|| self.parent())?;
         let (to_directory, to_name) = to.operate(|| to.parent()).map_err(Error::of_destination)?;
         self.ensure_not_root_alias(&from_directory, &from_name)?;
-        // Defense: rename-keeps-the-protection
         if !self.protected().is_equivalent(&to.protected()) {
             return Err(Error::new(Code::Protected)
                 .says("protected: the rename would change which names are protected"));
@@ -334,7 +333,6 @@ fn search_one(
         let name = entry.file_name();
         match place.protection_of(&name) {
             Some(Protection::Hidden) => continue,
-            // Defense: directory-with-a-protected-name-stays
             Some(Protection::ReadOnly) => {
                 return Err(Error::new(Code::Protected)
                     .says("protected: the directory contains a name that is read-only"));
@@ -367,6 +365,7 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::protect::Patterns;
 
     /// This bound is reached if another process adds entries as fast as they are removed.
     #[test]
@@ -388,5 +387,20 @@ mod tests {
         );
         remove_content(&handle, &Protected::default(), 5).unwrap();
         assert_eq!(left(), 0);
+    }
+
+    /// Another process creates a read-only name after the directory was searched.
+    #[test]
+    fn removal_ends_at_a_read_only_name() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("a/.git")).unwrap();
+        std::fs::write(directory.path().join("a/.git/config"), "").unwrap();
+        let handle = Handle::ambient(directory.path()).unwrap();
+        let patterns = [(".git".to_owned(), Protection::ReadOnly)];
+        let protected = Patterns::parse(&patterns).unwrap().at_filesystem_root();
+        let refused = remove_content(&handle, &protected, 10).unwrap_err();
+        assert_eq!(refused.reason(), Code::Protected);
+        assert!(directory.path().join("a/.git/config").exists());
+        remove_content(&handle, &Protected::default(), 10).unwrap();
     }
 }
