@@ -33,8 +33,11 @@ impl Roots {
     ///
     /// The errors of [`Roots::check`] for both paths, naming the path that was refused;
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) and [`RootItself`](crate::ErrorKind::RootItself)
-    /// for both paths; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows
-    /// it; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
+    /// for both paths; [`ReadOnly`](crate::ErrorKind::ReadOnly) (`protected`) if the rename would
+    /// change which names are protected, or if a directory contains a read-only name;
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if a directory has too many entries to
+    /// search for such a name;
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows it; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Replace, Roots};
