@@ -5,6 +5,8 @@
 //! - [A server over HTTP for many clients](#a-server-over-http-for-many-clients)
 //! - [Stateless requests (2026-07-28)](#stateless-requests-2026-07-28)
 //! - [A read-only server](#a-read-only-server)
+//! - [A directory in a parameter](#a-directory-in-a-parameter)
+//! - [A directory in metadata: Codex](#a-directory-in-metadata-codex)
 //! - [Watching and subscriptions](#watching-and-subscriptions)
 //! - [Confine the process](#confine-the-process)
 //! - [What to log](#what-to-log)
@@ -20,7 +22,7 @@
 //! verifies that the paths still resolve to the same directories.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, ErrorKind};
+//! use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ErrorKind};
 //!
 //! # let work = tempfile::tempdir().unwrap();
 //! # for (path, text) in [("site/index.html", "<h1>"), ("manuals/guide.txt", "Read me")] {
@@ -32,7 +34,8 @@
 //! let boundary = Boundary::builder()
 //!     .directory(&site, Access::ReadWrite) // base of relative requests
 //!     .directory(&manuals, Access::ReadOnly)
-//!     .optional_directory(&later, Access::ReadWrite) // may be missing now
+//!     // This directory may be missing now.
+//!     .directory_with(&later, DirectoryOptions::new(Access::ReadWrite).optional(true))
 //!     .build()?;
 //!
 //! // For each request.
@@ -295,6 +298,144 @@
 //! ];
 //! assert_eq!(refused, [ErrorKind::ReadOnly; 3]);
 //! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # A directory in a parameter
+//!
+//! A tool can take its working directory from a parameter, for example because one client works in
+//! several projects. The model fills in the parameter, so it is untrusted.
+//! [`Roots::within`](crate::Roots::within) narrows the roots in force to that directory and refuses
+//! any directory outside them. This affects only the current request. A resource URI can name a
+//! directory in the same way.
+//!
+//! ```
+//! use mcp_roots_guard::{Access, Boundary, ErrorKind, Result, Roots};
+//!
+//! /// The work of a tool with the parameters `workspace` and `path`. `roots` are the roots in force
+//! /// for the request. With the feature `rmcp`, pass `&roots` from the closure of `Guard::tool`.
+//! fn read(roots: &Roots, workspace: &str, path: &str) -> Result<String> {
+//!     // Relative paths start at `workspace`, and `..` cannot leave it.
+//!     roots.within(workspace)?.read_to_string(path, 1 << 20)
+//! }
+//!
+//! # let top = tempfile::tempdir().unwrap();
+//! # for path in ["work/site/index.html", "work/notes/index.html", "private/index.html"] {
+//! #     std::fs::create_dir_all(top.path().join(path).parent().unwrap()).unwrap();
+//! #     std::fs::write(top.path().join(path), path).unwrap();
+//! # }
+//! # let (work, private) = (top.path().join("work"), top.path().join("private"));
+//! let boundary = Boundary::builder().directory(&work, Access::ReadWrite).build()?;
+//! let roots = boundary.allowed_roots();
+//! assert_eq!(read(&roots, "site", "index.html")?, "work/site/index.html");
+//! assert_eq!(read(&roots, "notes", "index.html")?, "work/notes/index.html");
+//! let outside = read(&roots, private.to_str().unwrap(), "index.html").unwrap_err();
+//! assert_eq!(outside.kind(), ErrorKind::OutsideRoots);
+//! let other = read(&roots, "site", "../notes/index.html").unwrap_err();
+//! assert_eq!(other.kind(), ErrorKind::OutsideRoots);
+//! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # A directory in metadata: Codex
+//!
+//! Codex describes its sandbox in the `_meta` of each tool call to a server that declares the
+//! experimental capability `codex/sandbox-state-meta`. `sandboxCwd` is the sandbox's working
+//! directory, and `permissionProfile` is the user's choice of permissions. A server that follows
+//! both stays inside the sandbox, although Codex does not confine the server itself. The metadata
+//! can only narrow the roots in force. With rmcp, it is in `ctx.meta`.
+//!
+//! The format belongs to Codex and may change, so a profile is writable only if each of its entries
+//! is known. Any other profile is read-only. A profile that denies reading is refused, because read
+//! access would already be too much.
+//!
+//! ```
+//! use std::error::Error;
+//!
+//! use mcp_roots_guard::{Access, Boundary, Roots};
+//! use serde_json::{Value, json};
+//!
+//! /// Narrows the roots in force to the sandbox of Codex.
+//! fn in_sandbox(roots: &Roots, meta: &Value) -> Result<Roots, Box<dyn Error>> {
+//!     let state = &meta["codex/sandbox-state-meta"];
+//!     // A `file:` URI or, from older versions, a path.
+//!     let directory = state["sandboxCwd"].as_str().ok_or("the sandbox is not described")?;
+//!     let roots = roots.within(directory)?;
+//!     let profile = &state["permissionProfile"];
+//!     Ok(if is_writable(profile)? { roots } else { roots.read_only() })
+//! }
+//!
+//! /// Whether a profile allows writing in the sandbox's directory.
+//! fn is_writable(profile: &Value) -> Result<bool, Box<dyn Error>> {
+//!     let files = &profile["file_system"];
+//!     match (profile["type"].as_str(), files["type"].as_str()) {
+//!         // The user turned the sandbox off.
+//!         (Some("disabled"), _) | (Some("managed"), Some("unrestricted")) => return Ok(true),
+//!         (Some("managed"), Some("restricted")) => {}
+//!         _ => return Ok(false),
+//!     }
+//!     let Some(entries) = files["entries"].as_array() else { return Ok(false) };
+//!     if entries.iter().any(|entry| entry["access"] != "read" && entry["access"] != "write") {
+//!         return Err("the profile denies access that this server cannot deny".into());
+//!     }
+//!     let entry = |place: Value, access: &str| {
+//!         json!({ "path": { "type": "special", "value": place }, "access": access })
+//!     };
+//!     let directory = entry(json!({ "kind": "project_roots" }), "write");
+//!     let part = |name: &str| json!({ "kind": "project_roots", "subpath": name });
+//!     // These entries restrict no more than `protect_defaults` and the allowed directories do.
+//!     let known = [
+//!         entry(json!({ "kind": "root" }), "read"),
+//!         entry(json!({ "kind": "tmpdir" }), "write"),
+//!         entry(json!({ "kind": "slash_tmp" }), "write"),
+//!         entry(part(".git"), "read"),
+//!         entry(part(".agents"), "read"),
+//!         entry(part(".codex"), "read"),
+//!     ];
+//!     let is_known = |entry: &Value| *entry == directory || known.contains(entry);
+//!     Ok(entries.contains(&directory) && entries.iter().all(is_known))
+//! }
+//!
+//! # let top = tempfile::tempdir().unwrap();
+//! # for name in ["work/site/.git", "work/notes", "private"] {
+//! #     std::fs::create_dir_all(top.path().join(name)).unwrap();
+//! # }
+//! # let (work, private) = (top.path().join("work"), top.path().join("private"));
+//! # let uri = |path: &std::path::Path| url::Url::from_file_path(path).unwrap().to_string();
+//! let boundary =
+//!     Boundary::builder().directory(&work, Access::ReadWrite).protect_defaults().build()?;
+//! let roots = boundary.allowed_roots();
+//! let meta = |directory: &str, profile: Value| {
+//!     let state = json!({ "sandboxCwd": directory, "permissionProfile": profile });
+//!     json!({ "codex/sandbox-state-meta": state })
+//! };
+//! let special = |kind: &str, access: &str| {
+//!     json!({ "path": { "type": "special", "value": { "kind": kind } }, "access": access })
+//! };
+//! let managed = |entries: Value| {
+//!     let files = json!({ "type": "restricted", "entries": entries });
+//!     json!({ "type": "managed", "file_system": files, "network": "restricted" })
+//! };
+//!
+//! let site = uri(&work.join("site"));
+//! let workspace = managed(json!([special("root", "read"), special("project_roots", "write")]));
+//! let writable = in_sandbox(&roots, &meta(&site, workspace.clone()))?;
+//! writable.write("index.html", "<h1>")?;
+//! assert_eq!(writable.write(".git/config", "").unwrap_err().code(), "protected");
+//! assert_eq!(writable.write("../notes/a.txt", "").unwrap_err().code(), "outside_roots");
+//!
+//! // An unknown profile, or one with an unknown entry, is read-only.
+//! let with_unknown = managed(json!([special("project_roots", "write"), special("new", "read")]));
+//! for profile in [json!({ "type": "external" }), json!("new"), with_unknown, Value::Null] {
+//!     let readable = in_sandbox(&roots, &meta(&site, profile))?;
+//!     assert_eq!(readable.read("index.html", 1 << 20)?, b"<h1>");
+//!     assert_eq!(readable.write("index.html", "").unwrap_err().code(), "read_only");
+//! }
+//!
+//! // Metadata never widens the roots.
+//! assert!(in_sandbox(&roots, &meta(&uri(&private), workspace)).is_err());
+//! assert!(in_sandbox(&roots, &json!({})).is_err());
+//! let denied = managed(json!([special("project_roots", "deny")]));
+//! assert!(in_sandbox(&roots, &meta(&site, denied)).is_err());
+//! # Ok::<(), Box<dyn Error>>(())
 //! ```
 //!
 //! # Watching and subscriptions

@@ -9,6 +9,7 @@ mod checked_path;
 #[cfg(target_os = "linux")]
 mod comparison;
 mod decisions;
+mod directory_options;
 mod error_texts;
 #[cfg(target_os = "linux")]
 mod exhaustive;
@@ -24,6 +25,7 @@ mod operations;
 #[cfg(target_os = "linux")]
 mod permissions;
 mod properties;
+mod protected;
 #[cfg(target_os = "linux")]
 mod races;
 mod roots;
@@ -38,4 +40,5 @@ mod syscall_trace;
 #[cfg(windows)]
 mod windows_filesystem;
 mod windows_names;
+mod within;
 mod without_openat2;

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 use super::entries::Entry;
 #[cfg(not(windows))]
 use super::volumes;
-use super::{Boundary, Inner, lock};
+use super::{Boundary, Inner, WithoutClientRoots, aliases, lock};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result};
-use crate::limits::ROOT_LIST_ENTRIES;
-use crate::path::Location;
+use crate::limits::{ALIASES, ROOT_LIST_ENTRIES};
+use crate::path::protect::{Patterns, Protected};
+use crate::path::{Location, PROTECTED_DEFAULTS, Protection};
 use crate::roots::{Roots, WeakTable};
 
 /// Builds a [`Boundary`] from the operator's configuration.
@@ -20,15 +21,117 @@ use crate::roots::{Roots, WeakTable};
 pub struct BoundaryBuilder {
     directories: Vec<Directory>,
     client_roots_only: bool,
+    empty_list: WithoutClientRoots,
     bare_paths: bool,
     policy: Policy,
+    protected: Vec<(String, Protection)>,
+}
+
+/// Options of an allowed directory, for [`BoundaryBuilder::directory_with`].
+///
+/// ```
+/// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
+///
+/// # let top = tempfile::tempdir().unwrap();
+/// # for name in ["home", "home/work", "external"] {
+/// #     std::fs::create_dir(top.path().join(name)).unwrap();
+/// # }
+/// # let (home, external) = (top.path().join("home"), top.path().join("external"));
+/// // Client roots narrow `home`. Every client can read `external`.
+/// let boundary = Boundary::builder()
+///     .directory(&home, Access::ReadWrite)
+///     .directory_with(&external, DirectoryOptions::new(Access::ReadOnly).always(true))
+///     .build()?;
+/// # let uri = url::Url::from_file_path(home.join("work")).unwrap();
+/// let roots = boundary.resolve(&ListRootsResult::from_uris([uri]))?;
+/// let always: Vec<_> = roots.roots().map(|root| root.is_always()).collect();
+/// assert_eq!(always, [false, true]);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct DirectoryOptions {
+    pub(super) access: Access,
+    pub(super) optional: bool,
+    pub(super) always: bool,
+    pub(super) aliases: Vec<PathBuf>,
+}
+
+impl DirectoryOptions {
+    /// Options for a directory that must exist and that client roots narrow.
+    pub fn new(access: Access) -> Self {
+        Self { access, optional: false, always: false, aliases: Vec::new() }
+    }
+
+    /// Sets whether the directory may be missing. If it is missing, [`Boundary::allowed_roots`]
+    /// looks it up again.
+    pub fn optional(mut self, optional: bool) -> Self {
+        self.optional = optional;
+        self
+    }
+
+    /// Sets whether the directory is always in force. Client roots do not narrow such a directory:
+    /// it is in force even if the client lists other directories, lists none, or fails to send a
+    /// list.
+    ///
+    /// These directories follow the client's roots, in the order of the configuration. Relative
+    /// requests still start at the client's first root. If the client has no root in force,
+    /// relative requests are refused, so that they do not start at a directory that the client did
+    /// not list.
+    pub fn always(mut self, always: bool) -> Self {
+        self.always = always;
+        self
+    }
+
+    /// Adds an alias: another path by which clients may name the directory in their root lists and
+    /// requests. Call this once for each alias, at most eight times.
+    ///
+    /// There are three kinds of alias:
+    ///
+    /// - A path that resolves to the directory on this system, such as `/home/me` for
+    ///   `/var/home/me`. It may also begin the target of a symlink.
+    /// - A path that does not exist on this system, such as `/Users/me/project` on the host of a
+    ///   container that has the directory at `/workspace`. If a directory of that name is created
+    ///   later, the alias still means the allowed directory.
+    /// - On other systems, a path of Windows, such as `C:\project`. Requests may write it with either
+    ///   separator, in any case of ASCII letters, or as a URI (`file:///c%3A/project`).
+    ///
+    /// Only whole names of an alias match. The rest of the request, after one separator, is parsed
+    /// as a path of this system. On Unix, the request `C:\project\a\b` thus names the file `a\b`,
+    /// and `C:\project\a/b` names the file `b` in `a`.
+    ///
+    /// An alias must be absolute and cannot contain `.` or `..`. It must not be equal to another
+    /// allowed directory or alias, or be inside or around one. [`BoundaryBuilder::build`] also fails
+    /// if the alias exists on this system and is a different directory.
+    ///
+    /// ```
+    /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
+    ///
+    /// # let workspace = tempfile::tempdir().unwrap();
+    /// # std::fs::create_dir(workspace.path().join("site")).unwrap();
+    /// # std::fs::write(workspace.path().join("site/a.txt"), "a").unwrap();
+    /// # let host = if cfg!(windows) { r"Q:\Users\me\project" } else { "/Users/me/project" };
+    /// # if cfg!(windows) { return Ok(()) }
+    /// // `host` is the path of the workspace on the host, `/Users/me/project`.
+    /// let options = DirectoryOptions::new(Access::ReadWrite).alias(host);
+    /// let boundary = Boundary::builder().directory_with(workspace.path(), options).build()?;
+    /// let list = ListRootsResult::from_uris(["file:///Users/me/project/site"]);
+    /// let roots = boundary.resolve(&list)?;
+    /// assert_eq!(roots.read_to_string("/Users/me/project/site/a.txt", 1024)?, "a");
+    /// let shown: Vec<_> = roots.roots().map(|root| root.client_path()).collect();
+    /// assert_eq!(shown, ["/Users/me/project/site"]);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn alias(mut self, path: impl Into<PathBuf>) -> Self {
+        self.aliases.push(path.into());
+        self
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    pub(super) access: Access,
-    pub(super) optional: bool,
+    pub(super) options: DirectoryOptions,
 }
 
 impl BoundaryBuilder {
@@ -37,15 +140,24 @@ impl BoundaryBuilder {
     /// because the operator is trusted. On Windows, short names (`PROGRA~1`) are expanded at that
     /// time, and a symlink or junction to another volume is followed only if the path of some
     /// allowed directory starts with that volume.
-    pub fn directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
-        self.directories.push(Directory { path: path.into(), access, optional: false });
+    pub fn directory(self, path: impl Into<PathBuf>, access: Access) -> Self {
+        self.directory_with(path, DirectoryOptions::new(access))
+    }
+
+    /// Like [`directory`](Self::directory), with options.
+    pub fn directory_with(mut self, path: impl Into<PathBuf>, options: DirectoryOptions) -> Self {
+        self.directories.push(Directory { path: path.into(), options });
         self
     }
 
-    /// Like [`directory`](Self::directory), but the directory may be missing. If it is missing,
-    /// [`Boundary::allowed_roots`] looks it up again.
-    pub fn optional_directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
-        self.directories.push(Directory { path: path.into(), access, optional: true });
+    /// Sets which roots are in force for a client that sends an empty list. The default is
+    /// [`WithoutClientRoots::Deny`]: only the directories that are
+    /// [always](DirectoryOptions::always) in force.
+    ///
+    /// Only a list without entries is empty. If every entry of a list is rejected, the list still
+    /// grants nothing.
+    pub fn empty_list(mut self, empty: WithoutClientRoots) -> Self {
+        self.empty_list = empty;
         self
     }
 
@@ -73,6 +185,67 @@ impl BoundaryBuilder {
         self
     }
 
+    /// Protects each name that matches a pattern, and everything below it. This can be called
+    /// several times. If several patterns match, the strongest protection applies.
+    ///
+    /// A pattern consists of names separated by `/`. If it begins with `/`, it matches from each
+    /// allowed directory, and otherwise at any depth below one. The last name may contain `*`,
+    /// which stands for any characters, and `?`, which stands for one. All other characters have no
+    /// special meaning. Without allowed directories, patterns match below the filesystem root, or
+    /// below each volume on Windows.
+    ///
+    /// | pattern | matches in the allowed directory `/srv` |
+    /// | --- | --- |
+    /// | `.git` | `/srv/.git`, `/srv/a/b/.git` |
+    /// | `/secrets` | `/srv/secrets`, but not `/srv/a/secrets` |
+    /// | `.github/workflows` | `/srv/.github/workflows`, `/srv/a/.github/workflows` |
+    /// | `.env*` | `/srv/.env`, `/srv/a/.env.local` |
+    ///
+    /// Patterns are compared with the canonical path of the file below the allowed directory, so
+    /// symlinks, aliases and the roots that a client lists make no difference. Whole names are
+    /// compared. On every system, the comparison ignores case, Unicode normalization, characters
+    /// without a visible form, and dots and spaces at the end of a name, because some filesystem
+    /// does. The directory itself is protected by its name alone, whether or not it exists.
+    ///
+    /// A rename is also refused if it would change which names are protected. For example, if
+    /// `.github/workflows` is protected, no directory can be renamed to or from `.github`. A
+    /// directory that contains a read-only name can be neither renamed nor removed. It is searched
+    /// for such names first, so both are refused for a directory with more than
+    /// [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) entries. A recursive removal leaves hidden
+    /// names in place.
+    ///
+    /// `SECURITY.md` lists what this does not prevent. For example, a child process is not bound by
+    /// it, and confinement of the process does not include it.
+    ///
+    /// ```
+    /// use mcp_roots_guard::{Access, Boundary, ErrorKind, Protection};
+    ///
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::write(work.path().join(".env"), "secret").unwrap();
+    /// let boundary = Boundary::builder()
+    ///     .directory(work.path(), Access::ReadWrite)
+    ///     .protect_defaults()
+    ///     .protect(".env*", Protection::Hidden)
+    ///     .build()?;
+    /// let roots = boundary.allowed_roots();
+    /// let refused = roots.create_dir_all(".git/hooks").unwrap_err();
+    /// assert_eq!(refused.code(), "protected");
+    /// let refused = roots.read(".env", 1024).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn protect(mut self, pattern: impl Into<String>, protection: Protection) -> Self {
+        self.protected.push((pattern.into(), protection));
+        self
+    }
+
+    /// Makes the names in [`PROTECTED_DEFAULTS`] read-only.
+    pub fn protect_defaults(self) -> Self {
+        PROTECTED_DEFAULTS
+            .into_iter()
+            .fold(self, |builder, name| builder.protect(name, Protection::ReadOnly))
+    }
+
     /// Builds the boundary and resolves the allowed directories.
     ///
     /// # Errors
@@ -81,12 +254,23 @@ impl BoundaryBuilder {
     ///   there are no directories and [`client_roots_only`](Self::client_roots_only) was not
     ///   called.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if
-    ///   [`client_roots_only`](Self::client_roots_only) was called and there are directories.
+    ///   [`client_roots_only`](Self::client_roots_only) was called and there are directories, or an
+    ///   [empty list](Self::empty_list) would mean the allowed directories.
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if
     ///   two directories with different access are the same, or if one is inside the other or would
     ///   be once it is created.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`) if a
+    ///   pattern for protected names is invalid.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
+    ///   directory is hidden by a pattern that matches below another one.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_alias`) if an
+    ///   [alias](DirectoryOptions::alias) is not absolute or contains `.` or `..`, or if a directory
+    ///   has more than eight aliases.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`alias_conflict`) if an
+    ///   alias exists and is another directory, or is equal to, inside, or around another allowed
+    ///   directory or alias.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path
     ///   runs through a symlink inside another one.
     /// - Any error from resolving a directory, except that an optional directory may be missing.
@@ -97,6 +281,11 @@ impl BoundaryBuilder {
         if self.client_roots_only && !self.directories.is_empty() {
             let text =
                 "client_roots_only and directories are mutually exclusive: leave one of them out";
+            return Err(Error::new(Code::InvalidOptions).says(text));
+        }
+        if self.client_roots_only && self.empty_list == WithoutClientRoots::AllowedDirectories {
+            let text = "client_roots_only: there are no allowed directories that an empty list \
+                        could mean: leave empty_list out";
             return Err(Error::new(Code::InvalidOptions).says(text));
         }
         if self.directories.len() > ROOT_LIST_ENTRIES {
@@ -114,14 +303,29 @@ impl BoundaryBuilder {
                     directory.path = long;
                 }
             }
+            let aliases = &mut directory.options.aliases;
+            if let Some(alias) = aliases.get(ALIASES) {
+                let error = Error::new(Code::InvalidAlias).says("more than 8 aliases");
+                return Err(error.at("declare alias", alias.as_os_str()));
+            }
+            for alias in aliases {
+                *alias = aliases::parse(alias)?;
+            }
         }
+        let protected = Patterns::parse(&self.protected)?;
         let boundary = Boundary {
             inner: Arc::new(Inner {
                 directories: self.directories,
+                empty_list: self.empty_list,
                 bare_paths: self.bare_paths,
                 policy: self.policy,
                 #[cfg(not(windows))]
-                filesystem_root: volumes::filesystem_root()?,
+                filesystem_root: volumes::filesystem_root(if self.client_roots_only {
+                    protected.at_filesystem_root()
+                } else {
+                    Protected::default()
+                })?,
+                protected,
                 allowed: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
                 generation: AtomicU64::new(0),
                 granted: Mutex::default(),
@@ -146,7 +350,19 @@ impl Directory {
             text: self.path.to_string_lossy().into_owned(),
             location: Location::from_path(&self.path),
             name: None,
-            access: Some(self.access),
+            access: Some(self.options.access),
+            is_always: self.options.always,
         }
+    }
+
+    /// Returns entries that name the volumes of the aliases.
+    pub(super) fn alias_entries(&self) -> impl Iterator<Item = Entry> {
+        self.options.aliases.iter().map(|alias| Entry {
+            text: String::new(),
+            location: Location::from_path(alias),
+            name: None,
+            access: None,
+            is_always: false,
+        })
     }
 }

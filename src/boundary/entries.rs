@@ -20,9 +20,13 @@ use crate::limits::{
     ALIAS_LOOKUPS, LIST_LOOKUPS, NAMES_PER_LOOKUP, ROOT_LOOKUPS, TRAIL_PER_LOOKUP,
 };
 use crate::path::Location;
-use crate::path::names::{components, ends_as_directory, is_absolute};
+use crate::path::index::Origin;
+#[cfg(unix)]
+use crate::path::names::drive;
+use crate::path::names::{components, ends_as_directory};
 use crate::roots::{
-    Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, held_directory, resolve,
+    Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, display_path,
+    held_directory, resolve,
 };
 use crate::workers::Account;
 
@@ -33,6 +37,8 @@ pub(crate) struct Entry {
     pub(crate) name: Option<String>,
     /// Set for the operator's entries. A client's entry has the access of the enclosing directory.
     pub(crate) access: Option<Access>,
+    /// Whether it is an allowed directory that client roots do not narrow.
+    pub(crate) is_always: bool,
 }
 
 /// Resolves the entries of one list within the list's budget.
@@ -78,7 +84,7 @@ impl<'a> EntryResolver<'a> {
             Ok(location) => location.as_os_str(),
             Err(error) => return Err(error.reason().into()),
         };
-        if !is_absolute(location) {
+        if !enclosing.index().is_absolute(location) {
             return Err(Code::NotAbsolute.into());
         }
         // On Windows, the volume may be missing, for example if a disk is unplugged.
@@ -91,11 +97,17 @@ impl<'a> EntryResolver<'a> {
         let before = budget.spent();
         let as_listed = |mut root: Root, spent: usize| {
             root.access = entry.access.unwrap_or(root.access);
+            root.is_always = entry.is_always;
             root.name.clone_from(&entry.name);
             if spent - before <= ALIAS_LOOKUPS {
-                let alias = alias_of(Path::new(location), &root.canonical)
-                    .filter(|alias| !root.aliases.contains(alias));
-                root.aliases.extend(alias);
+                let alias = alias_of(Path::new(location), &root.canonical);
+                if *self.account != Account::Operator {
+                    root.listed = alias.as_deref().map(shown);
+                }
+                // The index already contains the declared aliases.
+                let is_declared = enclosing.index().declared(location, Origin::Request).is_some();
+                root.aliases
+                    .extend(alias.filter(|alias| !is_declared && !root.aliases.contains(alias)));
             }
             root
         };
@@ -142,6 +154,9 @@ impl<'a> EntryResolver<'a> {
         if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
             return Ok(None);
         }
+        if outer.protected.hides_any(rest) {
+            return Err(Code::OutsideRoots.into());
+        }
         let path: PathBuf =
             components(rest).map(|(name, _)| name).filter(|name| *name != ".").collect();
         budget.spend(1 + path.iter().count() / NAMES_PER_LOOKUP)?;
@@ -154,8 +169,9 @@ impl<'a> EntryResolver<'a> {
         }
     }
 
-    /// Creates a root for the place at `path` in `outer`.
-    fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
+    /// Creates a root for the place at `path` in `outer`, which is one of the enclosing roots, or a
+    /// root that was narrowed from them.
+    pub(crate) fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
         let (handle, mounts) = (outer.handle()?, self.enclosing.policy().mounts);
         let place = outer.beneath_handle(path);
         let (handle, leaf) = match handle.dir(&place, mounts) {
@@ -196,8 +212,11 @@ impl<'a> EntryResolver<'a> {
             canonical,
             aliases,
             name: None,
+            listed: None,
             // Defense: read-only-is-inherited
             access: outer.access,
+            is_always: false,
+            protected: outer.protected.below(path),
             leaf,
             held,
             identity,
@@ -211,11 +230,20 @@ impl<'a> EntryResolver<'a> {
 
 /// Returns the listed path, without `//`, `.` or a trailing slash, if it differs from the canonical
 /// path. A path with `..` does not name a fixed place, so it has no alias.
-fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
+pub(crate) fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     if path.components().any(|component| component == Component::ParentDir) {
         return None;
     }
     Some(path.clean()).filter(|cleaned| cleaned != canonical)
+}
+
+/// Returns a listed path as its client writes it.
+pub(crate) fn shown(path: &Path) -> String {
+    #[cfg(unix)]
+    if let Some(path) = drive::starts_with_drive(path.as_os_str()) {
+        return String::from_utf8_lossy(path).replace('/', "\\");
+    }
+    display_path(path)
 }
 
 /// Returns the other paths to a place through the system symlinks of macOS. The symlinks are read
@@ -251,7 +279,8 @@ mod tests {
         let effort = Effort::default();
         let root = |birth: Option<u64>, is_held: bool| {
             let location = Location::from_path(directory.path());
-            let entry = Entry { text: String::new(), location, name: None, access: None };
+            let entry =
+                Entry { text: String::new(), location, name: None, access: None, is_always: false };
             let mut found = EntryResolver::new(&enclosing, &Account::Operator, &effort)
                 .resolve(&entry, &mut effort.entry())
                 .unwrap();

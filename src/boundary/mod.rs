@@ -21,12 +21,18 @@
 //!
 //! Without allowed directories, an entry grants the place that it names, and the last two rules
 //! apply to every root.
+//!
+//! Allowed directories that are always in force follow the roots of the list. The snapshot records
+//! how many of its roots the list put in force. If there are none, relative requests have no base.
+//!
+//! An allowed directory can have aliases, which `aliases.rs` declares and checks.
 
 mod grants;
 mod entries;
 mod volumes;
 mod builder;
 mod pending;
+mod aliases;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 mod confine;
 
@@ -36,20 +42,40 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use self::builder::BoundaryBuilder;
 use self::builder::Directory;
-use self::pending::{PendingRoots, conflicts};
-use crate::boundary::entries::{Entry, EntryResolver};
+pub use self::builder::{BoundaryBuilder, DirectoryOptions};
+pub(crate) use self::entries::{EntryResolver, alias_of, shown};
+use self::pending::{PendingRoots, conflicts, hidden_directory};
+use crate::boundary::entries::Entry;
 use crate::boundary::grants::{Candidate, GrantMemory};
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result};
 use crate::path::Location;
+use crate::path::protect::Patterns;
+#[cfg(windows)]
+use crate::path::protect::Protected;
 use crate::roots::{
     Intent, Lookups, Place, RejectedRoot, Roots, Snapshot, Verification, WeakTable, resolve,
     retry_changed,
 };
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
+
+/// The roots in force for a client that lists no directories, besides the directories that are
+/// [always](DirectoryOptions::always) in force. [`BoundaryBuilder::empty_list`] applies it to a
+/// client that sends an empty list, and
+/// [`GuardBuilder::without_client_roots`](crate::GuardBuilder::without_client_roots) to a client
+/// that did not declare the roots capability.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WithoutClientRoots {
+    /// None. If the client did not declare roots and no directory is always in force, each request
+    /// is refused with [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    #[default]
+    Deny,
+    /// The allowed directories.
+    AllowedDirectories,
+}
 
 /// The allowed directories of a server, and a record of the directories that it has granted. A
 /// boundary is built once and shared by all clients.
@@ -71,8 +97,11 @@ pub struct Boundary {
 
 struct Inner {
     directories: Vec<Directory>,
+    empty_list: WithoutClientRoots,
     bare_paths: bool,
     policy: Policy,
+    /// The patterns for protected names.
+    protected: Patterns,
     /// The filesystem root, beneath which the allowed directories are resolved, or every list if
     /// there are none. On Windows, each list is resolved beneath the volumes that its entries name.
     #[cfg(not(windows))]
@@ -112,7 +141,9 @@ impl Boundary {
     pub(crate) fn is_required(&self, rejected: &RejectedRoot) -> bool {
         match rejected.error.reason() {
             Code::Duplicate => false,
-            Code::NotFound => !self.directory(rejected).is_some_and(|directory| directory.optional),
+            Code::NotFound => {
+                !self.directory(rejected).is_some_and(|directory| directory.options.optional)
+            }
             _ => true,
         }
     }
@@ -151,6 +182,11 @@ impl Boundary {
         lock(&self.inner.allowed).clone()
     }
 
+    /// Returns whether any allowed directory is configured to be always in force.
+    pub(crate) fn has_always_directories(&self) -> bool {
+        self.inner.directories.iter().any(|directory| directory.options.always)
+    }
+
     /// Returns whether the allowed directories are still the ones beneath which these roots were
     /// resolved.
     pub(crate) fn is_current(&self, roots: &Roots) -> bool {
@@ -183,8 +219,10 @@ impl Boundary {
     }
 
     /// Returns the roots in force for a client's root list. They are the part of the list inside
-    /// the allowed directories, or the whole list if there are none. An invalid entry is
-    /// [rejected](Roots::rejected) without affecting the others. An empty list grants nothing.
+    /// the allowed directories, or the whole list if there are none. The directories that are
+    /// [always](DirectoryOptions::always) in force follow. An invalid entry is
+    /// [rejected](Roots::rejected) without affecting the others. An empty list grants nothing,
+    /// unless [`empty_list`](BoundaryBuilder::empty_list) says otherwise.
     ///
     /// # Errors
     ///
@@ -242,6 +280,10 @@ impl Boundary {
         effort: &Effort,
     ) -> Result<Roots> {
         list.is_bounded()?;
+        if list.roots.is_empty() && self.inner.empty_list == WithoutClientRoots::AllowedDirectories
+        {
+            return Ok(self.last_allowed_roots().select(|_| true));
+        }
         let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
         let entries = list.roots.iter().map(|root| Entry {
             text: root.uri.clone(),
@@ -252,6 +294,7 @@ impl Boundary {
             },
             name: root.name.clone(),
             access: None,
+            is_always: false,
         });
         let entries: Vec<_> = entries.collect();
         // Defense: client-list-narrows
@@ -262,15 +305,20 @@ impl Boundary {
         };
         let pending = self.grant(&enclosing, account, entries, effort);
         Ok(pending
-            .into_roots(self.inner.policy)
-            .with_generation(enclosing.generation())
-            .listed_by_client())
+            .into_client_roots(self.inner.policy, &enclosing)
+            .with_generation(enclosing.generation()))
     }
 
     fn resolve_allowed(&self) -> PendingRoots {
-        let entries: Vec<_> = self.inner.directories.iter().map(Directory::entry).collect();
-        let filesystem = self.filesystem_roots(&entries, &Account::Operator);
-        self.grant(&filesystem, &Account::Operator, entries, &Effort::default())
+        let entries = || self.inner.directories.iter().map(Directory::entry);
+        let aliases = self.inner.directories.iter().flat_map(Directory::alias_entries);
+        let named: Vec<_> = entries().chain(aliases).collect();
+        let filesystem = self.filesystem_roots(&named, &Account::Operator);
+        let entries = entries().collect();
+        let mut pending = self.grant(&filesystem, &Account::Operator, entries, &Effort::default());
+        pending.declare_aliases(&self.inner.directories, &filesystem);
+        pending.protect(&self.inner.protected);
+        pending
     }
 
     /// Returns the roots beneath which the allowed directories are resolved, or the entries of a
@@ -283,7 +331,12 @@ impl Boundary {
     #[cfg(windows)]
     #[expect(clippy::unused_self, reason = "other systems use `self`")]
     fn filesystem_roots(&self, entries: &[Entry], account: &Account) -> Roots {
-        volumes::named_volumes(entries, account, volumes::open_root)
+        let protected = if self.has_allowed_directories() {
+            Protected::default()
+        } else {
+            self.inner.protected.at_filesystem_root()
+        };
+        volumes::named_volumes(entries, account, |path| volumes::open_root(path, protected.clone()))
     }
 
     /// Refuses a configuration in which a missing optional directory would conflict once it is
@@ -300,7 +353,7 @@ impl Boundary {
             let filesystem = &self.filesystem_roots(&[entry], &Account::Operator);
             // If the volume does not exist either, the configured path is compared.
             if filesystem.index().begin(location.as_os_str()).is_none() {
-                planned.push((location.as_path().to_owned(), directory.access));
+                planned.push((location.as_path().to_owned(), directory.options.access));
                 continue;
             }
             let mut budget = Budget::new();
@@ -315,10 +368,16 @@ impl Boundary {
             // A place that cannot be determined now could conflict later, so this is an error.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
                 Place::Inside { root, path, .. } => {
-                    planned.push((filesystem.root(root)?.path().join(path), directory.access));
+                    let path = filesystem.root(root)?.path().join(path);
+                    planned.push((path, directory.options.access));
                 }
                 Place::Above(_) => {}
             }
+        }
+        let paths: Vec<_> = planned.iter().map(|(path, _)| path.as_path()).collect();
+        let states = self.inner.protected.at_directories(&paths);
+        if let Some((path, _)) = paths.iter().zip(states).find(|(_, state)| state.is_hidden()) {
+            return Err(hidden_directory().at("open root", path.as_os_str()));
         }
         match conflicts(&planned).into_iter().next() {
             Some(path) => Err(Error::new(Code::AccessConflict).at("open root", path.as_os_str())),

@@ -8,7 +8,8 @@ use crate::error::{Code, Error};
 use crate::limits::{ALIASES, ENTRY_CHARS};
 use crate::path::index::Tree;
 use crate::path::names::path_key;
-use crate::roots::{RejectedRoot, Root, Roots};
+use crate::path::protect::Patterns;
+use crate::roots::{DeclaredAlias, RejectedRoot, Root, Roots};
 
 /// The roots and rejected entries of a list, before they become a snapshot.
 #[derive(Default)]
@@ -19,6 +20,8 @@ pub(super) struct PendingRoots {
     pub(super) rejected: Vec<RejectedRoot>,
     /// Canonical paths of roots whose access conflicts with that of another entry.
     pub(super) conflicts: HashSet<PathBuf>,
+    /// The aliases of the allowed directories.
+    pub(super) declared: Vec<DeclaredAlias>,
 }
 
 impl PendingRoots {
@@ -40,6 +43,7 @@ impl PendingRoots {
         if earlier.access != root.access {
             self.conflicts.insert(earlier.canonical.clone());
         }
+        earlier.is_always |= root.is_always;
         for alias in root.aliases {
             if earlier.aliases.len() < ALIASES && !earlier.aliases.contains(&alias) {
                 earlier.aliases.push(alias);
@@ -80,9 +84,56 @@ impl PendingRoots {
         }
     }
 
-    pub(super) fn into_roots(self, policy: Policy) -> Roots {
-        Roots::new(self.roots.into_iter().map(|(.., root)| root).collect(), policy, self.rejected)
+    /// Sets the protection of each allowed directory. Rejects a directory that is hidden below
+    /// another one.
+    pub(super) fn protect(&mut self, patterns: &Patterns) {
+        let paths: Vec<_> = self.roots.iter().map(|(.., root)| root.path()).collect();
+        let states = patterns.at_directories(&paths);
+        for ((index, entry, mut root), protected) in
+            std::mem::take(&mut self.roots).into_iter().zip(states)
+        {
+            if protected.is_hidden() {
+                self.reject(index, &entry, hidden_directory());
+                continue;
+            }
+            root.protected = protected;
+            self.roots.push((index, entry, root));
+        }
+        self.rejected.sort_by_key(RejectedRoot::index);
     }
+
+    pub(super) fn into_roots(self, policy: Policy) -> Roots {
+        let roots = self.roots.into_iter().map(|(.., root)| root).collect();
+        let declared = (!self.declared.is_empty()).then(|| self.declared.into());
+        Roots::assemble(roots, Vec::new(), None, declared, policy, self.rejected)
+    }
+
+    /// Returns the roots of a client's list, followed by the allowed directories that are always in
+    /// force and that the list does not name.
+    pub(super) fn into_client_roots(self, policy: Policy, allowed: &Roots) -> Roots {
+        let mut roots: Vec<_> = self.roots.into_iter().map(|(.., root)| root).collect();
+        let listed = roots.len();
+        let mut always: Vec<_> = allowed.shared_roots().filter(|root| root.is_always()).collect();
+        if !always.is_empty() {
+            let keys: HashMap<_, _> = (0..)
+                .zip(&roots)
+                .map(|(number, root)| (path_key(&root.canonical), number))
+                .collect();
+            always.retain(|root| {
+                let number = keys.get(&path_key(&root.canonical)).copied();
+                let own = number.and_then(|number: usize| roots.get_mut(number));
+                own.map(|own| own.is_always = true).is_none()
+            });
+        }
+        let declared = allowed.declared().cloned();
+        Roots::assemble(roots, always, Some(listed), declared, policy, self.rejected)
+    }
+}
+
+/// The error for an allowed directory that is hidden below another one.
+pub(super) fn hidden_directory() -> Error {
+    Error::new(Code::AccessConflict)
+        .says("the directory is hidden by a protected name in another allowed directory")
 }
 
 /// Returns the paths that are inside a directory with different access, or contain one.

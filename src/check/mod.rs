@@ -11,6 +11,7 @@
 #[cfg(target_os = "linux")]
 mod kernel;
 mod still_allows;
+mod within;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,11 +20,12 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dir::{Access, Budget, Handle, Look, Rule};
+use crate::dir::{Access, Budget, Handle, Look, Metadata, Rule, split};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
-use crate::path::Location;
-use crate::path::names::{below, components, is_absolute};
+use crate::path::names::{below, components};
+use crate::path::protect::Protected;
+use crate::path::{Location, Protection};
 use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, retry_changed};
 use crate::workers::counted;
 
@@ -83,6 +85,8 @@ impl Roots {
     /// - The errors of [`Location::parse`].
     /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is outside the roots,
     ///   whether or not anything exists there.
+    /// - The reason why the client's roots could not be obtained, for a relative request, if only
+    ///   directories that are [always](crate::DirectoryOptions::always) in force are served.
     /// - [`NotFound`](crate::ErrorKind::NotFound),
     ///   [`NotADirectory`](crate::ErrorKind::NotADirectory) and
     ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for a place inside a root.
@@ -169,7 +173,7 @@ impl Roots {
     /// path or alias. Returns `None` if the request starts in no root.
     pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
         let request = request.as_os_str();
-        if !is_absolute(request) {
+        if !self.index().is_absolute(request) {
             return Some((self.base()?, request));
         }
         // This is a fast path for the common case of one root that is named by its canonical path.
@@ -334,20 +338,64 @@ impl CheckedPath {
         Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)))
     }
 
+    /// The protection of the place, and of the names below it.
+    pub(crate) fn protected(&self) -> Protected {
+        self.root.protected.below(&self.relative)
+    }
+
     pub(crate) fn ensure_writable(&self) -> Result<()> {
-        match self.root.access() {
-            Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(Code::ReadOnly.into()),
+        if self.root.access() == Access::ReadOnly {
+            return Err(Code::ReadOnly.into());
         }
+        match self.protected().protection() {
+            None => Ok(()),
+            // Defense: protected-name-is-not-changed
+            Some(Protection::ReadOnly) => Err(Code::Protected.into()),
+            Some(Protection::Hidden) => Err(Code::OutsideRoots.into()),
+        }
+    }
+
+    /// If names are protected, verifies that the directory opened by [`place`](Self::place) is
+    /// still at the path that was checked, so that it has not been moved to a protected name.
+    /// `opened` is the directory of the last name. Call this as late as possible before a change.
+    pub(crate) fn ensure_not_moved(&self, opened: &Handle) -> Result<()> {
+        if !self.root.protected.has_patterns() {
+            return Ok(());
+        }
+        let (handle, place) = self.place()?;
+        let (parent, _) = split(&place).ok_or(Code::RootItself)?;
+        let named = handle.dir(parent, self.roots.policy().mounts);
+        match named.and_then(|named| named.identity()) {
+            // Defense: directory-is-still-at-its-path
+            Ok(identity) if identity == opened.identity()? => self.ensure_root_not_moved(),
+            _ => Err(Code::Changed.into()),
+        }
+    }
+
+    /// Like [`ensure_not_moved`](Self::ensure_not_moved), for the open file itself.
+    pub(crate) fn ensure_file_not_moved(&self, opened: &Metadata) -> Result<()> {
+        if !self.root.protected.has_patterns() {
+            return Ok(());
+        }
+        let (handle, place) = self.place()?;
+        match handle.look(&place, self.roots.policy().mounts) {
+            Ok(Look::Other(named)) if named.identity() == opened.identity() => {
+                self.ensure_root_not_moved()
+            }
+            _ => Err(Code::Changed.into()),
+        }
+    }
+
+    fn ensure_root_not_moved(&self) -> Result<()> {
+        if self.root.verify() { Ok(()) } else { Err(Code::RootUnavailable.into()) }
     }
 
     /// Refuses an operation that would remove or move a root of this snapshot, an enclosing root,
     /// or a directory that contains one.
     pub(crate) fn ensure_not_root(&self) -> Result<()> {
         let canonical = self.canonical();
-        let enclosing =
-            self.root.enclosing().is_some_and(|enclosing| enclosing.index().holds(&canonical));
-        if enclosing || self.roots.index().holds(&canonical) {
+        let holds = |roots: &Roots| roots.index().holds(&canonical);
+        if holds(&self.roots) || self.root.all_enclosing().any(holds) {
             return Err(Code::RootItself.into());
         }
         Ok(())
@@ -402,7 +450,7 @@ impl CheckedPath {
     }
 
     fn roots_and_enclosing(&self) -> impl Iterator<Item = &Root> {
-        self.roots.roots().chain(self.root.enclosing().into_iter().flat_map(Roots::roots))
+        self.roots.roots().chain(self.root.all_enclosing().flat_map(Roots::roots))
     }
 
     /// Returns an error unless the entry may be removed, renamed or replaced. The entry must be

@@ -37,7 +37,7 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt a
 use cap_std::fs::OpenOptions;
 
 pub(crate) use self::budget::{Budget, Effort};
-pub(crate) use self::cursor::{Cursor, count_separators};
+pub(crate) use self::cursor::{Cursor, common_length, count_separators};
 pub(crate) use self::handle::Handle;
 pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
@@ -96,13 +96,19 @@ pub(crate) enum Follow {
     NoLink,
     /// Opens the file for reading, without blocking. Follows symlinks.
     Read,
+    /// Like `Read`, but fails with `ELOOP` if any name in the path is a symlink.
+    ReadNoLink,
 }
 
 /// An iterator over the entries of a directory.
 #[cfg(windows)]
 pub(crate) type Entries = std::fs::ReadDir;
+#[cfg(windows)]
+pub(crate) type DirectoryEntry = std::fs::DirEntry;
 #[cfg(not(windows))]
 pub(crate) type Entries = cap_std::fs::ReadDir;
+#[cfg(not(windows))]
+pub(crate) type DirectoryEntry = cap_std::fs::DirEntry;
 
 /// Identifies a mounted filesystem: `true` and its mount ID, or `false` and its device number if
 /// the kernel does not report a mount ID.

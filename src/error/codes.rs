@@ -199,8 +199,12 @@ errors! {
         DirectoryNotEmpty = "directory_not_empty", "the directory is not empty";
     }
 
-    /// The root is read-only.
+    /// The root or the name is read-only.
     ReadOnly: Failure {
+        /// The change would affect a name that the server protects
+        /// ([`Protection::ReadOnly`](crate::Protection::ReadOnly)), or a rename would change which
+        /// names are protected.
+        Protected = "protected", "protected: the server allows only reading it";
         ReadOnly = "read_only", "the directory is read-only";
     }
 
@@ -253,6 +257,17 @@ errors! {
         /// An allowed directory is inside another one that has different access.
         AccessConflict = "access_conflict",
             "the directory is inside another allowed directory that has different access";
+        /// A pattern for protected names is empty, too long, or contains `.`, `..`, an empty name,
+        /// or a wildcard in a name other than the last.
+        InvalidPattern = "invalid_pattern", "the pattern is invalid";
+        /// An alias of an allowed directory is not absolute, contains `.` or `..`, or is one too
+        /// many.
+        InvalidAlias = "invalid_alias",
+            "an alias must be an absolute path without . or ..";
+        /// An alias exists on this system and is another directory, or is equal to, inside, or
+        /// around another allowed directory or alias.
+        AliasConflict = "alias_conflict",
+            "the alias would hide another directory, or overlaps another allowed directory or alias";
     }
 
     /// An entry of a root list grants nothing, or a configured directory cannot be allowed.

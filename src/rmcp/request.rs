@@ -271,11 +271,16 @@ impl Guard {
                 if let Some((key, nothing)) = cached(began, Roots::empty()) {
                     self.cache().insert_newer(key, nothing);
                 }
-                let list = parse_list(list).map_err(|error| refused(Some(session.id()), error))?;
-                let roots = session.roots_from_list(list).await?;
+                let roots = match parse_list(list) {
+                    Ok(list) => session.roots_from_list(list).await?,
+                    Err(error) => session.roots_despite(error).await?,
+                };
                 let until = began + self.choices().time_to_live_keyed;
-                if let Some((key, list)) = cached(until, roots.clone()) {
-                    self.cache().replace(key, list);
+                match cached(until, roots.clone()) {
+                    Some((key, list)) if !roots.is_despite_failure() => {
+                        self.cache().replace(key, list);
+                    }
+                    _ => {}
                 }
                 roots
             }
@@ -285,7 +290,7 @@ impl Guard {
                 match roots.map_err(|error| refused(Some(session.id()), error))? {
                     Some(roots) => {
                         from_cache = key.map(|key| (self.clone(), key.clone()));
-                        roots.for_session(session.id())
+                        roots.for_session(session.id(), session.account())
                     }
                     None => return Ok(RootsForRequest::InputRequired(input.into_roots_request())),
                 }

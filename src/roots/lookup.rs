@@ -1,14 +1,15 @@
 //! The resolver's look-ups beneath the handles of a snapshot.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, is_separator};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::dir::{Budget, Cursor, Handle, Identity, Look, count_separators};
+use crate::dir::{Access, Budget, Cursor, Handle, Identity, Look, common_length, count_separators};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
+use crate::path::protect::Protected;
 use crate::roots::{
     EntryKind, Found, Intent, Lookup, Place, Root, Roots, Trail, TrailEntry, path_hashes, resolve,
 };
@@ -22,6 +23,51 @@ pub(crate) struct Lookups<'a, 'b> {
     trail: Trail,
     /// The directories from the root to the last name that was looked up, indexed by depth.
     ancestors: Vec<Ancestor>,
+    visible: Visible,
+}
+
+/// The last path that was found not to be hidden. The states of its names are kept, so that a path
+/// near it takes only the steps in which it differs.
+#[derive(Default)]
+struct Visible {
+    root: usize,
+    path: PathBuf,
+    /// For each name in the path, the length of the path up to and including it, and the protection
+    /// there.
+    states: Vec<(usize, Protected)>,
+}
+
+impl Visible {
+    /// Whether a path of plain names in a root goes through a hidden name.
+    fn is_hidden(&mut self, number: usize, root: &Protected, path: &Path) -> bool {
+        if !root.can_hide() {
+            return false;
+        }
+        let (last, next) =
+            (self.path.as_os_str().as_encoded_bytes(), path.as_os_str().as_encoded_bytes());
+        let common = if number == self.root { common_length(last, next) } else { 0 };
+        let is_shared = |length: usize| {
+            length <= common && next.get(length).is_none_or(|byte| is_separator(char::from(*byte)))
+        };
+        while self.states.last().is_some_and(|(length, _)| !is_shared(*length)) {
+            self.states.pop();
+        }
+        let mut state = self.states.last().map_or(root, |(_, state)| state).clone();
+        let mut length = self.states.last().map_or(0, |(length, _)| *length);
+        let parent = path.parent().map_or(0, |parent| parent.as_os_str().len());
+        // The resolver adds one name at a time, so usually only the last one is new.
+        let new = if length == parent { path.file_name().map(Path::new) } else { None };
+        let names = new.map_or_else(|| path.iter(), Path::iter);
+        for name in names.skip(if new.is_some() { 0 } else { self.states.len() }) {
+            state = state.child(name);
+            length += usize::from(length > 0) + name.len();
+            self.states.push((length, state.clone()));
+        }
+        self.root = number;
+        self.path.clear();
+        self.path.push(path);
+        state.is_hidden()
+    }
 }
 
 /// A directory on the path to the last name that was looked up.
@@ -33,7 +79,14 @@ struct Ancestor {
 
 impl<'a, 'b> Lookups<'a, 'b> {
     pub(crate) fn new(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
-        Self { roots, budget, opened: None, trail: Trail::new(), ancestors: Vec::new() }
+        Self {
+            roots,
+            budget,
+            opened: None,
+            trail: Trail::new(),
+            ancestors: Vec::new(),
+            visible: Visible::default(),
+        }
     }
 
     /// Opens the directory of a root, and keeps it open for the next look-up.
@@ -88,7 +141,9 @@ impl<'a, 'b> Lookups<'a, 'b> {
     /// Adds a directory that contains a symlink, and its ancestors, to the trail.
     ///
     /// The allowed directories themselves are omitted. They are the boundary, so a symlink in one
-    /// of them is not suspicious just because the whole directory was granted.
+    /// of them is not suspicious just because the whole directory was granted. A writable directory
+    /// that is always in force is not omitted, because every client's tools can create symlinks in
+    /// it, even if the client lists only a part of it.
     fn extend_trail(&mut self, root: &Root, directory: &Path) {
         if self.ancestors.last().is_some_and(|last| last.is_on_trail) {
             return;
@@ -97,7 +152,15 @@ impl<'a, 'b> Lookups<'a, 'b> {
         let allowed = if root.is_filesystem_root() {
             Vec::new()
         } else {
-            self.roots.index().depths(&directory)
+            // Defense: symlink-in-an-always-directory-grants-nothing
+            let is_omitted = |root: &Root| !root.is_always() || root.access() == Access::ReadOnly;
+            let index = self.roots.index();
+            let enclosing = index.depths(&directory).into_iter();
+            enclosing
+                .zip(index.enclosing_roots(&directory))
+                .filter(|(_, number)| self.roots.root(*number).is_ok_and(is_omitted))
+                .map(|(depth, _)| depth)
+                .collect()
         };
         let above = root.canonical.iter().count().saturating_sub(1);
         let is_first = self.ancestors.first().is_none_or(|root| !root.is_on_trail);
@@ -124,6 +187,11 @@ impl Lookup for Lookups<'_, '_> {
         self.record(number, path, &seen)?;
         Ok(seen.into())
     }
+
+    fn is_hidden(&mut self, number: usize, path: &Path) -> bool {
+        let Ok(root) = self.roots.root(number) else { return false };
+        self.visible.is_hidden(number, &root.protected, path)
+    }
 }
 
 impl From<Look> for EntryKind {
@@ -144,6 +212,10 @@ pub(super) struct RequestLookups<'a, 'b>(pub(super) Lookups<'a, 'b>);
 impl Lookup for RequestLookups<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
         self.0.look_up(number, path).map(EntryKind::from)
+    }
+
+    fn is_hidden(&mut self, number: usize, path: &Path) -> bool {
+        self.0.is_hidden(number, path)
     }
 
     #[cfg(target_os = "linux")]
@@ -167,6 +239,9 @@ pub(crate) fn resolve_in(
     intent: Intent,
     budget: &mut Budget<'_>,
 ) -> Result<(usize, PathBuf, Found)> {
+    if base.is_none() && !roots.index().is_absolute(request) {
+        return Err(roots.without_base());
+    }
     match resolve(
         &mut RequestLookups(Lookups::new(roots, budget)),
         roots.index(),

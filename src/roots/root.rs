@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use crate::dir::{Access, Budget, Handle, Identity, Rule};
 use crate::error::{Code, Error, Result};
 use crate::path::names::is_same;
+use crate::path::protect::Protected;
 use crate::roots::lookup::RequestLookups;
 use crate::roots::{Intent, Lookups, Opened, Place, Roots, Throttle, resolve};
 
@@ -19,7 +20,12 @@ pub struct Root {
     pub(crate) canonical: PathBuf,
     pub(crate) aliases: Vec<PathBuf>,
     pub(crate) name: Option<String>,
+    /// The path under which the client listed this root, if it is not the canonical path.
+    pub(crate) listed: Option<String>,
     pub(crate) access: Access,
+    pub(crate) is_always: bool,
+    /// The protection at the canonical path, and of the names below it.
+    pub(crate) protected: Protected,
     /// For a file root, its name in the parent directory, whose handle is held instead.
     pub(crate) leaf: Option<OsString>,
     pub(crate) held: Held,
@@ -33,6 +39,7 @@ pub struct Root {
 }
 
 /// How a root's directory is accessed.
+#[derive(Clone)]
 pub(crate) enum Held {
     /// The filesystem root.
     FilesystemRoot(Arc<Handle>),
@@ -54,7 +61,8 @@ impl Root {
     /// The paths by which a request may name this root: the canonical path, followed by its
     /// aliases. The listed path is an alias if it differs from the canonical path, contains no
     /// `..`, and takes few look-ups to resolve. On macOS, the other paths through the system's own
-    /// symlinks are also aliases.
+    /// symlinks are also aliases. A declared [alias](crate::DirectoryOptions::alias) is included for
+    /// the allowed directory itself, if it resolves to that directory on this system.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
@@ -65,6 +73,18 @@ impl Root {
     #[must_use]
     pub fn display_path(&self) -> String {
         display_path(&self.canonical)
+    }
+
+    /// The path under which the client listed this root, as text that may be shown to that client.
+    /// It is the path of the URI, decoded. If the client used a Windows
+    /// [alias](crate::DirectoryOptions::alias), the separators are backslashes. If the client did not
+    /// list this root itself, this is the [canonical path](Self::display_path).
+    ///
+    /// A request of the same client may use this path, except that on Unix the names after a
+    /// Windows alias must be separated by slashes.
+    #[must_use]
+    pub fn client_path(&self) -> String {
+        self.listed.clone().unwrap_or_else(|| self.display_path())
     }
 
     /// The canonical path as a `file:` URI, which a client can use in a later request.
@@ -85,6 +105,13 @@ impl Root {
         self.access
     }
 
+    /// Whether the root is an allowed directory that is in force for every client. See
+    /// [`DirectoryOptions::always`](crate::DirectoryOptions::always).
+    #[must_use]
+    pub fn is_always(&self) -> bool {
+        self.is_always
+    }
+
     /// Whether the root is a single file.
     #[must_use]
     pub fn is_file(&self) -> bool {
@@ -96,6 +123,28 @@ impl Root {
     #[must_use]
     pub fn is_available(&self) -> bool {
         !self.is_gone.load(Ordering::Relaxed)
+    }
+
+    /// Returns the same root with read-only access. If it is found to be unavailable, the snapshot
+    /// of this root is outdated.
+    pub(crate) fn with_read_only_access(&self) -> Self {
+        Self {
+            canonical: self.canonical.clone(),
+            aliases: self.aliases.clone(),
+            name: self.name.clone(),
+            listed: self.listed.clone(),
+            // Defense: read-only-view-is-read-only
+            access: Access::ReadOnly,
+            is_always: self.is_always,
+            protected: self.protected.clone(),
+            leaf: self.leaf.clone(),
+            held: self.held.clone(),
+            identity: self.identity,
+            birth: self.birth,
+            is_gone: AtomicBool::new(!self.is_available()),
+            outdated: self.outdated.clone(),
+            aliases_verified: Throttle::new(),
+        }
     }
 
     /// Whether the root is in `/proc`, or contains it.
@@ -202,6 +251,7 @@ impl Root {
 
     pub(super) fn is_equivalent(&self, other: &Self) -> bool {
         self.is_same_object(other)
+            && self.protected.is_equivalent(&other.protected)
             && (&self.canonical, &self.aliases, &self.name, &self.leaf, self.access)
                 == (&other.canonical, &other.aliases, &other.name, &other.leaf, other.access)
     }
@@ -243,6 +293,17 @@ impl Root {
             Held::FilesystemRoot(_) => None,
             Held::Open(_, enclosing) | Held::OnUse(enclosing) => Some(enclosing),
         }
+    }
+
+    /// The snapshots beneath which this root and its enclosing roots were resolved, innermost
+    /// first.
+    pub(crate) fn all_enclosing(&self) -> impl Iterator<Item = &Roots> {
+        std::iter::successors(Some(self), |root| root.outer()).filter_map(Self::enclosing)
+    }
+
+    fn outer(&self) -> Option<&Self> {
+        // Defense: root-is-kept-from-narrowed-roots
+        self.enclosing_root().map(|(outer, _)| outer)
     }
 
     /// The canonical path of the directory that is held for this root. For a file root, it is the

@@ -13,6 +13,7 @@ use crate::path::index::{PathIndex, RootKind};
 use crate::path::names::is_same;
 use crate::roots::{RejectedRoot, Root, Throttle};
 use crate::wire::ListRootsResult;
+use crate::workers::Account;
 #[cfg(feature = "rmcp")]
 use tokio_util::sync::CancellationToken;
 
@@ -24,8 +25,13 @@ use tokio_util::sync::CancellationToken;
 pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
+    /// The reason why there are no roots of the client, if its list could not be obtained. Relative
+    /// requests are refused with it.
+    failure: Option<Arc<Error>>,
     /// The session that uses these roots, for events.
     session: Option<SessionId>,
+    /// The account that the directories of narrowed snapshots are charged to.
+    account: Account,
     /// Set if these roots are valid only for one request. The token is cancelled when that request
     /// ends.
     #[cfg(feature = "rmcp")]
@@ -34,11 +40,14 @@ pub struct Roots {
 
 pub(crate) struct Snapshot {
     roots: Vec<Arc<Root>>,
-    index: PathIndex,
+    index: Arc<PathIndex>,
     policy: Policy,
-    rejected: Vec<RejectedRoot>,
-    /// Whether the roots were resolved from a client's list.
-    is_listed: bool,
+    rejected: Arc<[RejectedRoot]>,
+    /// The aliases that the operator declared for the allowed directories, if there are any.
+    declared: Option<Arc<[DeclaredAlias]>>,
+    /// The number of roots that a client's list put in force, if the roots are a client's. The
+    /// directories that are always in force follow them.
+    listed: Option<usize>,
     /// The original list, if it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
     /// The generation of the allowed directories, as counted by the boundary. These roots either
@@ -48,6 +57,18 @@ pub(crate) struct Snapshot {
     /// gone.
     outdated: Arc<AtomicBool>,
     verified: Throttle,
+    /// Whether the snapshot was created by [`Roots::narrowed_to`].
+    is_narrowed: bool,
+}
+
+/// An alias that the operator declared for an allowed directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeclaredAlias {
+    pub(crate) path: PathBuf,
+    /// The canonical path of the directory.
+    pub(crate) target: PathBuf,
+    /// Whether the alias resolves to the directory on this system.
+    pub(crate) is_here: bool,
 }
 
 /// The exclusive right to verify a snapshot, which ends when this value is dropped. If the snapshot
@@ -96,7 +117,8 @@ impl fmt::Debug for Roots {
 }
 
 impl Roots {
-    /// The roots, in the order of their list.
+    /// The roots, in the order of their list. The directories that are
+    /// [always](crate::DirectoryOptions::always) in force follow those of a client's list.
     pub fn roots(&self) -> impl ExactSizeIterator<Item = &Root> {
         self.snapshot.roots.iter().map(Arc::as_ref)
     }
@@ -122,7 +144,9 @@ impl Roots {
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
-        match base {
+        let begin = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
+        let declared = || begin().filter(|_| self.index().is_absolute(path.as_os_str()));
+        match base.or_else(|| declared().map(|(root, _)| root)) {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => {
                 Err(self.explain_empty(Code::OutsideRoots.into()).at("set base", path.as_os_str()))
@@ -196,22 +220,50 @@ impl Roots {
         self
     }
 
-    /// Marks the roots as resolved from a client's list. This has no effect once the snapshot is
-    /// shared.
-    pub(crate) fn listed_by_client(mut self) -> Self {
-        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
-            snapshot.is_listed = true;
-        }
-        self
+    /// Returns those of these allowed directories that are always in force, for a client whose list
+    /// could not be obtained.
+    pub(crate) fn always_despite(&self, failure: &Error) -> Self {
+        let mut always = self.select(Root::is_always);
+        // Defense: failed-client-has-no-base
+        always.base = None;
+        always.failure = Some(Arc::new(failure.repeated()));
+        always
+    }
+
+    /// Whether the client's list could not be obtained, so that only the directories that are
+    /// always in force are served.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn is_despite_failure(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Returns the selected roots, which both snapshots share.
+    pub(crate) fn select(&self, is_selected: impl Fn(&Root) -> bool) -> Self {
+        let roots = self.shared_roots().filter(|root| is_selected(root)).collect();
+        Self::assemble(Vec::new(), roots, None, self.declared().cloned(), self.policy(), Vec::new())
+            .with_generation(self.generation())
     }
 
     /// If there are no roots, replaces the text of an `OutsideRoots` error with the reason why
     /// there are none, which is the same for every request. Returns any other error unchanged.
     pub(crate) fn explain_empty(&self, error: Error) -> Error {
-        if !self.is_empty() || error.reason() != Code::OutsideRoots {
-            return error;
+        if self.is_empty() && error.reason() == Code::OutsideRoots {
+            self.explain(error)
+        } else {
+            error
         }
-        error.says(match (self.snapshot.is_listed, self.rejected().is_empty()) {
+    }
+
+    /// The refusal of a relative request if there is no root in which it could start.
+    pub(crate) fn without_base(&self) -> Error {
+        match &self.failure {
+            Some(failure) => failure.repeated(),
+            None => self.explain(Code::OutsideRoots.into()),
+        }
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        error.says(match (self.snapshot.listed.is_some(), self.rejected().is_empty()) {
             (true, true) => "the client listed no directories",
             (true, false) => "none of the directories that the client listed is allowed",
             (false, true) => "the server has no directories configured",
@@ -231,9 +283,57 @@ impl Roots {
         self.session
     }
 
-    /// Returns the same roots, associated with a session.
-    pub(crate) fn for_session(self, session: SessionId) -> Self {
-        Self { session: Some(session), ..self }
+    /// Returns the same roots, associated with a session and the account of its client.
+    pub(crate) fn for_session(self, session: SessionId, account: &Account) -> Self {
+        Self { session: Some(session), account: account.clone(), ..self }
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Returns a snapshot that contains only `root`, for the same session and request. Relative
+    /// requests start at this root.
+    pub(crate) fn narrowed_to(&self, root: Root) -> Self {
+        let declared = self.declared().cloned();
+        let Self { mut snapshot, base, .. } =
+            Self::assemble(vec![root], Vec::new(), None, declared, self.policy(), Vec::new());
+        if let Some(snapshot) = Arc::get_mut(&mut snapshot) {
+            snapshot.generation = self.generation();
+            snapshot.is_narrowed = true;
+        }
+        // Defense: narrowed-roots-end-with-their-request
+        Self { snapshot, base, failure: None, ..self.clone() }
+    }
+
+    /// Returns the roots beneath which a directory inside `root`, one of these roots, is verified.
+    /// They are these roots or, if these roots are narrowed, the roots that were narrowed first. A
+    /// snapshot that is narrowed repeatedly therefore keeps only one other snapshot alive.
+    pub(crate) fn enclosing_for(&self, root: &Root) -> Self {
+        match root.enclosing() {
+            // Defense: narrowed-roots-form-no-chain
+            Some(first) if self.snapshot.is_narrowed => first.clone(),
+            _ => Self::from_snapshot(self.snapshot.clone()),
+        }
+    }
+
+    /// Returns the same roots, all of them read-only.
+    pub(crate) fn with_read_only_access(&self) -> Self {
+        let own = &*self.snapshot;
+        let snapshot = Snapshot {
+            roots: own.roots.iter().map(|root| Arc::new(root.with_read_only_access())).collect(),
+            index: own.index.clone(),
+            policy: own.policy,
+            rejected: own.rejected.clone(),
+            declared: own.declared.clone(),
+            listed: own.listed,
+            list: None,
+            generation: own.generation,
+            outdated: own.outdated.clone(),
+            verified: Throttle::new(),
+            is_narrowed: own.is_narrowed,
+        };
+        Self { snapshot: Arc::new(snapshot), ..self.clone() }
     }
 
     /// Returns the same roots with a lease. These roots and their clones are valid until the lease
@@ -284,10 +384,11 @@ impl Roots {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
         one.list == two.list
             && one.policy == two.policy
+            && one.declared == two.declared
             && one.roots.len() == two.roots.len()
             && one.roots.iter().zip(&two.roots).all(|(one, two)| one.is_equivalent(two))
             && one.rejected.len() == two.rejected.len()
-            && one.rejected.iter().zip(&two.rejected).all(|(one, two)| one.is_equivalent(two))
+            && one.rejected.iter().zip(&*two.rejected).all(|(one, two)| one.is_equivalent(two))
             && self.is_whole()
             && other.is_whole()
     }
@@ -296,10 +397,18 @@ impl Roots {
         Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
 
-    pub(crate) fn new(
+    pub(crate) fn new(roots: Vec<Root>, policy: Policy, rejected: Vec<RejectedRoot>) -> Self {
+        Self::assemble(roots, Vec::new(), None, None, policy, rejected)
+    }
+
+    /// Creates a snapshot of new roots, followed by roots of another snapshot.
+    pub(crate) fn assemble(
         mut roots: Vec<Root>,
+        shared: Vec<Arc<Root>>,
+        listed: Option<usize>,
+        declared: Option<Arc<[DeclaredAlias]>>,
         policy: Policy,
-        mut rejected: Vec<RejectedRoot>,
+        rejected: Vec<RejectedRoot>,
     ) -> Self {
         let mut index = PathIndex::default();
         let outdated = Arc::new(AtomicBool::new(false));
@@ -309,6 +418,9 @@ impl Roots {
             root.canonical.shrink_to_fit();
             root.aliases.shrink_to_fit();
             root.aliases.iter_mut().for_each(PathBuf::shrink_to_fit);
+        }
+        let mut roots: Vec<_> = roots.into_iter().map(Arc::new).chain(shared).collect();
+        for root in &roots {
             index.add(
                 &root.canonical,
                 if root.is_file() { RootKind::File } else { RootKind::Directory },
@@ -317,32 +429,39 @@ impl Roots {
         for (number, root) in roots.iter().enumerate() {
             root.aliases.iter().for_each(|alias| index.add_alias(alias, number));
         }
+        for alias in declared.iter().flat_map(|declared| declared.iter()) {
+            index.declare(&alias.path, &alias.target, alias.is_here);
+        }
         index.shrink();
-        let mut roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
         roots.shrink_to_fit();
-        rejected.shrink_to_fit();
         let verified = Throttle::new();
-        let (is_listed, list, generation) = (false, None, 0);
+        let (list, generation) = (None, 0);
         let snapshot = Snapshot {
             roots,
-            index,
+            index: Arc::new(index),
             policy,
-            rejected,
-            is_listed,
+            rejected: rejected.into(),
+            declared,
+            listed,
             list,
             generation,
             outdated,
             verified,
+            is_narrowed: false,
         };
         Self::from_snapshot(Arc::new(snapshot))
     }
 
     pub(crate) fn from_snapshot(snapshot: Arc<Snapshot>) -> Self {
-        let base = if snapshot.roots.is_empty() { None } else { Some(0) };
+        let own = snapshot.listed.unwrap_or(snapshot.roots.len());
+        // Defense: always-directory-is-no-base
+        let base = (own > 0).then_some(0);
         Self {
             snapshot,
             base,
+            failure: None,
             session: None,
+            account: Account::Anonymous,
             #[cfg(feature = "rmcp")]
             lease: None,
         }
@@ -366,6 +485,14 @@ impl Roots {
 
     pub(crate) fn shared_root(&self, number: usize) -> Result<Arc<Root>> {
         self.snapshot.roots.get(number).cloned().ok_or_else(|| Code::OutsideRoots.into())
+    }
+
+    pub(crate) fn shared_roots(&self) -> impl Iterator<Item = Arc<Root>> {
+        self.snapshot.roots.iter().cloned()
+    }
+
+    pub(crate) fn declared(&self) -> Option<&Arc<[DeclaredAlias]>> {
+        self.snapshot.declared.as_ref()
     }
 
     pub(crate) fn index(&self) -> &PathIndex {

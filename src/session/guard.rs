@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::boundary::Boundary;
+use crate::boundary::{Boundary, WithoutClientRoots};
 use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
 use crate::limits::{
@@ -30,10 +30,14 @@ use crate::workers::{Account, Workers};
 ///
 /// - If the client declared roots and its list has entries, the roots in force are the part of the
 ///   list inside the allowed directories. Without allowed directories, they are the whole list.
-/// - If the client declared roots and its list is empty, nothing is in force.
+/// - If the client declared roots and its list is empty, nothing is in force, unless
+///   [`BoundaryBuilder::empty_list`](crate::BoundaryBuilder::empty_list) says otherwise.
 /// - If the client declared roots and does not respond, or responds with an error, the request is
 ///   refused.
 /// - If the client declared no roots, [`WithoutClientRoots`] decides.
+///
+/// Directories that are [always](crate::DirectoryOptions::always) in force are also served in each
+/// of these cases.
 ///
 /// With [`Ignore`](Self::Ignore), the allowed directories are in force in each of these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,17 +48,6 @@ pub enum ClientRoots {
     Narrow,
     /// Client roots are never requested. The allowed directories are in force.
     Ignore,
-}
-
-/// The roots in force for a client that did not declare the roots capability.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WithoutClientRoots {
-    /// No roots are in force, and each request is refused with
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
-    Deny,
-    /// The allowed directories.
-    AllowedDirectories,
 }
 
 /// The guard of a server process. It is built once, is cheap to clone, and is shared by all

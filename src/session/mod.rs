@@ -34,7 +34,7 @@ mod fetch;
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::guard::{ClientRoots, Guard, GuardBuilder, WithoutClientRoots};
+pub use self::guard::{ClientRoots, Guard, GuardBuilder};
 #[cfg(feature = "rmcp")]
 pub(crate) use self::source::fetch_failed;
 pub(crate) use self::source::{FetchedList, fetch_list};
@@ -42,6 +42,7 @@ pub use self::source::{RootsResponse, RootsSource};
 
 #[cfg(feature = "rmcp")]
 pub use self::key::ClientKey;
+use crate::boundary::WithoutClientRoots;
 use crate::check::CheckedPath;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
@@ -86,13 +87,20 @@ use crate::workers::Account;
 /// | --- | --- |
 /// | the client sent a list | the part of it inside the allowed directories; all of it with [`client_roots_only`] |
 /// | the client did not declare roots | the allowed directories, or nothing: [`WithoutClientRoots`] |
-/// | the list is empty, late, malformed or an error | nothing |
+/// | the list is empty | nothing, or the allowed directories: [`empty_list`] |
+/// | every entry of the list is rejected | nothing |
+/// | the list is late, malformed or an error | nothing |
+/// | in each of these cases | also the allowed directories that are [always] in force, after the client's roots |
 /// | the capabilities are missing or malformed | there is no session: answer the request with -32602 |
 /// | an allowed directory is replaced or comes back (a deploy) | the cached list is resolved again, and the client is not asked. If that fails, the roots that are still available are served, and the next attempt follows half a second later |
 ///
-/// A relative path starts at the first root in force. That is the client's first available root if
-/// the client has any, else the first allowed directory. [`Roots::with_base`] chooses another root.
-/// Mention this in the descriptions of your tools.
+/// A relative path starts at the client's first root or, if the client does not narrow the allowed
+/// directories, at the first of these. [`Roots::with_base`] chooses another root. Mention this in the
+/// descriptions of your tools.
+///
+/// If only directories that are always in force are served, because the client's list could not be
+/// obtained or grants nothing, a relative path is refused. The error is the one that the call would
+/// return without these directories.
 ///
 /// # When the client is asked
 ///
@@ -110,6 +118,8 @@ use crate::workers::Account;
 /// Cursor, needs [`bare_paths`]. [`state`](Self::state) returns the current state of the session.
 ///
 /// [`client_roots_only`]: crate::BoundaryBuilder::client_roots_only
+/// [`empty_list`]: crate::BoundaryBuilder::empty_list
+/// [always]: crate::DirectoryOptions::always
 /// [`time_to_live_unannounced`]: crate::GuardBuilder::time_to_live_unannounced
 /// [`fetch_limit`]: crate::GuardBuilder::fetch_limit
 /// [`bare_paths`]: crate::BoundaryBuilder::bare_paths
@@ -146,7 +156,9 @@ fn close(client: &Client) {
     }
 }
 
-/// The state of a client's roots.
+/// The state of a client's roots. Directories that are
+/// [always](crate::DirectoryOptions::always) in force are served in every state except
+/// [`Closed`](Self::Closed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RootsState {
@@ -158,9 +170,9 @@ pub enum RootsState {
     /// The roots must be requested: they were never requested, they changed, expired or were
     /// evicted, or the client does not announce changes.
     Stale,
-    /// The roots were requested but could not be obtained. Nothing is in force.
+    /// The roots were requested but could not be obtained. None of them is in force.
     Failed(ErrorKind),
-    /// The client sent its list, but no root is in force: the list is empty, or every entry was
+    /// The client sent its list, but the list put no root in force: it is empty, or every entry was
     /// rejected.
     Empty,
     /// The roots are in force.
@@ -242,6 +254,10 @@ impl Session {
     ///
     /// # Errors
     ///
+    /// If a directory is [always](crate::DirectoryOptions::always) in force, the errors of the
+    /// client's list are not returned. The roots are then these directories, and relative requests
+    /// are refused with the error.
+    ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) if [`WithoutClientRoots::Deny`]
     /// applies or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
     /// (`roots_failed`, `roots_timed_out`, `roots_changing`) if the list could not be obtained;
@@ -261,7 +277,7 @@ impl Session {
     ) -> Result<(Roots, Option<u64>)> {
         let client = self.client();
         match client.roots(source).await {
-            Ok((roots, epoch)) => Ok((roots.for_session(client.id), epoch)),
+            Ok((roots, epoch)) => Ok((roots.for_session(client.id, &client.account), epoch)),
             Err(error) => Err(self.log_refusal(error)),
         }
     }
@@ -289,6 +305,9 @@ impl Session {
     ///
     /// # Errors
     ///
+    /// As for [`roots`](Self::roots), the errors of the list are not returned if a directory is
+    /// [always](crate::DirectoryOptions::always) in force.
+    ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported),
     /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_timed_out`, `roots_failed`,
     /// `too_many_roots`), [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`),
@@ -297,7 +316,17 @@ impl Session {
     pub async fn roots_from_list(&self, list: ListRootsResult) -> Result<Roots> {
         let client = self.client();
         match client.roots_of_list(list).await {
-            Ok(roots) => Ok(roots.for_session(client.id)),
+            Ok(roots) => Ok(roots.for_session(client.id, &client.account)),
+            Err(error) => Err(self.log_refusal(error)),
+        }
+    }
+
+    /// Returns the directories that are always in force, for a request whose list could not be read.
+    #[cfg(feature = "rmcp")]
+    pub(crate) async fn roots_despite(&self, error: Error) -> Result<Roots> {
+        let client = self.client();
+        match client.always_roots(error).await {
+            Ok(roots) => Ok(roots.for_session(client.id, &client.account)),
             Err(error) => Err(self.log_refusal(error)),
         }
     }
@@ -335,9 +364,21 @@ impl Session {
     /// the case, unless the server sets a [time to
     /// live](crate::GuardBuilder::time_to_live_unannounced). Also the errors of
     /// [`Roots::still_allows`], [`SessionClosed`](crate::ErrorKind::SessionClosed) and
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported). A proof in a directory that is
+    /// [always](crate::DirectoryOptions::always) in force stays allowed while the client's roots must
+    /// be requested again or could not be obtained.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
-        self.current_roots()?.still_allows(checked)
+        let client = self.client();
+        let error = match self.current_roots() {
+            Ok(roots) => return roots.still_allows(checked),
+            Err(error) => error,
+        };
+        client.epoch()?;
+        let always = client.guard.boundary().last_allowed_roots().always_despite(&error);
+        match always.still_allows(checked) {
+            Err(outside) if outside.reason() == Code::OutsideRoots => Err(error),
+            decided => decided,
+        }
     }
 
     /// Returns the roots in force, or an error if they must be requested from the client.
@@ -375,7 +416,7 @@ impl Session {
             return RootsState::Unsupported;
         }
         match client.cached(Instant::now()) {
-            Some(cached) if cached.roots.is_empty() => RootsState::Empty,
+            Some(cached) if cached.roots.base().is_none() => RootsState::Empty,
             Some(_) => RootsState::Available,
             None => {
                 client.failure().map_or(RootsState::Stale, |code| RootsState::Failed(code.kind()))

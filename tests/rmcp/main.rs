@@ -18,6 +18,7 @@ mod requests;
 mod responsiveness;
 mod sessions;
 mod stateless;
+mod within;
 #[cfg(target_os = "linux")]
 #[path = "../support/hung_filesystem.rs"]
 mod hung_filesystem;

@@ -52,6 +52,9 @@ impl ServerHandler for Keeper {
             kept.roots.push(roots.clone());
             // Roots with another base end with the request, too.
             kept.roots.push(roots.with_base(roots.roots().next().unwrap().path())?);
+            // Narrowed roots, too.
+            kept.roots.push(roots.within(".")?);
+            kept.roots.push(roots.within(".")?.within(".")?.read_only());
             let proof = roots.check("c/in.txt", Intent::Existing)?;
             kept.proofs.push((proof, roots.session().cloned()));
             let text = kept.roots[0].read_to_string("c/in.txt", 9);

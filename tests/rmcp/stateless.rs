@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::TIME_TO_LIVE_KEYED;
 use mcp_roots_guard::rmcp::ROOTS_KEY;
-use mcp_roots_guard::{Access, Boundary, Guard};
+use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard};
 use serde_json::{Value, json};
 
 use crate::raw_client::{Raw, call, list, stateless, tool_text};
@@ -244,8 +244,10 @@ async fn a_clients_roots_are_closed_with_its_connection() {
 async fn a_new_optional_directory_causes_a_new_request_for_roots() {
     let tree = Tree::new();
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadOnly);
-    let boundary =
-        boundary.optional_directory(tree.path("later"), Access::ReadOnly).build().unwrap();
+    let boundary = boundary
+        .directory_with(tree.path("later"), DirectoryOptions::new(Access::ReadOnly).optional(true))
+        .build()
+        .unwrap();
     let guard =
         Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
     let (server, reports) = Server::new(&guard);
@@ -254,6 +256,36 @@ async fn a_new_optional_directory_causes_a_new_request_for_roots() {
     assert_eq!(read(&mut raw, "in.txt", &both).await.as_deref(), Ok("a"));
     std::fs::create_dir(tree.path("later")).unwrap();
     is_asked_eventually(&mut raw, "in.txt").await;
+}
+
+/// The second request comes with the client's key. The failed answer withdraws the earlier list.
+#[tokio::test]
+async fn a_failed_answer_leaves_only_the_always_directories_and_is_not_cached() {
+    let tree = Tree::new();
+    let always = DirectoryOptions::new(Access::ReadOnly).always(true);
+    let boundary = Boundary::builder()
+        .directory(tree.path("op/a"), Access::ReadOnly)
+        .directory_with(tree.path("op/b"), always)
+        .build()
+        .unwrap();
+    let guard = Guard::new(boundary);
+    let (server, reports) = Server::new(&guard);
+    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
+    let [a, b] = ["op/a/in.txt", "op/b/in.txt"].map(|path| tree.path(path));
+    assert_eq!(read(&mut raw, &a, &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+    let failed = || Err("read \"in.txt\": the client's roots could not be obtained".to_owned());
+    for answer in [json!({}), json!({ "error": { "code": 1 } })] {
+        assert_eq!(read(&mut raw, &b, &answer).await.as_deref(), Ok("b"));
+        is_asked(&mut raw, "in.txt").await;
+        assert_eq!(read(&mut raw, &a, &answer).await, Err(refusal(&a, "outside_roots")));
+        assert_eq!(read(&mut raw, "in.txt", &answer).await, failed());
+        is_asked(&mut raw, "in.txt").await;
+    }
+    let many = list(std::iter::repeat_n("file:///x", 10_001));
+    assert_eq!(read(&mut raw, &b, &many).await.as_deref(), Ok("b"));
+    is_asked(&mut raw, "in.txt").await;
+    assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+    assert_eq!(read(&mut raw, &b, &list([tree.uri("op/a")])).await.as_deref(), Ok("b"));
 }
 
 #[tokio::test]

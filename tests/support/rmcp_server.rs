@@ -103,6 +103,20 @@ impl ServerHandler for Server {
                     .tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?))
                     .await
             }
+            // Reads a file in the directory that the argument `workspace` names, or the metadata if
+            // there is no such argument.
+            "read_in" => {
+                let in_meta = ctx.meta.get("test/workspace").and_then(Value::as_str);
+                let workspace = match (argument(&call, "workspace"), in_meta) {
+                    (argument, Some(in_meta)) if argument.is_empty() => in_meta.to_owned(),
+                    (argument, _) => argument,
+                };
+                self.guard
+                    .tool(&ctx, &call, move |roots| {
+                        Ok(roots.within(&workspace)?.read_to_string(path, 1000)?)
+                    })
+                    .await
+            }
             "write" => {
                 self.guard
                     .tool(&ctx, &call, move |roots| {
@@ -277,11 +291,11 @@ impl Macros {
 
 /// The `path` argument of a call.
 pub(crate) fn path_of(call: &CallToolRequestParams) -> String {
-    call.arguments
-        .as_ref()
-        .and_then(|args| args.get("path")?.as_str())
-        .unwrap_or_default()
-        .to_owned()
+    argument(call, "path")
+}
+
+fn argument(call: &CallToolRequestParams, name: &str) -> String {
+    call.arguments.as_ref().and_then(|args| args.get(name)?.as_str()).unwrap_or_default().to_owned()
 }
 
 fn own_question() -> InputRequiredResult {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{EntryKind, Found, Intent, Lookup, Place};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
-use crate::path::index::{Above, Node, PathIndex, RootKind, TOP};
+use crate::path::index::{Above, Node, Origin, PathIndex, RootKind, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
 
 pub(super) struct Walk<'a, N> {
@@ -101,8 +101,11 @@ impl<'a, N: Lookup> Walk<'a, N> {
                 }
                 return Ok(None);
             }
-            long if long.len() > NAME_BYTES => return Err(Code::TooLong.into()),
             _ => path.push(name),
+        }
+        self.refuse_hidden()?;
+        if name.len() > NAME_BYTES {
+            return Err(Code::TooLong.into());
         }
         self.look_ahead()?;
         let Position::Inside { root, path, file_kind } = &mut self.position else {
@@ -138,11 +141,22 @@ impl<'a, N: Lookup> Walk<'a, N> {
     /// names before the last one are directories.
     fn look_ahead(&mut self) -> Result<()> {
         let Position::Inside { root, path, .. } = &mut self.position else { return Ok(()) };
-        let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
-        if plain == 0 || !self.looks_ahead {
+        if !self.looks_ahead {
             return Ok(());
         }
-        path.extend(self.todo.iter().rev().take(plain));
+        let mut plain = 0;
+        for name in self.todo.iter().rev().take_while(|name| is_plain(name)) {
+            path.push(name);
+            // A hidden name is refused when the walk reaches it.
+            if self.lookup.is_hidden(*root, path) {
+                path.pop();
+                break;
+            }
+            plain += 1;
+        }
+        if plain == 0 {
+            return Ok(());
+        }
         let skippable = self.lookup.skippable(*root, path, plain + 1);
         self.looks_ahead = skippable.is_some();
         let more = skippable.unwrap_or(Ok(1))? - 1;
@@ -151,6 +165,18 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
         self.todo.truncate(self.todo.len() - more);
         self.steps += more;
+        Ok(())
+    }
+
+    /// Refuses a position that is hidden, in the same way as one outside.
+    fn refuse_hidden(&mut self) -> Result<()> {
+        if let Position::Inside { root, path, .. } = &self.position {
+            // Defense: hidden-name-is-refused-as-outside
+            if self.lookup.is_hidden(*root, path) {
+                self.position = Position::Above(TOP);
+                return Err(outside(self.last_link.as_ref()));
+            }
+        }
         Ok(())
     }
 
@@ -163,7 +189,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             return Err(Code::NotFound.into());
         }
         if is_absolute(&text) {
-            self.start(&text);
+            self.start(&text, Origin::Symlink);
         } else {
             self.push(&text);
         }
@@ -174,9 +200,6 @@ impl<'a, N: Lookup> Walk<'a, N> {
     /// Ends the walk at a missing name. Fails with `NotFound` unless the intent allows the missing
     /// name and the remaining components.
     fn missing(&mut self) -> Result<Place> {
-        let Position::Inside { root, path, .. } = &mut self.position else {
-            return Err(Code::NotFound.into());
-        };
         match self.intent {
             Intent::New | Intent::NoFollow if self.todo.is_empty() => {}
             Intent::NewTree => {}
@@ -184,16 +207,21 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
         let mut count = 1;
         while let Some(name) = self.todo.pop() {
+            let Position::Inside { path, .. } = &mut self.position else { break };
             match name.as_encoded_bytes() {
-                b"." => {}
+                b"." => continue,
                 b".." => return Err(Code::NotFound.into()),
-                long if long.len() > NAME_BYTES => return Err(Code::TooLong.into()),
-                _ => {
-                    path.push(&name);
-                    count += 1;
-                }
+                _ => path.push(&name),
             }
+            self.refuse_hidden()?;
+            if name.len() > NAME_BYTES {
+                return Err(Code::TooLong.into());
+            }
+            count += 1;
         }
+        let Position::Inside { root, path, .. } = &mut self.position else {
+            return Err(Code::NotFound.into());
+        };
         Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Missing(count) })
     }
 
@@ -228,15 +256,19 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(*file_kind)
     }
 
-    /// Starts an absolute path at the root with the longest matching path or alias, or at `/` if
-    /// there is none.
-    pub(super) fn start(&mut self, path: &OsStr) {
-        if let Some((root, rest)) = self.aliases.begin(path) {
+    /// Starts an absolute path at the root with the longest matching path or alias. If there is
+    /// none, starts it at the place of a declared alias, or else at `/`.
+    pub(super) fn start(&mut self, path: &OsStr, origin: Origin) {
+        if let Some((root, rest)) = self.aliases.begin_from(path, origin) {
             self.enter(root);
             self.push(rest);
         } else {
-            self.position = Position::Above(TOP);
-            self.push(path);
+            let (node, rest) = match self.aliases.declared(path, origin) {
+                Some((Some(node), rest)) => (node, rest),
+                _ => (TOP, path),
+            };
+            self.position = Position::Above(node);
+            self.push(rest);
         }
     }
 
@@ -323,6 +355,8 @@ mod tests {
         roots: Vec<PathBuf>,
         asked: Vec<PathBuf>,
         looks_ahead: bool,
+        /// The hidden name.
+        hidden: Option<&'static str>,
     }
 
     impl Lookup for Memory {
@@ -335,6 +369,10 @@ mod tests {
             assert!(path.components().all(|name| name.as_os_str() != ".."), "looked up {path:?}");
             self.asked.push(path.clone());
             Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
+        }
+
+        fn is_hidden(&mut self, _: usize, path: &Path) -> bool {
+            path.iter().any(|name| Some(name) == self.hidden.map(OsStr::new))
         }
 
         fn skippable(&mut self, root: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
@@ -357,6 +395,7 @@ mod tests {
             roots: Vec::new(),
             asked: Vec::new(),
             looks_ahead: false,
+            hidden: None,
         };
         for (path, is) in roots {
             aliases.add(Path::new(&native(path)), *is);
@@ -455,6 +494,38 @@ mod tests {
         let outside: Vec<_> =
             memory.asked.iter().filter(|path| aliases.begin(path.as_os_str()).is_none()).collect();
         assert!(outside.is_empty(), "looked up {outside:?}");
+    }
+
+    #[test]
+    fn hidden_name_is_refused_as_outside_and_never_looked_up() {
+        let names = ["/r/d/", "/r/d/f", "/r/h/", "/r/h/f", "/r/d/h/", "/r/l>d/h/../f", "/r/h2/"];
+        let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &names);
+        memory.hidden = Some("h");
+        let long = format!("h/{}", "n".repeat(256));
+        let rows = [
+            ("h", Existing, "outside_roots"),
+            ("h", NoFollow, "outside_roots"),
+            ("h/f", Existing, "outside_roots"),
+            ("h/..", Existing, "outside_roots"),
+            ("d/h/../f", Existing, "outside_roots"),
+            ("d/../h", New, "outside_roots"),
+            ("l", Existing, "outside_roots"),
+            ("l", NoFollow, "0:l Link"),
+            ("m/h", NewTree, "outside_roots"),
+            ("m/o/h/p", NewTree, "outside_roots"),
+            ("m/h", Existing, "not_found"),
+            (&long, Existing, "outside_roots"),
+            ("h2", Existing, "0:h2 Exists"),
+        ];
+        for (request, intent, expected) in rows {
+            for looks_ahead in [false, true] {
+                memory.looks_ahead = looks_ahead;
+                let resolved = resolved(&mut memory, &aliases, request, intent);
+                assert_eq!(resolved, expected, "{request} {intent:?} {looks_ahead}");
+            }
+        }
+        let is_hidden = |path: &&PathBuf| path.iter().any(|name| name == "h");
+        assert_eq!(memory.asked.iter().find(is_hidden), None);
     }
 
     /// As on Linux, at most forty symlinks are followed.

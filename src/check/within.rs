@@ -1,0 +1,128 @@
+//! Narrowing the roots for one request: [`Roots::within`] and [`Roots::read_only`].
+
+use std::path::Path;
+
+use crate::boundary::{EntryResolver, alias_of, shown};
+use crate::check::CheckedPath;
+use crate::dir::{Budget, Effort};
+use crate::error::{Error, Result};
+use crate::limits::{ALIAS_LOOKUPS, ALIASES};
+use crate::path::Location;
+use crate::path::index::Origin;
+use crate::roots::{Intent, Roots};
+
+impl Roots {
+    /// Narrows the roots to a directory or a single file inside them. The result has this one root,
+    /// and relative requests start there.
+    ///
+    /// Use this for a directory that a model, a client or another program names, for example in a
+    /// tool's parameter or in the metadata of a request. It can only narrow the roots: a directory
+    /// outside them is refused, and the result has the same access, [`Policy`](crate::Policy) and
+    /// session. Nothing is cached, so no other request is affected. With the feature `rmcp`, the
+    /// result ends with the request, like the roots that it came from.
+    ///
+    /// The directory is opened, so the result does not follow if the path later resolves to
+    /// another directory. If that happens, the root becomes
+    /// [unavailable](crate::ErrorKind::RootUnavailable). The root can be named by its canonical
+    /// path, by an absolute `request`, and by the aliases of the root that contains it.
+    /// [`Session::still_allows`](crate::Session::still_allows) accepts a proof from the result while
+    /// a root in force contains its place.
+    ///
+    /// # Errors
+    ///
+    /// - The errors of [`check`](Self::check) with [`Intent::Existing`].
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) if the request names
+    ///   neither a directory nor a regular file.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::create_dir(work.path().join("site")).unwrap();
+    /// # std::fs::write(work.path().join("site/index.html"), "<h1>").unwrap();
+    /// # std::fs::write(work.path().join("notes.txt"), "").unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let site = roots.within("site")?;
+    /// assert_eq!(site.read_to_string("index.html", 1 << 20)?, "<h1>");
+    /// let refused = site.read("../notes.txt", 1 << 20).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn within<L>(&self, request: L) -> Result<Self>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        let request = self.location(request)?;
+        self.run_request("narrow to", &request, |budget| {
+            let checked = self.decide(&request, Intent::Existing, budget)?;
+            self.narrow(&checked, budget)
+        })
+    }
+
+    /// Returns the same roots with read-only access. Access never widens: directories that are
+    /// already read-only stay so.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let refused = roots.read_only().write("a.txt", "a").unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::ReadOnly);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        self.with_read_only_access()
+    }
+
+    fn narrow(&self, checked: &CheckedPath, budget: &Budget<'_>) -> Result<Self> {
+        let (outer, relative) = (&checked.root, &*checked.relative);
+        let enclosing = self.enclosing_for(outer);
+        let effort = Effort::default();
+        // Opens the place beneath the root's handle, without following symlinks.
+        let mut root =
+            EntryResolver::new(&enclosing, self.account(), &effort).open(outer, relative)?;
+        // Joining an empty path would add a trailing slash.
+        let is_root = relative.as_os_str().is_empty();
+        let below = |path: &Path| if is_root { path.to_owned() } else { path.join(relative) };
+        let request = checked.request.as_path();
+        let index = enclosing.index();
+        let requested = index
+            .is_absolute(request.as_os_str())
+            .then(|| alias_of(request, &root.canonical))
+            .flatten();
+        let listed = || Some(below(Path::new(outer.listed.as_ref()?)));
+        root.listed = requested.clone().or_else(listed).as_deref().map(shown);
+        // The index already contains the declared aliases.
+        let requested = requested.filter(|alias| {
+            index.declared(alias.as_os_str(), Origin::Request).is_none()
+                && budget.spent() <= ALIAS_LOOKUPS
+        });
+        for alias in outer.aliases.iter().map(|alias| below(alias)).chain(requested) {
+            if root.aliases.len() < ALIASES && !root.aliases.contains(&alias) {
+                root.aliases.push(alias);
+            }
+        }
+        Ok(self.narrowed_to(root))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::Roots;
+
+    /// Otherwise, the memory and the verification of roots that are narrowed in a loop would grow.
+    #[test]
+    fn repeatedly_narrowed_roots_keep_only_the_first_snapshot_alive() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("a/b/c")).unwrap();
+        let first = Roots::from_dirs([directory.path()]).unwrap();
+        let middle = first.within("a").unwrap();
+        let last = middle.within("b").unwrap().read_only().within("c").unwrap();
+        let [first, middle] = [first, middle].map(|roots| Arc::downgrade(roots.snapshot()));
+        assert!(first.upgrade().is_some() && middle.upgrade().is_none());
+        assert!(last.verify());
+    }
+}
