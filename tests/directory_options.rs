@@ -7,8 +7,8 @@ use std::time::Duration;
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
 use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, ClientCapabilities, ClientRoots, DirectoryOptions,
-    ErrorKind, Guard, GuardBuilder, Intent, ListRootsResult, Roots, RootsCapability, RootsResponse,
-    RootsState, Session, WithoutClientRoots,
+    ErrorKind, Guard, GuardBuilder, Intent, ListRootsResult, Replace, Roots, RootsCapability,
+    RootsResponse, RootsState, Session, WithoutClientRoots,
 };
 
 use crate::support::tree::Tree;
@@ -688,5 +688,28 @@ async fn client_path_is_never_the_path_of_another_client() {
             let roots = session.roots(source).await.unwrap();
             assert_eq!(roots.roots().next().unwrap().client_path(), *expected);
         }
+    }
+}
+
+#[test]
+fn a_nested_allowed_directory_cannot_be_removed_through_an_always_directory() {
+    let tree = tree();
+    let boundary = Boundary::builder()
+        .directory_with(tree.path("external"), always(Access::ReadWrite))
+        .directory(tree.path("external/sub"), Access::ReadWrite)
+        .directory(tree.path("home"), Access::ReadWrite)
+        .build()
+        .unwrap();
+    let listed = boundary.resolve(&list(&tree, &["home/work"])).unwrap();
+    let within = listed.within(tree.path("external")).unwrap();
+    for roots in [listed, within] {
+        assert!(!names(&tree, &roots).contains(&"external/sub".to_owned()));
+        let sub = tree.path("external/sub");
+        assert_eq!(code(roots.remove_dir_all(&*sub)), Some("root_itself"));
+        assert_eq!(
+            code(roots.rename(&*sub, &*tree.path("external/moved"), Replace::Never)),
+            Some("root_itself")
+        );
+        assert!(sub.join("f").exists());
     }
 }

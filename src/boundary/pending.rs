@@ -114,7 +114,8 @@ impl PendingRoots {
         let mut roots: Vec<_> = self.roots.into_iter().map(|(.., root)| root).collect();
         let listed = roots.len();
         let mut always: Vec<_> = allowed.shared_roots().filter(|root| root.is_always()).collect();
-        if !always.is_empty() {
+        let has_always = !always.is_empty();
+        if has_always {
             let keys: HashMap<_, _> = (0..)
                 .zip(&roots)
                 .map(|(number, root)| (path_key(&root.canonical), number))
@@ -126,7 +127,8 @@ impl PendingRoots {
             });
         }
         let declared = allowed.declared().cloned();
-        Roots::assemble(roots, always, Some(listed), declared, policy, self.rejected)
+        let roots = Roots::assemble(roots, always, Some(listed), declared, policy, self.rejected);
+        if has_always { roots.among(allowed) } else { roots }
     }
 }
 

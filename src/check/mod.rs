@@ -394,11 +394,15 @@ impl CheckedPath {
     /// or a directory that contains one.
     pub(crate) fn ensure_not_root(&self) -> Result<()> {
         let canonical = self.canonical();
-        let holds = |roots: &Roots| roots.index().holds(&canonical);
-        if holds(&self.roots) || self.root.all_enclosing().any(holds) {
+        if self.snapshots().any(|roots| roots.index().holds(&canonical)) {
             return Err(Code::RootItself.into());
         }
         Ok(())
+    }
+
+    /// The snapshots whose roots no operation on this place may remove or move.
+    fn snapshots(&self) -> impl Iterator<Item = &Roots> {
+        std::iter::once(&self.roots).chain(self.root.all_enclosing()).flat_map(Roots::with_allowed)
     }
 
     /// Like [`ensure_not_root`](Self::ensure_not_root), but recognizes such a directory or file
@@ -450,7 +454,7 @@ impl CheckedPath {
     }
 
     fn roots_and_enclosing(&self) -> impl Iterator<Item = &Root> {
-        self.roots.roots().chain(self.root.all_enclosing().flat_map(Roots::roots))
+        self.snapshots().flat_map(Roots::roots)
     }
 
     /// Returns an error unless the entry may be removed, renamed or replaced. The entry must be

@@ -45,6 +45,9 @@ pub(crate) struct Snapshot {
     rejected: Arc<[RejectedRoot]>,
     /// The aliases that the operator declared for the allowed directories, if there are any.
     declared: Option<Arc<[DeclaredAlias]>>,
+    /// For a client's roots, the allowed directories, if some of them are always in force. The
+    /// others must not be removed through those.
+    allowed: Option<Roots>,
     /// The number of roots that a client's list put in force, if the roots are a client's. The
     /// directories that are always in force follow them.
     listed: Option<usize>,
@@ -242,6 +245,21 @@ impl Roots {
         let roots = self.shared_roots().filter(|root| is_selected(root)).collect();
         Self::assemble(Vec::new(), roots, None, self.declared().cloned(), self.policy(), Vec::new())
             .with_generation(self.generation())
+            .among(self)
+    }
+
+    /// Records the allowed directories that some of these roots belong to. This has no effect once
+    /// the snapshot is shared.
+    pub(crate) fn among(mut self, allowed: &Self) -> Self {
+        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
+            snapshot.allowed = Some(allowed.clone());
+        }
+        self
+    }
+
+    /// These roots and, if some of them are always in force, all allowed directories.
+    pub(crate) fn with_allowed(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.snapshot.allowed.as_ref())
     }
 
     /// If there are no roots, replaces the text of an `OutsideRoots` error with the reason why
@@ -326,6 +344,7 @@ impl Roots {
             policy: own.policy,
             rejected: own.rejected.clone(),
             declared: own.declared.clone(),
+            allowed: own.allowed.clone(),
             listed: own.listed,
             list: None,
             generation: own.generation,
@@ -442,6 +461,7 @@ impl Roots {
             policy,
             rejected: rejected.into(),
             declared,
+            allowed: None,
             listed,
             list,
             generation,
