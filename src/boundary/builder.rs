@@ -11,7 +11,9 @@ use super::{Boundary, Inner, WithoutClientRoots, aliases, lock};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result};
 use crate::limits::{ALIASES, ROOT_LIST_ENTRIES};
-use crate::path::protect::{Patterns, Protected};
+use crate::path::protect::Patterns;
+#[cfg(not(windows))]
+use crate::path::protect::Protected;
 use crate::path::{Location, PROTECTED_DEFAULTS, Protection};
 use crate::roots::{Roots, WeakTable};
 

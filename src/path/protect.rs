@@ -497,20 +497,27 @@ impl Protected {
         let Some(place) = self.0.as_ref().filter(|place| place.automaton.hides) else {
             return false;
         };
-        let mut states = vec![place.state.clone()];
-        for (name, _) in components(path) {
-            match name.as_encoded_bytes() {
-                b"." => {}
-                b".." => drop(states.pop()),
-                _ => states.extend(states.last().map(|state| place.automaton.step(state, name))),
+        let is_hidden = |state: &State| state.protection == Some(Protection::Hidden);
+        // The states of the directories on the path, for `..`. The first one is this place.
+        let mut above: Vec<State> = Vec::new();
+        let climbs = components(path).any(|(name, _)| name == "..");
+        let mut here = None;
+        for (name, _) in components(path).filter(|(name, _)| *name != ".") {
+            if name == ".." {
+                let Some(parent) = above.pop() else { return false };
+                here = Some(parent);
+                continue;
             }
-            match states.last() {
-                None => return false,
-                Some(state) if state.protection == Some(Protection::Hidden) => return true,
-                Some(_) => {}
+            let next = place.automaton.step(here.as_ref().unwrap_or(&place.state), name);
+            if is_hidden(&next) {
+                return true;
+            }
+            let last = here.replace(next);
+            if climbs {
+                above.push(last.unwrap_or_else(|| place.state.clone()));
             }
         }
-        false
+        is_hidden(&place.state)
     }
 
     /// The size on the heap, in bytes, without the automaton, which all roots share.
