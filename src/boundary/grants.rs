@@ -50,7 +50,6 @@ impl Places {
 
     fn contains(&self, directory: &TrailEntry) -> bool {
         self.paths.contains(&directory.path)
-            // Defense: granted-directory-is-known-by-identity
             || directory.identity.is_some_and(|identity| self.identities.contains(&identity))
     }
 

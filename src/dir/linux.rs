@@ -55,7 +55,6 @@ pub(super) fn follow(
     let (flags, links) = match want {
         // Defense: look-up-follows-no-symlink
         Follow::NoLink => (OFlags::PATH, Links::Refuse),
-        // Defense: read-open-does-not-block
         Follow::Read => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Beneath),
         Follow::ReadNoLink => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Refuse),
     };

@@ -270,7 +270,6 @@ fn read_uri(text: &str) -> Result<OsString> {
     if !path.starts_with('/') {
         return Err(Code::NotAbsolute.into());
     }
-    // Defense: encoded-separator-is-refused
     let decoded = remove_dots(&decode(path, b"/")?);
     // Some software writes a share on another host as `file:////host/share` (RFC 8089, E.3.2).
     // `file:///.//host/share` is equivalent.

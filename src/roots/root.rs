@@ -133,7 +133,6 @@ impl Root {
             aliases: self.aliases.clone(),
             name: self.name.clone(),
             listed: self.listed.clone(),
-            // Defense: read-only-view-is-read-only
             access: Access::ReadOnly,
             is_always: self.is_always,
             protected: self.protected.clone(),

@@ -329,7 +329,6 @@ impl Roots {
     /// snapshot that is narrowed repeatedly therefore keeps only one other snapshot alive.
     pub(crate) fn enclosing_for(&self, root: &Root) -> Self {
         match root.enclosing() {
-            // Defense: narrowed-roots-form-no-chain
             Some(first) if self.snapshot.is_narrowed => first.clone(),
             _ => Self::from_snapshot(self.snapshot.clone()),
         }
@@ -474,7 +473,6 @@ impl Roots {
 
     pub(crate) fn from_snapshot(snapshot: Arc<Snapshot>) -> Self {
         let own = snapshot.listed.unwrap_or(snapshot.roots.len());
-        // Defense: always-directory-is-no-base
         let base = (own > 0).then_some(0);
         Self {
             snapshot,

@@ -151,7 +151,6 @@ fn weight(key: &Account, roots: &Roots) -> u32 {
         Account::Principal(name) => name.len(),
         _ => 0,
     };
-    // Defense: cached-snapshots-have-a-weight
     let bytes = CACHE_ENTRY_BYTES + arc_size::<Cached>() + name + heap(roots);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

@@ -128,7 +128,6 @@ impl Client {
     }
 
     async fn roots_without(&self, without: WithoutClientRoots, now: Instant) -> Result<Roots> {
-        // Defense: closed-session-serves-nothing
         if self.lock().is_closed() {
             return Err(Code::SessionClosed.into());
         }
@@ -223,7 +222,6 @@ impl Client {
         let end = fetch.wait(deadline).await?.ok_or_else(timed_out)?;
         let epoch = self.lock().epoch();
         Ok(match end {
-            // Defense: waiting-call-compares-the-epoch
             End::Cached(cached) if cached.epoch != epoch => End::Nothing,
             End::Cached(cached) if fetch.number < first && !cached.is_current(Instant::now()) => {
                 End::Nothing

@@ -36,7 +36,6 @@ impl ClientKey {
     /// A key that equals no other.
     pub(crate) fn connection() -> Self {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
-        // Defense: connections-have-different-keys
         Self(Account::Connection(CONNECTIONS.fetch_add(1, Ordering::Relaxed)))
     }
 

@@ -107,7 +107,6 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<FetchedL
             RootsResponse::Failed(why) => return Err(fetch_failed(&why)),
         };
         list.roots.extend(page.roots);
-        // Defense: pages-are-bounded-together
         list.is_bounded()?;
         let Some(next) = page.next_cursor else {
             list.roots.shrink_to_fit();

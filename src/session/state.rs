@@ -158,7 +158,6 @@ impl State {
         let useful = |fetch: &&Arc<Fetch>| {
             // Defense: fetch-from-before-a-change-is-replaced
             fetch.epoch == self.epoch
-                // Defense: stalled-leader-is-replaced
                 && now < fetch.until + STALLED
                 && (renews || !fetch.renews)
         };

@@ -249,7 +249,6 @@ impl<'a, N: Lookup> Walk<'a, N> {
                 EntryKind::Other => FileKind::Other,
                 EntryKind::Missing => FileKind::Unknown,
                 // The root was not a symlink when it was resolved.
-                // Defense: root-that-became-a-symlink-is-unavailable
                 EntryKind::Link(_) => return Err(Code::RootUnavailable.into()),
             };
         }
