@@ -236,8 +236,8 @@ pub use fs::{
 pub use path::Location;
 pub use roots::{Intent, RejectedRoot, Root, Roots};
 pub use session::{
-    Changes, ClientRoots, Guard, GuardBuilder, RootsResponse, RootsSource, RootsState, Session,
-    WithoutClientRoots,
+    Changes, ClientRoots, Guard, GuardBuilder, ObservedReader, Observer, RootsResponse,
+    RootsSource, RootsState, Session, WithoutClientRoots,
 };
 pub use wire::{
     ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry, RootsCapability,

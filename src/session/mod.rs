@@ -30,11 +30,13 @@ mod guard;
 mod state;
 mod leader;
 mod fetch;
+mod observe;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder, WithoutClientRoots};
+pub use self::observe::{ObservedReader, Observer};
 #[cfg(feature = "rmcp")]
 pub(crate) use self::source::fetch_failed;
 pub(crate) use self::source::{FetchedList, fetch_list};
