@@ -69,7 +69,8 @@
 //!
 //! A server that uses the official SDK does not need this code. With the feature `rmcp`, it wraps
 //! its transport once and calls the guard in each tool, whatever the protocol revision. See the
-//! module `rmcp`.
+//! module `rmcp`. With another SDK, an [`Observer`] begins the session and marks the changes before
+//! the SDK sees them.
 //!
 //! The module [`recipes`] has code for each kind of server.
 //!

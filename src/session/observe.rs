@@ -36,17 +36,20 @@ impl Session {
     /// #     Boundary, ClientCapabilities, Guard, ListRootsResult, RootsCapability, RootsResponse,
     /// #     RootsState,
     /// # };
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    /// # runtime.unwrap().block_on(async {
     /// # let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
-    /// # let session = guard.session(ClientCapabilities::with_roots(RootsCapability::announcing()))?;
-    /// # let list = ListRootsResult::from_uris(["file:///tmp"]);
-    /// # session.roots(|_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))).await?;
+    /// # let declared = ClientCapabilities::with_roots(RootsCapability::announcing());
+    /// # let session = guard.session(declared)?;
+    /// # let response = RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"]));
+    /// # session.roots(|_: Option<String>| std::future::ready(response.clone())).await?;
     /// session.observe(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
     /// assert_eq!(session.state(), RootsState::Available);
     /// session.observe(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     /// assert_eq!(session.state(), RootsState::Stale);
     /// # Ok::<(), mcp_roots_guard::Error>(())
-    /// # }).unwrap();
+    /// # })
+    /// # .unwrap();
     /// ```
     pub fn observe(&self, message: &[u8]) {
         if Effect::of(message) != Effect::None {
@@ -65,8 +68,9 @@ impl Session {
 /// - If the SDK reads the stream itself, wrap its transport, and call [`observe`](Self::observe)
 ///   for each message before the SDK handles it.
 ///
-/// In each tool, call [`session`](Self::session), and obtain the roots from it. The crate's
-/// repository has an example for each way: the one for rust-mcp-sdk wraps the SDK's transport.
+/// In each tool, call [`session`](Self::session), and obtain the roots from it. The example
+/// `examples/rust-mcp-sdk` in the crate's repository wraps the transport of an SDK that reads
+/// standard input itself.
 ///
 /// The session begins with the client's first `initialize` and the capabilities in it. If they are
 /// missing or malformed, no session begins, and calls are refused. A later `initialize` counts as a
@@ -80,10 +84,8 @@ impl Session {
 /// use tokio::io::AsyncReadExt as _;
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// # let stdin: &[u8] = concat!(
-/// #     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"capabilities":{"roots":{}}}}"#,
-/// #     "\n"
-/// # ).as_bytes();
+/// # let stdin: &[u8] =
+/// #     br#"{"jsonrpc":"2.0","method":"initialize","params":{"capabilities":{"roots":{}}}}"#;
 /// let guard = Guard::new(Boundary::builder().client_roots_only().build()?);
 /// let observer = guard.observer();
 /// assert!(observer.session().is_err()); // The client has sent nothing yet.
@@ -123,8 +125,9 @@ impl Observer {
     /// the first `initialize` with readable capabilities. Call this for each message, in the order
     /// in which they arrive, before the SDK sees the message.
     ///
-    /// A transport that parses messages can pass them serialized. It must then report each message
-    /// that it dropped because it could not parse it, for example as an empty array of bytes `b"?"`.
+    /// A wrapper around a transport that yields parsed messages can serialize them again. It does
+    /// not see the messages that the transport drops, for example because it cannot parse them. A
+    /// [`filter`](Self::filter) sees every byte.
     pub fn observe(&self, message: &[u8]) {
         self.apply(Effect::of(message));
     }

@@ -69,7 +69,6 @@ impl Effect {
     /// change, because the SDK may parse what this function cannot. So does an object in which any
     /// of several methods is a change, because parsers differ in which one they use.
     pub(crate) fn of(message: &[u8]) -> Self {
-        // Defense: long-message-counts-as-a-change
         if message.len() > MESSAGE_BYTES {
             return Self::Changed;
         }

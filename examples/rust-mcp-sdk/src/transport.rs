@@ -49,9 +49,10 @@ impl<T> ObservedTransport<T> {
 }
 
 #[async_trait]
-impl<T: ClientTransport>
-    Transport<ClientMessages, MessageFromServer, ClientMessage, ServerMessages, ServerMessage>
+impl<T> Transport<ClientMessages, MessageFromServer, ClientMessage, ServerMessages, ServerMessage>
     for ObservedTransport<T>
+where
+    T: ClientTransport,
 {
     async fn start(&self) -> TransportResult<ReceiverStream<ClientMessages>> {
         let mut messages = self.inner.start().await?;

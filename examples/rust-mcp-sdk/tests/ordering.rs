@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const LIST_CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
 
-/// A control with one thread that has no stale call continues, for up to this many times the rounds.
+/// A control with one thread that has no stale call continues for up to this many times the rounds.
 const CONTROL_LIMIT: usize = 10;
 
 /// A client, and the server that it started.
