@@ -7,8 +7,9 @@
 
 use std::fmt;
 use std::io;
+use std::ops::DerefMut;
 use std::pin::Pin;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
@@ -174,7 +175,7 @@ impl Observer {
         self.shared.guard.session(declared)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Result<Session>> {
+    fn lock(&self) -> impl DerefMut<Target = Result<Session>> + '_ {
         self.shared.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

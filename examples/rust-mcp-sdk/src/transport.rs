@@ -10,8 +10,8 @@ use rust_mcp_sdk::schema::schema_utils::{
     ClientMessage, ClientMessages, MessageFromServer, ServerMessage, ServerMessages,
 };
 use rust_mcp_sdk::{
-    IoStream, McpDispatch, MessageDispatcher, SessionId, Transport, TransportDispatcher,
-    TransportResult,
+    IoStream, McpDispatch, MessageDispatcher, SessionId, Transport,
+    TransportDispatcher as Dispatcher, TransportResult,
 };
 use tokio::sync::{RwLock, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -20,18 +20,12 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// A transport of a server.
 pub trait ClientTransport:
-    TransportDispatcher<ClientMessages, MessageFromServer, ClientMessage, ServerMessages, ServerMessage>
+    Dispatcher<ClientMessages, MessageFromServer, ClientMessage, ServerMessages, ServerMessage>
 {
 }
 
 impl<T> ClientTransport for T where
-    T: TransportDispatcher<
-            ClientMessages,
-            MessageFromServer,
-            ClientMessage,
-            ServerMessages,
-            ServerMessage,
-        >
+    T: Dispatcher<ClientMessages, MessageFromServer, ClientMessage, ServerMessages, ServerMessage>
 {
 }
 
@@ -142,12 +136,7 @@ impl<T: ClientTransport> McpDispatch<ClientMessages, ServerMessages, ClientMessa
 }
 
 impl<T: ClientTransport>
-    TransportDispatcher<
-        ClientMessages,
-        MessageFromServer,
-        ClientMessage,
-        ServerMessages,
-        ServerMessage,
-    > for ObservedTransport<T>
+    Dispatcher<ClientMessages, MessageFromServer, ClientMessage, ServerMessages, ServerMessage>
+    for ObservedTransport<T>
 {
 }
