@@ -69,7 +69,8 @@
 //!
 //! A server that uses the official SDK does not need this code. With the feature `rmcp`, it wraps
 //! its transport once and calls the guard in each tool, whatever the protocol revision. See the
-//! module `rmcp`.
+//! module `rmcp`. With another SDK, an [`Observer`] begins the session and marks the changes before
+//! the SDK sees them.
 //!
 //! The module [`recipes`] has code for each kind of server.
 //!
@@ -240,7 +241,8 @@ pub use fs::{
 pub use path::{Location, PROTECTED_DEFAULTS, Protection};
 pub use roots::{Intent, RejectedRoot, Root, Roots};
 pub use session::{
-    Changes, ClientRoots, Guard, GuardBuilder, RootsResponse, RootsSource, RootsState, Session,
+    Changes, ClientRoots, Guard, GuardBuilder, ObservedReader, Observer, RootsResponse,
+    RootsSource, RootsState, Session,
 };
 pub use wire::{
     ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry, RootsCapability,

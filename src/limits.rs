@@ -92,6 +92,12 @@ pub const ROOT_LIST_BYTES: usize = 8_000_000;
 /// send smaller ones.
 pub const ROOT_LIST_PAGES: usize = 100;
 
+/// The maximum length, in bytes, of an incoming message that [`Observer`](crate::Observer) and
+/// [`Session::observe`](crate::Session::observe) parse: twice [`ROOT_LIST_BYTES`], so that a
+/// response with the longest list is not mistaken for a change. A longer message counts as a change
+/// of roots. SDKs have similar limits for a line (rust-mcp-sdk: 16 MiB).
+pub const MESSAGE_BYTES: usize = 16 << 20;
+
 /// The maximum time for resolving a list: a hundred times as long as 10,000 entries take on a local
 /// filesystem, to allow for filesystems with slow look-ups.
 pub(crate) const LIST_TIME: Duration = Duration::from_secs(30);

@@ -12,6 +12,7 @@
 //! - [What to log](#what-to-log)
 //! - [Pass a file to another library](#pass-a-file-to-another-library)
 //! - [Try to break your own server](#try-to-break-your-own-server)
+//! - [A server with another SDK](#a-server-with-another-sdk)
 //!
 //! # Configured directories without a client
 //!
@@ -572,3 +573,76 @@
 //! # link, up/secret.txt, up/missing.txt, ../secret.txt, dangling (to write), fifo, /etc/passwd,
 //! # root/../secret.txt, file:///etc/passwd, file:///%2e%2e/etc/passwd, /proc/self/root/etc/passwd
 //! ```
+//!
+//! # A server with another SDK
+//!
+//! An SDK that handles each message in a task of its own may begin a call before the handler of an
+//! earlier `list_changed`. A handler is therefore too late to mark a change. Create an
+//! [`Observer`](crate::Observer) for each connection. It must see each message before the SDK does.
+//! It begins the session at `initialize`, and marks the changes.
+//!
+//! If the SDK accepts a reader, give it the filtered stream:
+//!
+//! ```
+//! use mcp_roots_guard::{Access, Boundary, Guard, Observer, RootsSource};
+//! # use mcp_roots_guard::RootsResponse;
+//! # use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+//!
+//! /// A tool. `ask` sends `roots/list` to the client, within this request.
+//! async fn read_file(
+//!     observer: &Observer,
+//!     path: String,
+//!     ask: impl RootsSource,
+//! ) -> Result<String, Box<dyn std::error::Error>> {
+//!     let roots = observer.session()?.roots(ask).await?;
+//!     // Reading blocks, so it must not run on a thread of the runtime.
+//!     Ok(tokio::task::spawn_blocking(move || roots.read_to_string(path, 1 << 20)).await??)
+//! }
+//! # /// The SDK: parses each line, and handles it in a task.
+//! # async fn serve(reader: impl AsyncRead + Unpin) -> std::io::Result<usize> {
+//! #     let mut lines = BufReader::new(reader).lines();
+//! #     let mut count = 0;
+//! #     while lines.next_line().await?.is_some() { count += 1; }
+//! #     Ok(count)
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+//! # let work = tempfile::tempdir()?;
+//! # std::fs::create_dir_all(work.path().join("site"))?;
+//! # std::fs::write(work.path().join("site/a.txt"), "a")?;
+//! # std::fs::write(work.path().join("b.txt"), "b")?;
+//! # let path = work.path().join("site").to_str().unwrap().replace('\\', "/");
+//! # let uri = if cfg!(windows) { "file:///" } else { "file://" }.to_owned() + &path;
+//! # let stdin: &[u8] = concat!(
+//! #     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","#,
+//! #     r#""params":{"capabilities":{"roots":{"listChanged":true}}}}"#, "\n",
+//! #     r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#, "\n",
+//! # ).as_bytes();
+//! let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
+//! let observer = Guard::new(boundary).observer();
+//! # let list = serde_json::json!({"roots": [{"uri": uri}]});
+//! # let ask = |_: Option<String>| std::future::ready(RootsResponse::from_result(list.clone()));
+//! # assert!(read_file(&observer, "a.txt".into(), ask).await.is_err());
+//! // Give the SDK this reader in place of `stdin`, such as `tokio::io::stdin()`.
+//! let reader = observer.filter(stdin);
+//! # assert_eq!(serve(reader).await?, 2);
+//! # assert_eq!(read_file(&observer, "a.txt".into(), ask).await?, "a");
+//! # let refused = read_file(&observer, "../b.txt".into(), ask).await.unwrap_err();
+//! # let refused = refused.downcast::<mcp_roots_guard::Error>()?;
+//! # assert_eq!(refused.kind(), mcp_roots_guard::ErrorKind::OutsideRoots);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! If the SDK reads standard input itself, wrap its transport. `examples/rust-mcp-sdk` is a
+//! complete server that uses rust-mcp-sdk 1. In its wrapper, these lines do the work:
+//!
+//! ```text
+//! while let Some(message) = messages.next().await {
+//!     observer.observe(&json_of(&message));
+//!     sender.send(message).await?; // to the SDK
+//! }
+//! ```
+//!
+//! Such a wrapper does not see a message that the SDK's own transport drops. rust-mcp-sdk drops
+//! messages that it cannot parse, such as a `list_changed` without `jsonrpc`.

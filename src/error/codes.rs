@@ -315,8 +315,8 @@ errors! {
         SessionClosed = "session_closed", "the session is closed";
     }
 
-    /// The request does not belong to a session of this guard, because its transport is not wrapped
-    /// or because it has another client's key.
+    /// The request does not belong to a session of this guard: its transport is not wrapped, it has
+    /// another client's key, or the client sent no `initialize` with readable capabilities.
     NoSession: Failure {
         NoSession = "no_session", "the request belongs to no known session";
     }

@@ -19,7 +19,8 @@
 //! 8. The source requests the list when it is called, as [`RootsSource`] requires. A list that came
 //!    with a request is used only for that request.
 //! 9. The server's transport determines the order of the notification and the call. A server that
-//!    handles messages concurrently calls `list_changed` before it reads the next message.
+//!    handles messages concurrently calls `list_changed` before it reads the next message, or lets
+//!    an [`Observer`] do so.
 
 pub(crate) mod runtime;
 mod source;
@@ -30,11 +31,13 @@ mod guard;
 mod state;
 mod leader;
 mod fetch;
+mod observe;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder};
+pub use self::observe::{ObservedReader, Observer};
 #[cfg(feature = "rmcp")]
 pub(crate) use self::source::fetch_failed;
 pub(crate) use self::source::{FetchedList, fetch_list};
@@ -338,7 +341,7 @@ impl Session {
     /// contact the client, because a server may send requests only while it is handling a request,
     /// and a notification is not one. Call it before the client's next message is handled. If
     /// messages are handled concurrently, call it in the loop that reads them, not in a task that
-    /// the notification starts.
+    /// the notification starts. If an SDK contains that loop, use an [`Observer`].
     ///
     /// Directories of the withdrawn list may stay open until the next list replaces it, the cache
     /// evicts it, or the session closes. No later call receives them. A request that already

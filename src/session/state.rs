@@ -157,9 +157,7 @@ impl State {
         // expired one.
         let useful = |fetch: &&Arc<Fetch>| {
             // Defense: fetch-from-before-a-change-is-replaced
-            fetch.epoch == self.epoch
-                && now < fetch.until + STALLED
-                && (renews || !fetch.renews)
+            fetch.epoch == self.epoch && now < fetch.until + STALLED && (renews || !fetch.renews)
         };
         if let Some(fetch) = self.fetch.as_ref().filter(useful) {
             return Ok((Join::Wait(fetch.clone()), None));

@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 use crate::error::{Code, Error};
 use crate::limits::{MALFORMED_CHARS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
 pub use capability::{ClientCapabilities, RootsCapability};
+pub(crate) use message::Effect;
 pub use message::{ErrorBody, RootsListChanged};
 pub use revision::Revision;
 
