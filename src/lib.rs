@@ -222,7 +222,7 @@ pub mod rmcp;
 #[cfg(any(doc, doctest))]
 pub mod recipes;
 
-pub use boundary::{Boundary, BoundaryBuilder};
+pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, WithoutClientRoots};
 pub use check::CheckedPath;
 #[cfg(feature = "landlock")]
 pub use confine::{Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, RUNTIME_FILES};
@@ -237,7 +237,6 @@ pub use path::Location;
 pub use roots::{Intent, RejectedRoot, Root, Roots};
 pub use session::{
     Changes, ClientRoots, Guard, GuardBuilder, RootsResponse, RootsSource, RootsState, Session,
-    WithoutClientRoots,
 };
 pub use wire::{
     ClientCapabilities, ErrorBody, ListRootsResult, Revision, RootEntry, RootsCapability,

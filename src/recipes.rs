@@ -20,7 +20,7 @@
 //! verifies that the paths still resolve to the same directories.
 //!
 //! ```
-//! use mcp_roots_guard::{Access, Boundary, ErrorKind};
+//! use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ErrorKind};
 //!
 //! # let work = tempfile::tempdir().unwrap();
 //! # for (path, text) in [("site/index.html", "<h1>"), ("manuals/guide.txt", "Read me")] {
@@ -32,7 +32,8 @@
 //! let boundary = Boundary::builder()
 //!     .directory(&site, Access::ReadWrite) // base of relative requests
 //!     .directory(&manuals, Access::ReadOnly)
-//!     .optional_directory(&later, Access::ReadWrite) // may be missing now
+//!     // This directory may be missing now.
+//!     .directory_with(&later, DirectoryOptions::new(Access::ReadWrite).optional(true))
 //!     .build()?;
 //!
 //! // For each request.

@@ -2,7 +2,8 @@
 
 use mcp_roots_guard::limits::{ROOT_LIST_BYTES, URI_BYTES};
 use mcp_roots_guard::{
-    Access, Boundary, Intent, ListRootsResult, Location, Replace, Result, Roots, WalkOptions,
+    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Location, Replace, Result, Roots,
+    WalkOptions,
 };
 
 use crate::support::tree::Tree;
@@ -87,7 +88,7 @@ fn a_refusal_without_roots_says_only_why_there_are_none() {
         Boundary::builder().directory(tree.path(path), Access::ReadWrite).build().unwrap()
     };
     let optional = Boundary::builder()
-        .optional_directory(tree.path("none"), Access::ReadWrite)
+        .directory_with(tree.path("none"), DirectoryOptions::new(Access::ReadWrite).optional(true))
         .build()
         .unwrap();
     let none = "the client listed no directories";

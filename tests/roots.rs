@@ -7,7 +7,7 @@ use std::thread::sleep;
 
 use mcp_roots_guard::limits::{HANDLES, ROOT_LIST_ENTRIES, VERIFY_EVERY};
 use mcp_roots_guard::{
-    Access, Boundary, Intent, ListRootsResult, Policy, Result, Root, Roots, Rule,
+    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Policy, Result, Root, Roots, Rule,
 };
 #[cfg(unix)]
 use mcp_roots_guard::{ClientCapabilities, Guard, RootsCapability, RootsResponse};
@@ -449,7 +449,9 @@ fn a_contradictory_configuration_is_an_error() {
     let client_roots_only = Boundary::builder().client_roots_only();
     for both in [
         client_roots_only.clone().directory(tree.path("a"), rw),
-        client_roots_only.clone().optional_directory(tree.path("none"), ro),
+        client_roots_only
+            .clone()
+            .directory_with(tree.path("none"), DirectoryOptions::new(ro).optional(true)),
         Boundary::builder().directory(tree.path("a"), rw).client_roots_only(),
     ] {
         let refused = both.build().unwrap_err();
@@ -466,7 +468,11 @@ fn a_contradictory_configuration_is_an_error() {
     // A missing directory would conflict once somebody creates it, for example a tool.
     let optional = |outer: Access, path: &str, inner: Access| {
         let builder = Boundary::builder().directory(tree.path("a/in"), outer);
-        code(builder.optional_directory(tree.path(path), inner).build())
+        code(
+            builder
+                .directory_with(tree.path(path), DirectoryOptions::new(inner).optional(true))
+                .build(),
+        )
     };
     assert_eq!(optional(rw, "a/in/new/ro", ro), Some("access_conflict"));
     if symlinks_are_visible() {
@@ -498,7 +504,7 @@ fn an_optional_directory_created_later_becomes_available() {
     let tree = Tree::new("dir a");
     let boundary = Boundary::builder()
         .directory(tree.path("a"), Access::ReadWrite)
-        .optional_directory(tree.path("b"), Access::ReadWrite)
+        .directory_with(tree.path("b"), DirectoryOptions::new(Access::ReadWrite).optional(true))
         .build()
         .unwrap();
     assert_eq!(

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::{FETCH_LIMIT, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, VERIFY_EVERY};
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, ClientRoots, ErrorKind, Guard, GuardBuilder, Intent,
-    ListRootsResult, Roots, RootsCapability, RootsResponse, RootsSource, RootsState, Rule, Session,
-    WithoutClientRoots,
+    Access, Boundary, ClientCapabilities, ClientRoots, DirectoryOptions, ErrorKind, Guard,
+    GuardBuilder, Intent, ListRootsResult, Roots, RootsCapability, RootsResponse, RootsSource,
+    RootsState, Rule, Session, WithoutClientRoots,
 };
 use tokio::time::Instant;
 
@@ -953,7 +953,7 @@ async fn an_allowed_directory_that_returns_is_in_force_for_cached_lists() {
     let tree = Tree::new("dir op/a; dir x");
     let boundary = Boundary::builder()
         .directory(tree.path("op"), Access::ReadWrite)
-        .optional_directory(tree.path("later"), Access::ReadWrite)
+        .directory_with(tree.path("later"), DirectoryOptions::new(Access::ReadWrite).optional(true))
         .build()
         .unwrap();
     let guard = Guard::new(boundary);
@@ -1336,8 +1336,10 @@ async fn an_answer_that_expires_before_it_arrives_serves_no_later_call() {
 async fn an_optional_directory_created_later_becomes_available() {
     let tree = Tree::new("dir op");
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadWrite);
-    let boundary =
-        boundary.optional_directory(tree.path("later"), Access::ReadWrite).build().unwrap();
+    let boundary = boundary
+        .directory_with(tree.path("later"), DirectoryOptions::new(Access::ReadWrite).optional(true))
+        .build()
+        .unwrap();
     let session = announcing(&Guard::new(boundary));
     let roots = session.roots(source_listing(&tree, &["later/b"])).await.unwrap();
     assert_eq!(roots.rejected()[0].error().code(), "outside_roots");
@@ -1518,9 +1520,10 @@ async fn each_session_sharing_a_snapshot_finds_a_directory_created_later() {
         let tree = Tree::new("dir a");
         let boundary = Boundary::builder();
         let boundary = if optional {
-            boundary
-                .directory(tree.path("a"), Access::ReadOnly)
-                .optional_directory(tree.path("b"), Access::ReadOnly)
+            boundary.directory(tree.path("a"), Access::ReadOnly).directory_with(
+                tree.path("b"),
+                DirectoryOptions::new(Access::ReadOnly).optional(true),
+            )
         } else {
             boundary.directory(tree.path(""), Access::ReadOnly)
         };

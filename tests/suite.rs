@@ -9,6 +9,7 @@ mod checked_path;
 #[cfg(target_os = "linux")]
 mod comparison;
 mod decisions;
+mod directory_options;
 mod error_texts;
 #[cfg(target_os = "linux")]
 mod exhaustive;

@@ -6,7 +6,9 @@
 use std::fs;
 use std::path::Path;
 
-use mcp_roots_guard::{Access, Boundary, Intent, ListRootsResult, Policy, Result, Roots, Rule};
+use mcp_roots_guard::{
+    Access, Boundary, DirectoryOptions, Intent, ListRootsResult, Policy, Result, Roots, Rule,
+};
 
 use crate::operations::OPERATIONS;
 use crate::support::tree::{Tree, replace_with_symlink, report_not_shown, symlinks_are_visible};
@@ -323,9 +325,12 @@ fn an_absent_volume_counts_as_a_missing_directory() {
             Some("not_found"),
             "{path}"
         );
-        let roots = with(Boundary::builder().optional_directory(path, Access::ReadOnly))
-            .unwrap()
-            .allowed_roots();
+        let roots = with(
+            Boundary::builder()
+                .directory_with(path, DirectoryOptions::new(Access::ReadOnly).optional(true)),
+        )
+        .unwrap()
+        .allowed_roots();
         assert_eq!(
             (roots.roots().count(), roots.rejected()[0].error().code()),
             (1, "not_found"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::entries::Entry;
 #[cfg(not(windows))]
 use super::volumes;
-use super::{Boundary, Inner, lock};
+use super::{Boundary, Inner, WithoutClientRoots, lock};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result};
 use crate::limits::ROOT_LIST_ENTRIES;
@@ -20,15 +20,71 @@ use crate::roots::{Roots, WeakTable};
 pub struct BoundaryBuilder {
     directories: Vec<Directory>,
     client_roots_only: bool,
+    empty_list: WithoutClientRoots,
     bare_paths: bool,
     policy: Policy,
+}
+
+/// Options of an allowed directory, for [`BoundaryBuilder::directory_with`].
+///
+/// ```
+/// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
+///
+/// # let top = tempfile::tempdir().unwrap();
+/// # for name in ["home", "home/work", "external"] {
+/// #     std::fs::create_dir(top.path().join(name)).unwrap();
+/// # }
+/// # let (home, external) = (top.path().join("home"), top.path().join("external"));
+/// // Client roots narrow `home`. Every client can read `external`.
+/// let boundary = Boundary::builder()
+///     .directory(&home, Access::ReadWrite)
+///     .directory_with(&external, DirectoryOptions::new(Access::ReadOnly).always(true))
+///     .build()?;
+/// # let uri = url::Url::from_file_path(home.join("work")).unwrap();
+/// let roots = boundary.resolve(&ListRootsResult::from_uris([uri]))?;
+/// let always: Vec<_> = roots.roots().map(|root| root.is_always()).collect();
+/// assert_eq!(always, [false, true]);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct DirectoryOptions {
+    pub(super) access: Access,
+    pub(super) optional: bool,
+    pub(super) always: bool,
+}
+
+impl DirectoryOptions {
+    /// Options for a directory that must exist and that client roots narrow.
+    pub fn new(access: Access) -> Self {
+        Self { access, optional: false, always: false }
+    }
+
+    /// Sets whether the directory may be missing. If it is missing, [`Boundary::allowed_roots`]
+    /// looks it up again.
+    pub fn optional(mut self, optional: bool) -> Self {
+        self.optional = optional;
+        self
+    }
+
+    /// Sets whether the directory is always in force. Client roots do not narrow such a directory:
+    /// it is in force even if the client lists other directories, lists none, or fails to send a
+    /// list.
+    ///
+    /// These directories follow the client's roots, in the order of the configuration. Relative
+    /// requests still start at the client's first root. If the client has no root in force,
+    /// relative requests are refused, so that they do not start at a directory that the client did
+    /// not list.
+    pub fn always(mut self, always: bool) -> Self {
+        self.always = always;
+        self
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    pub(super) access: Access,
-    pub(super) optional: bool,
+    pub(super) options: DirectoryOptions,
 }
 
 impl BoundaryBuilder {
@@ -37,15 +93,24 @@ impl BoundaryBuilder {
     /// because the operator is trusted. On Windows, short names (`PROGRA~1`) are expanded at that
     /// time, and a symlink or junction to another volume is followed only if the path of some
     /// allowed directory starts with that volume.
-    pub fn directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
-        self.directories.push(Directory { path: path.into(), access, optional: false });
+    pub fn directory(self, path: impl Into<PathBuf>, access: Access) -> Self {
+        self.directory_with(path, DirectoryOptions::new(access))
+    }
+
+    /// Like [`directory`](Self::directory), with options.
+    pub fn directory_with(mut self, path: impl Into<PathBuf>, options: DirectoryOptions) -> Self {
+        self.directories.push(Directory { path: path.into(), options });
         self
     }
 
-    /// Like [`directory`](Self::directory), but the directory may be missing. If it is missing,
-    /// [`Boundary::allowed_roots`] looks it up again.
-    pub fn optional_directory(mut self, path: impl Into<PathBuf>, access: Access) -> Self {
-        self.directories.push(Directory { path: path.into(), access, optional: true });
+    /// Sets which roots are in force for a client that sends an empty list. The default is
+    /// [`WithoutClientRoots::Deny`]: only the directories that are
+    /// [always](DirectoryOptions::always) in force.
+    ///
+    /// Only a list without entries is empty. If every entry of a list is rejected, the list still
+    /// grants nothing.
+    pub fn empty_list(mut self, empty: WithoutClientRoots) -> Self {
+        self.empty_list = empty;
         self
     }
 
@@ -81,7 +146,8 @@ impl BoundaryBuilder {
     ///   there are no directories and [`client_roots_only`](Self::client_roots_only) was not
     ///   called.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if
-    ///   [`client_roots_only`](Self::client_roots_only) was called and there are directories.
+    ///   [`client_roots_only`](Self::client_roots_only) was called and there are directories, or an
+    ///   [empty list](Self::empty_list) would mean the allowed directories.
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if
@@ -97,6 +163,11 @@ impl BoundaryBuilder {
         if self.client_roots_only && !self.directories.is_empty() {
             let text =
                 "client_roots_only and directories are mutually exclusive: leave one of them out";
+            return Err(Error::new(Code::InvalidOptions).says(text));
+        }
+        if self.client_roots_only && self.empty_list == WithoutClientRoots::AllowedDirectories {
+            let text = "client_roots_only: there are no allowed directories that an empty list \
+                        could mean: leave empty_list out";
             return Err(Error::new(Code::InvalidOptions).says(text));
         }
         if self.directories.len() > ROOT_LIST_ENTRIES {
@@ -118,6 +189,7 @@ impl BoundaryBuilder {
         let boundary = Boundary {
             inner: Arc::new(Inner {
                 directories: self.directories,
+                empty_list: self.empty_list,
                 bare_paths: self.bare_paths,
                 policy: self.policy,
                 #[cfg(not(windows))]
@@ -146,7 +218,8 @@ impl Directory {
             text: self.path.to_string_lossy().into_owned(),
             location: Location::from_path(&self.path),
             name: None,
-            access: Some(self.access),
+            access: Some(self.options.access),
+            is_always: self.options.always,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::roots::{Intent, Lookups, Place, RejectedRoot, Roots, Trail, resolve};
 impl Boundary {
     /// The configured path and access of a rejected directory.
     pub(crate) fn configured(&self, rejected: &RejectedRoot) -> Option<(&Path, Access)> {
-        self.directory(rejected).map(|directory| (&*directory.path, directory.access))
+        self.directory(rejected).map(|directory| (&*directory.path, directory.options.access))
     }
 
     /// Resolves an absolute path from the operator. Returns the place that it names and the trail

@@ -33,6 +33,8 @@ pub(crate) struct Entry {
     pub(crate) name: Option<String>,
     /// Set for the operator's entries. A client's entry has the access of the enclosing directory.
     pub(crate) access: Option<Access>,
+    /// Whether it is an allowed directory that client roots do not narrow.
+    pub(crate) is_always: bool,
 }
 
 /// Resolves the entries of one list within the list's budget.
@@ -91,6 +93,7 @@ impl<'a> EntryResolver<'a> {
         let before = budget.spent();
         let as_listed = |mut root: Root, spent: usize| {
             root.access = entry.access.unwrap_or(root.access);
+            root.is_always = entry.is_always;
             root.name.clone_from(&entry.name);
             if spent - before <= ALIAS_LOOKUPS {
                 let alias = alias_of(Path::new(location), &root.canonical)
@@ -198,6 +201,7 @@ impl<'a> EntryResolver<'a> {
             name: None,
             // Defense: read-only-is-inherited
             access: outer.access,
+            is_always: false,
             leaf,
             held,
             identity,
@@ -251,7 +255,8 @@ mod tests {
         let effort = Effort::default();
         let root = |birth: Option<u64>, is_held: bool| {
             let location = Location::from_path(directory.path());
-            let entry = Entry { text: String::new(), location, name: None, access: None };
+            let entry =
+                Entry { text: String::new(), location, name: None, access: None, is_always: false };
             let mut found = EntryResolver::new(&enclosing, &Account::Operator, &effort)
                 .resolve(&entry, &mut effort.entry())
                 .unwrap();

@@ -219,7 +219,8 @@ mod tests {
 
     fn find(enclosing: &Roots, path: &Path) -> Candidate {
         let location = Location::from_path(path);
-        let entry = Entry { text: String::new(), location, name: None, access: None };
+        let entry =
+            Entry { text: String::new(), location, name: None, access: None, is_always: false };
         let effort = Effort::default();
         let found = EntryResolver::new(enclosing, &Account::Anonymous, &effort)
             .resolve(&entry, &mut effort.entry());

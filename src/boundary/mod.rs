@@ -36,8 +36,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use self::builder::BoundaryBuilder;
 use self::builder::Directory;
+pub use self::builder::{BoundaryBuilder, DirectoryOptions};
 use self::pending::{PendingRoots, conflicts};
 use crate::boundary::entries::{Entry, EntryResolver};
 use crate::boundary::grants::{Candidate, GrantMemory};
@@ -50,6 +50,22 @@ use crate::roots::{
 };
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
+
+/// The roots in force for a client that lists no directories, besides the directories that are
+/// [always](DirectoryOptions::always) in force. [`BoundaryBuilder::empty_list`] applies it to a
+/// client that sends an empty list, and
+/// [`GuardBuilder::without_client_roots`](crate::GuardBuilder::without_client_roots) to a client
+/// that did not declare the roots capability.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WithoutClientRoots {
+    /// None. If the client did not declare roots and no directory is always in force, each request
+    /// is refused with [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    #[default]
+    Deny,
+    /// The allowed directories.
+    AllowedDirectories,
+}
 
 /// The allowed directories of a server, and a record of the directories that it has granted. A
 /// boundary is built once and shared by all clients.
@@ -71,6 +87,7 @@ pub struct Boundary {
 
 struct Inner {
     directories: Vec<Directory>,
+    empty_list: WithoutClientRoots,
     bare_paths: bool,
     policy: Policy,
     /// The filesystem root, beneath which the allowed directories are resolved, or every list if
@@ -112,7 +129,9 @@ impl Boundary {
     pub(crate) fn is_required(&self, rejected: &RejectedRoot) -> bool {
         match rejected.error.reason() {
             Code::Duplicate => false,
-            Code::NotFound => !self.directory(rejected).is_some_and(|directory| directory.optional),
+            Code::NotFound => {
+                !self.directory(rejected).is_some_and(|directory| directory.options.optional)
+            }
             _ => true,
         }
     }
@@ -151,6 +170,11 @@ impl Boundary {
         lock(&self.inner.allowed).clone()
     }
 
+    /// Returns whether any allowed directory is configured to be always in force.
+    pub(crate) fn has_always_directories(&self) -> bool {
+        self.inner.directories.iter().any(|directory| directory.options.always)
+    }
+
     /// Returns whether the allowed directories are still the ones beneath which these roots were
     /// resolved.
     pub(crate) fn is_current(&self, roots: &Roots) -> bool {
@@ -183,8 +207,10 @@ impl Boundary {
     }
 
     /// Returns the roots in force for a client's root list. They are the part of the list inside
-    /// the allowed directories, or the whole list if there are none. An invalid entry is
-    /// [rejected](Roots::rejected) without affecting the others. An empty list grants nothing.
+    /// the allowed directories, or the whole list if there are none. The directories that are
+    /// [always](DirectoryOptions::always) in force follow. An invalid entry is
+    /// [rejected](Roots::rejected) without affecting the others. An empty list grants nothing,
+    /// unless [`empty_list`](BoundaryBuilder::empty_list) says otherwise.
     ///
     /// # Errors
     ///
@@ -242,6 +268,11 @@ impl Boundary {
         effort: &Effort,
     ) -> Result<Roots> {
         list.is_bounded()?;
+        // Defense: rejected-entries-do-not-make-a-list-empty
+        if list.roots.is_empty() && self.inner.empty_list == WithoutClientRoots::AllowedDirectories
+        {
+            return Ok(self.last_allowed_roots().select(|_| true));
+        }
         let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
         let entries = list.roots.iter().map(|root| Entry {
             text: root.uri.clone(),
@@ -252,6 +283,7 @@ impl Boundary {
             },
             name: root.name.clone(),
             access: None,
+            is_always: false,
         });
         let entries: Vec<_> = entries.collect();
         // Defense: client-list-narrows
@@ -262,9 +294,8 @@ impl Boundary {
         };
         let pending = self.grant(&enclosing, account, entries, effort);
         Ok(pending
-            .into_roots(self.inner.policy)
-            .with_generation(enclosing.generation())
-            .listed_by_client())
+            .into_client_roots(self.inner.policy, &enclosing)
+            .with_generation(enclosing.generation()))
     }
 
     fn resolve_allowed(&self) -> PendingRoots {
@@ -300,7 +331,7 @@ impl Boundary {
             let filesystem = &self.filesystem_roots(&[entry], &Account::Operator);
             // If the volume does not exist either, the configured path is compared.
             if filesystem.index().begin(location.as_os_str()).is_none() {
-                planned.push((location.as_path().to_owned(), directory.access));
+                planned.push((location.as_path().to_owned(), directory.options.access));
                 continue;
             }
             let mut budget = Budget::new();
@@ -315,7 +346,8 @@ impl Boundary {
             // A place that cannot be determined now could conflict later, so this is an error.
             match place.map_err(|error| error.at("open root", directory.path.as_os_str()))? {
                 Place::Inside { root, path, .. } => {
-                    planned.push((filesystem.root(root)?.path().join(path), directory.access));
+                    let path = filesystem.root(root)?.path().join(path);
+                    planned.push((path, directory.options.access));
                 }
                 Place::Above(_) => {}
             }

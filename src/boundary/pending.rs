@@ -40,6 +40,7 @@ impl PendingRoots {
         if earlier.access != root.access {
             self.conflicts.insert(earlier.canonical.clone());
         }
+        earlier.is_always |= root.is_always;
         for alias in root.aliases {
             if earlier.aliases.len() < ALIASES && !earlier.aliases.contains(&alias) {
                 earlier.aliases.push(alias);
@@ -82,6 +83,27 @@ impl PendingRoots {
 
     pub(super) fn into_roots(self, policy: Policy) -> Roots {
         Roots::new(self.roots.into_iter().map(|(.., root)| root).collect(), policy, self.rejected)
+    }
+
+    /// Returns the roots of a client's list, followed by the allowed directories that are always in
+    /// force and that the list does not name.
+    pub(super) fn into_client_roots(self, policy: Policy, allowed: &Roots) -> Roots {
+        let mut roots: Vec<_> = self.roots.into_iter().map(|(.., root)| root).collect();
+        let listed = roots.len();
+        // Defense: always-directory-is-not-narrowed
+        let mut always: Vec<_> = allowed.shared_roots().filter(|root| root.is_always()).collect();
+        if !always.is_empty() {
+            let keys: HashMap<_, _> = (0..)
+                .zip(&roots)
+                .map(|(number, root)| (path_key(&root.canonical), number))
+                .collect();
+            always.retain(|root| {
+                let number = keys.get(&path_key(&root.canonical)).copied();
+                let own = number.and_then(|number: usize| roots.get_mut(number));
+                own.map(|own| own.is_always = true).is_none()
+            });
+        }
+        Roots::assemble(roots, always, Some(listed), policy, self.rejected)
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) fn open_root(path: &Path) -> Result<Root> {
         aliases,
         name: None,
         access: Access::ReadWrite,
+        is_always: false,
         leaf: None,
         held: Held::FilesystemRoot(Arc::new(handle)),
         identity: metadata.identity(),
@@ -107,6 +108,7 @@ mod tests {
             location: Location::parse(text),
             name: None,
             access: None,
+            is_always: false,
         };
         let entries: Vec<_> = texts.iter().map(entry).collect();
         let opened = |account| {

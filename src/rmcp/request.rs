@@ -271,11 +271,17 @@ impl Guard {
                 if let Some((key, nothing)) = cached(began, Roots::empty()) {
                     self.cache().insert_newer(key, nothing);
                 }
-                let list = parse_list(list).map_err(|error| refused(Some(session.id()), error))?;
-                let roots = session.roots_from_list(list).await?;
+                let roots = match parse_list(list) {
+                    Ok(list) => session.roots_from_list(list).await?,
+                    Err(error) => session.roots_despite(error).await?,
+                };
                 let until = began + self.choices().time_to_live_keyed;
-                if let Some((key, list)) = cached(until, roots.clone()) {
-                    self.cache().replace(key, list);
+                match cached(until, roots.clone()) {
+                    // Defense: failed-list-is-not-cached
+                    Some((key, list)) if !roots.is_despite_failure() => {
+                        self.cache().replace(key, list);
+                    }
+                    _ => {}
                 }
                 roots
             }

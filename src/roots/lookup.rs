@@ -9,6 +9,7 @@ use crate::dir::{Budget, Cursor, Handle, Identity, Look, count_separators};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
+use crate::path::names::is_absolute;
 use crate::roots::{
     EntryKind, Found, Intent, Lookup, Place, Root, Roots, Trail, TrailEntry, path_hashes, resolve,
 };
@@ -167,6 +168,9 @@ pub(crate) fn resolve_in(
     intent: Intent,
     budget: &mut Budget<'_>,
 ) -> Result<(usize, PathBuf, Found)> {
+    if base.is_none() && !is_absolute(request) {
+        return Err(roots.without_base());
+    }
     match resolve(
         &mut RequestLookups(Lookups::new(roots, budget)),
         roots.index(),

@@ -20,6 +20,7 @@ pub struct Root {
     pub(crate) aliases: Vec<PathBuf>,
     pub(crate) name: Option<String>,
     pub(crate) access: Access,
+    pub(crate) is_always: bool,
     /// For a file root, its name in the parent directory, whose handle is held instead.
     pub(crate) leaf: Option<OsString>,
     pub(crate) held: Held,
@@ -83,6 +84,13 @@ impl Root {
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
+    }
+
+    /// Whether the root is an allowed directory that is in force for every client. See
+    /// [`DirectoryOptions::always`](crate::DirectoryOptions::always).
+    #[must_use]
+    pub fn is_always(&self) -> bool {
+        self.is_always
     }
 
     /// Whether the root is a single file.

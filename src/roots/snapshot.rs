@@ -24,6 +24,9 @@ use tokio_util::sync::CancellationToken;
 pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
+    /// The reason why there are no roots of the client, if its list could not be obtained. Relative
+    /// requests are refused with it.
+    failure: Option<Arc<Error>>,
     /// The session that uses these roots, for events.
     session: Option<SessionId>,
     /// Set if these roots are valid only for one request. The token is cancelled when that request
@@ -37,8 +40,9 @@ pub(crate) struct Snapshot {
     index: PathIndex,
     policy: Policy,
     rejected: Vec<RejectedRoot>,
-    /// Whether the roots were resolved from a client's list.
-    is_listed: bool,
+    /// The number of roots that a client's list put in force, if the roots are a client's. The
+    /// directories that are always in force follow them.
+    listed: Option<usize>,
     /// The original list, if it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
     /// The generation of the allowed directories, as counted by the boundary. These roots either
@@ -196,22 +200,50 @@ impl Roots {
         self
     }
 
-    /// Marks the roots as resolved from a client's list. This has no effect once the snapshot is
-    /// shared.
-    pub(crate) fn listed_by_client(mut self) -> Self {
-        if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
-            snapshot.is_listed = true;
-        }
-        self
+    /// Returns those of these allowed directories that are always in force, for a client whose list
+    /// could not be obtained.
+    pub(crate) fn always_despite(&self, failure: &Error) -> Self {
+        let mut always = self.select(Root::is_always);
+        // Defense: failed-client-has-no-base
+        always.base = None;
+        always.failure = Some(Arc::new(failure.repeated()));
+        always
+    }
+
+    /// Whether the client's list could not be obtained, so that only the directories that are
+    /// always in force are served.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn is_despite_failure(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Returns the selected roots, which both snapshots share.
+    pub(crate) fn select(&self, is_selected: impl Fn(&Root) -> bool) -> Self {
+        let roots = self.shared_roots().filter(|root| is_selected(root)).collect();
+        Self::assemble(Vec::new(), roots, None, self.policy(), Vec::new())
+            .with_generation(self.generation())
     }
 
     /// If there are no roots, replaces the text of an `OutsideRoots` error with the reason why
     /// there are none, which is the same for every request. Returns any other error unchanged.
     pub(crate) fn explain_empty(&self, error: Error) -> Error {
-        if !self.is_empty() || error.reason() != Code::OutsideRoots {
-            return error;
+        if self.is_empty() && error.reason() == Code::OutsideRoots {
+            self.explain(error)
+        } else {
+            error
         }
-        error.says(match (self.snapshot.is_listed, self.rejected().is_empty()) {
+    }
+
+    /// The refusal of a relative request if there is no root in which it could start.
+    pub(crate) fn without_base(&self) -> Error {
+        match &self.failure {
+            Some(failure) => failure.repeated(),
+            None => self.explain(Code::OutsideRoots.into()),
+        }
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        error.says(match (self.snapshot.listed.is_some(), self.rejected().is_empty()) {
             (true, true) => "the client listed no directories",
             (true, false) => "none of the directories that the client listed is allowed",
             (false, true) => "the server has no directories configured",
@@ -296,8 +328,15 @@ impl Roots {
         Arc::ptr_eq(&self.snapshot, &other.snapshot)
     }
 
-    pub(crate) fn new(
+    pub(crate) fn new(roots: Vec<Root>, policy: Policy, rejected: Vec<RejectedRoot>) -> Self {
+        Self::assemble(roots, Vec::new(), None, policy, rejected)
+    }
+
+    /// Creates a snapshot of new roots, followed by roots of another snapshot.
+    pub(crate) fn assemble(
         mut roots: Vec<Root>,
+        shared: Vec<Arc<Root>>,
+        listed: Option<usize>,
         policy: Policy,
         mut rejected: Vec<RejectedRoot>,
     ) -> Self {
@@ -309,6 +348,9 @@ impl Roots {
             root.canonical.shrink_to_fit();
             root.aliases.shrink_to_fit();
             root.aliases.iter_mut().for_each(PathBuf::shrink_to_fit);
+        }
+        let mut roots: Vec<_> = roots.into_iter().map(Arc::new).chain(shared).collect();
+        for root in &roots {
             index.add(
                 &root.canonical,
                 if root.is_file() { RootKind::File } else { RootKind::Directory },
@@ -318,17 +360,16 @@ impl Roots {
             root.aliases.iter().for_each(|alias| index.add_alias(alias, number));
         }
         index.shrink();
-        let mut roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
         roots.shrink_to_fit();
         rejected.shrink_to_fit();
         let verified = Throttle::new();
-        let (is_listed, list, generation) = (false, None, 0);
+        let (list, generation) = (None, 0);
         let snapshot = Snapshot {
             roots,
             index,
             policy,
             rejected,
-            is_listed,
+            listed,
             list,
             generation,
             outdated,
@@ -338,10 +379,12 @@ impl Roots {
     }
 
     pub(crate) fn from_snapshot(snapshot: Arc<Snapshot>) -> Self {
-        let base = if snapshot.roots.is_empty() { None } else { Some(0) };
+        let own = snapshot.listed.unwrap_or(snapshot.roots.len());
         Self {
             snapshot,
-            base,
+            // Defense: always-directory-is-no-base
+            base: (own > 0).then_some(0),
+            failure: None,
             session: None,
             #[cfg(feature = "rmcp")]
             lease: None,
@@ -366,6 +409,10 @@ impl Roots {
 
     pub(crate) fn shared_root(&self, number: usize) -> Result<Arc<Root>> {
         self.snapshot.roots.get(number).cloned().ok_or_else(|| Code::OutsideRoots.into())
+    }
+
+    pub(crate) fn shared_roots(&self) -> impl Iterator<Item = Arc<Root>> {
+        self.snapshot.roots.iter().cloned()
     }
 
     pub(crate) fn index(&self) -> &PathIndex {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use crate::boundary::WithoutClientRoots;
 use crate::dir::Effort;
 use crate::error::{Code, Error, Result};
 use crate::events::{self, SessionId};
@@ -20,7 +21,7 @@ use crate::session::cache::Cached;
 use crate::session::leader::Leader;
 use crate::session::runtime::{Instant, Mutex, Notify, run_on_workers, std_instant, timeout_at};
 use crate::session::state::{End, Failure, Fetch, Join, State};
-use crate::session::{ClientRoots, Guard, RootsSource, WithoutClientRoots};
+use crate::session::{ClientRoots, Guard, RootsSource};
 use crate::wire::{ClientCapabilities, ListRootsResult};
 use crate::workers::Account;
 
@@ -59,6 +60,28 @@ impl Client {
     /// Returns the roots in force for a call that begins now, and the epoch of their list if they
     /// are the client's.
     pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
+        match self.roots_of_client(source).await {
+            Err(error) => Box::pin(self.always_roots(error)).await.map(|roots| (roots, None)),
+            obtained => obtained,
+        }
+    }
+
+    /// Returns the directories that are always in force, after the client's roots could not be
+    /// obtained. Fails with the same error if there are none, or if the client is not the cause.
+    pub(crate) async fn always_roots(&self, error: Error) -> Result<Roots> {
+        if !self.guard.boundary().has_always_directories() || !is_clients(error.reason()) {
+            return Err(error);
+        }
+        let allowed = self.guard.allowed_roots(self.deadline(Instant::now())).await?;
+        // The session may have been closed meanwhile.
+        self.epoch()?;
+        match allowed.always_despite(&error) {
+            always if always.is_empty() => Err(error),
+            always => Ok(always),
+        }
+    }
+
+    async fn roots_of_client(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
         let now = Instant::now();
         if let Some(without) = self.fallback_policy() {
             return Ok((self.roots_without(without, now).await?, None));
@@ -74,6 +97,13 @@ impl Client {
 
     /// Returns the roots of a list that came with the request itself.
     pub(crate) async fn roots_of_list(&self, list: ListRootsResult) -> Result<Roots> {
+        match self.resolve_list(list).await {
+            Err(error) => self.always_roots(error).await,
+            resolved => resolved,
+        }
+    }
+
+    async fn resolve_list(&self, list: ListRootsResult) -> Result<Roots> {
         let now = Instant::now();
         if let Some(without) = self.fallback_policy() {
             return self.roots_without(without, now).await;
@@ -298,6 +328,22 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
+}
+
+/// Whether an error means that the client's roots could not be obtained because of the client.
+fn is_clients(code: Code) -> bool {
+    // Defense: always-directory-outlasts-failures
+    matches!(
+        code,
+        Code::RootsUnsupported
+            | Code::RootsFailed
+            | Code::RootsTimedOut
+            | Code::RootsChanging
+            | Code::TooManyRoots
+            | Code::TooManyPages
+            | Code::RepeatedCursor
+            | Code::TooLarge
+    )
 }
 
 pub(super) fn timed_out() -> Error {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::boundary::Boundary;
+use crate::boundary::{Boundary, WithoutClientRoots};
 use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
 use crate::limits::{
@@ -44,17 +44,6 @@ pub enum ClientRoots {
     Narrow,
     /// Client roots are never requested. The allowed directories are in force.
     Ignore,
-}
-
-/// The roots in force for a client that did not declare the roots capability.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WithoutClientRoots {
-    /// No roots are in force, and each request is refused with
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
-    Deny,
-    /// The allowed directories.
-    AllowedDirectories,
 }
 
 /// The guard of a server process. It is built once, is cheap to clone, and is shared by all

@@ -34,7 +34,7 @@ mod fetch;
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::guard::{ClientRoots, Guard, GuardBuilder, WithoutClientRoots};
+pub use self::guard::{ClientRoots, Guard, GuardBuilder};
 #[cfg(feature = "rmcp")]
 pub(crate) use self::source::fetch_failed;
 pub(crate) use self::source::{FetchedList, fetch_list};
@@ -42,6 +42,7 @@ pub use self::source::{RootsResponse, RootsSource};
 
 #[cfg(feature = "rmcp")]
 pub use self::key::ClientKey;
+use crate::boundary::WithoutClientRoots;
 use crate::check::CheckedPath;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::events::{self, SessionId};
@@ -302,6 +303,16 @@ impl Session {
         }
     }
 
+    /// Returns the directories that are always in force, for a request whose list is not one.
+    #[cfg(feature = "rmcp")]
+    pub(crate) async fn roots_despite(&self, error: Error) -> Result<Roots> {
+        let client = self.client();
+        match client.always_roots(error).await {
+            Ok(roots) => Ok(roots.for_session(client.id)),
+            Err(error) => Err(self.log_refusal(error)),
+        }
+    }
+
     /// Withdraws the client's roots, so that the next call requests them again. Call this for each
     /// `notifications/roots/list_changed`.
     ///
@@ -337,7 +348,18 @@ impl Session {
     /// [`Roots::still_allows`], [`SessionClosed`](crate::ErrorKind::SessionClosed) and
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
-        self.current_roots()?.still_allows(checked)
+        let client = self.client();
+        let error = match self.current_roots() {
+            Ok(roots) => return roots.still_allows(checked),
+            Err(error) => error,
+        };
+        client.epoch()?;
+        // Defense: proof-in-an-always-directory-stays-allowed
+        let always = client.guard.boundary().last_allowed_roots().always_despite(&error);
+        match always.still_allows(checked) {
+            Err(outside) if outside.reason() == Code::OutsideRoots => Err(error),
+            decided => decided,
+        }
     }
 
     /// Returns the roots in force, or an error if they must be requested from the client.
@@ -375,7 +397,7 @@ impl Session {
             return RootsState::Unsupported;
         }
         match client.cached(Instant::now()) {
-            Some(cached) if cached.roots.is_empty() => RootsState::Empty,
+            Some(cached) if cached.roots.base().is_none() => RootsState::Empty,
             Some(_) => RootsState::Available,
             None => {
                 client.failure().map_or(RootsState::Stale, |code| RootsState::Failed(code.kind()))

@@ -11,8 +11,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Confined, Confinement, Enforced, ExtraAccess, Guard,
-    Intent, ListRootsResult, Replace, RootsCapability, RootsResponse, WalkOptions,
+    Access, Boundary, ClientCapabilities, Confined, Confinement, DirectoryOptions, Enforced,
+    ExtraAccess, Guard, Intent, ListRootsResult, Replace, RootsCapability, RootsResponse,
+    WalkOptions,
 };
 use nix::libc;
 use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
@@ -409,7 +410,10 @@ fn an_invalid_extra_is_refused(top: &Path) {
     symlink("scratch", top.join("by link")).unwrap();
     let boundary = Boundary::builder().directory(top.join("rw"), Access::ReadWrite);
     let boundary = boundary
-        .optional_directory(top.join("by link/later/ro"), Access::ReadOnly)
+        .directory_with(
+            top.join("by link/later/ro"),
+            DirectoryOptions::new(Access::ReadOnly).optional(true),
+        )
         .build()
         .unwrap();
     for path in ["", "scratch"] {
@@ -539,8 +543,13 @@ fn a_swapped_directory_widens_nothing(top: &Path) {
 
 fn a_replaced_directory_needs_a_restart(top: &Path) {
     let boundary = Boundary::builder().directory(top.join("rw/a"), Access::ReadWrite);
-    let boundary =
-        boundary.optional_directory(top.join("scratch/later"), Access::ReadWrite).build().unwrap();
+    let boundary = boundary
+        .directory_with(
+            top.join("scratch/later"),
+            DirectoryOptions::new(Access::ReadWrite).optional(true),
+        )
+        .build()
+        .unwrap();
     let guard = Guard::new(boundary);
     // A child process deploys a new directory on request.
     let deploys = "read go; mv rw/a rw/was; mkdir rw/a scratch/later; \

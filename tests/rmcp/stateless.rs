@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcp_roots_guard::limits::TIME_TO_LIVE_KEYED;
 use mcp_roots_guard::rmcp::ROOTS_KEY;
-use mcp_roots_guard::{Access, Boundary, Guard};
+use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard};
 use serde_json::{Value, json};
 
 use crate::raw_client::{Raw, call, list, stateless, tool_text};
@@ -244,8 +244,10 @@ async fn a_clients_roots_are_closed_with_its_connection() {
 async fn a_new_optional_directory_causes_a_new_request_for_roots() {
     let tree = Tree::new();
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadOnly);
-    let boundary =
-        boundary.optional_directory(tree.path("later"), Access::ReadOnly).build().unwrap();
+    let boundary = boundary
+        .directory_with(tree.path("later"), DirectoryOptions::new(Access::ReadOnly).optional(true))
+        .build()
+        .unwrap();
     let guard =
         Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
     let (server, reports) = Server::new(&guard);

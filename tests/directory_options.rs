@@ -1,0 +1,364 @@
+//! The options of allowed directories: directories that are always in force, the meaning of an
+//! empty list, and aliases.
+
+use std::future::pending;
+use std::time::Duration;
+
+use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;
+use mcp_roots_guard::{
+    Access, Boundary, BoundaryBuilder, ClientCapabilities, ClientRoots, DirectoryOptions,
+    ErrorKind, Guard, GuardBuilder, Intent, ListRootsResult, Roots, RootsCapability, RootsResponse,
+    RootsState, Session, WithoutClientRoots,
+};
+
+use crate::support::tree::Tree;
+
+const ANNOUNCING: ClientCapabilities =
+    ClientCapabilities::with_roots(RootsCapability::announcing());
+const ALLOWED: WithoutClientRoots = WithoutClientRoots::AllowedDirectories;
+
+fn tree() -> Tree {
+    Tree::new(
+        "file home/work/f; file home/other/f; file external/f; file external/sub/f; file outside/f",
+    )
+}
+
+fn always(access: Access) -> DirectoryOptions {
+    DirectoryOptions::new(access).always(true)
+}
+
+/// `external` is always in force, and client roots narrow `home`.
+fn home_and_external(tree: &Tree) -> BoundaryBuilder {
+    Boundary::builder()
+        .directory_with(tree.path("external"), always(Access::ReadOnly))
+        .directory(tree.path("home"), Access::ReadWrite)
+}
+
+fn list(tree: &Tree, paths: &[&str]) -> ListRootsResult {
+    ListRootsResult::from_uris(paths.iter().map(|path| tree.uri(path)))
+}
+
+/// The paths of the roots relative to the tree. A root that is always in force has a `!`.
+fn names(tree: &Tree, roots: &Roots) -> Vec<String> {
+    let name = |root: &mcp_roots_guard::Root| {
+        let path = root.path().strip_prefix(tree.path("")).unwrap().display().to_string();
+        path.replace('\\', "/") + if root.is_always() { "!" } else { "" }
+    };
+    roots.roots().map(name).collect()
+}
+
+/// The path that a request resolves to relative to the tree, or the code of the error.
+fn resolved(
+    tree: &Tree,
+    roots: &Roots,
+    request: impl AsRef<std::path::Path>,
+) -> Result<String, &'static str> {
+    let checked = roots.check(request.as_ref(), Intent::Existing).map_err(|error| error.code())?;
+    let path = checked.to_unguarded_path();
+    Ok(path.strip_prefix(tree.path("")).unwrap().display().to_string().replace('\\', "/"))
+}
+
+fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
+    result.err().map(|error| error.code())
+}
+
+#[test]
+fn an_always_directory_follows_the_client_roots_in_the_order_of_the_configuration() {
+    let tree = tree();
+    let boundary = home_and_external(&tree)
+        .directory_with(tree.path("outside"), always(Access::ReadWrite))
+        .build()
+        .unwrap();
+    let rows: [(&[&str], &[&str], usize); 9] = [
+        (&["home/work"], &["home/work", "external!", "outside!"], 0),
+        (&["home/other", "home/work"], &["home/other", "home/work", "external!", "outside!"], 0),
+        (&["external/sub"], &["external/sub", "external!", "outside!"], 0),
+        (&["home/work", "external"], &["home/work", "external!", "outside!"], 0),
+        (&["external", "external"], &["external!", "outside!"], 1),
+        (&["outside", "home/work"], &["outside!", "home/work", "external!"], 0),
+        (&[""], &["external!", "home", "outside!"], 0),
+        (&["none"], &["external!", "outside!"], 1),
+        (&[], &["external!", "outside!"], 0),
+    ];
+    for (listed, expected, rejected) in rows {
+        let roots = boundary.resolve(&list(&tree, listed)).unwrap();
+        assert_eq!(names(&tree, &roots), expected, "{listed:?}");
+        assert_eq!(roots.rejected().len(), rejected, "{listed:?}");
+        let base = resolved(&tree, &roots, ".");
+        let is_based = !matches!(listed, [] | ["none"]);
+        let first = expected[0].trim_end_matches('!').to_owned();
+        assert_eq!(base, if is_based { Ok(first) } else { Err("outside_roots") }, "{listed:?}");
+        assert_eq!(
+            resolved(&tree, &roots, tree.path("external/sub/f")),
+            Ok("external/sub/f".into()),
+            "{listed:?}"
+        );
+        let refused = roots.write(tree.path("external/new"), "x").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{listed:?}");
+    }
+    assert_eq!(
+        names(&tree, &boundary.allowed_roots()),
+        ["external!", "home", "outside!"],
+        "configuration order"
+    );
+}
+
+#[test]
+fn a_symlink_from_a_client_root_into_an_always_directory_is_followed() {
+    let tree = tree();
+    tree.add("link home/work/ext -> $T/external; link home/work/out -> $T/home/other");
+    let boundary = home_and_external(&tree).build().unwrap();
+    let roots = boundary.resolve(&list(&tree, &["home/work"])).unwrap();
+    assert_eq!(names(&tree, &roots), ["home/work", "external!"]);
+    assert_eq!(roots.read_to_string("ext/sub/f", 99).unwrap(), "external/sub/f");
+    assert_eq!(code(roots.write("ext/new", "x")), Some("read_only"));
+    roots.write("new", "x").unwrap();
+    assert_eq!(code(roots.read("out/f", 99)), Some("outside_roots"));
+}
+
+/// The reason for the refusal of a relative request depends only on the list.
+#[test]
+fn relative_requests_without_a_client_root_are_refused_with_the_reason() {
+    let tree = tree();
+    let boundary = home_and_external(&tree).build().unwrap();
+    let refused = |listed: &[&str], request: &str| {
+        let roots = boundary.resolve(&list(&tree, listed)).unwrap();
+        roots.check(request, Intent::Existing).unwrap_err().to_string()
+    };
+    assert!(refused(&[], "f").contains("the client listed no directories"));
+    assert!(refused(&["outside"], "f").contains("none of the directories that the client listed"));
+    let absolute = tree.path("outside/f").to_str().unwrap().to_owned();
+    for listed in [&[][..], &["outside"], &["home/work"]] {
+        assert!(refused(listed, &absolute).contains("not inside the allowed directories"));
+    }
+    // The server can choose a directory that is always in force.
+    let roots = boundary.resolve(&list(&tree, &[])).unwrap();
+    let roots = roots.with_base(tree.path("external")).unwrap();
+    assert_eq!(resolved(&tree, &roots, "sub"), Ok("external/sub".into()));
+}
+
+#[test]
+fn an_empty_list_means_what_the_server_chose_and_rejected_entries_do_not_empty_a_list() {
+    let tree = tree();
+    for with_always in [false, true] {
+        let builder = if with_always {
+            home_and_external(&tree)
+        } else {
+            Boundary::builder()
+                .directory(tree.path("external"), Access::ReadOnly)
+                .directory(tree.path("home"), Access::ReadWrite)
+        };
+        let external = if with_always { "external!" } else { "external" };
+        let none = if with_always { vec![external] } else { Vec::new() };
+        let resolve = |builder: BoundaryBuilder, listed: &[&str]| {
+            let roots = builder.build().unwrap().resolve(&list(&tree, listed)).unwrap();
+            (
+                names(&tree, &roots).iter().map(String::as_str).collect::<Vec<_>>().join(" "),
+                resolved(&tree, &roots, "."),
+            )
+        };
+        let denied = (none.join(" "), Err("outside_roots"));
+        assert_eq!(resolve(builder.clone(), &[]), denied);
+        let allowed = builder.clone().empty_list(ALLOWED);
+        let all = (format!("{external} home"), Ok("external".into()));
+        assert_eq!(resolve(allowed.clone(), &[]), all);
+        assert_eq!(resolve(allowed.clone(), &["outside"]), denied);
+        // A malformed entry is an entry.
+        let malformed: ListRootsResult = serde_json::from_str(r#"{ "roots": [3] }"#).unwrap();
+        let roots = allowed.build().unwrap().resolve(&malformed).unwrap();
+        assert_eq!(names(&tree, &roots), none);
+    }
+    let only = Boundary::builder().client_roots_only();
+    assert_eq!(code(only.clone().empty_list(ALLOWED).build()), Some("invalid_options"));
+    only.empty_list(WithoutClientRoots::Deny).build().unwrap();
+}
+
+fn session(builder: GuardBuilder, declared: ClientCapabilities) -> Session {
+    builder.build().unwrap().session(declared).unwrap()
+}
+
+/// Each state of a client, with and without a directory that is always in force.
+#[tokio::test(start_paused = true)]
+async fn an_always_directory_is_in_force_in_each_state_of_the_client() {
+    let tree = tree();
+    let listing = |listed: &[&str]| RootsResponse::List(list(&tree, listed));
+    let page = |cursor: &str| {
+        let next_cursor = Some(cursor.to_owned());
+        RootsResponse::List(ListRootsResult { next_cursor, ..ListRootsResult::default() })
+    };
+    let many = ListRootsResult::from_uris(vec!["file:///"; ROOT_LIST_ENTRIES + 1]);
+    let large = ListRootsResult::from_uris(["x".repeat(9 << 20)]);
+    let undeclared = ClientCapabilities::without_roots();
+    let failed = RootsState::Failed(ErrorKind::RootsFailed);
+    let declared = ANNOUNCING;
+    let rows = [
+        ("listed", declared, Some(listing(&["home/work"])), "", RootsState::Available),
+        ("empty", declared, Some(listing(&[])), "outside_roots", RootsState::Empty),
+        ("rejected", declared, Some(listing(&["outside"])), "outside_roots", RootsState::Empty),
+        ("failed", declared, Some(RootsResponse::Failed("no".into())), "roots_failed", failed),
+        ("no answer", declared, None, "roots_timed_out", failed),
+        (
+            "unsupported",
+            declared,
+            Some(RootsResponse::Unsupported),
+            "roots_unsupported",
+            RootsState::Failed(ErrorKind::RootsUnsupported),
+        ),
+        ("undeclared", undeclared, None, "roots_unsupported", RootsState::Unsupported),
+        ("too many", declared, Some(RootsResponse::List(many)), "too_many_roots", failed),
+        (
+            "too large",
+            declared,
+            Some(RootsResponse::List(large)),
+            "too_large",
+            RootsState::Failed(ErrorKind::LimitExceeded),
+        ),
+        ("repeated", declared, Some(page("x")), "repeated_cursor", failed),
+    ];
+    for (name, declared, answer, refusal, state) in rows {
+        for with_always in [false, true] {
+            let builder = if with_always {
+                home_and_external(&tree)
+            } else {
+                Boundary::builder().directory(tree.path("home"), Access::ReadWrite)
+            };
+            let guard = Guard::builder(builder.build().unwrap())
+                .without_client_roots(WithoutClientRoots::Deny);
+            let session = session(guard, declared);
+            let mut asked = 0;
+            // The second call gets the cached list, or is refused during the back-off.
+            for _ in 0..2 {
+                let source = |_: Option<String>| {
+                    asked += 1;
+                    let answer = answer.clone();
+                    async move {
+                        match answer {
+                            Some(answer) => answer,
+                            None => pending().await,
+                        }
+                    }
+                };
+                let roots = session.roots(source).await;
+                assert_eq!(session.state(), state, "{name}");
+                if !with_always && !matches!(refusal, "" | "outside_roots") {
+                    assert_eq!(code(roots), Some(refusal), "{name}");
+                    continue;
+                }
+                let roots = roots.unwrap();
+                let relative = roots.check(".", Intent::Existing);
+                assert_eq!(code(relative).unwrap_or_default(), refusal, "{name}");
+                let external = roots.check(tree.path("external/f"), Intent::Existing);
+                if !with_always {
+                    assert_eq!(code(external), Some("outside_roots"), "{name}");
+                    continue;
+                }
+                assert_eq!(code(session.still_allows(&external.unwrap())), None, "{name}");
+                let other = code(roots.check(tree.path("home/other"), Intent::Existing));
+                assert_eq!(other, Some("outside_roots"), "{name}");
+            }
+            let pages = if name == "repeated" { 2 } else { 1 };
+            let expected = if declared == undeclared { 0 } else { pages };
+            assert_eq!(asked, expected, "{name}: the back-off and the cache are unchanged");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_proof_in_an_always_directory_stays_allowed_while_the_list_must_be_requested() {
+    let tree = tree();
+    let guard = Guard::builder(home_and_external(&tree).build().unwrap());
+    let session = session(guard, ANNOUNCING);
+    let answer = RootsResponse::List(list(&tree, &["home/work"]));
+    let source = |_: Option<String>| std::future::ready(answer.clone());
+    let roots = session.roots(source).await.unwrap();
+    let [work, external] = [tree.path("home/work/f"), tree.path("external/f")]
+        .map(|path| roots.check(path, Intent::Existing).unwrap());
+    let still = || [&work, &external].map(|proof| code(session.still_allows(proof)));
+    assert_eq!(still(), [None, None]);
+    session.list_changed();
+    assert_eq!(still(), [Some("roots_stale"), None]);
+    let fail = |_: Option<String>| std::future::ready(RootsResponse::Failed(String::new()));
+    let failed = session.roots(fail).await.unwrap();
+    assert_eq!(names(&tree, &failed), ["external!"]);
+    assert_eq!(still(), [Some("roots_stale"), None]);
+    // The failed list was not cached: after a change, the client is asked again.
+    session.list_changed();
+    let roots = session.roots(source).await.unwrap();
+    assert_eq!(names(&tree, &roots), ["home/work", "external!"]);
+    session.close();
+    assert_eq!(still(), [Some("session_closed"); 2]);
+    assert_eq!(code(session.roots(source).await), Some("session_closed"));
+}
+
+#[tokio::test]
+async fn a_list_that_comes_with_a_request_has_the_always_directories() {
+    let tree = tree();
+    let guard = Guard::builder(home_and_external(&tree).empty_list(ALLOWED).build().unwrap());
+    let session = session(guard, ANNOUNCING);
+    let rows: [(&[&str], &[&str]); 3] = [
+        (&["home/work"], &["home/work", "external!"]),
+        (&["outside"], &["external!"]),
+        (&[], &["external!", "home"]),
+    ];
+    for (listed, expected) in rows {
+        let roots = session.roots_from_list(list(&tree, listed)).await.unwrap();
+        assert_eq!(names(&tree, &roots), expected);
+    }
+    let many = ListRootsResult::from_uris(vec!["file:///"; ROOT_LIST_ENTRIES + 1]);
+    let roots = session.roots_from_list(many).await.unwrap();
+    assert_eq!(names(&tree, &roots), ["external!"]);
+    assert_eq!(resolved(&tree, &roots, "."), Err("too_many_roots"));
+}
+
+/// The allowed directories are in force in the order of the configuration.
+#[tokio::test]
+async fn all_allowed_directories_are_in_force_if_the_client_does_not_narrow_them() {
+    let tree = tree();
+    let guard = || Guard::builder(home_and_external(&tree).build().unwrap());
+    let undeclared = ClientCapabilities::without_roots();
+    let rows = [
+        (guard(), undeclared),
+        (guard().client_roots(ClientRoots::Ignore), ANNOUNCING),
+        (Guard::builder(home_and_external(&tree).empty_list(ALLOWED).build().unwrap()), ANNOUNCING),
+    ];
+    for (builder, declared) in rows {
+        let session = session(builder, declared);
+        let empty = RootsResponse::List(ListRootsResult::default());
+        let source = |_: Option<String>| std::future::ready(empty.clone());
+        for _ in 0..2 {
+            let roots = session.roots(source).await.unwrap();
+            assert_eq!(names(&tree, &roots), ["external!", "home"]);
+            assert_eq!(resolved(&tree, &roots, "."), Ok("external".into()));
+        }
+        assert_ne!(session.state(), RootsState::Empty);
+    }
+}
+
+/// A deployment creates a missing directory, and replaces it.
+#[cfg(unix)]
+#[tokio::test]
+async fn an_always_directory_that_is_created_or_replaced_is_resolved_again() {
+    let tree = tree();
+    let boundary = Boundary::builder()
+        .directory(tree.path("home"), Access::ReadWrite)
+        .directory_with(tree.path("later"), always(Access::ReadOnly).optional(true))
+        .build()
+        .unwrap();
+    let session = session(Guard::builder(boundary), ANNOUNCING);
+    let answer = RootsResponse::List(list(&tree, &["home/work"]));
+    let source = |_: Option<String>| std::future::ready(answer.clone());
+    assert_eq!(names(&tree, &session.roots(source).await.unwrap()), ["home/work"]);
+    for content in ["one", "two"] {
+        let _ = std::fs::rename(tree.path("later"), tree.path("was"));
+        tree.add(&format!("file later/f = {content}"));
+        let start = std::time::Instant::now();
+        let read = async || {
+            let roots = session.roots(|_: Option<String>| async { unreachable!() }).await.unwrap();
+            roots.read_to_string(tree.path("later/f"), 9).ok()
+        };
+        while read().await.as_deref() != Some(content) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{content}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
