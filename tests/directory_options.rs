@@ -173,6 +173,33 @@ fn an_empty_list_means_what_the_server_chose_and_rejected_entries_do_not_empty_a
     only.empty_list(WithoutClientRoots::Deny).build().unwrap();
 }
 
+/// Every client's tools can write to `shared`, so they could change where its symlinks point.
+#[test]
+fn a_symlink_in_a_writable_always_directory_grants_nothing() {
+    let tree = tree();
+    tree.add("file shared/sub/f; link shared/l -> $T/home; link shared/sub/l -> $T/home/work");
+    tree.add("link external/l -> $T/home/work");
+    let boundary = home_and_external(&tree)
+        .directory_with(tree.path("shared"), always(Access::ReadWrite))
+        .build()
+        .unwrap();
+    let forced: &[&str] = &["external!", "shared!"];
+    let rows: [(&[&str], &[&str], Option<&str>); 5] = [
+        (&["shared/l"], forced, Some("through_link")),
+        (&["shared/sub/l"], forced, Some("through_link")),
+        (&["shared", "shared/l/work"], &["shared!", "external!"], Some("through_link")),
+        // No tool can write to `external`.
+        (&["external/l"], &["home/work", "external!", "shared!"], None),
+        (&["shared/sub"], &["shared/sub", "external!", "shared!"], None),
+    ];
+    for (listed, expected, rejected) in rows {
+        let roots = boundary.resolve(&list(&tree, listed)).unwrap();
+        assert_eq!(names(&tree, &roots), expected, "{listed:?}");
+        let codes: Vec<_> = roots.rejected().iter().map(|entry| entry.error().code()).collect();
+        assert_eq!(codes, rejected.into_iter().collect::<Vec<_>>(), "{listed:?}");
+    }
+}
+
 fn session(builder: GuardBuilder, declared: ClientCapabilities) -> Session {
     builder.build().unwrap().session(declared).unwrap()
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::dir::{Budget, Cursor, Handle, Identity, Look, count_separators};
+use crate::dir::{Access, Budget, Cursor, Handle, Identity, Look, count_separators};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
@@ -89,7 +89,9 @@ impl<'a, 'b> Lookups<'a, 'b> {
     /// Adds a directory that contains a symlink, and its ancestors, to the trail.
     ///
     /// The allowed directories themselves are omitted. They are the boundary, so a symlink in one
-    /// of them is not suspicious just because the whole directory was granted.
+    /// of them is not suspicious just because the whole directory was granted. A writable directory
+    /// that is always in force is not omitted, because every client's tools can create symlinks in
+    /// it, even if the client lists only a part of it.
     fn extend_trail(&mut self, root: &Root, directory: &Path) {
         if self.ancestors.last().is_some_and(|last| last.is_on_trail) {
             return;
@@ -98,7 +100,15 @@ impl<'a, 'b> Lookups<'a, 'b> {
         let allowed = if root.is_filesystem_root() {
             Vec::new()
         } else {
-            self.roots.index().depths(&directory)
+            // Defense: symlink-in-an-always-directory-grants-nothing
+            let is_omitted = |root: &Root| !root.is_always() || root.access() == Access::ReadOnly;
+            let index = self.roots.index();
+            let enclosing = index.depths(&directory).into_iter();
+            enclosing
+                .zip(index.enclosing_roots(&directory))
+                .filter(|(_, number)| self.roots.root(*number).is_ok_and(is_omitted))
+                .map(|(depth, _)| depth)
+                .collect()
         };
         let above = root.canonical.iter().count().saturating_sub(1);
         let is_first = self.ancestors.first().is_none_or(|root| !root.is_on_trail);
