@@ -52,11 +52,10 @@ fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let configuration =
-        Options::parse(std::env::args_os().skip(1)).and_then(|options| {
-            let intent = if options.creates { Intent::New } else { Intent::Existing };
-            Ok((options.roots()?, intent))
-        });
+    let configuration = Options::parse(std::env::args_os().skip(1)).and_then(|options| {
+        let intent = if options.creates { Intent::New } else { Intent::Existing };
+        Ok((options.roots()?, intent))
+    });
     let (roots, intent) = match configuration {
         Ok(configuration) => configuration,
         Err(message) => {
@@ -181,9 +180,7 @@ impl Options {
         if self.list.is_empty() && !self.lists_none {
             return Ok(boundary.allowed_roots());
         }
-        boundary
-            .resolve(&ListRootsResult::from_uris(self.list))
-            .map_err(|error| error.to_string())
+        boundary.resolve(&ListRootsResult::from_uris(self.list)).map_err(|error| error.to_string())
     }
 }
 

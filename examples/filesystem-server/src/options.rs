@@ -6,9 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Parser, ValueEnum};
-use mcp_roots_guard::{
-    Access, Boundary, DirectoryOptions, Guard, Protection, WithoutClientRoots,
-};
+use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard, Protection, WithoutClientRoots};
 
 use crate::http::Limits;
 
@@ -61,7 +59,7 @@ pub struct Options {
     /// restrictions. Does not affect --protect and --hide.
     #[arg(long)]
     pub no_protect: bool,
-    /// What a client that lists no roots at all can access: nothing, or all allowed directories.
+    /// Access for clients that list no roots at all.
     #[arg(long, value_enum, default_value = "deny", requires = "allowed")]
     pub empty: Empty,
     /// Also confine the process to the directories with Landlock (Linux 5.13 and later).
@@ -83,17 +81,21 @@ pub struct Options {
     pub max_sessions: Option<usize>,
 }
 
-/// What an empty list of a client means.
+/// What a client that lists no roots can access.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Empty {
+    /// Only the directories that are always in force
     Deny,
+    /// All allowed directories
     Allow,
 }
 
 /// Another path of an allowed directory.
 #[derive(Clone, Debug)]
 pub struct Alias {
+    /// The path by which clients know the directory.
     pub path: String,
+    /// The allowed directory.
     pub directory: PathBuf,
 }
 
@@ -175,7 +177,9 @@ impl Options {
         let aliases: Vec<_> = self.alias.iter().map(|alias| &alias.path).zip(&named).collect();
         if let Some((alias, path)) = aliases.iter().find(|(_, path)| !paths.contains(path)) {
             let path = path.display();
-            return Err(format!("--alias {alias}={path}: not one of the allowed directories").into());
+            return Err(
+                format!("--alias {alias}={path}: not one of the allowed directories").into()
+            );
         }
         let options = |path: &PathBuf| {
             let is_read_only = self.read_only || read_only.contains(path);
@@ -198,14 +202,45 @@ fn absolute(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> io::Result<Vec
 mod tests {
     use super::*;
 
+    fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
+        Options::try_parse_from([&["filesystem-server"], arguments].concat())
+    }
+
     #[test]
-    fn read_only_without_directories_is_an_error() {
-        let parse = |arguments: &[&str]| {
-            Options::try_parse_from([&["filesystem-server"], arguments].concat())
-        };
-        assert!(parse(&["--read-only"]).is_err());
+    fn options_that_need_a_directory_are_errors_without_one() {
+        for option in [&["--read-only"][..], &["--empty", "allow"]] {
+            assert!(parse(option).is_err(), "{option:?}");
+            for directory in [&["/srv"][..], &["--always", "/srv"], &["--read-only-dir", "/srv"]] {
+                assert!(parse(&[option, directory].concat()).is_ok(), "{option:?} {directory:?}");
+            }
+        }
         assert!(parse(&["--read-only", "/srv"]).unwrap().read_only);
         assert!(!parse(&[]).unwrap().read_only);
+    }
+
+    #[test]
+    fn alias_of_a_directory_that_is_not_allowed_is_an_error() {
+        let top = std::env::temp_dir();
+        let top = top.to_str().unwrap();
+        assert!(parse(&["--alias", top, top]).is_err(), "there is no equals sign");
+        for (directory, is_known) in [(top, true), ("missing", false), ("", false)] {
+            let alias = format!("/nonexistent={directory}");
+            for option in [&[][..], &["--always"], &["--read-only-dir"]] {
+                let arguments = [&["--alias", &alias], option, &[top]].concat();
+                let guard = parse(&arguments).unwrap().guard();
+                assert_eq!(guard.is_ok(), is_known, "{arguments:?}: {guard:?}");
+            }
+        }
+        assert!(parse(&["--alias", "/nonexistent=/srv"]).unwrap().guard().is_err());
+    }
+
+    #[test]
+    fn options_for_the_same_directory_are_combined() {
+        let arguments = ["a", "--always", "b/", "--read-only-dir", "./b", "--always", "a", "b"];
+        let directories = parse(&arguments).unwrap().allowed_directories().unwrap();
+        let here = std::env::current_dir().unwrap();
+        let paths: Vec<_> = directories.iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, [&here.join("a"), &here.join("b")]);
     }
 
     #[test]

@@ -119,8 +119,7 @@ impl Served {
 
     /// Replaces the client's list of roots.
     pub(crate) async fn list(&self, uris: impl IntoIterator<Item = String>) {
-        *self.client.service().roots.as_ref().unwrap().lock().unwrap() =
-            uris.into_iter().collect();
+        *self.client.service().roots.as_ref().unwrap().lock().unwrap() = uris.into_iter().collect();
         self.client.notify_roots_list_changed().await.unwrap();
     }
 

@@ -17,7 +17,8 @@ async fn always_directory_is_in_force_whatever_the_client_lists() {
     let served = Served::configured(client_with_roots(), &options).await;
     served.put("work/file", "work");
     served.put("file", "not listed");
-    let (directory, work) = (served.directory.display(), served.path("work"));
+    let (work, missing) = (served.path("work"), served.path("missing"));
+    let directory = served.directory.display();
     let outside = format!("{} (read-only, always in force)", served.outside.display());
     let secret = served.outside.join("secret");
     // The client's list, the directories in force, the content of the relative path `file`.
@@ -26,7 +27,7 @@ async fn always_directory_is_in_force_whatever_the_client_lists() {
         (vec![&*served.directory], format!("{directory}\n{outside}"), Some("not listed")),
         (vec![&*served.outside, &*work], format!("{outside}\n{}", work.display()), None),
         (vec![], outside.clone(), None),
-        (vec![&*served.path("missing")], outside.clone(), None),
+        (vec![&*missing], outside.clone(), None),
     ];
     for (list, in_force, content) in &cases {
         served.list(list.iter().map(|path| uri(path))).await;
@@ -93,14 +94,10 @@ async fn names_that_could_run_code_are_read_only_by_default() {
 
 #[tokio::test]
 async fn option_protect_makes_names_read_only() {
-    for options in [&["$D", "--protect", "*.lock", "--protect", "/keys"][..], &[
-        "--no-protect",
-        "--protect",
-        "*.lock",
-        "--protect",
-        "/keys",
-        "$D",
-    ]] {
+    for options in [
+        &["$D", "--protect", "*.lock", "--protect", "/keys"][..],
+        &["--no-protect", "--protect", "*.lock", "--protect", "/keys", "$D"],
+    ] {
         let served = Served::configured(Client::default(), options).await;
         for name in ["sub/Cargo.lock", "keys/sub/key"] {
             served.put(name, "old");
