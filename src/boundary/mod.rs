@@ -27,6 +27,7 @@ mod entries;
 mod volumes;
 mod builder;
 mod pending;
+mod aliases;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 mod confine;
 
@@ -299,9 +300,14 @@ impl Boundary {
     }
 
     fn resolve_allowed(&self) -> PendingRoots {
-        let entries: Vec<_> = self.inner.directories.iter().map(Directory::entry).collect();
-        let filesystem = self.filesystem_roots(&entries, &Account::Operator);
-        self.grant(&filesystem, &Account::Operator, entries, &Effort::default())
+        let entries = || self.inner.directories.iter().map(Directory::entry);
+        let aliases = self.inner.directories.iter().flat_map(Directory::alias_entries);
+        let named: Vec<_> = entries().chain(aliases).collect();
+        let filesystem = self.filesystem_roots(&named, &Account::Operator);
+        let entries = entries().collect();
+        let mut pending = self.grant(&filesystem, &Account::Operator, entries, &Effort::default());
+        pending.declare_aliases(&self.inner.directories, &filesystem);
+        pending
     }
 
     /// Returns the roots beneath which the allowed directories are resolved, or the entries of a

@@ -19,6 +19,8 @@ pub struct Root {
     pub(crate) canonical: PathBuf,
     pub(crate) aliases: Vec<PathBuf>,
     pub(crate) name: Option<String>,
+    /// The path under which the client listed this root, if it is not the canonical path.
+    pub(crate) listed: Option<String>,
     pub(crate) access: Access,
     pub(crate) is_always: bool,
     /// For a file root, its name in the parent directory, whose handle is held instead.
@@ -66,6 +68,18 @@ impl Root {
     #[must_use]
     pub fn display_path(&self) -> String {
         display_path(&self.canonical)
+    }
+
+    /// The path under which the client listed this root, as text that may be shown to that client.
+    /// It is the path of the URI, decoded. If the client used a Windows
+    /// [alias](crate::DirectoryOptions::alias), the separators are backslashes. If the client did not
+    /// list this root itself, this is the [canonical path](Self::display_path).
+    ///
+    /// A request of the same client may use this path, except that on Unix the names after a
+    /// Windows alias must be separated by slashes.
+    #[must_use]
+    pub fn client_path(&self) -> String {
+        self.listed.clone().unwrap_or_else(|| self.display_path())
     }
 
     /// The canonical path as a `file:` URI, which a client can use in a later request.
@@ -212,6 +226,7 @@ impl Root {
         self.is_same_object(other)
             && (&self.canonical, &self.aliases, &self.name, &self.leaf, self.access)
                 == (&other.canonical, &other.aliases, &other.name, &other.leaf, other.access)
+            && (&self.listed, self.is_always) == (&other.listed, other.is_always)
     }
 
     fn record_if_gone<T>(&self, result: Result<T>) -> Result<T> {
