@@ -233,7 +233,7 @@ pub use fs::{
     DirEntry, Existing, OpenFile, OpenOptions, ReadDir, Replace, Walk, WalkEntry, WalkOptions,
     WriteOptions,
 };
-pub use path::Location;
+pub use path::{Location, PROTECTED_DEFAULTS, Protection};
 pub use roots::{Intent, RejectedRoot, Root, Roots};
 pub use session::{
     Changes, ClientRoots, Guard, GuardBuilder, RootsResponse, RootsSource, RootsState, Session,

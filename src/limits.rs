@@ -67,6 +67,16 @@ pub(crate) const CURSOR_HANDLES: usize = 8;
 /// the request, and fits on one line of a log.
 pub(crate) const QUOTED_CHARS: usize = 160;
 
+// Protected names.
+
+/// The maximum number of patterns for protected names in one configuration. This is ten times as
+/// many as a list of every known tool's settings would need.
+pub const PROTECTED_PATTERNS: usize = 1_000;
+
+/// The maximum number of names in one of these patterns. A pattern for a single file of a deeply
+/// nested project has about ten.
+pub const PATTERN_NAMES: usize = 16;
+
 // Root lists.
 
 /// The maximum number of entries of a root list. A workspace with a thousand projects is large. Ten

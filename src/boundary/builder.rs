@@ -11,7 +11,8 @@ use super::{Boundary, Inner, WithoutClientRoots, aliases, lock};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result};
 use crate::limits::{ALIASES, ROOT_LIST_ENTRIES};
-use crate::path::Location;
+use crate::path::protect::{Patterns, Protected};
+use crate::path::{Location, PROTECTED_DEFAULTS, Protection};
 use crate::roots::{Roots, WeakTable};
 
 /// Builds a [`Boundary`] from the operator's configuration.
@@ -23,6 +24,7 @@ pub struct BoundaryBuilder {
     empty_list: WithoutClientRoots,
     bare_paths: bool,
     policy: Policy,
+    protected: Vec<(String, Protection)>,
 }
 
 /// Options of an allowed directory, for [`BoundaryBuilder::directory_with`].
@@ -183,6 +185,67 @@ impl BoundaryBuilder {
         self
     }
 
+    /// Protects each name that matches a pattern, and everything below it. This can be called
+    /// several times. If several patterns match, the strongest protection applies.
+    ///
+    /// A pattern consists of names separated by `/`. If it begins with `/`, it matches from each
+    /// allowed directory, and otherwise at any depth below one. The last name may contain `*`,
+    /// which stands for any characters, and `?`, which stands for one. All other characters have no
+    /// special meaning. Without allowed directories, patterns match below the filesystem root, or
+    /// below each volume on Windows.
+    ///
+    /// | pattern | matches in the allowed directory `/srv` |
+    /// | --- | --- |
+    /// | `.git` | `/srv/.git`, `/srv/a/b/.git` |
+    /// | `/secrets` | `/srv/secrets`, but not `/srv/a/secrets` |
+    /// | `.github/workflows` | `/srv/.github/workflows`, `/srv/a/.github/workflows` |
+    /// | `.env*` | `/srv/.env`, `/srv/a/.env.local` |
+    ///
+    /// Patterns are compared with the canonical path of the file below the allowed directory, so
+    /// symlinks, aliases and the roots that a client lists make no difference. Whole names are
+    /// compared. On every system, the comparison ignores case, Unicode normalization, characters
+    /// without a visible form, and dots and spaces at the end of a name, because some filesystem
+    /// does. The directory itself is protected by its name alone, whether or not it exists.
+    ///
+    /// A rename is also refused if it would change which names are protected. For example, if
+    /// `.github/workflows` is protected, no directory can be renamed to or from `.github`. A
+    /// directory that contains a read-only name can be neither renamed nor removed. It is searched
+    /// for such names first, so both are refused for a directory with more than
+    /// [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) entries. A recursive removal leaves hidden
+    /// names in place.
+    ///
+    /// `SECURITY.md` lists what this does not prevent. For example, a child process is not bound by
+    /// it, and confinement of the process does not include it.
+    ///
+    /// ```
+    /// use mcp_roots_guard::{Access, Boundary, ErrorKind, Protection};
+    ///
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::write(work.path().join(".env"), "secret").unwrap();
+    /// let boundary = Boundary::builder()
+    ///     .directory(work.path(), Access::ReadWrite)
+    ///     .protect_defaults()
+    ///     .protect(".env*", Protection::Hidden)
+    ///     .build()?;
+    /// let roots = boundary.allowed_roots();
+    /// let refused = roots.create_dir_all(".git/hooks").unwrap_err();
+    /// assert_eq!(refused.code(), "protected");
+    /// let refused = roots.read(".env", 1024).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn protect(mut self, pattern: impl Into<String>, protection: Protection) -> Self {
+        self.protected.push((pattern.into(), protection));
+        self
+    }
+
+    /// Makes the names in [`PROTECTED_DEFAULTS`] read-only.
+    pub fn protect_defaults(self) -> Self {
+        PROTECTED_DEFAULTS
+            .into_iter()
+            .fold(self, |builder, name| builder.protect(name, Protection::ReadOnly))
+    }
+
     /// Builds the boundary and resolves the allowed directories.
     ///
     /// # Errors
@@ -204,6 +267,10 @@ impl BoundaryBuilder {
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`alias_conflict`) if an
     ///   alias exists and is another directory, or is equal to, inside, or around another allowed
     ///   directory or alias.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`) if a
+    ///   pattern for protected names is invalid.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
+    ///   directory is hidden by a pattern that matches below another one.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path
     ///   runs through a symlink inside another one.
     /// - Any error from resolving a directory, except that an optional directory may be missing.
@@ -245,6 +312,7 @@ impl BoundaryBuilder {
                 *alias = aliases::parse(alias)?;
             }
         }
+        let protected = Patterns::parse(&self.protected)?;
         let boundary = Boundary {
             inner: Arc::new(Inner {
                 directories: self.directories,
@@ -252,7 +320,12 @@ impl BoundaryBuilder {
                 bare_paths: self.bare_paths,
                 policy: self.policy,
                 #[cfg(not(windows))]
-                filesystem_root: volumes::filesystem_root()?,
+                filesystem_root: volumes::filesystem_root(if self.client_roots_only {
+                    protected.at_filesystem_root()
+                } else {
+                    Protected::default()
+                })?,
+                protected,
                 allowed: Mutex::new(Roots::new(Vec::new(), self.policy, Vec::new())),
                 generation: AtomicU64::new(0),
                 granted: Mutex::default(),

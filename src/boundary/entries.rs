@@ -154,6 +154,10 @@ impl<'a> EntryResolver<'a> {
         if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
             return Ok(None);
         }
+        // Defense: hidden-name-is-no-root
+        if outer.protected.hides_any(rest) {
+            return Err(Code::OutsideRoots.into());
+        }
         let path: PathBuf =
             components(rest).map(|(name, _)| name).filter(|name| *name != ".").collect();
         budget.spend(1 + path.iter().count() / NAMES_PER_LOOKUP)?;
@@ -212,6 +216,7 @@ impl<'a> EntryResolver<'a> {
             // Defense: read-only-is-inherited
             access: outer.access,
             is_always: false,
+            protected: outer.protected.below(path),
             leaf,
             held,
             identity,

@@ -39,12 +39,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};
-use self::pending::{PendingRoots, conflicts};
+use self::pending::{PendingRoots, conflicts, hidden_directory};
 use crate::boundary::entries::{Entry, EntryResolver};
 use crate::boundary::grants::{Candidate, GrantMemory};
 use crate::dir::{Access, Budget, Effort, Policy};
 use crate::error::{Code, Error, Result};
 use crate::path::Location;
+use crate::path::protect::Patterns;
+#[cfg(windows)]
+use crate::path::protect::Protected;
 use crate::roots::{
     Intent, Lookups, Place, RejectedRoot, Roots, Snapshot, Verification, WeakTable, resolve,
     retry_changed,
@@ -91,6 +94,8 @@ struct Inner {
     empty_list: WithoutClientRoots,
     bare_paths: bool,
     policy: Policy,
+    /// The patterns for protected names.
+    protected: Patterns,
     /// The filesystem root, beneath which the allowed directories are resolved, or every list if
     /// there are none. On Windows, each list is resolved beneath the volumes that its entries name.
     #[cfg(not(windows))]
@@ -307,6 +312,7 @@ impl Boundary {
         let entries = entries().collect();
         let mut pending = self.grant(&filesystem, &Account::Operator, entries, &Effort::default());
         pending.declare_aliases(&self.inner.directories, &filesystem);
+        pending.protect(&self.inner.protected);
         pending
     }
 
@@ -320,7 +326,12 @@ impl Boundary {
     #[cfg(windows)]
     #[expect(clippy::unused_self, reason = "other systems use `self`")]
     fn filesystem_roots(&self, entries: &[Entry], account: &Account) -> Roots {
-        volumes::named_volumes(entries, account, volumes::open_root)
+        let protected = if self.has_allowed_directories() {
+            Protected::default()
+        } else {
+            self.inner.protected.at_filesystem_root()
+        };
+        volumes::named_volumes(entries, account, |path| volumes::open_root(path, protected.clone()))
     }
 
     /// Refuses a configuration in which a missing optional directory would conflict once it is
@@ -357,6 +368,11 @@ impl Boundary {
                 }
                 Place::Above(_) => {}
             }
+        }
+        let paths: Vec<_> = planned.iter().map(|(path, _)| path.as_path()).collect();
+        let states = self.inner.protected.at_directories(&paths);
+        if let Some((path, _)) = paths.iter().zip(states).find(|(_, state)| state.is_hidden()) {
+            return Err(hidden_directory().at("open root", path.as_os_str()));
         }
         match conflicts(&planned).into_iter().next() {
             Some(path) => Err(Error::new(Code::AccessConflict).at("open root", path.as_os_str())),

@@ -8,6 +8,7 @@ use crate::error::{Code, Error};
 use crate::limits::{ALIASES, ENTRY_CHARS};
 use crate::path::index::Tree;
 use crate::path::names::path_key;
+use crate::path::protect::Patterns;
 use crate::roots::{DeclaredAlias, RejectedRoot, Root, Roots};
 
 /// The roots and rejected entries of a list, before they become a snapshot.
@@ -83,6 +84,24 @@ impl PendingRoots {
         }
     }
 
+    /// Sets the protection of each allowed directory. Rejects a directory that is hidden below
+    /// another one.
+    pub(super) fn protect(&mut self, patterns: &Patterns) {
+        let paths: Vec<_> = self.roots.iter().map(|(.., root)| root.path()).collect();
+        let states = patterns.at_directories(&paths);
+        for ((index, entry, mut root), protected) in
+            std::mem::take(&mut self.roots).into_iter().zip(states)
+        {
+            if protected.is_hidden() {
+                self.reject(index, &entry, hidden_directory());
+                continue;
+            }
+            root.protected = protected;
+            self.roots.push((index, entry, root));
+        }
+        self.rejected.sort_by_key(RejectedRoot::index);
+    }
+
     pub(super) fn into_roots(self, policy: Policy) -> Roots {
         let roots = self.roots.into_iter().map(|(.., root)| root).collect();
         let declared = (!self.declared.is_empty()).then(|| self.declared.into());
@@ -110,6 +129,12 @@ impl PendingRoots {
         let declared = allowed.declared().cloned();
         Roots::assemble(roots, always, Some(listed), declared, policy, self.rejected)
     }
+}
+
+/// The error for an allowed directory that is hidden below another one.
+pub(super) fn hidden_directory() -> Error {
+    Error::new(Code::AccessConflict)
+        .says("the directory is hidden by a protected name in another allowed directory")
 }
 
 /// Returns the paths that are inside a directory with different access, or contain one.

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::path::index::Tree;
 #[cfg(windows)]
 use crate::path::names::{components, is_absolute, is_same};
+use crate::path::protect::Protected;
 use crate::roots::{Held, Root, Roots, Throttle};
 #[cfg(windows)]
 use crate::workers::Account;
@@ -52,15 +53,16 @@ pub(crate) fn named_volumes(
 
 /// Opens the filesystem root. Its policy allows mounts, because the path to a root may cross them.
 #[cfg(not(windows))]
-pub(crate) fn filesystem_root() -> Result<Roots> {
+pub(crate) fn filesystem_root(protected: Protected) -> Result<Roots> {
     Ok(Roots::new(
-        vec![open_root(Path::new("/"))?],
+        vec![open_root(Path::new("/"), protected)?],
         Policy::default().mounts(Rule::Allow),
         Vec::new(),
     ))
 }
 
-pub(crate) fn open_root(path: &Path) -> Result<Root> {
+/// `protected` is the protection of the names below the root, if no directories are allowed.
+pub(crate) fn open_root(path: &Path, protected: Protected) -> Result<Root> {
     let handle = Handle::ambient(path)
         .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;
     let metadata = handle.metadata()?;
@@ -79,6 +81,7 @@ pub(crate) fn open_root(path: &Path) -> Result<Root> {
         listed: None,
         access: Access::ReadWrite,
         is_always: false,
+        protected,
         leaf: None,
         held: Held::FilesystemRoot(Arc::new(handle)),
         identity: metadata.identity(),

@@ -12,6 +12,9 @@
 //! | meets no symlink, and leaves the root (`EXDEV`) | the resolver's, which continues from there |
 //! | follows symlinks that stay inside, for reading | the file, or the same refusal |
 //!
+//! If names can be hidden, the kernel gets only paths in which no name is hidden, and follows no
+//! symlink, so that a walk can neither pass through a hidden name nor reveal one.
+//!
 //! For a name that need not exist, the kernel walks to the parent, and the last name is looked up
 //! there.
 
@@ -38,6 +41,10 @@ impl Roots {
         budget: &mut Budget<'_>,
     ) -> Option<Result<(usize, PathBuf, Found)>> {
         let (number, rest) = self.start(request)?;
+        // Defense: kernel-gets-no-hidden-name
+        if self.root(number).ok()?.protected.hides_any(rest) {
+            return None;
+        }
         let (path, last) = match intent {
             Intent::Existing => (rest, None),
             Intent::New | Intent::NewTree | Intent::NoFollow => split_last(rest)?,
@@ -77,7 +84,12 @@ impl Roots {
         if self.root(number).ok()?.overlaps_proc() {
             return None;
         }
-        match self.follow(number, rest, Follow::Read)? {
+        let protected = &self.root(number).ok()?.protected;
+        let follow = if protected.can_hide() { Follow::ReadNoLink } else { Follow::Read };
+        if protected.hides_any(rest) {
+            return None;
+        }
+        match self.follow(number, rest, follow)? {
             Ok(file) => Some(Ok(file)),
             Err(error) => same_refusal(error).map(Err),
         }

@@ -19,11 +19,12 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dir::{Access, Budget, Handle, Look, Rule};
+use crate::dir::{Access, Budget, Handle, Look, Metadata, Rule, split};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
-use crate::path::Location;
-use crate::path::names::{below, components};
+use crate::path::names::{below, components, is_absolute};
+use crate::path::protect::Protected;
+use crate::path::{Location, Protection};
 use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, retry_changed};
 use crate::workers::counted;
 
@@ -334,11 +335,56 @@ impl CheckedPath {
         Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)))
     }
 
+    /// The protection of the place, and of the names below it.
+    pub(crate) fn protected(&self) -> Protected {
+        self.root.protected.below(&self.relative)
+    }
+
     pub(crate) fn ensure_writable(&self) -> Result<()> {
-        match self.root.access() {
-            Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(Code::ReadOnly.into()),
+        if self.root.access() == Access::ReadOnly {
+            return Err(Code::ReadOnly.into());
         }
+        // Defense: protected-name-is-not-changed
+        match self.protected().protection() {
+            None => Ok(()),
+            Some(Protection::ReadOnly) => Err(Code::Protected.into()),
+            Some(Protection::Hidden) => Err(Code::OutsideRoots.into()),
+        }
+    }
+
+    /// If names are protected, verifies that the directory opened by [`place`](Self::place) is
+    /// still at the path that was checked, so that it has not been moved to a protected name.
+    /// `opened` is the directory of the last name. Call this as late as possible before a change.
+    pub(crate) fn ensure_not_moved(&self, opened: &Handle) -> Result<()> {
+        if !self.root.protected.has_patterns() {
+            return Ok(());
+        }
+        let (handle, place) = self.place()?;
+        let (parent, _) = split(&place).ok_or(Code::RootItself)?;
+        let named = handle.dir(parent, self.roots.policy().mounts);
+        // Defense: directory-is-still-at-its-path
+        match named.and_then(|named| named.identity()) {
+            Ok(identity) if identity == opened.identity()? => self.ensure_root_not_moved(),
+            _ => Err(Code::Changed.into()),
+        }
+    }
+
+    /// Like [`ensure_not_moved`](Self::ensure_not_moved), for the open file itself.
+    pub(crate) fn ensure_file_not_moved(&self, opened: &Metadata) -> Result<()> {
+        if !self.root.protected.has_patterns() {
+            return Ok(());
+        }
+        let (handle, place) = self.place()?;
+        match handle.look(&place, self.roots.policy().mounts) {
+            Ok(Look::Other(named)) if named.identity() == opened.identity() => {
+                self.ensure_root_not_moved()
+            }
+            _ => Err(Code::Changed.into()),
+        }
+    }
+
+    fn ensure_root_not_moved(&self) -> Result<()> {
+        if self.root.verify() { Ok(()) } else { Err(Code::RootUnavailable.into()) }
     }
 
     /// Refuses an operation that would remove or move a root of this snapshot, an enclosing root,

@@ -1,8 +1,11 @@
 //! Checks whether a proof from an earlier request is still allowed.
 
+use std::path::PathBuf;
+
 use crate::check::CheckedPath;
 use crate::dir::Access;
 use crate::error::{Code, Result};
+use crate::path::Protection;
 use crate::path::names::is_same;
 use crate::roots::{Root, Roots};
 
@@ -46,9 +49,17 @@ impl Roots {
                 proved.verify()
             };
         match (stands, proved.access(), root.access()) {
-            (false, ..) => Err(Code::RootUnavailable.into()),
-            (true, Access::ReadWrite, Access::ReadOnly) => Err(Code::ReadOnly.into()),
-            (true, ..) => Ok(()),
+            (false, ..) => return Err(Code::RootUnavailable.into()),
+            (true, Access::ReadWrite, Access::ReadOnly) => return Err(Code::ReadOnly.into()),
+            (true, ..) => {}
+        }
+        let canonical = checked.canonical();
+        let below: PathBuf = canonical.iter().skip(root.path().iter().count()).collect();
+        let now = root.protected.below(&below).protection();
+        match now.filter(|now| Some(*now) > checked.protected().protection()) {
+            None => Ok(()),
+            Some(Protection::ReadOnly) => Err(Code::Protected.into()),
+            Some(Protection::Hidden) => Err(self.explain_empty(Code::OutsideRoots.into())),
         }
     }
 }

@@ -153,7 +153,7 @@ pub(crate) fn count_separators(path: &[u8]) -> usize {
 }
 
 /// The length in bytes of the common prefix of two paths.
-fn common_length(one: &[u8], other: &[u8]) -> usize {
+pub(crate) fn common_length(one: &[u8], other: &[u8]) -> usize {
     const BLOCK: usize = 64;
     let blocks = one
         .chunks_exact(BLOCK)

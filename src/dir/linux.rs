@@ -57,6 +57,7 @@ pub(super) fn follow(
         Follow::NoLink => (OFlags::PATH, Links::Refuse),
         // Defense: read-open-does-not-block
         Follow::Read => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Beneath),
+        Follow::ReadNoLink => (OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Links::Refuse),
     };
     call(at, path, flags, None, mounts, &links)
 }

@@ -37,7 +37,7 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt a
 use cap_std::fs::OpenOptions;
 
 pub(crate) use self::budget::{Budget, Effort};
-pub(crate) use self::cursor::{Cursor, count_separators};
+pub(crate) use self::cursor::{Cursor, common_length, count_separators};
 pub(crate) use self::handle::Handle;
 pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
@@ -96,6 +96,8 @@ pub(crate) enum Follow {
     NoLink,
     /// Opens the file for reading, without blocking. Follows symlinks.
     Read,
+    /// Like `Read`, but fails with `ELOOP` if any name in the path is a symlink.
+    ReadNoLink,
 }
 
 /// An iterator over the entries of a directory.

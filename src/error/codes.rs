@@ -198,8 +198,12 @@ errors! {
         DirectoryNotEmpty = "directory_not_empty", "the directory is not empty";
     }
 
-    /// The root is read-only.
+    /// The root or the name is read-only.
     ReadOnly: Failure {
+        /// The change would affect a name that the server protects
+        /// ([`Protection::ReadOnly`](crate::Protection::ReadOnly)), or a rename would change which
+        /// names are protected.
+        Protected = "protected", "protected: the server allows only reading it";
         ReadOnly = "read_only", "the directory is read-only";
     }
 
@@ -260,6 +264,9 @@ errors! {
         /// around another allowed directory or alias.
         AliasConflict = "alias_conflict",
             "the alias would hide another directory, or overlaps another allowed directory or alias";
+        /// A pattern for protected names is empty, too long, or contains `.`, `..`, an empty name,
+        /// or a wildcard in a name other than the last.
+        InvalidPattern = "invalid_pattern", "the pattern is invalid";
     }
 
     /// An entry of a root list grants nothing, or a configured directory cannot be allowed.

@@ -2,7 +2,7 @@
 //!
 //! All functions here are pure functions of text and do no I/O. [`Location`] is a parsed request.
 //! `names` splits a path into names and compares them as each system does. `index` finds the root
-//! that contains a path.
+//! that contains a path, and `protect` finds the protection of a path.
 
 // Imported here so that the submodules can refer to `super::error`, which lets `tests/properties`
 // compile them separately.
@@ -13,5 +13,7 @@ pub(crate) mod escapes;
 pub(crate) mod names;
 mod location;
 pub(crate) mod index;
+pub(crate) mod protect;
 
 pub use location::Location;
+pub use protect::{PROTECTED_DEFAULTS, Protection};

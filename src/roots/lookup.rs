@@ -1,14 +1,17 @@
 //! The resolver's look-ups beneath the handles of a snapshot.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, is_separator};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::dir::{Access, Budget, Cursor, Handle, Identity, Look, count_separators};
+use crate::dir::{
+    Access, Budget, Cursor, Handle, Identity, Look, common_length, count_separators,
+};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
+use crate::path::protect::Protected;
 use crate::roots::{
     EntryKind, Found, Intent, Lookup, Place, Root, Roots, Trail, TrailEntry, path_hashes, resolve,
 };
@@ -22,6 +25,51 @@ pub(crate) struct Lookups<'a, 'b> {
     trail: Trail,
     /// The directories from the root to the last name that was looked up, indexed by depth.
     ancestors: Vec<Ancestor>,
+    visible: Visible,
+}
+
+/// The last path that was found not to be hidden. The states of its names are kept, so that a path
+/// near it takes only the steps in which it differs.
+#[derive(Default)]
+struct Visible {
+    root: usize,
+    path: PathBuf,
+    /// For each name in the path, the length of the path up to and including it, and the protection
+    /// there.
+    states: Vec<(usize, Protected)>,
+}
+
+impl Visible {
+    /// Whether a path of plain names in a root goes through a hidden name.
+    fn is_hidden(&mut self, number: usize, root: &Protected, path: &Path) -> bool {
+        if !root.can_hide() {
+            return false;
+        }
+        let (last, next) =
+            (self.path.as_os_str().as_encoded_bytes(), path.as_os_str().as_encoded_bytes());
+        let common = if number == self.root { common_length(last, next) } else { 0 };
+        let is_shared = |length: usize| {
+            length <= common && next.get(length).is_none_or(|byte| is_separator(char::from(*byte)))
+        };
+        while self.states.last().is_some_and(|(length, _)| !is_shared(*length)) {
+            self.states.pop();
+        }
+        let mut state = self.states.last().map_or(root, |(_, state)| state).clone();
+        let mut length = self.states.last().map_or(0, |(length, _)| *length);
+        let parent = path.parent().map_or(0, |parent| parent.as_os_str().len());
+        // The resolver adds one name at a time, so usually only the last one is new.
+        let new = if length == parent { path.file_name().map(Path::new) } else { None };
+        let names = new.map_or_else(|| path.iter(), Path::iter);
+        for name in names.skip(if new.is_some() { 0 } else { self.states.len() }) {
+            state = state.child(name);
+            length += usize::from(length > 0) + name.len();
+            self.states.push((length, state.clone()));
+        }
+        self.root = number;
+        self.path.clear();
+        self.path.push(path);
+        state.is_hidden()
+    }
 }
 
 /// A directory on the path to the last name that was looked up.
@@ -33,7 +81,14 @@ struct Ancestor {
 
 impl<'a, 'b> Lookups<'a, 'b> {
     pub(crate) fn new(roots: &'a Roots, budget: &'a mut Budget<'b>) -> Self {
-        Self { roots, budget, opened: None, trail: Trail::new(), ancestors: Vec::new() }
+        Self {
+            roots,
+            budget,
+            opened: None,
+            trail: Trail::new(),
+            ancestors: Vec::new(),
+            visible: Visible::default(),
+        }
     }
 
     /// Opens the directory of a root, and keeps it open for the next look-up.
@@ -134,6 +189,11 @@ impl Lookup for Lookups<'_, '_> {
         self.record(number, path, &seen)?;
         Ok(seen.into())
     }
+
+    fn is_hidden(&mut self, number: usize, path: &Path) -> bool {
+        let Ok(root) = self.roots.root(number) else { return false };
+        self.visible.is_hidden(number, &root.protected, path)
+    }
 }
 
 impl From<Look> for EntryKind {
@@ -154,6 +214,10 @@ pub(super) struct RequestLookups<'a, 'b>(pub(super) Lookups<'a, 'b>);
 impl Lookup for RequestLookups<'_, '_> {
     fn look(&mut self, number: usize, path: &Path) -> Result<EntryKind> {
         self.0.look_up(number, path).map(EntryKind::from)
+    }
+
+    fn is_hidden(&mut self, number: usize, path: &Path) -> bool {
+        self.0.is_hidden(number, path)
     }
 
     #[cfg(target_os = "linux")]

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use crate::dir::{Access, Budget, Handle, Identity, Rule};
 use crate::error::{Code, Error, Result};
 use crate::path::names::is_same;
+use crate::path::protect::Protected;
 use crate::roots::lookup::RequestLookups;
 use crate::roots::{Intent, Lookups, Opened, Place, Roots, Throttle, resolve};
 
@@ -23,6 +24,8 @@ pub struct Root {
     pub(crate) listed: Option<String>,
     pub(crate) access: Access,
     pub(crate) is_always: bool,
+    /// The protection at the canonical path, and of the names below it.
+    pub(crate) protected: Protected,
     /// For a file root, its name in the parent directory, whose handle is held instead.
     pub(crate) leaf: Option<OsString>,
     pub(crate) held: Held,
@@ -224,6 +227,7 @@ impl Root {
 
     pub(super) fn is_equivalent(&self, other: &Self) -> bool {
         self.is_same_object(other)
+            && self.protected.is_equivalent(&other.protected)
             && (&self.canonical, &self.aliases, &self.name, &self.leaf, self.access)
                 == (&other.canonical, &other.aliases, &other.name, &other.leaf, other.access)
             && (&self.listed, self.is_always) == (&other.listed, other.is_always)

@@ -186,6 +186,7 @@ fn root_heap(root: &Root) -> usize {
     size_of::<Arc<Root>>()
         + arc_size::<Root>()
         + root.canonical.capacity()
+        + root.protected.heap()
         + root.aliases.iter().map(alias).sum::<usize>()
         + root.name.as_ref().map_or(0, String::capacity)
         + root.listed.as_ref().map_or(0, String::capacity)

@@ -19,6 +19,7 @@
 //! | inside a root | a directory or file | that directory or file |
 //! | inside a root | a symlink | unchanged, and the symlink's target is resolved next; an absolute target starts at `/` or at a root; with [`Intent::NoFollow`], a symlink at the end of the path is not followed |
 //! | inside a root | a missing name | none: refused, or the end of the walk if the intent allows missing names |
+//! | inside a root | a name that is [hidden](Lookup::is_hidden) | none: refused as outside, without a look-up |
 //! | not a directory | any | none: refused |
 //!
 //! A [`Lookup`] may skip several names at once if all except the last are directories. The result
@@ -73,6 +74,12 @@ pub(crate) trait Lookup {
     /// Returns the kind of the entry at `path` in root number `root`. `path` consists of plain
     /// names, and no symlink in it may be followed. An empty path is the root itself.
     fn look(&mut self, root: usize, path: &Path) -> Result<EntryKind>;
+
+    /// Returns whether the place at `path` in root number `root` is hidden, by names alone. `path`
+    /// consists of plain names. A hidden place is refused as outside, before it is looked up.
+    fn is_hidden(&mut self, _root: usize, _path: &Path) -> bool {
+        false
+    }
 
     /// Returns how many of the last `unknown` names of `path` the next look-up can take at once,
     /// because all of them except the last are directories. This is at least one. Returns `None` if

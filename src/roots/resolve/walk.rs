@@ -101,8 +101,11 @@ impl<'a, N: Lookup> Walk<'a, N> {
                 }
                 return Ok(None);
             }
-            long if long.len() > NAME_BYTES => return Err(Code::TooLong.into()),
             _ => path.push(name),
+        }
+        self.refuse_hidden()?;
+        if name.len() > NAME_BYTES {
+            return Err(Code::TooLong.into());
         }
         self.look_ahead()?;
         let Position::Inside { root, path, file_kind } = &mut self.position else {
@@ -138,11 +141,22 @@ impl<'a, N: Lookup> Walk<'a, N> {
     /// names before the last one are directories.
     fn look_ahead(&mut self) -> Result<()> {
         let Position::Inside { root, path, .. } = &mut self.position else { return Ok(()) };
-        let plain = self.todo.iter().rev().take_while(|name| is_plain(name)).count();
-        if plain == 0 || !self.looks_ahead {
+        if !self.looks_ahead {
             return Ok(());
         }
-        path.extend(self.todo.iter().rev().take(plain));
+        let mut plain = 0;
+        for name in self.todo.iter().rev().take_while(|name| is_plain(name)) {
+            path.push(name);
+            // A hidden name is refused when the walk reaches it.
+            if self.lookup.is_hidden(*root, path) {
+                path.pop();
+                break;
+            }
+            plain += 1;
+        }
+        if plain == 0 {
+            return Ok(());
+        }
         let skippable = self.lookup.skippable(*root, path, plain + 1);
         self.looks_ahead = skippable.is_some();
         let more = skippable.unwrap_or(Ok(1))? - 1;
@@ -151,6 +165,18 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
         self.todo.truncate(self.todo.len() - more);
         self.steps += more;
+        Ok(())
+    }
+
+    /// Refuses a position that is hidden, in the same way as one outside.
+    fn refuse_hidden(&mut self) -> Result<()> {
+        if let Position::Inside { root, path, .. } = &self.position {
+            // Defense: hidden-name-is-refused-as-outside
+            if self.lookup.is_hidden(*root, path) {
+                self.position = Position::Above(TOP);
+                return Err(outside(self.last_link.as_ref()));
+            }
+        }
         Ok(())
     }
 
@@ -174,9 +200,6 @@ impl<'a, N: Lookup> Walk<'a, N> {
     /// Ends the walk at a missing name. Fails with `NotFound` unless the intent allows the missing
     /// name and the remaining components.
     fn missing(&mut self) -> Result<Place> {
-        let Position::Inside { root, path, .. } = &mut self.position else {
-            return Err(Code::NotFound.into());
-        };
         match self.intent {
             Intent::New | Intent::NoFollow if self.todo.is_empty() => {}
             Intent::NewTree => {}
@@ -184,16 +207,21 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
         let mut count = 1;
         while let Some(name) = self.todo.pop() {
+            let Position::Inside { path, .. } = &mut self.position else { break };
             match name.as_encoded_bytes() {
-                b"." => {}
+                b"." => continue,
                 b".." => return Err(Code::NotFound.into()),
-                long if long.len() > NAME_BYTES => return Err(Code::TooLong.into()),
-                _ => {
-                    path.push(&name);
-                    count += 1;
-                }
+                _ => path.push(&name),
             }
+            self.refuse_hidden()?;
+            if name.len() > NAME_BYTES {
+                return Err(Code::TooLong.into());
+            }
+            count += 1;
         }
+        let Position::Inside { root, path, .. } = &mut self.position else {
+            return Err(Code::NotFound.into());
+        };
         Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Missing(count) })
     }
 

@@ -1,0 +1,601 @@
+//! Protected names: patterns for names that are read-only or hidden below the allowed directories.
+//!
+//! A [`Patterns`] is the operator's list of patterns. An [`Automaton`] is compiled from it and from
+//! the canonical paths of the allowed directories. A [`Protected`] is the automaton's state at one
+//! place, and each root holds the one at its own canonical path. Stepping by a name gives the state
+//! at an entry of that place. A state holds the strongest protection on the path so far, which
+//! never weakens below that place, and the patterns that have matched in part.
+//!
+//! This module matches names and does no I/O. It compares each name by [`key`], so that a name is
+//! protected if any supported filesystem could treat it as a protected one. Too many names match
+//! rather than too few.
+//!
+//! # Attacks
+//!
+//! Each row is refused whether the request names the place directly, through a symlink, through an
+//! alias, in a nested root or client root, in a root that is the protected file or directory
+//! itself, or in a snapshot that was narrowed to a directory at or below it. All of these resolve
+//! to one canonical path, and the state at that path does not depend on how it was named.
+//!
+//! | attack on a read-only name `.git` | defense |
+//! | --- | --- |
+//! | write, append, truncate, or open for writing `.git/config` | `CheckedPath::ensure_writable` steps through the whole canonical path |
+//! | create `.git`, `.git/hooks/x`, or `new/.git/x` with its missing parents | the same, because missing names are part of the path |
+//! | write `.GIT/config`, `.git./config` or `.g\u{200c}it/config`, which a filesystem could find under the name `.git` | names are compared by [`key`] |
+//! | remove or rename `.git` or an entry of it, or replace one by a rename | `ensure_writable`, for source and destination |
+//! | rename a directory to `.git`, or `.git` to another name | the same |
+//! | rename `x` to `.github`, if `.github/workflows` is protected and `x/workflows` exists; or `.github` to `x` | the states of source and destination must be equal |
+//! | rename or remove a directory that contains `.git` at any depth | the directory is searched before anything changes; a removal also checks each name |
+//! | rename the parent directory to `.git` while a file is written in it | the write verifies that the directory is still at its path, before the file is put in place |
+//! | list only `.git/hooks` as a client root, and write in it | the root holds the state at its own path |
+//!
+//! | attack on a hidden name `.env` | defense |
+//! | --- | --- |
+//! | read, list, describe or change `.env` or anything below it | the resolver refuses the name as outside, before it is looked up |
+//! | learn whether `.env` exists, from `.env/..`, `.env/../a`, a symlink to it, a missing name in it, or a name after it | the same, at every step, and the refusal is the same as for a place outside |
+//! | let the kernel follow a symlink into it | with hidden names, the kernel follows no symlink, and gets only paths whose names are not hidden |
+//! | find its name in a listing or a walk | hidden entries are omitted, and do not count towards any limit |
+//! | list it as a client root | the entry is rejected as outside |
+//! | remove its directory recursively | the removal leaves it in place, and ends with `directory_not_empty` |
+//! | rename its directory so that an anchored or longer pattern no longer matches | the states of source and destination must be equal |
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::names::{components, path_key};
+use crate::error::{Code, Error, Result};
+use crate::limits::{NAME_BYTES, PATTERN_NAMES, PROTECTED_PATTERNS};
+
+/// How the names that match a pattern are protected
+/// ([`BoundaryBuilder::protect`](crate::BoundaryBuilder::protect)). The protection also applies to
+/// everything below such a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protection {
+    /// Reading, listing and describing are allowed. Every change is refused
+    /// ([`ReadOnly`](crate::ErrorKind::ReadOnly): `protected`).
+    ReadOnly,
+    /// Every request is refused as if the name were outside the allowed directories
+    /// ([`OutsideRoots`](crate::ErrorKind::OutsideRoots)), whether or not it exists. Listings and
+    /// walks omit the name.
+    Hidden,
+}
+
+/// The names that
+/// [`BoundaryBuilder::protect_defaults`](crate::BoundaryBuilder::protect_defaults) makes read-only.
+///
+/// Through each of them, a tool that may only edit files could run a program later, or could change
+/// the rules that apply to itself:
+///
+/// - `.git`, `.hg`, `.svn`: hooks, and settings that name programs (`core.fsmonitor`,
+///   `core.sshCommand`, filters), which the next version control command runs. `.git` is also a
+///   file in worktrees and submodules, which names the actual directory. `.gitmodules` names the
+///   repositories that the next update fetches.
+/// - `.vscode`, `.idea`, `.zed`, `.devcontainer`: tasks, debuggers and containers that an editor
+///   starts, and the programs that it uses.
+/// - `.agents`, `.claude`, `.codex`, `.cursor`, `.gemini`, `.windsurf`: permissions, hooks and
+///   instructions of coding agents. Codex also protects `.git`, `.codex` and `.agents`, and Zed
+///   asks before its settings are edited.
+/// - `.mcp.json`: the MCP servers that a client starts.
+/// - `.github/workflows`: programs that run with the repository's secrets. GitHub requires a
+///   separate permission for a token to change these files.
+///
+/// Source code, build scripts and files such as `AGENTS.md` are not included, because editing them
+/// is the purpose of these tools. Files with secrets, such as `.env`, are not included either,
+/// because reading them is not prevented by this protection. Hide them if no tool needs them.
+pub const PROTECTED_DEFAULTS: [&str; 16] = [
+    ".git",
+    ".gitmodules",
+    ".hg",
+    ".svn",
+    ".vscode",
+    ".idea",
+    ".zed",
+    ".devcontainer",
+    ".agents",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".windsurf",
+    ".mcp.json",
+    ".github/workflows",
+];
+
+/// Valid patterns, each with its protection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Patterns(Vec<Pattern>);
+
+#[derive(Clone, Debug)]
+struct Pattern {
+    is_anchored: bool,
+    /// The keys of all names except the last.
+    parents: Vec<String>,
+    /// The key of the last name, which may contain wildcards.
+    last: String,
+    protection: Protection,
+}
+
+impl Patterns {
+    /// Parses patterns.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`), naming
+    /// the pattern.
+    pub(crate) fn parse(patterns: &[(String, Protection)]) -> Result<Self> {
+        let parse = |(number, (text, protection)): (usize, &(String, Protection))| {
+            let parsed = if number < PROTECTED_PATTERNS {
+                Pattern::parse(text, *protection)
+            } else {
+                Err("there are more than 1000 patterns")
+            };
+            parsed.map_err(|reason| {
+                Error::new(Code::InvalidPattern).says(reason).at("protect", text.as_ref())
+            })
+        };
+        Ok(Self(patterns.iter().enumerate().map(parse).collect::<Result<_>>()?))
+    }
+
+    /// Returns the state at `/` or at a volume, as if it were the only allowed directory.
+    pub(crate) fn at_filesystem_root(&self) -> Protected {
+        self.at_directories(&[Path::new("")]).pop().unwrap_or_default()
+    }
+
+    /// Returns the state at each allowed directory. `directories` contains all of their canonical
+    /// paths, because patterns also match below the directories that enclose another one.
+    pub(crate) fn at_directories(&self, directories: &[&Path]) -> Vec<Protected> {
+        let mut states = vec![Protected::default(); directories.len()];
+        if self.0.is_empty() {
+            return states;
+        }
+        let mut automaton = Automaton::new(&self.0);
+        let has_anchored = self.0.iter().any(|pattern| pattern.is_anchored);
+        // In this order, a directory is followed by the directories inside it.
+        let mut order: Vec<_> = directories.iter().map(|path| path_key(path)).enumerate().collect();
+        order.sort_by(|(_, one), (_, other)| one.cmp(other));
+        let mut outermost: Option<(&Path, usize, NodeId)> = None;
+        let mut starts = Vec::with_capacity(order.len());
+        for (number, path) in &order {
+            match outermost {
+                Some((outer, start, node)) if path.starts_with(outer) => {
+                    let rest = path.strip_prefix(outer).unwrap_or(path);
+                    if has_anchored && !rest.as_os_str().is_empty() {
+                        automaton.add_directory(node, rest);
+                    }
+                    starts.push((*number, start, node));
+                }
+                _ => {
+                    let node = automaton.add_node();
+                    outermost = Some((path, *number, node));
+                    starts.push((*number, *number, node));
+                }
+            }
+        }
+        let automaton = Arc::new(automaton);
+        for (number, outer, node) in starts {
+            let start = Protected::new(automaton.clone(), automaton.start(node));
+            let names = |number: usize| directories.get(number).copied().unwrap_or(Path::new(""));
+            // The names of a directory are taken from its own path, after as many names as the
+            // outer path has.
+            let depth = components(names(outer).as_os_str()).count();
+            let rest = components(names(number).as_os_str()).skip(depth);
+            let place = rest.fold(start, |place, (name, _)| place.child(name));
+            if let Some(state) = states.get_mut(number) {
+                *state = place;
+            }
+        }
+        states
+    }
+}
+
+impl Pattern {
+    fn parse(text: &str, protection: Protection) -> std::result::Result<Self, &'static str> {
+        let (is_anchored, names) = match text.strip_prefix('/') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let names: Vec<&str> = names.split('/').collect();
+        if names.len() > PATTERN_NAMES {
+            return Err("the pattern has more than 16 names");
+        }
+        let (last, parents) = names.split_last().ok_or("the pattern is empty")?;
+        if parents.iter().any(|name| name.contains(['*', '?'])) {
+            return Err("only the last name of a pattern can contain * or ?");
+        }
+        let key = |name: &&str| match *name {
+            "" => Err("the pattern is empty, or contains an empty name"),
+            "." | ".." => Err("the pattern contains . or .."),
+            name if name.contains('\0') || cfg!(windows) && name.contains('\\') => {
+                Err("the pattern contains a character that no name can contain")
+            }
+            name if name.len() > NAME_BYTES => {
+                Err("a name in the pattern is longer than 255 bytes")
+            }
+            name => match key(OsStr::new(name)) {
+                key if key.is_empty() => {
+                    Err("a name in the pattern contains only characters that are ignored")
+                }
+                key => Ok(key.into_owned()),
+            },
+        };
+        let parents = parents.iter().map(key).collect::<std::result::Result<_, _>>()?;
+        Ok(Self { is_anchored, parents, last: key(last)?, protection })
+    }
+}
+
+/// The patterns as a tree of names, which matches all of them at once.
+#[derive(Debug, PartialEq, Eq)]
+struct Automaton {
+    nodes: Vec<Node>,
+    /// Whether any pattern hides names.
+    hides: bool,
+    /// Whether any pattern makes names read-only.
+    protects: bool,
+    /// Which names could match a pattern that is not anchored: for each first byte in lower case, a
+    /// bit for each length, where the last bit also stands for all greater lengths.
+    filter: Box<[u64; 128]>,
+}
+
+type NodeId = u32;
+
+/// A place in a pattern, after some of its names.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Node {
+    children: HashMap<Box<str>, NodeId>,
+    /// The last names that contain wildcards.
+    globs: Vec<(Box<str>, Protection)>,
+    /// The protection of the name that leads to this node.
+    protection: Option<Protection>,
+    /// Whether an allowed directory is here, so that anchored patterns begin.
+    is_directory: bool,
+}
+
+/// Where patterns that are not anchored begin, at each name.
+const ANYWHERE: NodeId = 0;
+
+/// Where anchored patterns begin.
+const ANCHORED: NodeId = 1;
+
+impl Automaton {
+    fn new(patterns: &[Pattern]) -> Self {
+        let mut automaton = Self {
+            nodes: vec![Node::default(), Node::default()],
+            hides: patterns.iter().any(|pattern| pattern.protection == Protection::Hidden),
+            protects: patterns.iter().any(|pattern| pattern.protection == Protection::ReadOnly),
+            filter: Box::new([0; 128]),
+        };
+        for pattern in patterns {
+            let start = if pattern.is_anchored { ANCHORED } else { ANYWHERE };
+            let parent =
+                pattern.parents.iter().fold(start, |node, name| automaton.child(node, name));
+            let protection = Some(pattern.protection);
+            if pattern.last.contains(['*', '?']) {
+                if let Some(node) = automaton.nodes.get_mut(parent as usize) {
+                    node.globs.push((pattern.last.as_str().into(), pattern.protection));
+                }
+            } else {
+                let last = automaton.child(parent, &pattern.last);
+                if let Some(node) = automaton.nodes.get_mut(last as usize) {
+                    node.protection = node.protection.max(protection);
+                }
+            }
+            if !pattern.is_anchored {
+                automaton.add_to_filter(pattern.parents.first().unwrap_or(&pattern.last));
+            }
+        }
+        automaton
+    }
+
+    fn add_node(&mut self) -> NodeId {
+        self.nodes.push(Node::default());
+        // Patterns and allowed directories have far fewer names than 2^32.
+        NodeId::try_from(self.nodes.len() - 1).unwrap_or(NodeId::MAX)
+    }
+
+    /// Returns the child of a node, and creates it if it does not exist.
+    fn child(&mut self, node: NodeId, name: &str) -> NodeId {
+        let existing = self.nodes.get(node as usize).and_then(|node| node.children.get(name));
+        if let Some(existing) = existing {
+            return *existing;
+        }
+        let new = self.add_node();
+        if let Some(node) = self.nodes.get_mut(node as usize) {
+            node.children.insert(name.into(), new);
+        }
+        new
+    }
+
+    /// Adds an allowed directory at a path below the one that begins at `node`.
+    fn add_directory(&mut self, node: NodeId, path: &Path) {
+        let names = components(path.as_os_str());
+        let last = names.fold(node, |node, (name, _)| self.child(node, &key(name)));
+        if let Some(last) = self.nodes.get_mut(last as usize) {
+            last.is_directory = true;
+        }
+    }
+
+    fn add_to_filter(&mut self, name: &str) {
+        let bit = |length: usize| 1 << length.min(63);
+        match name.as_bytes() {
+            [b'*' | b'?', ..] => self.filter.fill(u64::MAX),
+            [first, ..] if name.contains(['*', '?']) => {
+                if let Some(lengths) = self.filter.get_mut(usize::from(*first)) {
+                    *lengths = u64::MAX;
+                }
+            }
+            // A name that is not ASCII does not use the filter.
+            [first, ..] => {
+                if let Some(lengths) = self.filter.get_mut(usize::from(*first)) {
+                    *lengths |= bit(name.len());
+                }
+            }
+            [] => {}
+        }
+    }
+
+    /// The state at an allowed directory, whose nested allowed directories begin at `node`.
+    fn start(&self, node: NodeId) -> State {
+        let nodes = [ANCHORED, node].into_iter().filter(|node| !self.is_leaf(*node)).collect();
+        State { protection: None, nodes }
+    }
+
+    fn is_leaf(&self, node: NodeId) -> bool {
+        self.nodes
+            .get(node as usize)
+            .is_none_or(|node| node.children.is_empty() && node.globs.is_empty())
+    }
+
+    /// The state at the entry `name` of a place.
+    fn step(&self, state: &State, name: &OsStr) -> State {
+        let bytes = trimmed(name.as_encoded_bytes());
+        let mut buffer = [0; NAME_BYTES];
+        match buffer.get_mut(..bytes.len()).filter(|_| bytes.is_ascii()) {
+            Some(lower) => {
+                let first = bytes.first().map_or(0, u8::to_ascii_lowercase);
+                let lengths = self.filter.get(usize::from(first)).copied().unwrap_or_default();
+                let may_begin = lengths & (1 << bytes.len().min(63)) != 0;
+                if !may_begin && state.nodes.is_empty() {
+                    return State { protection: state.protection, nodes: Vec::new() };
+                }
+                lower.copy_from_slice(bytes);
+                lower.make_ascii_lowercase();
+                self.step_by_key(state, std::str::from_utf8(lower).unwrap_or_default())
+            }
+            None => self.step_by_key(state, &key(name)),
+        }
+    }
+
+    fn step_by_key(&self, state: &State, key: &str) -> State {
+        let mut next = State { protection: state.protection, nodes: Vec::new() };
+        for node in std::iter::once(ANYWHERE).chain(state.nodes.iter().copied()) {
+            let Some(node) = self.nodes.get(node as usize) else { continue };
+            for (glob, protection) in &node.globs {
+                if Some(*protection) > next.protection && matches(glob, key) {
+                    next.protection = Some(*protection);
+                }
+            }
+            let Some(child) = node.children.get(key) else { continue };
+            let Some(found) = self.nodes.get(*child as usize) else { continue };
+            next.protection = next.protection.max(found.protection);
+            next.nodes.extend(Some(*child).filter(|child| !self.is_leaf(*child)));
+            next.nodes.extend(
+                Some(ANCHORED).filter(|anchored| found.is_directory && !self.is_leaf(*anchored)),
+            );
+        }
+        if next.protection == Some(Protection::Hidden) {
+            // No protection is stronger.
+            next.nodes.clear();
+        }
+        next.nodes.sort_unstable();
+        next.nodes.dedup();
+        next
+    }
+}
+
+/// The state of an automaton at a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State {
+    /// The strongest protection of the place and the directories that contain it.
+    protection: Option<Protection>,
+    /// The patterns that have matched in part, except those that begin anywhere.
+    nodes: Vec<NodeId>,
+}
+
+/// The protection of a place and of the names below it. The default is a place where nothing is
+/// protected.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Protected(Option<Arc<Place>>);
+
+#[derive(Debug)]
+struct Place {
+    automaton: Arc<Automaton>,
+    state: State,
+}
+
+impl Protected {
+    fn new(automaton: Arc<Automaton>, state: State) -> Self {
+        Self(Some(Arc::new(Place { automaton, state })))
+    }
+
+    /// The protection of this place itself.
+    pub(crate) fn protection(&self) -> Option<Protection> {
+        self.0.as_ref()?.state.protection
+    }
+
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.protection() == Some(Protection::Hidden)
+    }
+
+    /// Whether there are patterns, so that this place or a name below it may be protected.
+    pub(crate) fn has_patterns(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether a name below this place may be hidden.
+    pub(crate) fn can_hide(&self) -> bool {
+        self.0.as_ref().is_some_and(|place| place.automaton.hides)
+    }
+
+    /// Whether a name below this place may be read-only.
+    pub(crate) fn can_protect(&self) -> bool {
+        self.0.as_ref().is_some_and(|place| place.automaton.protects)
+    }
+
+    /// The protection of the entry `name` of this place.
+    pub(crate) fn protection_of(&self, name: &OsStr) -> Option<Protection> {
+        let place = self.0.as_ref()?;
+        place.automaton.step(&place.state, name).protection
+    }
+
+    /// The entry `name` of this place.
+    pub(crate) fn child(&self, name: &OsStr) -> Self {
+        self.below(Path::new(name))
+    }
+
+    /// The place at a path of plain names below this one.
+    pub(crate) fn below(&self, path: &Path) -> Self {
+        let Some(place) = &self.0 else { return Self::default() };
+        let mut names = components(path.as_os_str());
+        let Some((first, _)) = names.next() else { return self.clone() };
+        let automaton = &place.automaton;
+        let state = names.fold(automaton.step(&place.state, first), |state, (name, _)| {
+            automaton.step(&state, name)
+        });
+        if state == place.state {
+            return self.clone();
+        }
+        Self::new(automaton.clone(), state)
+    }
+
+    /// Whether this place and another one give every name below them the same protection.
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(one), Some(other)) => {
+                one.state == other.state
+                    && (Arc::ptr_eq(&one.automaton, &other.automaton)
+                        || one.automaton == other.automaton)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a path from this place goes through a hidden name, if none of its names is a
+    /// symlink. The path may contain `.` and `..`. The names after a `..` that leaves this place
+    /// are not considered.
+    pub(crate) fn hides_any(&self, path: &OsStr) -> bool {
+        let Some(place) = self.0.as_ref().filter(|place| place.automaton.hides) else {
+            return false;
+        };
+        let mut states = vec![place.state.clone()];
+        for (name, _) in components(path) {
+            match name.as_encoded_bytes() {
+                b"." => {}
+                b".." => drop(states.pop()),
+                _ => states.extend(states.last().map(|state| place.automaton.step(state, name))),
+            }
+            match states.last() {
+                None => return false,
+                Some(state) if state.protection == Some(Protection::Hidden) => return true,
+                Some(_) => {}
+            }
+        }
+        false
+    }
+
+    /// The size on the heap, in bytes, without the automaton, which all roots share.
+    pub(crate) fn heap(&self) -> usize {
+        let size = |place: &Arc<Place>| {
+            2 * size_of::<usize>()
+                + size_of::<Place>()
+                + place.state.nodes.capacity() * size_of::<NodeId>()
+        };
+        self.0.as_ref().map_or(0, size)
+    }
+}
+
+/// Whether a name matches a pattern in which `*` stands for any characters and `?` for one.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (mut pattern, mut name) = (pattern.chars(), name.chars());
+    // After the last `*`: the rest of the pattern, and the rest of the name that it was tried with.
+    let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
+    loop {
+        let (before, expected) = (name.clone(), pattern.next());
+        match (expected, name.next()) {
+            (None, None) => return true,
+            (Some('*'), _) => {
+                name = before;
+                retry = Some((pattern.clone(), name.clone()));
+                continue;
+            }
+            (Some('?'), Some(_)) => continue,
+            (Some(expected), Some(found)) if expected == found => continue,
+            _ => {}
+        }
+        // `*` stands for one more character.
+        let Some((rest, tried)) = &mut retry else { return false };
+        if tried.next().is_none() {
+            return false;
+        }
+        (pattern, name) = (rest.clone(), tried.clone());
+    }
+}
+
+/// A key that is equal for all names that a supported filesystem could treat as one: ignoring case,
+/// Unicode normalization (APFS, HFS+), characters without a visible form (HFS+), and trailing dots
+/// and spaces (Windows, SMB). Invalid UTF-8 is replaced by replacement characters.
+fn key(name: &OsStr) -> Cow<'_, str> {
+    let name = name.to_string_lossy();
+    if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase())
+        && !name.ends_with(['.', ' '])
+    {
+        return name;
+    }
+    let visible = name.chars().filter(|character| !is_ignorable(*character));
+    // Some letters share only one of the cases. The last step decomposes what a change of case
+    // composed.
+    let folded = visible.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd();
+    let mut key: String = folded.collect();
+    key.truncate(key.trim_end_matches(['.', ' ']).len());
+    Cow::Owned(key)
+}
+
+fn trimmed(mut name: &[u8]) -> &[u8] {
+    while let [rest @ .., b'.' | b' '] = name {
+        name = rest;
+    }
+    name
+}
+
+/// Whether a character has no visible form by default (`Default_Ignorable_Code_Point` in
+/// DerivedCoreProperties.txt, Unicode 16). This includes the characters that HFS+ ignores (Apple
+/// Technical Note TN1150, "Unicode Subtleties").
+fn is_ignorable(character: char) -> bool {
+    let code = u32::from(character);
+    IGNORABLE.iter().any(|(first, last)| (*first..=*last).contains(&code))
+}
+
+const IGNORABLE: [(u32, u32); 17] = [
+    (0xad, 0xad),
+    (0x34f, 0x34f),
+    (0x61c, 0x61c),
+    (0x115f, 0x1160),
+    (0x17b4, 0x17b5),
+    (0x180b, 0x180f),
+    (0x200b, 0x200f),
+    (0x202a, 0x202e),
+    (0x2060, 0x206f),
+    (0x3164, 0x3164),
+    (0xfe00, 0xfe0f),
+    (0xfeff, 0xfeff),
+    (0xffa0, 0xffa0),
+    (0xfff0, 0xfff8),
+    (0x1_bca0, 0x1_bca3),
+    (0x1_d173, 0x1_d17a),
+    (0xe_0000, 0xe_0fff),
+];
