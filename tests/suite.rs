@@ -25,6 +25,7 @@ mod operations;
 #[cfg(target_os = "linux")]
 mod permissions;
 mod properties;
+mod protected;
 #[cfg(target_os = "linux")]
 mod races;
 mod roots;

@@ -103,8 +103,12 @@ pub(crate) enum Follow {
 /// An iterator over the entries of a directory.
 #[cfg(windows)]
 pub(crate) type Entries = std::fs::ReadDir;
+#[cfg(windows)]
+pub(crate) type DirectoryEntry = std::fs::DirEntry;
 #[cfg(not(windows))]
 pub(crate) type Entries = cap_std::fs::ReadDir;
+#[cfg(not(windows))]
+pub(crate) type DirectoryEntry = cap_std::fs::DirEntry;
 
 /// Identifies a mounted filesystem: `true` and its mount ID, or `false` and its device number if
 /// the kernel does not report a mount ID.

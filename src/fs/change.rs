@@ -1,14 +1,16 @@
 //! Renaming and removing.
 
-use std::ffi::OsString;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::check::CheckedPath;
-use crate::dir::{Handle, Rule, split};
+use crate::dir::{DirectoryEntry, Handle, Look, Rule, split};
 use crate::error::{Code, Error, Result};
-use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH};
-use crate::path::Location;
+use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
+use crate::path::protect::Protected;
+use crate::path::{Location, Protection};
 use crate::roots::{Found, Intent, Roots, retry_changed};
 
 /// How a rename treats an existing destination.
@@ -83,10 +85,18 @@ impl CheckedPath {
         let (from_directory, from_name) = self.operate(|| self.parent())?;
         let (to_directory, to_name) = to.operate(|| to.parent()).map_err(Error::of_destination)?;
         self.ensure_not_root_alias(&from_directory, &from_name)?;
+        // Defense: rename-keeps-the-protection
+        if !self.protected().is_equivalent(&to.protected()) {
+            return Err(Error::new(Code::Protected)
+                .says("protected: the rename would change which names are protected"));
+        }
+        self.ensure_contains_nothing_protected(&from_directory, &from_name)?;
         let replace = replace == Replace::Existing;
         if replace {
             to.ensure_not_root_alias(&to_directory, &to_name).map_err(Error::of_destination)?;
         }
+        self.ensure_not_moved(&from_directory)?;
+        to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
         let renamed = from_directory
             .rename(&from_name, &to_directory, &to_name, replace)
             .map_err(|error| self.blame(to, error));
@@ -114,6 +124,21 @@ impl CheckedPath {
         }
     }
 
+    /// Refuses to rename or remove a directory that contains a read-only name.
+    fn ensure_contains_nothing_protected(&self, directory: &Handle, name: &OsStr) -> Result<()> {
+        let protected = self.protected();
+        if !protected.can_protect() {
+            return Ok(());
+        }
+        let mounts = self.roots().policy().mounts;
+        match directory.look_in(name, mounts)? {
+            Look::Other(metadata) if metadata.is_dir() => {
+                search(&directory.dir(Path::new(name), mounts)?, &protected, mounts)
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn remove_file_now(&self) -> Result<()> {
         self.ensure_removable()?;
         let (directory, name) = self.parent()?;
@@ -137,28 +162,32 @@ impl CheckedPath {
         self.ensure_not_root_alias(&directory, &name)?;
         // A filesystem can also be mounted on the directory itself.
         let base = directory.dir(Path::new(&name), Rule::Refuse)?;
-        remove_content(&base, REMOVED_ENTRIES)?;
+        self.ensure_contains_nothing_protected(&directory, &name)?;
+        remove_content(&base, &self.protected(), REMOVED_ENTRIES)?;
         // Windows does not remove an open directory.
         drop(base);
         Ok(directory.remove_dir(&name)?)
     }
 }
 
-/// Removes everything in a directory, deepest entries first, one batch at a time. Each directory is
-/// opened from `base` along a path on which no symlink is followed and no mount is crossed. At most
-/// two directories are therefore open, however deep the tree is.
-fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
+/// Removes everything in a directory, deepest entries first, one batch at a time. Hidden entries and
+/// the directories that contain them are left in place. Each directory is opened from `base` along
+/// a path on which no symlink is followed and no mount is crossed. At most two directories are
+/// therefore open, however deep the tree is.
+///
+/// `protected` is the protection at `base`. The removal ends at a read-only name, which another
+/// process has created since the directory was searched.
+fn remove_content(base: &Handle, protected: &Protected, mut budget: usize) -> Result<()> {
     let mut path = PathBuf::new();
-    // For each depth, the directories of the last batch that have not been removed yet.
-    let mut levels = vec![Vec::new()];
+    let mut levels = vec![RemovedLevel::default()];
     loop {
         let mut not_empty = None;
-        if let Some(name) = levels.last_mut().and_then(Vec::pop) {
+        if let Some(name) = levels.last_mut().and_then(|level| level.directories.pop()) {
             if levels.len() >= WALK_DEPTH {
                 return Err(Code::TooDeep.into());
             }
             path.push(name);
-            levels.push(Vec::new());
+            levels.push(RemovedLevel::default());
         } else if let Some((parent, name)) = split(&path) {
             match ignore_missing(base.dir(parent, Rule::Refuse)?.remove_dir(name)) {
                 // The directory has more entries than one batch, or another process adds some.
@@ -173,48 +202,73 @@ fn remove_content(base: &Handle, mut budget: usize) -> Result<()> {
                 }
             }
         }
-        let held: usize = levels.iter().map(Vec::len).sum();
+        let held: usize =
+            levels.iter().map(|level| level.directories.len() + level.left.len()).sum();
         // Defense: removal-holds-one-batch
         let batch = (REMOVED_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
-        match (remove_batch(base, &path, batch, &mut budget)?, not_empty) {
-            (Some(directories), _) => {
-                if let Some(last) = levels.last_mut() {
-                    *last = directories;
+        let Some(level) = levels.last_mut() else { return Ok(()) };
+        let place = protected.below(&path);
+        match (remove_batch(base, &path, &place, level, batch, &mut budget)?, not_empty) {
+            (true, _) => {}
+            // The directory contains nothing but hidden entries and directories that were left.
+            (false, Some(error)) if protected.can_hide() && held <= REMOVED_NAMES => {
+                let Some(name) = path.file_name().map(OsStr::to_owned) else {
+                    return Err(error.into());
+                };
+                path.pop();
+                levels.pop();
+                if let Some(parent) = levels.last_mut() {
+                    parent.left.insert(name);
                 }
             }
             // The system reports that the directory is not empty, but lists no entries.
-            (None, Some(error)) => return Err(error.into()),
-            (None, None) if path.as_os_str().is_empty() => return Ok(()),
-            (None, None) => {}
+            (false, Some(error)) => return Err(error.into()),
+            (false, None) if path.as_os_str().is_empty() => return Ok(()),
+            (false, None) => {}
         }
     }
 }
 
-/// Reads one batch of entries of the directory at `path`. Removes the entries that are not
-/// directories, and returns the directories. Returns `None` if there are no entries.
+/// A directory whose content is being removed.
+#[derive(Default)]
+struct RemovedLevel {
+    /// The directories of the last batch that have not been removed yet.
+    directories: Vec<OsString>,
+    /// The directories that cannot be removed because of the hidden entries in them.
+    left: HashSet<OsString>,
+}
+
+/// Reads one batch of entries of the directory at `path`, except hidden entries and those that were
+/// left. Removes the entries that are not directories, and stores the directories in `level`.
+/// Returns whether there were any entries.
 fn remove_batch(
     base: &Handle,
     path: &Path,
+    protected: &Protected,
+    level: &mut RemovedLevel,
     batch: usize,
     budget: &mut usize,
-) -> Result<Option<Vec<OsString>>> {
+) -> Result<bool> {
     let directory = base.dir(path, Rule::Refuse)?;
     let (mut files, mut directories, mut within) = (Vec::new(), Vec::new(), Ok(()));
-    for entry in directory.entries()?.take(batch) {
+    for entry in directory.entries()? {
+        if files.len() + directories.len() >= batch {
+            break;
+        }
+        let entry = entry?;
+        let name = entry.file_name();
+        match protected.protection_of(&name) {
+            Some(Protection::Hidden) => continue,
+            Some(Protection::ReadOnly) => return Err(Code::Protected.into()),
+            None if level.left.contains(&name) => continue,
+            None => {}
+        }
         let Some(left) = budget.checked_sub(1) else {
             within = Err(Code::TooManyEntries.into());
             break;
         };
         *budget = left;
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_dir = match entry.file_type()? {
-            t if t.is_dir() => true,
-            t if t.is_file() || t.is_symlink() => false,
-            // Not every filesystem reports the type with the name (DT_UNKNOWN, readdir(3)).
-            _ => directory.describe(&name).is_ok_and(|metadata| metadata.is_dir()),
-        };
-        if is_dir { directories.push(name) } else { files.push(name) }
+        if is_directory(&directory, &entry)? { directories.push(name) } else { files.push(name) }
     }
     let found = !files.is_empty() || !directories.is_empty();
     // Files are removed after the listing, because removing them during it could make the listing
@@ -222,7 +276,85 @@ fn remove_batch(
     for name in files {
         ignore_missing(directory.remove_file(&name))?;
     }
-    within.map(|()| found.then_some(directories))
+    level.directories = directories;
+    within.map(|()| found)
+}
+
+/// Whether an entry of a directory is itself a directory.
+fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> io::Result<bool> {
+    Ok(match entry.file_type()? {
+        t if t.is_dir() => true,
+        t if t.is_file() || t.is_symlink() => false,
+        // Not every filesystem reports the type with the name (DT_UNKNOWN, readdir(3)).
+        _ => directory.describe(&entry.file_name()).is_ok_and(|metadata| metadata.is_dir()),
+    })
+}
+
+/// Refuses a directory that contains a read-only name, at any depth. Only names are read. Hidden
+/// directories are not entered, and neither are mounts if the policy refuses them.
+///
+/// `protected` is the protection at `base`.
+fn search(base: &Handle, protected: &Protected, mounts: Rule) -> Result<()> {
+    let mut left = WALK_ENTRIES;
+    let mut path = PathBuf::new();
+    // For each depth, the directories that have not been searched yet.
+    let mut levels = vec![search_one(base, &path, protected, mounts, &mut left)?];
+    while let Some(level) = levels.last_mut() {
+        let Some(name) = level.pop() else {
+            levels.pop();
+            path.pop();
+            continue;
+        };
+        if levels.len() >= WALK_DEPTH {
+            return Err(Code::TooDeep.into());
+        }
+        path.push(name);
+        levels.push(search_one(base, &path, protected, mounts, &mut left)?);
+    }
+    Ok(())
+}
+
+/// Searches the directory at `path`, and returns the names of the directories in it. `left` is the
+/// number of entries that may still be searched.
+fn search_one(
+    base: &Handle,
+    path: &Path,
+    protected: &Protected,
+    mounts: Rule,
+    left: &mut usize,
+) -> Result<Vec<OsString>> {
+    let directory = match base.dir(path, mounts) {
+        // Another process removed or replaced it, or it is a mount that cannot be entered.
+        Err(error) if is_no_longer_there(error.reason()) => return Ok(Vec::new()),
+        directory => directory?,
+    };
+    let place = protected.below(path);
+    let mut directories = Vec::new();
+    for entry in directory.entries()? {
+        let entry = entry?;
+        let name = entry.file_name();
+        match place.protection_of(&name) {
+            Some(Protection::Hidden) => continue,
+            // Defense: directory-with-a-protected-name-stays
+            Some(Protection::ReadOnly) => {
+                return Err(Error::new(Code::Protected)
+                    .says("protected: the directory contains a name that is read-only"));
+            }
+            None => {}
+        }
+        *left = left.checked_sub(1).ok_or_else(|| {
+            let text = "the directory has more than {} entries to search for protected names";
+            Error::over(Code::TooManyEntries, text, WALK_ENTRIES)
+        })?;
+        if is_directory(&directory, &entry)? {
+            directories.push(name);
+        }
+    }
+    Ok(directories)
+}
+
+fn is_no_longer_there(reason: Code) -> bool {
+    matches!(reason, Code::NotFound | Code::NotADirectory | Code::Changed | Code::MountCrossing)
 }
 
 /// Ignores a missing entry, because another process may have removed it.
@@ -246,10 +378,16 @@ mod tests {
         for number in 0..25 {
             std::fs::write(directory.path().join(number.to_string()), "").unwrap();
         }
-        assert_eq!(remove_content(&handle, 10).unwrap_err().reason(), Code::TooManyEntries);
+        assert_eq!(
+            remove_content(&handle, &Protected::default(), 10).unwrap_err().reason(),
+            Code::TooManyEntries
+        );
         assert_eq!(left(), 15);
-        assert_eq!(remove_content(&handle, 10).unwrap_err().reason(), Code::TooManyEntries);
-        remove_content(&handle, 5).unwrap();
+        assert_eq!(
+            remove_content(&handle, &Protected::default(), 10).unwrap_err().reason(),
+            Code::TooManyEntries
+        );
+        remove_content(&handle, &Protected::default(), 5).unwrap();
         assert_eq!(left(), 0);
     }
 }

@@ -9,6 +9,7 @@ use crate::check::CheckedPath;
 use crate::dir::{Entries, Handle, Metadata, Rule};
 use crate::error::{Code, Error, Result};
 use crate::limits::{ALLOCATION, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
+use crate::path::protect::Protected;
 use crate::workers::counted;
 
 /// An entry of a directory, with its name and metadata. The metadata of a symlink describes the
@@ -39,12 +40,13 @@ pub struct ReadDir {
     directory: Handle,
     inner: Entries,
     request: OsString,
+    protected: Protected,
 }
 
 impl ReadDir {
-    fn new(directory: Handle, request: &OsStr) -> Result<Self> {
+    fn new(directory: Handle, request: &OsStr, protected: Protected) -> Result<Self> {
         let inner = directory.entries()?;
-        Ok(Self { directory, inner, request: request.to_owned() })
+        Ok(Self { directory, inner, request: request.to_owned(), protected })
     }
 }
 
@@ -54,6 +56,10 @@ impl Iterator for ReadDir {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let name = self.inner.next()?.map(|entry| entry.file_name());
+            // Defense: hidden-name-is-not-listed
+            if name.as_ref().is_ok_and(|name| self.protected.hides(name)) {
+                continue;
+            }
             match name.and_then(|name| Ok((self.directory.describe(&name)?, name))) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Some(Err(Error::from(error).at("list", &self.request))),
@@ -183,6 +189,8 @@ pub struct Walk {
     base: Handle,
     request: OsString,
     mounts: Rule,
+    /// The protection at the first directory.
+    protected: Protected,
     /// The device of the root.
     device: u64,
     options: WalkOptions,
@@ -225,7 +233,7 @@ impl Walk {
             directory => directory?,
         };
         let (mut entries, mut listed) = (Vec::new(), Ok(()));
-        for entry in ReadDir::new(directory, path.as_os_str())? {
+        for entry in ReadDir::new(directory, path.as_os_str(), self.protected.below(path))? {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
@@ -304,7 +312,7 @@ fn is_replaced(kind: Code) -> bool {
 
 impl CheckedPath {
     pub(super) fn read_dir_now(&self) -> Result<ReadDir> {
-        ReadDir::new(self.directory()?, self.request().sent())
+        ReadDir::new(self.directory()?, self.request().sent(), self.protected())
     }
 
     pub(super) fn walk_now(&self, options: WalkOptions) -> Result<Walk> {
@@ -316,6 +324,7 @@ impl CheckedPath {
             base,
             request,
             mounts,
+            protected: self.protected(),
             device,
             options,
             levels,

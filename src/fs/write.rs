@@ -128,6 +128,7 @@ impl CheckedPath {
             set_mode(&new.file, mode)?;
         }
         new.file.sync_all()?;
+        self.ensure_not_moved(&directory)?;
         new.rename(&name, old.is_some())?;
         // The write has already succeeded. Not every filesystem can sync a directory, and Windows
         // has no call for it.
@@ -140,6 +141,7 @@ impl CheckedPath {
     /// content is longer than the old.
     fn write_in_place(&self, content: &[u8]) -> Result<()> {
         let (mut file, metadata) = self.open_existing(WRITE)?;
+        self.ensure_file_not_moved(&metadata)?;
         // Set-user-ID and set-group-ID are cleared, as the kernel does for an unprivileged write
         // (write(2)).
         #[cfg(unix)]

@@ -452,6 +452,11 @@ impl Protected {
         place.automaton.step(&place.state, name).protection
     }
 
+    /// Whether the entry `name` of this place is hidden.
+    pub(crate) fn hides(&self, name: &OsStr) -> bool {
+        self.can_hide() && self.protection_of(name) == Some(Protection::Hidden)
+    }
+
     /// The entry `name` of this place.
     pub(crate) fn child(&self, name: &OsStr) -> Self {
         self.below(Path::new(name))
@@ -599,3 +604,286 @@ const IGNORABLE: [(u32, u32); 17] = [
     (0x1_d173, 0x1_d17a),
     (0xe_0000, 0xe_0fff),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::Protection::{Hidden, ReadOnly};
+    use super::*;
+
+    fn parsed(patterns: &[(&str, Protection)]) -> Patterns {
+        let patterns: Vec<_> =
+            patterns.iter().map(|(text, protection)| ((*text).into(), *protection)).collect();
+        Patterns::parse(&patterns).unwrap()
+    }
+
+    fn at(patterns: &[(&str, Protection)], path: &str) -> Option<Protection> {
+        parsed(patterns).at_filesystem_root().below(Path::new(path)).protection()
+    }
+
+    #[test]
+    fn pattern_matches_whole_names_at_and_below_its_place() {
+        let rows = [
+            (".git", ".git", true),
+            (".git", "a/b/.git/hooks/x", true),
+            (".git", ".gitignore", false),
+            (".git", "git", false),
+            ("/secrets", "secrets/a", true),
+            ("/secrets", "a/secrets", false),
+            (".github/workflows", "a/.github/workflows/x.yml", true),
+            (".github/workflows", ".github/x/workflows", false),
+            (".github/workflows", ".github", false),
+            (".github/workflows", ".github/.github/workflows", true),
+            ("a/a/b", "a/a/a/b", true),
+            ("/a/b", "a/a/b", false),
+            (".env*", ".env", true),
+            (".env*", "a/.env.local/b", true),
+            (".env*", ".en", false),
+            ("?", "a", true),
+            ("?", "ab", false),
+            ("?", "\u{e4}", false),
+            ("*.pem", "k.PEM", true),
+            ("*a*b", "xaayb", true),
+            ("*a*b", "xaaybc", false),
+            ("a/*.json", "a/x.json", true),
+            ("a/*.json", "b/x.json", false),
+            ("*", "anything", true),
+            ("[a-z]", "b", false),
+            ("{a,b}", "{A,B}", true),
+        ];
+        for (pattern, path, matches) in rows {
+            let expected = matches.then_some(ReadOnly);
+            assert_eq!(at(&[(pattern, ReadOnly)], path), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn names_are_equal_if_a_filesystem_could_treat_them_as_one() {
+        let rows = [
+            (".GIT", true),
+            (".git.", true),
+            (".git. .", true),
+            (".g\u{200c}it", true),
+            ("\u{feff}.git\u{e0020}", true),
+            (".g\u{131}t", true),
+            (".git\u{301}", false),
+            (".git\u{a0}", false),
+            (" .git", false),
+            (".g\u{456}t", false),
+        ];
+        for (name, is_equal) in rows {
+            let found = at(&[(".git", ReadOnly)], name);
+            assert_eq!(found.is_some(), is_equal, "{name:?}");
+        }
+        assert_eq!(at(&[("caf\u{e9}", Hidden)], "CAFE\u{301}"), Some(Hidden));
+        assert_eq!(at(&[("stra\u{df}e", Hidden)], "STRASSE."), Some(Hidden));
+        assert_eq!(at(&[("k", Hidden)], "\u{212a}"), Some(Hidden));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn name_that_is_not_utf8_is_compared_with_replacement_characters() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let hidden = parsed(&[("a?", Hidden)]).at_filesystem_root();
+        assert!(hidden.hides(OsStr::from_bytes(b"A\xff")));
+        assert!(!hidden.hides(OsStr::from_bytes(b"\xffA")));
+    }
+
+    #[test]
+    fn strongest_protection_applies_at_and_below_a_name() {
+        let patterns = [("a", ReadOnly), ("b", Hidden), ("/a/c", Hidden), ("b/a", ReadOnly)];
+        let rows = [
+            ("a", Some(ReadOnly)),
+            ("a/x", Some(ReadOnly)),
+            ("a/x/b", Some(Hidden)),
+            ("a/c/d", Some(Hidden)),
+            ("x/a/c", Some(ReadOnly)),
+            ("b/a/c", Some(Hidden)),
+            ("x", None),
+        ];
+        for (path, expected) in rows {
+            assert_eq!(at(&patterns, path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn anchored_pattern_matches_from_each_allowed_directory() {
+        let patterns = parsed(&[("/s/t", ReadOnly), ("n", Hidden)]);
+        let directories = ["/r/n", "/r", "/r/a/b", "/q/n/x", "/r-x"].map(Path::new);
+        let states = patterns.at_directories(&directories);
+        let rows = [
+            (1, "s/t/u", Some(ReadOnly)),
+            (1, "a/s/t", None),
+            (1, "a/b/s/t", Some(ReadOnly)),
+            (1, "A/B/S/T", Some(ReadOnly)),
+            (1, "a/b/c/s/t", None),
+            (1, "b/s/t", None),
+            (2, "s/t", Some(ReadOnly)),
+            (2, "n", Some(Hidden)),
+            // Only names below an allowed directory are compared.
+            (3, "", None),
+            (3, "s/t", Some(ReadOnly)),
+            (4, "a/b/s/t", None),
+            // The directory `n` is hidden below `/r`.
+            (0, "", Some(Hidden)),
+        ];
+        for (number, path, expected) in rows {
+            let found = states[number].below(Path::new(path)).protection();
+            assert_eq!(found, expected, "{:?} {path}", directories[number]);
+        }
+    }
+
+    #[test]
+    fn state_differs_where_a_rename_would_change_the_protection() {
+        let patterns = parsed(&[("/a/b", Hidden), ("c/d/e", ReadOnly), ("f", ReadOnly)]);
+        let root = patterns.at_filesystem_root();
+        let rows = [
+            ("x", "y", true),
+            ("x", "x/y/z", true),
+            ("a", "x", false),
+            ("a/x", "x/y", true),
+            ("c", "x", false),
+            ("c", "y/c", true),
+            ("c/d", "y/c/d", true),
+            ("c/d", "y/c", false),
+            ("f", "x", false),
+        ];
+        for (one, other, expected) in rows {
+            let [one, other] = [one, other].map(|path| root.below(Path::new(path)));
+            assert_eq!(one.is_equivalent(&other), expected, "{one:?} {other:?}");
+        }
+        assert!(Protected::default().is_equivalent(&Protected::default()));
+        assert!(!root.is_equivalent(&Protected::default()));
+    }
+
+    #[test]
+    fn invalid_pattern_is_refused_with_its_text() {
+        let long = "n".repeat(256);
+        let many = vec!["a"; 17].join("/");
+        let rows = [
+            "", "/", "//a", "a//b", "a/", ".", "a/../b", "a/.", "*/a", "a?/b", "a\0", "...",
+            "\u{200b}", &long, &many,
+        ];
+        for pattern in rows {
+            let error = Patterns::parse(&[(pattern.into(), Hidden)]).unwrap_err();
+            assert_eq!(error.reason(), Code::InvalidPattern, "{pattern:?}");
+        }
+        let error = Patterns::parse(&[("a//b".into(), Hidden)]).unwrap_err();
+        let text = r#"protect "a//b": the pattern is empty, or contains an empty name"#;
+        assert_eq!(error.to_string(), text);
+        let count = |count| Patterns::parse(&vec![("a".into(), Hidden); count]).is_ok();
+        assert_eq!((count(1_000), count(1_001)), (true, false));
+        assert!(Patterns::parse(&[(vec!["a"; 16].join("/"), Hidden)]).is_ok());
+        let defaults = PROTECTED_DEFAULTS.map(|name| (name.into(), ReadOnly));
+        assert!(Patterns::parse(&defaults).is_ok());
+    }
+
+    #[test]
+    fn path_through_a_hidden_name_is_found() {
+        let root = parsed(&[(".h", Hidden), ("/a/b", Hidden)]).at_filesystem_root();
+        let rows = [
+            (".h", true),
+            ("x/.h/../y", true),
+            ("x/../.h", true),
+            ("x/../../.h", false),
+            ("a/./b", true),
+            ("a/x/../b", true),
+            ("x/a/b", false),
+            ("", false),
+        ];
+        for (path, expected) in rows {
+            assert_eq!(root.hides_any(OsStr::new(path)), expected, "{path}");
+        }
+        assert!(!parsed(&[(".h", ReadOnly)]).at_filesystem_root().hides_any(OsStr::new(".h")));
+    }
+
+    /// Compares names one character at a time, by trying every length for `*`.
+    fn naive_glob(pattern: &[char], name: &[char]) -> bool {
+        match (pattern.split_first(), name.split_first()) {
+            (None, None) => true,
+            (Some((&'*', rest)), _) => (0..=name.len()).any(|from| naive_glob(rest, &name[from..])),
+            (Some((&'?', rest)), Some((_, after))) => naive_glob(rest, after),
+            (Some((one, rest)), Some((other, after))) => one == other && naive_glob(rest, after),
+            _ => false,
+        }
+    }
+
+    /// Tries each pattern at each place of the path below each directory that encloses it.
+    fn naive(
+        patterns: &[(String, Protection)],
+        directories: &[&str],
+        path: &str,
+    ) -> Option<Protection> {
+        let folded = |name: &str| key(OsStr::new(name)).chars().collect::<Vec<_>>();
+        let mut strongest = None;
+        for directory in directories {
+            let outer: Vec<_> = directory.split('/').collect();
+            let names: Vec<&str> = path.split('/').collect();
+            let is_outer = |(one, other): (&&str, &&str)| folded(one) == folded(other);
+            if names.len() < outer.len() || !outer.iter().zip(&names).all(is_outer) {
+                continue;
+            }
+            let names = &names[outer.len()..];
+            for (pattern, protection) in patterns {
+                let wanted: Vec<&str> = pattern.trim_start_matches('/').split('/').collect();
+                let from = if pattern.starts_with('/') { 0..1 } else { 0..names.len() };
+                for start in from.filter(|start| start + wanted.len() <= names.len()) {
+                    let found = &names[start..start + wanted.len()];
+                    if wanted
+                        .iter()
+                        .zip(found)
+                        .all(|(one, other)| naive_glob(&folded(one), &folded(other)))
+                    {
+                        strongest = strongest.max(Some(*protection));
+                    }
+                }
+            }
+        }
+        strongest
+    }
+
+    #[test]
+    fn automaton_agrees_with_a_naive_matcher() {
+        const NAMES: [&str; 12] =
+            ["a", "b", "ab", "A", "a.", ".a", "aab", "\u{e9}", "E\u{301}", "a\u{200d}", "c", "abc"];
+        const LAST: [&str; 8] = ["a*", "*b", "?", "*", "a?", "*a*", "??*", "b"];
+        const DIRECTORIES: [&str; 4] = ["/r", "/r/a", "/r/a/b", "/s"];
+        let mut seed = 1_u64;
+        let mut pick = |count: usize| {
+            // A linear congruential generator (Knuth, MMIX).
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(seed >> 33).unwrap() % count
+        };
+        let mut protected = 0;
+        for _ in 0..3_000 {
+            let patterns: Vec<_> = (0..1 + pick(4))
+                .map(|_| {
+                    let mut names: Vec<_> = (0..pick(3)).map(|_| NAMES[pick(12)]).collect();
+                    names.push(if pick(2) == 0 { LAST[pick(8)] } else { NAMES[pick(12)] });
+                    let anchor = if pick(3) == 0 { "/" } else { "" };
+                    let protection = if pick(2) == 0 { ReadOnly } else { Hidden };
+                    (format!("{anchor}{}", names.join("/")), protection)
+                })
+                .collect();
+            let directories = &DIRECTORIES[..1 + pick(4)];
+            let paths: Vec<_> = directories.iter().map(Path::new).collect();
+            let states = Patterns::parse(&patterns).unwrap().at_directories(&paths);
+            for _ in 0..10 {
+                let number = pick(directories.len());
+                let names: Vec<_> = (0..pick(5)).map(|_| NAMES[pick(12)]).collect();
+                let below = names.join("/");
+                let whole = if below.is_empty() {
+                    directories[number].to_owned()
+                } else {
+                    format!("{}/{below}", directories[number])
+                };
+                let found = states[number].below(Path::new(&below)).protection();
+                let expected = naive(&patterns, directories, &whole);
+                assert_eq!(found, expected, "{patterns:?} {directories:?} {whole:?}");
+                protected += usize::from(found.is_some());
+            }
+        }
+        assert!(protected > 5_000, "{protected}");
+    }
+}
