@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::dir::{Access, Budget, Handle, Look, Metadata, Rule, split};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
-use crate::path::names::{below, components, is_absolute};
+use crate::path::names::{below, components};
 use crate::path::protect::Protected;
 use crate::path::{Location, Protection};
 use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, retry_changed};
@@ -246,6 +246,24 @@ impl CheckedPath {
         !matches!(self.found, Found::Missing(_))
     }
 
+    /// Whether operations may change the place: [`Access::ReadOnly`] if the root is read-only, or if
+    /// the place has a [protected](crate::BoundaryBuilder::protect) name. Some changes of a writable
+    /// place are refused as well, such as renaming a directory that contains a protected name.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Access, Boundary, Intent};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).protect_defaults();
+    /// let roots = boundary.build()?.allowed_roots();
+    /// assert_eq!(roots.check("a.txt", Intent::New)?.access(), Access::ReadWrite);
+    /// assert_eq!(roots.check(".git/config", Intent::NewTree)?.access(), Access::ReadOnly);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    #[must_use]
+    pub fn access(&self) -> Access {
+        if self.ensure_writable().is_ok() { Access::ReadWrite } else { Access::ReadOnly }
+    }
+
     /// The canonical path as text that people and models can read in responses and logs.
     ///
     /// Apart from [`uri`](Self::uri), this is the only form of a proof's path that is meant to be
@@ -341,7 +359,7 @@ impl CheckedPath {
     }
 
     pub(crate) fn ensure_writable(&self) -> Result<()> {
-        if self.root.access() == Access::ReadOnly {
+        if self.root.access == Access::ReadOnly {
             return Err(Code::ReadOnly.into());
         }
         // Defense: protected-name-is-not-changed

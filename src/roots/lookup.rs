@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf, is_separator};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::dir::{
-    Access, Budget, Cursor, Handle, Identity, Look, common_length, count_separators,
-};
+use crate::dir::{Access, Budget, Cursor, Handle, Identity, Look, common_length, count_separators};
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
@@ -155,7 +153,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
             Vec::new()
         } else {
             // Defense: symlink-in-an-always-directory-grants-nothing
-            let is_omitted = |root: &Root| !root.is_always() || root.access() == Access::ReadOnly;
+            let is_omitted = |root: &Root| !root.is_always() || root.access == Access::ReadOnly;
             let index = self.roots.index();
             let enclosing = index.depths(&directory).into_iter();
             enclosing
