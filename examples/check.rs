@@ -9,8 +9,8 @@
 //! ```
 //!
 //! With `--intent open`, the default, the requested file must exist. With `--intent create`, its
-//! parent directory must exist, but the file need not. Paths that are not valid UTF-8 are printed
-//! with replacement characters.
+//! parent directory must exist, but the file need not, and its place must not be read-only. Paths
+//! that are not valid UTF-8 are printed with replacement characters.
 //!
 //! The other options configure the boundary as a server would. With `--list` or `--list-none`, the
 //! requests are those of a client that sends this list of roots. Entries that grant nothing are
@@ -45,7 +45,7 @@ combined, and at least one directory is required.
   --empty deny        a client that lists no roots can access nothing (default)
   --empty allow       a client that lists no roots can access all allowed directories
   --intent open       the requested file must exist (default)
-  --intent create     the parent directory must exist";
+  --intent create     the parent directory must exist and be writable";
 
 fn main() -> ExitCode {
     if std::env::args_os().skip(1).any(|argument| argument == "--help" || argument == "-h") {
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         }
     };
     for rejected in roots.rejected() {
-        eprintln!("check: {:?} grants nothing: {}", rejected.entry(), rejected.error());
+        eprintln!("check: rejected: {}", rejected.error());
     }
     match answer_all(&roots, intent) {
         Ok(()) => ExitCode::SUCCESS,
@@ -209,6 +209,10 @@ fn answer_all(roots: &Roots, intent: Intent) -> io::Result<()> {
 
 fn answer(roots: &Roots, intent: Intent, request: &str) -> Value {
     match roots.check(request, intent) {
+        Ok(checked) if intent == Intent::New && checked.access() == Access::ReadOnly => {
+            let message = format!("create {request:?}: read-only");
+            json!({"decision": "refused", "kind": "read_only", "message": message})
+        }
         Ok(checked) => json!({
             "decision": "allowed",
             "path": checked.display_path(),
