@@ -30,18 +30,18 @@ use serde_json::{Value, json};
 const USAGE: &str = "\
 usage: check --root DIR_OR_URI [OPTION...] < REQUESTS
 
-Prints whether each request is allowed. REQUESTS has one JSON string per line. Options for
-directories, aliases, names and the list can be repeated. Options for the same directory are
-combined, and at least one directory is required.
+Prints whether each request is allowed. REQUESTS has one JSON string per line. Options with
+DIR, DIR_OR_URI, NAME or URI can be repeated. Options for the same directory are combined, and at
+least one directory is required.
 
   --root DIR_OR_URI   a directory or `file:` URI to allow
-  --read-only-dir DIR the same, but only for reading
-  --always DIR        the same, but a client's list does not narrow it
+  --read-only-dir DIR the same, for reading only
+  --always DIR        the same, not narrowed by a client's list
   --alias PATH=DIR    accept PATH as another path of an allowed directory
-  --protect NAME      allow only reading files and directories with this name
+  --protect NAME      make files and directories with this name read-only
   --hide NAME         hide files and directories with this name
-  --list URI          the client lists this root
-  --list-none         the client lists no roots
+  --list URI          decide for a client that lists this root
+  --list-none         decide for a client that lists no roots
   --empty deny        a client that lists no roots can access nothing (default)
   --empty allow       a client that lists no roots can access all allowed directories
   --intent open       the requested file must exist (default)

@@ -246,15 +246,20 @@ impl CheckedPath {
         !matches!(self.found, Found::Missing(_))
     }
 
-    /// Whether operations may change the place: [`Access::ReadOnly`] if the root is read-only, or if
-    /// the place has a [protected](crate::BoundaryBuilder::protect) name. Some changes of a writable
-    /// place are refused as well, such as renaming a directory that contains a protected name.
+    /// Whether operations may change the place. The result is [`Access::ReadOnly`] if the root is
+    /// read-only, or if the place is at or below a
+    /// [protected](crate::BoundaryBuilder::protect) name. If the result is [`Access::ReadWrite`],
+    /// an operation can still be refused, for example if it renames a directory that contains a
+    /// protected name.
     ///
     /// ```
     /// # use mcp_roots_guard::{Access, Boundary, Intent};
     /// # let work = tempfile::tempdir().unwrap();
-    /// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).protect_defaults();
-    /// let roots = boundary.build()?.allowed_roots();
+    /// let boundary = Boundary::builder()
+    ///     .directory(work.path(), Access::ReadWrite)
+    ///     .protect_defaults()
+    ///     .build()?;
+    /// let roots = boundary.allowed_roots();
     /// assert_eq!(roots.check("a.txt", Intent::New)?.access(), Access::ReadWrite);
     /// assert_eq!(roots.check(".git/config", Intent::NewTree)?.access(), Access::ReadOnly);
     /// # Ok::<(), mcp_roots_guard::Error>(())

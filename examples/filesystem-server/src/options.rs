@@ -13,8 +13,8 @@ use crate::http::Limits;
 /// An MCP filesystem server.
 ///
 /// Each client can access the given directories, narrowed by its roots. If no directory is given,
-/// each client can access only its own roots. Options for directories, aliases and names can be
-/// repeated. Options for the same directory are combined.
+/// each client can access only its own roots. Options with DIR or NAME can be repeated, and options
+/// for the same directory are combined.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 // Without directories, an option that requires this group would have no effect, and an ignored
@@ -30,7 +30,7 @@ pub struct Options {
     /// Also allow this directory, but only for reading.
     #[arg(long, value_name = "DIR", group = "allowed")]
     pub read_only_dir: Vec<PathBuf>,
-    /// Also allow this directory, and do not let clients narrow it.
+    /// Also allow this directory, which client roots do not narrow.
     ///
     /// It stays accessible whatever roots a client lists, and also if the client's roots cannot be
     /// obtained.
@@ -38,22 +38,22 @@ pub struct Options {
     pub always: Vec<PathBuf>,
     /// Accept PATH as another path of the allowed directory DIR.
     ///
-    /// For clients that see DIR under another path, for example because the server runs in a
+    /// Use this if clients know DIR by a different path, for example because the server runs in a
     /// container. PATH may be a path of another system, such as C:\proj on Linux. It cannot contain
     /// an equals sign.
     #[arg(long, value_name = "PATH=DIR", value_parser = alias)]
     pub alias: Vec<Alias>,
-    /// Allow only reading files and directories with this name.
+    /// Make files and directories with this name read-only.
     ///
-    /// The name matches at any depth, or only at the top of each allowed directory if it begins with
-    /// a slash. It may consist of several names separated by slashes, and the last one may contain
-    /// the wildcards * and ?. Everything inside a matching directory is protected as well.
+    /// The name matches at any depth, or, if it begins with a slash, only at the top of each allowed
+    /// directory. It may consist of several names separated by slashes, and the last one may contain
+    /// the wildcards * and ?. Everything inside a matching directory is also protected.
     #[arg(long, value_name = "NAME")]
     pub protect: Vec<String>,
     /// Hide files and directories with this name. NAME is matched as in --protect.
     #[arg(long, value_name = "NAME")]
     pub hide: Vec<String>,
-    /// Allow writing to .git and to the configuration of editors and agents.
+    /// Do not protect .git and the configuration of editors and agents.
     ///
     /// By default, they are read-only, because a change to them could run code or lift
     /// restrictions. Does not affect --protect and --hide.
@@ -136,8 +136,9 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Returns an error if an alias names an unknown directory, and the errors of
-    /// [`BoundaryBuilder::build`](mcp_roots_guard::BoundaryBuilder::build), for example if a directory does not exist.
+    /// Returns an error if an alias is for a directory that is not allowed, and the errors of
+    /// [`BoundaryBuilder::build`](mcp_roots_guard::BoundaryBuilder::build), for example if a
+    /// directory does not exist.
     pub fn guard(&self) -> Result<Guard, Box<dyn Error>> {
         let directories = self.allowed_directories()?;
         let mut boundary = Boundary::builder();
