@@ -40,7 +40,6 @@ pub(super) fn parse(alias: &Path) -> Result<PathBuf> {
     }
     let text = alias.as_os_str();
     let mut names = components(text).map(|(name, _)| name).peekable();
-    // Defense: alias-names-a-fixed-place
     if !is_absolute(location.as_os_str())
         || names.peek().is_none()
         || names.any(|name| name == "." || name == "..")
@@ -75,7 +74,6 @@ fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
             if !root.is_file() && mounted.is_ok_and(|identity| identity == root.identity) {
                 return Ok(false);
             }
-            // Defense: alias-hides-nothing
             Err(Code::AliasConflict.into())
         }
         Ok(Place::Above(_)) => Err(Code::AliasConflict.into()),
@@ -179,7 +177,6 @@ fn conflicts(names: &[Name]) -> Vec<&Name> {
     for inner in names {
         for outer in tree.marks(&inner.path).filter_map(|(_, number)| names.get(number)) {
             let alias = [inner, outer].into_iter().find(|name| name.declared.is_some());
-            // Defense: alias-shadows-no-directory
             found.extend(alias.filter(|_| collide(outer, inner)));
         }
     }

@@ -21,6 +21,11 @@
 //!
 //! Without allowed directories, an entry grants the place that it names, and the last two rules
 //! apply to every root.
+//!
+//! Allowed directories that are always in force follow the roots of the list. The snapshot records
+//! how many of its roots the list put in force. If there are none, relative requests have no base.
+//!
+//! An allowed directory can have aliases, which `aliases.rs` declares and checks.
 
 mod grants;
 mod entries;
@@ -274,7 +279,6 @@ impl Boundary {
         effort: &Effort,
     ) -> Result<Roots> {
         list.is_bounded()?;
-        // Defense: rejected-entries-do-not-make-a-list-empty
         if list.roots.is_empty() && self.inner.empty_list == WithoutClientRoots::AllowedDirectories
         {
             return Ok(self.last_allowed_roots().select(|_| true));

@@ -113,7 +113,6 @@ impl PendingRoots {
     pub(super) fn into_client_roots(self, policy: Policy, allowed: &Roots) -> Roots {
         let mut roots: Vec<_> = self.roots.into_iter().map(|(.., root)| root).collect();
         let listed = roots.len();
-        // Defense: always-directory-is-not-narrowed
         let mut always: Vec<_> = allowed.shared_roots().filter(|root| root.is_always()).collect();
         if !always.is_empty() {
             let keys: HashMap<_, _> = (0..)

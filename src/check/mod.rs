@@ -84,6 +84,8 @@ impl Roots {
     /// - The errors of [`Location::parse`].
     /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is outside the roots,
     ///   whether or not anything exists there.
+    /// - The reason why the client's roots could not be obtained, for a relative request, if only
+    ///   directories that are [always](crate::DirectoryOptions::always) in force are served.
     /// - [`NotFound`](crate::ErrorKind::NotFound),
     ///   [`NotADirectory`](crate::ErrorKind::NotADirectory) and
     ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for a place inside a root.

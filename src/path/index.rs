@@ -198,7 +198,8 @@ impl PathIndex {
             let found = self.declared_paths.root(node).and_then(|number| self.declared.get(number));
             if let Some(Declared { node, is_here }) = found {
                 // Defense: symlink-target-needs-a-verified-alias
-                return (*is_here || origin == Origin::Request).then_some((*node, rest));
+                let may_begin = *is_here || origin == Origin::Request;
+                return may_begin.then_some((*node, rest));
             }
         }
         None

@@ -60,7 +60,8 @@ impl Root {
     /// The paths by which a request may name this root: the canonical path, followed by its
     /// aliases. The listed path is an alias if it differs from the canonical path, contains no
     /// `..`, and takes few look-ups to resolve. On macOS, the other paths through the system's own
-    /// symlinks are also aliases.
+    /// symlinks are also aliases. A declared [alias](crate::DirectoryOptions::alias) is included for
+    /// the allowed directory itself, if it resolves to that directory on this system.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
@@ -232,7 +233,6 @@ impl Root {
             && self.protected.is_equivalent(&other.protected)
             && (&self.canonical, &self.aliases, &self.name, &self.leaf, self.access)
                 == (&other.canonical, &other.aliases, &other.name, &other.leaf, other.access)
-            && (&self.listed, self.is_always) == (&other.listed, other.is_always)
     }
 
     fn record_if_gone<T>(&self, result: Result<T>) -> Result<T> {
