@@ -114,7 +114,9 @@ fn missing_parents_with_a_protected_name_are_not_created() {
     for path in [".git/hooks", "d/new/.git/x", ".github/workflows/x"] {
         assert_eq!(code(roots.create_dir_all(path)), Some("protected"), "{path}");
     }
-    assert_eq!(code(roots.create_dir_all("d/.env/x")), Some("outside_roots"));
+    for path in ["d/.env/x", "new/.env/x", "d/new/x/.env"] {
+        assert_eq!(code(roots.create_dir_all(path)), Some("outside_roots"), "{path}");
+    }
     assert_eq!(code(roots.create_dir_all("secret/x")), Some("outside_roots"));
     assert_eq!(tree.snapshot("root").len(), 2);
     roots.create_dir_all("d/secret/x").unwrap();
@@ -241,7 +243,7 @@ fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
                 assert_eq!(refused.code(), "outside_roots", "{name} {request} {exists}");
                 let outside = operation(&roots, "../out").unwrap_err();
                 let [refused, outside] = [(refused, *request), (outside, "../out")]
-                    .map(|(error, sent)| (error.to_string().replace(&quoted(sent), "")));
+                    .map(|(error, sent)| error.to_string().replace(&quoted(sent), ""));
                 assert_eq!(refused, outside, "{name} {request}");
             }
         }
@@ -280,12 +282,13 @@ fn recursive_removal_leaves_hidden_names_in_place() {
     );
     let roots = protected(&tree);
     assert_eq!(code(roots.remove_dir_all("d")), Some("directory_not_empty"));
-    let left: Vec<_> = tree
+    let mut left: Vec<_> = tree
         .snapshot("root/d")
         .into_iter()
         .map(|line| line.split(": ").next().unwrap().replace('\\', "/"))
         .filter_map(|path| path.split("/root/d/").nth(1).map(str::to_owned))
         .collect();
+    left.sort();
     assert_eq!(
         left,
         [
@@ -483,4 +486,30 @@ fn file_is_not_put_in_place_in_a_directory_that_was_renamed_during_the_write() {
         tree.roots(["root"]).write("d/config", Moving { from: &from, to: &to }).unwrap();
         assert_eq!(fs::read(to.join("config")).unwrap(), b"planted");
     }
+}
+
+/// Like [`Moving`], but another directory then takes the place of the first one.
+#[cfg(unix)]
+#[derive(Clone, Copy)]
+struct Replacing<'a>(Moving<'a>);
+
+#[cfg(unix)]
+impl AsRef<[u8]> for Replacing<'_> {
+    fn as_ref(&self) -> &[u8] {
+        let content = self.0.as_ref();
+        let _ = fs::create_dir(self.0.from);
+        content
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn file_is_written_in_the_directory_that_is_at_its_path() {
+    let tree = Tree::new("file root/d/config = old");
+    let (from, to) = (tree.path("root/d"), tree.path("root/.git"));
+    let content = Replacing(Moving { from: &from, to: &to });
+    protected(&tree).write("d/config", content).unwrap();
+    assert_eq!(fs::read(to.join("config")).unwrap(), b"old");
+    assert_eq!(fs::read(from.join("config")).unwrap(), b"planted");
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 1);
 }

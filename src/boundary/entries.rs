@@ -154,7 +154,6 @@ impl<'a> EntryResolver<'a> {
         if outer.is_file() || components(rest).any(|(name, _)| name == "..") {
             return Ok(None);
         }
-        // Defense: hidden-name-is-no-root
         if outer.protected.hides_any(rest) {
             return Err(Code::OutsideRoots.into());
         }

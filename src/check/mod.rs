@@ -369,9 +369,9 @@ impl CheckedPath {
         if self.root.access == Access::ReadOnly {
             return Err(Code::ReadOnly.into());
         }
-        // Defense: protected-name-is-not-changed
         match self.protected().protection() {
             None => Ok(()),
+            // Defense: protected-name-is-not-changed
             Some(Protection::ReadOnly) => Err(Code::Protected.into()),
             Some(Protection::Hidden) => Err(Code::OutsideRoots.into()),
         }
@@ -387,8 +387,8 @@ impl CheckedPath {
         let (handle, place) = self.place()?;
         let (parent, _) = split(&place).ok_or(Code::RootItself)?;
         let named = handle.dir(parent, self.roots.policy().mounts);
-        // Defense: directory-is-still-at-its-path
         match named.and_then(|named| named.identity()) {
+            // Defense: directory-is-still-at-its-path
             Ok(identity) if identity == opened.identity()? => self.ensure_root_not_moved(),
             _ => Err(Code::Changed.into()),
         }

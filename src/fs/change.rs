@@ -33,8 +33,11 @@ impl Roots {
     ///
     /// The errors of [`Roots::check`] for both paths, naming the path that was refused;
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) and [`RootItself`](crate::ErrorKind::RootItself)
-    /// for both paths; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows
-    /// it; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
+    /// for both paths; [`ReadOnly`](crate::ErrorKind::ReadOnly) (`protected`) if the rename would
+    /// change which names are protected, or if a directory contains a read-only name;
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if a directory has too many entries to
+    /// search for such a name;
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows it; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Replace, Roots};
@@ -85,7 +88,6 @@ impl CheckedPath {
         let (from_directory, from_name) = self.operate(|| self.parent())?;
         let (to_directory, to_name) = to.operate(|| to.parent()).map_err(Error::of_destination)?;
         self.ensure_not_root_alias(&from_directory, &from_name)?;
-        // Defense: rename-keeps-the-protection
         if !self.protected().is_equivalent(&to.protected()) {
             return Err(Error::new(Code::Protected)
                 .says("protected: the rename would change which names are protected"));
@@ -209,7 +211,6 @@ fn remove_content(base: &Handle, protected: &Protected, mut budget: usize) -> Re
         let Some(level) = levels.last_mut() else { return Ok(()) };
         let place = protected.below(&path);
         match (remove_batch(base, &path, &place, level, batch, &mut budget)?, not_empty) {
-            (true, _) => {}
             // The directory contains nothing but hidden entries and directories that were left.
             (false, Some(error)) if protected.can_hide() && held <= REMOVED_NAMES => {
                 let Some(name) = path.file_name().map(OsStr::to_owned) else {
@@ -224,7 +225,7 @@ fn remove_content(base: &Handle, protected: &Protected, mut budget: usize) -> Re
             // The system reports that the directory is not empty, but lists no entries.
             (false, Some(error)) => return Err(error.into()),
             (false, None) if path.as_os_str().is_empty() => return Ok(()),
-            (false, None) => {}
+            (true, _) | (false, None) => {}
         }
     }
 }
@@ -335,7 +336,6 @@ fn search_one(
         let name = entry.file_name();
         match place.protection_of(&name) {
             Some(Protection::Hidden) => continue,
-            // Defense: directory-with-a-protected-name-stays
             Some(Protection::ReadOnly) => {
                 return Err(Error::new(Code::Protected)
                     .says("protected: the directory contains a name that is read-only"));
@@ -368,6 +368,7 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::protect::Patterns;
 
     /// This bound is reached if another process adds entries as fast as they are removed.
     #[test]
@@ -389,5 +390,20 @@ mod tests {
         );
         remove_content(&handle, &Protected::default(), 5).unwrap();
         assert_eq!(left(), 0);
+    }
+
+    /// Another process creates a read-only name after the directory was searched.
+    #[test]
+    fn removal_ends_at_a_read_only_name() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("a/.git")).unwrap();
+        std::fs::write(directory.path().join("a/.git/config"), "").unwrap();
+        let handle = Handle::ambient(directory.path()).unwrap();
+        let patterns = [(".git".to_owned(), Protection::ReadOnly)];
+        let protected = Patterns::parse(&patterns).unwrap().at_filesystem_root();
+        let refused = remove_content(&handle, &protected, 10).unwrap_err();
+        assert_eq!(refused.reason(), Code::Protected);
+        assert!(directory.path().join("a/.git/config").exists());
+        remove_content(&handle, &Protected::default(), 10).unwrap();
     }
 }

@@ -56,7 +56,6 @@ impl Iterator for ReadDir {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let name = self.inner.next()?.map(|entry| entry.file_name());
-            // Defense: hidden-name-is-not-listed
             if name.as_ref().is_ok_and(|name| self.protected.hides(name)) {
                 continue;
             }

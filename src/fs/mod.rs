@@ -144,7 +144,8 @@ operations! {
     NewTree: fn create_dir_all() -> () => create_dir_all_now, "create directory";
 
     /// Lists a directory, in no particular order. Entries are described but neither opened nor
-    /// followed, so a FIFO or a symlink that points outside is listed like any other entry.
+    /// followed, so a FIFO or a symlink that points outside is listed like any other entry. Names
+    /// that are hidden ([`Protection::Hidden`](crate::Protection::Hidden)) are omitted.
     ///
     /// # Errors
     ///
@@ -157,7 +158,7 @@ operations! {
     /// the walk has no loops and stays inside. It is limited in depth
     /// ([`WALK_DEPTH`](crate::limits::WALK_DEPTH)), entries
     /// ([`WALK_ENTRIES`](crate::limits::WALK_ENTRIES), or the limit in the options) and memory
-    /// ([`WALK_BYTES`](crate::limits::WALK_BYTES)).
+    /// ([`WALK_BYTES`](crate::limits::WALK_BYTES)). Hidden names are omitted, and do not count.
     ///
     /// # Errors
     ///
@@ -204,6 +205,10 @@ operations! {
     /// so memory use does not grow with their number (under 20 MB). If another process adds
     /// entries, removal continues until nothing is left.
     ///
+    /// If names are protected, the directory is searched first, and nothing is removed if it
+    /// contains a read-only name. Hidden names are left in place, together with the directories
+    /// that contain them.
+    ///
     /// # Errors
     ///
     /// - The errors of [`remove_dir`](Self::remove_dir).
@@ -211,7 +216,11 @@ operations! {
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_deep`) for a directory more than
     ///   [`WALK_DEPTH`](crate::limits::WALK_DEPTH) deep.
     /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`) after ten million
-    ///   entries.
+    ///   entries, or if more than [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) would have to be
+    ///   searched for read-only names.
+    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) (`protected`) for a directory that contains a
+    ///   read-only name, and [`DirectoryNotEmpty`](crate::ErrorKind::DirectoryNotEmpty) for one
+    ///   that contains a hidden name.
     ///
     /// Entries that were removed before an error stay removed, so another call continues after
     /// `too_many_entries`.

@@ -355,6 +355,8 @@ mod tests {
         roots: Vec<PathBuf>,
         asked: Vec<PathBuf>,
         looks_ahead: bool,
+        /// The hidden name.
+        hidden: Option<&'static str>,
     }
 
     impl Lookup for Memory {
@@ -367,6 +369,10 @@ mod tests {
             assert!(path.components().all(|name| name.as_os_str() != ".."), "looked up {path:?}");
             self.asked.push(path.clone());
             Ok(self.names.get(&path).cloned().unwrap_or(EntryKind::Missing))
+        }
+
+        fn is_hidden(&mut self, _: usize, path: &Path) -> bool {
+            path.iter().any(|name| Some(name) == self.hidden.map(OsStr::new))
         }
 
         fn skippable(&mut self, root: usize, path: &Path, unknown: usize) -> Option<Result<usize>> {
@@ -389,6 +395,7 @@ mod tests {
             roots: Vec::new(),
             asked: Vec::new(),
             looks_ahead: false,
+            hidden: None,
         };
         for (path, is) in roots {
             aliases.add(Path::new(&native(path)), *is);
@@ -487,6 +494,38 @@ mod tests {
         let outside: Vec<_> =
             memory.asked.iter().filter(|path| aliases.begin(path.as_os_str()).is_none()).collect();
         assert!(outside.is_empty(), "looked up {outside:?}");
+    }
+
+    #[test]
+    fn hidden_name_is_refused_as_outside_and_never_looked_up() {
+        let names = ["/r/d/", "/r/d/f", "/r/h/", "/r/h/f", "/r/d/h/", "/r/l>d/h/../f", "/r/h2/"];
+        let (mut memory, aliases) = memory(&[("/r", RootKind::Directory)], &names);
+        memory.hidden = Some("h");
+        let long = format!("h/{}", "n".repeat(256));
+        let rows = [
+            ("h", Existing, "outside_roots"),
+            ("h", NoFollow, "outside_roots"),
+            ("h/f", Existing, "outside_roots"),
+            ("h/..", Existing, "outside_roots"),
+            ("d/h/../f", Existing, "outside_roots"),
+            ("d/../h", New, "outside_roots"),
+            ("l", Existing, "outside_roots"),
+            ("l", NoFollow, "0:l Link"),
+            ("m/h", NewTree, "outside_roots"),
+            ("m/o/h/p", NewTree, "outside_roots"),
+            ("m/h", Existing, "not_found"),
+            (&long, Existing, "outside_roots"),
+            ("h2", Existing, "0:h2 Exists"),
+        ];
+        for (request, intent, expected) in rows {
+            for looks_ahead in [false, true] {
+                memory.looks_ahead = looks_ahead;
+                let resolved = resolved(&mut memory, &aliases, request, intent);
+                assert_eq!(resolved, expected, "{request} {intent:?} {looks_ahead}");
+            }
+        }
+        let is_hidden = |path: &&PathBuf| path.iter().any(|name| name == "h");
+        assert_eq!(memory.asked.iter().find(is_hidden), None);
     }
 
     /// As on Linux, at most forty symlinks are followed.
