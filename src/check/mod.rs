@@ -249,6 +249,29 @@ impl CheckedPath {
         !matches!(self.found, Found::Missing(_))
     }
 
+    /// Whether operations may change the place. The result is [`Access::ReadOnly`] if the root is
+    /// read-only, or if the place is at or below a
+    /// [protected](crate::BoundaryBuilder::protect) name. If the result is [`Access::ReadWrite`],
+    /// an operation can still be refused, for example if it renames a directory that contains a
+    /// protected name.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Access, Boundary, Intent};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let boundary = Boundary::builder()
+    ///     .directory(work.path(), Access::ReadWrite)
+    ///     .protect_defaults()
+    ///     .build()?;
+    /// let roots = boundary.allowed_roots();
+    /// assert_eq!(roots.check("a.txt", Intent::New)?.access(), Access::ReadWrite);
+    /// assert_eq!(roots.check(".git/config", Intent::NewTree)?.access(), Access::ReadOnly);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    #[must_use]
+    pub fn access(&self) -> Access {
+        if self.ensure_writable().is_ok() { Access::ReadWrite } else { Access::ReadOnly }
+    }
+
     /// The canonical path as text that people and models can read in responses and logs.
     ///
     /// Apart from [`uri`](Self::uri), this is the only form of a proof's path that is meant to be
@@ -344,7 +367,7 @@ impl CheckedPath {
     }
 
     pub(crate) fn ensure_writable(&self) -> Result<()> {
-        if self.root.access() == Access::ReadOnly {
+        if self.root.access == Access::ReadOnly {
             return Err(Code::ReadOnly.into());
         }
         match self.protected().protection() {

@@ -48,7 +48,7 @@ impl Roots {
             } else {
                 proved.verify()
             };
-        match (stands, proved.access(), root.access()) {
+        match (stands, proved.access, root.access) {
             (false, ..) => return Err(Code::RootUnavailable.into()),
             (true, Access::ReadWrite, Access::ReadOnly) => return Err(Code::ReadOnly.into()),
             (true, ..) => {}

@@ -99,10 +99,12 @@ impl Root {
         self.name.as_deref()
     }
 
-    /// The kind of access that is allowed beneath this root.
+    /// The kind of access that is allowed beneath this root. It is [`Access::ReadOnly`] if the
+    /// allowed directory is read-only, or if the root is at or below a
+    /// [protected](crate::BoundaryBuilder::protect) name.
     #[must_use]
     pub fn access(&self) -> Access {
-        self.access
+        self.protected.protection().map_or(self.access, |_| Access::ReadOnly)
     }
 
     /// Whether the root is an allowed directory that is in force for every client. See

@@ -6,6 +6,7 @@ This script uses no SDK, because an SDK would not send messages in these orders 
 unanswered."""
 
 import ctypes
+import functools
 import json
 import multiprocessing
 import os
@@ -31,12 +32,19 @@ class Server:
     """A server process and its only client.
 
     `roots` is the client's list, ERROR if the client responds with an error, NO_ANSWER if it does
-    not respond, or None if it does not declare roots."""
+    not respond, or None if it does not declare roots. The client's roots narrow the directories in
+    `narrowed`. They should not narrow those in `always`, but only examples/filesystem-server has an
+    option for that."""
 
-    def __init__(self, command, tree, roots=None, delay=0.0):
+    def __init__(self, command, tree, roots=None, delay=0.0, narrowed=("op",), always=()):
         self.tree, self.roots, self.delay = tree, roots, delay
+        arguments = [tree / directory for directory in narrowed]
+        for directory in always:
+            if pathlib.Path(command).name == "filesystem-server":
+                arguments.append("--always")
+            arguments.append(tree / directory)
         self.process = subprocess.Popen(
-            [*command.split(), tree / "op"],
+            [*command.split(), *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tree,
         )
         self.answers, self.waiting, self.last, self.lock = {}, {}, 0, threading.Lock()
@@ -194,6 +202,24 @@ def dangling(start, tree):
     return "refused" if answer["result"].get("isError") else "writes inside"
 
 
+@row("writing `.git/hooks/pre-commit`, which git would run")
+def hook(start, tree):
+    (tree / "op/.git/hooks").mkdir(parents=True)
+    path = tree / "op/.git/hooks/pre-commit"
+    with start() as server:
+        answer = server.wait(server.call("write_file", path=str(path), content="#!/bin/sh"))
+    return "writes" if path.exists() else said(answer)
+
+
+@row("renaming a directory to `.git`")
+def renamed(start, tree):
+    target = tree / "op/.git"
+    with start() as server:
+        paths = {"source": str(tree / "op/a"), "destination": str(target)}
+        answer = server.wait(server.call("move_file", **paths))
+    return "renames" if target.exists() else said(answer)
+
+
 @row("overwriting a file that another process is reading")
 def overwrite(start, tree):
     with start() as server, open(tree / "op/a/f", encoding="utf-8") as held:
@@ -264,6 +290,23 @@ def empty(start, tree):
         return said(server.wait(server.open(tree / "op/a/f")))
 
 
+# https://github.com/modelcontextprotocol/servers/issues/3602
+@row("a second allowed directory, if the client lists only the first")
+def second(start, tree):
+    with start(["op"], always=["external"]) as server:
+        server.settle()
+        assert said(server.wait(server.open(tree / "op/a/f"))) == "reads"
+        return said(server.wait(server.open(tree / "external/f")))
+
+
+# https://github.com/modelcontextprotocol/servers/issues/3929
+@row("the only allowed directory, if the client lists a different one")
+def only(start, tree):
+    with start(["op"], narrowed=[], always=["external"]) as server:
+        server.settle()
+        return said(server.wait(server.open(tree / "external/f")))
+
+
 @row("an error in response to `roots/list`")
 def error(start, tree):
     with start(ERROR) as server:
@@ -310,11 +353,11 @@ def emptied(start, tree):
 def run(name, command):
     with tempfile.TemporaryDirectory(prefix="servers-") as directory:
         tree = pathlib.Path(directory).resolve()
-        for inside in ("op/a", "op/b"):
+        for inside in ("op/a", "op/b", "external"):
             (tree / inside).mkdir(parents=True)
             (tree / inside / "f").write_text(INSIDE)
         (tree / "secret").write_text(OUTSIDE)
-        return ROWS[name](lambda roots=None, delay=0.0: Server(command, tree, roots, delay), tree)
+        return ROWS[name](functools.partial(Server, command, tree), tree)
 
 
 def main():

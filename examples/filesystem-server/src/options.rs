@@ -1,26 +1,67 @@
 //! Command-line options.
 
+use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Parser;
-use mcp_roots_guard::{Access, Boundary, Guard};
+use clap::{ArgGroup, Parser, ValueEnum};
+use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard, Protection, WithoutClientRoots};
 
 use crate::http::Limits;
 
 /// An MCP filesystem server.
 ///
 /// Each client can access the given directories, narrowed by its roots. If no directory is given,
-/// each client can access only its own roots.
+/// each client can access only its own roots. Options with DIR or NAME can be repeated, and options
+/// for the same directory are combined.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
+// Without directories, an option that requires this group would have no effect, and an ignored
+// restriction is unsafe.
+#[command(group = ArgGroup::new("allowed").multiple(true))]
 pub struct Options {
     /// Directories that clients may access.
+    #[arg(group = "allowed")]
     pub directories: Vec<PathBuf>,
-    /// Allow only read access to the directories.
-    // Without directories, this option would have no effect, and an ignored restriction is unsafe.
-    #[arg(long, requires = "directories")]
+    /// Allow only read access to all directories.
+    #[arg(long, requires = "allowed")]
     pub read_only: bool,
+    /// Also allow this directory, but only for reading.
+    #[arg(long, value_name = "DIR", group = "allowed")]
+    pub read_only_dir: Vec<PathBuf>,
+    /// Also allow this directory, which client roots do not narrow.
+    ///
+    /// It stays accessible whatever roots a client lists, and also if the client's roots cannot be
+    /// obtained.
+    #[arg(long, value_name = "DIR", group = "allowed")]
+    pub always: Vec<PathBuf>,
+    /// Accept PATH as another path of the allowed directory DIR.
+    ///
+    /// Use this if clients know DIR by a different path, for example because the server runs in a
+    /// container. PATH may be a path of another system, such as C:\proj on Linux. It cannot contain
+    /// an equals sign.
+    #[arg(long, value_name = "PATH=DIR", value_parser = alias)]
+    pub alias: Vec<Alias>,
+    /// Make files and directories with this name read-only.
+    ///
+    /// The name matches at any depth, or, if it begins with a slash, only at the top of each allowed
+    /// directory. It may consist of several names separated by slashes, and the last one may contain
+    /// the wildcards * and ?. Everything inside a matching directory is also protected.
+    #[arg(long, value_name = "NAME")]
+    pub protect: Vec<String>,
+    /// Hide files and directories with this name. NAME is matched as in --protect.
+    #[arg(long, value_name = "NAME")]
+    pub hide: Vec<String>,
+    /// Do not protect .git and the configuration of editors and agents.
+    ///
+    /// By default, they are read-only, because a change to them could run code or lift
+    /// restrictions. Does not affect --protect and --hide.
+    #[arg(long)]
+    pub no_protect: bool,
+    /// Access for clients that list no roots at all.
+    #[arg(long, value_enum, default_value = "deny", requires = "allowed")]
+    pub empty: Empty,
     /// Also confine the process to the directories with Landlock (Linux 5.13 and later).
     ///
     /// If confinement is not available, the server does not start. If a directory is replaced, it
@@ -38,6 +79,29 @@ pub struct Options {
     /// Maximum number of concurrent HTTP sessions. Others receive a 503 response. [default: 256]
     #[arg(long, value_name = "NUMBER", value_parser = at_least_one, requires = "http")]
     pub max_sessions: Option<usize>,
+}
+
+/// What a client that lists no roots can access.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Empty {
+    /// Only the directories that are always in force
+    Deny,
+    /// All allowed directories
+    Allow,
+}
+
+/// Another path of an allowed directory.
+#[derive(Clone, Debug)]
+pub struct Alias {
+    /// The path by which clients know the directory.
+    pub path: String,
+    /// The allowed directory.
+    pub directory: PathBuf,
+}
+
+fn alias(text: &str) -> Result<Alias, String> {
+    let (path, directory) = text.split_once('=').ok_or("expected PATH=DIR")?;
+    Ok(Alias { path: path.to_owned(), directory: directory.into() })
 }
 
 /// Parses an address. Only loopback is accepted, because clients are not authenticated.
@@ -68,36 +132,116 @@ impl Options {
         limits
     }
 
-    /// Creates the guard for these directories.
+    /// Creates the guard for these options.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`BoundaryBuilder::build`](mcp_roots_guard::BoundaryBuilder::build),
-    /// for example if a directory does not exist.
-    pub fn guard(&self) -> mcp_roots_guard::Result<Guard> {
-        let access = if self.read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let boundary = match &self.directories[..] {
-            [] => Boundary::builder().client_roots_only(),
-            some => some
-                .iter()
-                .fold(Boundary::builder(), |boundary, path| boundary.directory(path, access)),
-        };
+    /// Returns an error if an alias is for a directory that is not allowed, and the errors of
+    /// [`BoundaryBuilder::build`](mcp_roots_guard::BoundaryBuilder::build), for example if a
+    /// directory does not exist.
+    pub fn guard(&self) -> Result<Guard, Box<dyn Error>> {
+        let directories = self.allowed_directories()?;
+        let mut boundary = Boundary::builder();
+        if directories.is_empty() {
+            boundary = boundary.client_roots_only();
+        }
+        if self.empty == Empty::Allow {
+            boundary = boundary.empty_list(WithoutClientRoots::AllowedDirectories);
+        }
+        if !self.no_protect {
+            boundary = boundary.protect_defaults();
+        }
+        for (path, options) in directories {
+            boundary = boundary.directory_with(path, options);
+        }
+        for name in &self.protect {
+            boundary = boundary.protect(name, Protection::ReadOnly);
+        }
+        for name in &self.hide {
+            boundary = boundary.protect(name, Protection::Hidden);
+        }
         Ok(Guard::new(boundary.build()?))
     }
+
+    /// Returns the directories of all options, each of them once.
+    fn allowed_directories(&self) -> Result<Vec<(PathBuf, DirectoryOptions)>, Box<dyn Error>> {
+        let plain = absolute(&self.directories)?;
+        let read_only = absolute(&self.read_only_dir)?;
+        let always = absolute(&self.always)?;
+        let mut paths = Vec::new();
+        for path in plain.iter().chain(&read_only).chain(&always) {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        let named = absolute(self.alias.iter().map(|alias| &alias.directory))?;
+        let aliases: Vec<_> = self.alias.iter().map(|alias| &alias.path).zip(&named).collect();
+        if let Some((alias, path)) = aliases.iter().find(|(_, path)| !paths.contains(path)) {
+            let path = path.display();
+            return Err(
+                format!("--alias {alias}={path}: not one of the allowed directories").into()
+            );
+        }
+        let options = |path: &PathBuf| {
+            let is_read_only = self.read_only || read_only.contains(path);
+            let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
+            let mut options = DirectoryOptions::new(access).always(always.contains(path));
+            for (alias, _) in aliases.iter().filter(|(_, directory)| *directory == path) {
+                options = options.alias(alias);
+            }
+            options
+        };
+        Ok(paths.into_iter().map(|path| (path.clone(), options(path))).collect())
+    }
+}
+
+fn absolute(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> io::Result<Vec<PathBuf>> {
+    paths.into_iter().map(std::path::absolute).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
+        Options::try_parse_from([&["filesystem-server"], arguments].concat())
+    }
+
     #[test]
-    fn read_only_without_directories_is_an_error() {
-        let parse = |arguments: &[&str]| {
-            Options::try_parse_from([&["filesystem-server"], arguments].concat())
-        };
-        assert!(parse(&["--read-only"]).is_err());
+    fn options_that_need_a_directory_are_errors_without_one() {
+        for option in [&["--read-only"][..], &["--empty", "allow"]] {
+            assert!(parse(option).is_err(), "{option:?}");
+            for directory in [&["/srv"][..], &["--always", "/srv"], &["--read-only-dir", "/srv"]] {
+                assert!(parse(&[option, directory].concat()).is_ok(), "{option:?} {directory:?}");
+            }
+        }
         assert!(parse(&["--read-only", "/srv"]).unwrap().read_only);
         assert!(!parse(&[]).unwrap().read_only);
+    }
+
+    #[test]
+    fn alias_of_a_directory_that_is_not_allowed_is_an_error() {
+        let top = std::env::temp_dir();
+        let top = top.to_str().unwrap();
+        assert!(parse(&["--alias", top, top]).is_err(), "there is no equals sign");
+        for (directory, is_known) in [(top, true), ("missing", false), ("", false)] {
+            let alias = format!("/nonexistent={directory}");
+            for option in [&[][..], &["--always"], &["--read-only-dir"]] {
+                let arguments = [&["--alias", &alias], option, &[top]].concat();
+                let guard = parse(&arguments).unwrap().guard();
+                assert_eq!(guard.is_ok(), is_known, "{arguments:?}: {guard:?}");
+            }
+        }
+        assert!(parse(&["--alias", "/nonexistent=/srv"]).unwrap().guard().is_err());
+    }
+
+    #[test]
+    fn options_for_the_same_directory_are_combined() {
+        let arguments = ["a", "--always", "b/", "--read-only-dir", "./b", "--always", "a", "b"];
+        let directories = parse(&arguments).unwrap().allowed_directories().unwrap();
+        let here = std::env::current_dir().unwrap();
+        let paths: Vec<_> = directories.iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, [&here.join("a"), &here.join("b")]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use mcp_roots_guard::{Metadata, Root};
+use mcp_roots_guard::{Access, Metadata, Root};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -33,17 +33,16 @@ impl Server {
         title = "List Allowed Directories",
         description = "Lists the directories and files that the other tools can access. Access \
                        to a directory includes everything beneath it. Relative paths are \
-                       resolved against the first entry.",
+                       resolved against the first entry, and refused if the client lists roots \
+                       but none of them is available. An entry that is always in force does not \
+                       depend on the client's roots.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn list_allowed_directories(call: Call) -> Answered {
         call.text(|roots| {
-            let line = |root: &Root| {
-                shown(root.display_path()) + if root.is_file() { " (a file)" } else { "" }
-            };
             let paths: Vec<_> =
-                roots.roots().filter(|root| root.is_available()).map(line).collect();
+                roots.roots().filter(|root| root.is_available()).map(allowed).collect();
             if paths.is_empty() {
                 return Ok("No directories are allowed".into());
             }
@@ -51,6 +50,19 @@ impl Server {
         })
         .await
     }
+}
+
+/// The root's path as its client wrote it, and remarks.
+fn allowed(root: &Root) -> String {
+    let remarks = [
+        (root.is_file(), "a file"),
+        (root.access() == Access::ReadOnly, "read-only"),
+        (root.is_always(), "always in force"),
+    ];
+    let remarks: Vec<_> =
+        remarks.into_iter().filter(|(applies, _)| *applies).map(|(_, remark)| remark).collect();
+    let path = shown(root.client_path());
+    if remarks.is_empty() { path } else { format!("{path} ({})", remarks.join(", ")) }
 }
 
 fn described(metadata: &Metadata) -> String {

@@ -1,10 +1,12 @@
 //! A client, and a server for a temporary directory, over an in-memory transport.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use clap::Parser as _;
+use filesystem_server::options::Options;
 use filesystem_server::server::Server;
 use mcp_roots_guard::{Access, Boundary, Guard};
 use rmcp::handler::client::ClientHandler;
@@ -76,6 +78,31 @@ impl Served {
     }
 
     pub(crate) async fn to(client: Client, access: Access) -> Self {
+        Self::with(client, |directory, _| {
+            Guard::new(Boundary::builder().directory(directory, access).build().unwrap())
+        })
+        .await
+    }
+
+    /// Configures the server by command-line arguments, in which `$D` stands for the directory and
+    /// `$O` for the one outside.
+    pub(crate) async fn configured(client: Client, arguments: &[&str]) -> Self {
+        Self::with(client, |directory, outside| {
+            let argument = |argument: &&str| {
+                let argument = argument.replace("$D", directory.to_str().unwrap());
+                argument.replace("$O", outside.to_str().unwrap())
+            };
+            let arguments = arguments.iter().map(argument);
+            let options =
+                Options::try_parse_from(["filesystem-server".into()].into_iter().chain(arguments));
+            options.unwrap().guard().unwrap()
+        })
+        .await
+    }
+
+    /// Uses the guard that `guard` creates for the directory and the one outside. A client with
+    /// roots lists the directory.
+    async fn with(client: Client, guard: impl FnOnce(&Path, &Path) -> Guard) -> Self {
         let keep = [(); 2].map(|()| tempfile::Builder::new().prefix("guard-").tempdir().unwrap());
         let [directory, outside] =
             keep.each_ref().map(|keep| dunce::canonicalize(keep.path()).unwrap());
@@ -83,12 +110,17 @@ impl Served {
         if let Some(roots) = &client.roots {
             roots.lock().unwrap().push(uri(&directory));
         }
-        let boundary = Boundary::builder().directory(&directory, access).build().unwrap();
-        let guard = Guard::new(boundary);
+        let guard = guard(&directory, &outside);
         let (near, far) = tokio::io::duplex(1 << 16);
         let server = Server::new(guard.clone());
         tokio::spawn(async move { server.serve(guard.wrap(far)).await.unwrap().waiting().await });
         Self { directory, outside, client: client.serve(near).await.unwrap(), _keep: keep }
+    }
+
+    /// Replaces the client's list of roots.
+    pub(crate) async fn list(&self, uris: impl IntoIterator<Item = String>) {
+        *self.client.service().roots.as_ref().unwrap().lock().unwrap() = uris.into_iter().collect();
+        self.client.notify_roots_list_changed().await.unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
