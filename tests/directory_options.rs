@@ -433,8 +433,11 @@ fn an_alias_names_its_directory_in_root_lists_and_requests() {
         ("/host/Proj/sub/f", outside()),
         ("/host", outside()),
         (r"C:\Proj", outside()),
-        // The rest of the request is a path of this system.
-        (r"C:\Proj\sub\f", outside()),
+        // A backslash also separates names after the prefix, unless it was decoded from a URI.
+        (r"C:\Proj\sub\f", sub.clone()),
+        (r"C:\Proj\other\..\sub\f", outside()),
+        (r"C:\Proj\sub\..\..\..\outside", outside()),
+        (r"/c:/proj/sub\f", outside()),
         (r"C:\Proj\SUB/f", outside()),
         // These are ordinary names on this system.
         (r"C:\Projects\sub/f", Err("not_found")),
@@ -457,7 +460,12 @@ fn an_alias_names_its_directory_in_root_lists_and_requests() {
     }
     let allowed = boundary.allowed_roots();
     assert_eq!(resolved(&tree, &allowed, r"C:\Proj\"), Ok("workspace".into()));
-    assert_eq!(resolved(&tree, &allowed, r"C:\Proj\sub\f"), Err("not_found"));
+    assert_eq!(resolved(&tree, &allowed, r"C:\Proj\sub\f"), sub);
+    assert_eq!(resolved(&tree, &allowed, r"/c:/proj/sub\f"), Err("not_found"));
+    assert_eq!(
+        resolved(&tree, &allowed.with_base(r"C:\Proj").unwrap(), "sub/f"),
+        resolved(&tree, &allowed, r"C:\Proj\sub\f")
+    );
     let based = allowed.with_base("/host/proj").unwrap();
     assert_eq!(resolved(&tree, &based, "sub/f"), sub);
 }

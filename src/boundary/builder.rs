@@ -98,9 +98,9 @@ impl DirectoryOptions {
     /// - On other systems, a path of Windows, such as `C:\project`. Requests may write it with either
     ///   separator, in any case of ASCII letters, or as a URI (`file:///c%3A/project`).
     ///
-    /// Only whole names of an alias match. The rest of the request, after one separator, is parsed
-    /// as a path of this system. On Unix, the request `C:\project\a\b` thus names the file `a\b`,
-    /// and `C:\project\a/b` names the file `b` in `a`.
+    /// Only whole names of an alias match. The rest of the request is parsed as a path of this
+    /// system, except that after an alias of Windows a backslash separates names on Unix as well:
+    /// both `C:\project\a\b` and `C:\project/a/b` name the file `b` in `a`.
     ///
     /// An alias must be absolute and cannot contain `.` or `..`. It must not be equal to another
     /// allowed directory or alias, or be inside or around one. [`BoundaryBuilder::build`] also fails

@@ -284,13 +284,14 @@ impl Boundary {
         {
             return Ok(self.last_allowed_roots().select(|_| true));
         }
+        let allowed = self.last_allowed_roots();
         let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };
         let entries = list.roots.iter().map(|root| Entry {
             text: root.uri.clone(),
             location: if root.is_malformed() {
                 Err(Code::Malformed.into())
             } else {
-                parse(&root.uri)
+                parse(&root.uri).map(|location| location.with_separators(allowed.index()))
             },
             name: root.name.clone(),
             access: None,
@@ -299,7 +300,7 @@ impl Boundary {
         let entries: Vec<_> = entries.collect();
         // Defense: client-list-narrows
         let enclosing = if self.has_allowed_directories() {
-            self.last_allowed_roots()
+            allowed
         } else {
             self.filesystem_roots(&entries, account)
         };

@@ -125,7 +125,8 @@ impl Roots {
     {
         #[cfg(feature = "rmcp")]
         self.ensure_active().map_err(|error| self.log_refusal(error))?;
-        request.try_into().map_err(|error| self.log_refusal(error.into()))
+        let location = request.try_into().map_err(|error| self.log_refusal(error.into()))?;
+        Ok(location.with_separators(self.index()))
     }
 
     pub(crate) fn log_refusal(&self, error: Error) -> Error {

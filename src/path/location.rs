@@ -23,6 +23,11 @@ use crate::error::{Code, Error, Result};
 use crate::limits::{PATH_BYTES, URI_BYTES};
 #[cfg(not(windows))]
 use crate::path::escapes::decode;
+#[cfg(unix)]
+use crate::path::index::Origin;
+use crate::path::index::PathIndex;
+#[cfg(unix)]
+use crate::path::names::drive;
 
 /// A parsed request: the path that it names. Parsing does not access the filesystem.
 ///
@@ -129,6 +134,27 @@ impl Location {
     /// The request as it was sent, for use in errors.
     pub(crate) fn sent(&self) -> &OsStr {
         self.sent.as_deref().map_or(&self.path, OsStr::new)
+    }
+
+    /// The same location, as the guard resolves it with these aliases. If the path begins with a
+    /// declared alias of Windows, a backslash separates names in the rest of the path as well.
+    #[cfg(unix)]
+    pub(crate) fn with_separators(self, index: &PathIndex) -> Self {
+        if index.declared(&self.path, Origin::Request).is_none() {
+            return self;
+        }
+        match drive::with_slashes(&self.path) {
+            Cow::Borrowed(_) => self,
+            Cow::Owned(path) => {
+                let sent = self.sent().to_str().map(Arc::from);
+                Self { path: path.into(), sent }
+            }
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn with_separators(self, _: &PathIndex) -> Self {
+        self
     }
 
     fn sent_as(mut self, text: &str) -> Self {

@@ -77,9 +77,10 @@ pub enum Protection {
 ///   repositories that the next update fetches.
 /// - `.vscode`, `.idea`, `.zed`, `.devcontainer`: tasks, debuggers and containers that an editor
 ///   starts, and the programs that it uses.
-/// - `.agents`, `.claude`, `.codex`, `.cursor`, `.gemini`, `.windsurf`: permissions, hooks and
-///   instructions of coding agents. Codex also protects `.git`, `.codex` and `.agents`, and Zed
-///   asks before its settings are edited.
+/// - `.agents`, `.codex`, `.cursor`, `.gemini`, `.windsurf`, and parts of `.claude`: permissions,
+///   hooks and instructions of coding agents. Codex also protects `.git`, `.codex` and `.agents`,
+///   and Zed asks before its settings are edited. `.claude` is not protected as a whole, because
+///   Claude Code creates worktrees in `.claude/worktrees`, in which clients work.
 /// - `.mcp.json`: the MCP servers that a client starts.
 /// - `.github/workflows`: programs that run with the repository's secrets. GitHub requires a
 ///   separate permission for a token to change these files.
@@ -87,7 +88,7 @@ pub enum Protection {
 /// Source code, build scripts and files such as `AGENTS.md` are not included, because editing them
 /// is the purpose of these tools. Files with secrets, such as `.env`, are not included either,
 /// because reading them is not prevented by this protection. Hide them if no tool needs them.
-pub const PROTECTED_DEFAULTS: [&str; 16] = [
+pub const PROTECTED_DEFAULTS: [&str; 20] = [
     ".git",
     ".gitmodules",
     ".hg",
@@ -97,7 +98,11 @@ pub const PROTECTED_DEFAULTS: [&str; 16] = [
     ".zed",
     ".devcontainer",
     ".agents",
-    ".claude",
+    ".claude/agents",
+    ".claude/commands",
+    ".claude/hooks",
+    ".claude/settings*.json",
+    ".claude/skills",
     ".codex",
     ".cursor",
     ".gemini",
@@ -864,7 +869,7 @@ mod tests {
         };
         let mut protected = 0;
         for _ in 0..3_000 {
-            let patterns: Vec<_> = (0..1 + pick(4))
+            let patterns: Vec<_> = (0..=pick(4))
                 .map(|_| {
                     let mut names: Vec<_> = (0..pick(3)).map(|_| NAMES[pick(12)]).collect();
                     names.push(if pick(2) == 0 { LAST[pick(8)] } else { NAMES[pick(12)] });
@@ -873,7 +878,7 @@ mod tests {
                     (format!("{anchor}{}", names.join("/")), protection)
                 })
                 .collect();
-            let directories = &DIRECTORIES[..1 + pick(4)];
+            let directories = &DIRECTORIES[..=pick(4)];
             let paths: Vec<_> = directories.iter().map(Path::new).collect();
             let states = Patterns::parse(&patterns).unwrap().at_directories(&paths);
             for _ in 0..10 {

@@ -80,8 +80,7 @@ impl Root {
     /// [alias](crate::DirectoryOptions::alias), the separators are backslashes. If the client did not
     /// list this root itself, this is the [canonical path](Self::display_path).
     ///
-    /// A request of the same client may use this path, except that on Unix the names after a
-    /// Windows alias must be separated by slashes.
+    /// A request of the same client may use this path.
     #[must_use]
     pub fn client_path(&self) -> String {
         self.listed.clone().unwrap_or_else(|| self.display_path())

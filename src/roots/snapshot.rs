@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::dir::Policy;
 use crate::error::{Code, Error, Result};
 use crate::events::SessionId;
+use crate::path::Location;
 use crate::path::index::{PathIndex, RootKind};
 use crate::path::names::is_same;
 use crate::roots::{RejectedRoot, Root, Throttle};
@@ -146,6 +147,8 @@ impl Roots {
     /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if no root has that path.
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
+        let location = Location::from_path(path).ok().map(|it| it.with_separators(self.index()));
+        let path = location.as_ref().map_or(path, Location::as_path);
         let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
         let begin = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
         let declared = || begin().filter(|_| self.index().is_absolute(path.as_os_str()));

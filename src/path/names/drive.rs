@@ -4,6 +4,7 @@
 //! compared ignoring the case of ASCII letters. A `file:` URI such as `file:///c%3A/proj` is
 //! decoded to a path with a slash before the drive.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
@@ -20,6 +21,17 @@ pub(crate) fn names(path: &OsStr) -> Option<impl Iterator<Item = (OsString, &OsS
         let after = after.get(1..).unwrap_or_default();
         Some((OsString::from_vec(name.to_ascii_lowercase()), OsStr::from_bytes(after)))
     }))
+}
+
+/// The path with slashes instead of backslashes, if it begins with a drive. After a slash, which
+/// only a decoded URI has before the drive, backslashes are characters of names.
+pub(crate) fn with_slashes(path: &OsStr) -> Cow<'_, OsStr> {
+    let bytes = path.as_bytes();
+    if bytes.starts_with(b"/") || starts_with_drive(path).is_none() || !bytes.contains(&b'\\') {
+        return Cow::Borrowed(path);
+    }
+    let slashes = bytes.iter().map(|&byte| if byte == b'\\' { b'/' } else { byte });
+    Cow::Owned(OsString::from_vec(slashes.collect()))
 }
 
 /// The path without a slash before the drive, or `None` if it does not begin with a drive. `C:` is
