@@ -20,7 +20,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dir::{Access, Budget, Handle, Look, Metadata, Rule, split};
+use crate::dir::{Access, Budget, Handle, Look, Rule, split};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::names::{below, components};
@@ -381,37 +381,25 @@ impl CheckedPath {
 
     /// If names are protected, verifies that the directory opened by [`place`](Self::place) is
     /// still at the path that was checked, so that it has not been moved to a protected name.
-    /// `opened` is the directory of the last name. Call this as late as possible before a change.
+    /// `opened` is the directory of the last name. Call this immediately before a change. Opening a
+    /// file by its whole path beneath the root needs no such check, because that walk is one.
     pub(crate) fn ensure_not_moved(&self, opened: &Handle) -> Result<()> {
         if !self.root.protected.has_patterns() {
             return Ok(());
         }
+        if !self.root.verify() {
+            return Err(Code::RootUnavailable.into());
+        }
+        let opened = opened.identity()?;
         let (handle, place) = self.place()?;
         let (parent, _) = split(&place).ok_or(Code::RootItself)?;
+        // This comes last, so that hardly any time passes before the change.
         let named = handle.dir(parent, self.roots.policy().mounts);
         match named.and_then(|named| named.identity()) {
             // Defense: directory-is-still-at-its-path
-            Ok(identity) if identity == opened.identity()? => self.ensure_root_not_moved(),
+            Ok(identity) if identity == opened => Ok(()),
             _ => Err(Code::Changed.into()),
         }
-    }
-
-    /// Like [`ensure_not_moved`](Self::ensure_not_moved), for the open file itself.
-    pub(crate) fn ensure_file_not_moved(&self, opened: &Metadata) -> Result<()> {
-        if !self.root.protected.has_patterns() {
-            return Ok(());
-        }
-        let (handle, place) = self.place()?;
-        match handle.look(&place, self.roots.policy().mounts) {
-            Ok(Look::Other(named)) if named.identity() == opened.identity() => {
-                self.ensure_root_not_moved()
-            }
-            _ => Err(Code::Changed.into()),
-        }
-    }
-
-    fn ensure_root_not_moved(&self) -> Result<()> {
-        if self.root.verify() { Ok(()) } else { Err(Code::RootUnavailable.into()) }
     }
 
     /// Refuses an operation that would remove or move a root of this snapshot, an enclosing root,

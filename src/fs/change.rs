@@ -38,7 +38,8 @@ impl Roots {
     /// change which names are protected, or if a directory contains a read-only name;
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if a directory has too many entries to
     /// search for such a name;
-    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows it; [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
+    /// [`AlreadyExists`](crate::ErrorKind::AlreadyExists) unless `replace` allows it;
+    /// [`CrossDevice`](crate::ErrorKind::CrossDevice); operating system errors.
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Replace, Roots};
@@ -146,6 +147,7 @@ impl CheckedPath {
         self.ensure_removable()?;
         let (directory, name) = self.parent()?;
         self.ensure_not_file_root_alias(&directory, &name)?;
+        self.ensure_not_moved(&directory)?;
         Ok(directory.remove_file(&name)?)
     }
 
@@ -153,6 +155,7 @@ impl CheckedPath {
         self.ensure_removable()?;
         let (directory, name) = self.parent()?;
         self.ensure_not_root_alias(&directory, &name)?;
+        self.ensure_not_moved(&directory)?;
         Ok(directory.remove_dir(&name)?)
     }
 
@@ -166,6 +169,7 @@ impl CheckedPath {
         // A filesystem can also be mounted on the directory itself.
         let base = directory.dir(Path::new(&name), Rule::Refuse)?;
         self.ensure_contains_nothing_protected(&directory, &name)?;
+        self.ensure_not_moved(&directory)?;
         remove_content(&base, &self.protected(), REMOVED_ENTRIES)?;
         // Windows does not remove an open directory.
         drop(base);

@@ -394,7 +394,6 @@ impl CheckedPath {
                     made => {
                         let file = made?;
                         let metadata = Metadata::without_birth(&file)?;
-                        self.ensure_file_not_moved(&metadata)?;
                         Ok((file, metadata))
                     }
                 }
@@ -409,7 +408,6 @@ impl CheckedPath {
                 // Defense: type-is-known-before-a-write-open
                 allow(&metadata, policy)?;
                 let (file, mut metadata) = self.open_existing(want)?;
-                self.ensure_file_not_moved(&metadata)?;
                 if options.truncate {
                     file.set_len(0)?;
                     metadata = Metadata::without_birth(&file)?;

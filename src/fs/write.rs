@@ -141,7 +141,6 @@ impl CheckedPath {
     /// content is longer than the old.
     fn write_in_place(&self, content: &[u8]) -> Result<()> {
         let (mut file, metadata) = self.open_existing(WRITE)?;
-        self.ensure_file_not_moved(&metadata)?;
         // Set-user-ID and set-group-ID are cleared, as the kernel does for an unprivileged write
         // (write(2)).
         #[cfg(unix)]
@@ -165,6 +164,7 @@ impl CheckedPath {
         }
         self.ensure_not_root()?;
         let (directory, name) = self.parent()?;
+        self.ensure_not_moved(&directory)?;
         Ok(directory.create_dir(&name)?)
     }
 

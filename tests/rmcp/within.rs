@@ -87,10 +87,10 @@ async fn concurrent_requests_with_different_workspaces_do_not_affect_each_other(
         let names = ["a", "b", "c"];
         // The list is obtained first, because only one of the concurrent requests would ask for it.
         client.read("a", "in.txt").await.unwrap();
-        let lines: String = (0..60)
-            .map(|id| format!("{}\n", client.request(id, names[id as usize % 3], "in.txt")))
-            .collect();
-        client.raw.write(&lines).await;
+        for id in 0..60 {
+            let request = client.request(id, names[id as usize % 3], "in.txt");
+            client.raw.write(&format!("{request}\n")).await;
+        }
         for _ in 0..60 {
             let answer = client.raw.answer(&client.list).await;
             let id = answer["id"].as_u64().unwrap();

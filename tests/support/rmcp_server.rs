@@ -106,11 +106,7 @@ impl ServerHandler for Server {
             // Reads a file in the directory that the argument `workspace` names, or the metadata if
             // there is no such argument.
             "read_in" => {
-                let in_meta = ctx.meta.get("test/workspace").and_then(Value::as_str);
-                let workspace = match (argument(&call, "workspace"), in_meta) {
-                    (argument, Some(in_meta)) if argument.is_empty() => in_meta.to_owned(),
-                    (argument, _) => argument,
-                };
+                let workspace = workspace_of(&call, &ctx);
                 self.guard
                     .tool(&ctx, &call, move |roots| {
                         Ok(roots.within(&workspace)?.read_to_string(path, 1000)?)
@@ -286,6 +282,14 @@ impl Macros {
             Ok(format!("{} {kept}", roots.read_to_string(path, 1000)?))
         };
         self.0.tool(&ctx, (answers, state), work).await
+    }
+}
+
+fn workspace_of(call: &CallToolRequestParams, ctx: &RequestContext<RoleServer>) -> String {
+    let in_meta = ctx.meta.get("test/workspace").and_then(Value::as_str);
+    match (argument(call, "workspace"), in_meta) {
+        (argument, Some(in_meta)) if argument.is_empty() => in_meta.to_owned(),
+        (argument, _) => argument,
     }
 }
 
