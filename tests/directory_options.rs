@@ -389,3 +389,297 @@ async fn an_always_directory_that_is_created_or_replaced_is_resolved_again() {
         }
     }
 }
+
+/// `workspace` has the aliases `/host/proj`, which does not exist here, and `C:\Proj`. `plain` has
+/// none.
+#[cfg(unix)]
+fn workspace(tree: &Tree) -> BoundaryBuilder {
+    tree.add("file workspace/sub/f; file workspace/other/f; file plain/f");
+    let options = DirectoryOptions::new(Access::ReadWrite).alias("/host/proj").alias(r"C:\Proj");
+    Boundary::builder()
+        .directory_with(tree.path("workspace"), options)
+        .directory(tree.path("plain"), Access::ReadWrite)
+}
+
+#[cfg(unix)]
+#[test]
+fn an_alias_names_its_directory_in_root_lists_and_requests() {
+    let tree = tree();
+    let boundary = workspace(&tree).build().unwrap();
+    let sub = Ok("workspace/sub/f".to_owned());
+    let outside = || Err("outside_roots");
+    // Each list names `workspace/sub`.
+    let lists = [
+        tree.uri("workspace/sub"),
+        "file:///host/proj/sub".into(),
+        "file:///host/proj/sub/".into(),
+        "file:///c%3A/proj/sub".into(),
+        "file:///C:/PROJ/sub".into(),
+    ];
+    let rows = [
+        ("f", sub.clone()),
+        ("/host/proj/sub/f", sub.clone()),
+        ("//host/./proj//sub/f", sub.clone()),
+        (r"C:\Proj\sub/f", sub.clone()),
+        (r"c:\proj/sub/f", sub.clone()),
+        ("C:/PROJ/sub/f", sub.clone()),
+        ("/c:/proj/sub/f", sub.clone()),
+        ("/host/proj/sub", Ok("workspace/sub".into())),
+        ("/host/proj/other/../sub/f", outside()),
+        ("/host/proj/sub/../sub/f", sub.clone()),
+        ("/host/proj", outside()),
+        ("/host/proj/other/f", outside()),
+        ("/host/proj2/sub/f", outside()),
+        ("/host/Proj/sub/f", outside()),
+        ("/host", outside()),
+        (r"C:\Proj", outside()),
+        // The rest of the request is a path of this system.
+        (r"C:\Proj\sub\f", outside()),
+        (r"C:\Proj\SUB/f", outside()),
+        // These are ordinary names on this system.
+        (r"C:\Projects\sub/f", Err("not_found")),
+        ("C:Proj", Err("not_found")),
+        (r"D:\Proj\sub", Err("not_found")),
+    ];
+    for uri in &lists {
+        let list = ListRootsResult::from_uris([uri.clone()]);
+        let roots = boundary.resolve(&list).unwrap();
+        assert_eq!(names(&tree, &roots), ["workspace/sub"], "{uri}");
+        for (request, expected) in &rows {
+            assert_eq!(resolved(&tree, &roots, request), *expected, "{uri} {request}");
+        }
+        for uri in ["file:///c%3A/proj/sub/f", "file:///host/proj/sub/f"] {
+            assert_eq!(roots.read_to_string(uri, 99).unwrap(), "workspace/sub/f");
+        }
+        // A new name ends after the prefix.
+        roots.write(r"C:\Proj\sub/new", "x").unwrap();
+        assert_eq!(std::fs::read(tree.path("workspace/sub/new")).unwrap(), b"x");
+    }
+    let allowed = boundary.allowed_roots();
+    assert_eq!(resolved(&tree, &allowed, r"C:\Proj\"), Ok("workspace".into()));
+    assert_eq!(resolved(&tree, &allowed, r"C:\Proj\sub\f"), Err("not_found"));
+    let based = allowed.with_base("/host/proj").unwrap();
+    assert_eq!(resolved(&tree, &based, "sub/f"), sub);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_alias_of_a_directory_that_is_not_in_force_is_outside() {
+    let tree = tree();
+    let boundary = workspace(&tree).build().unwrap();
+    let roots = boundary.resolve(&list(&tree, &["plain"])).unwrap();
+    for request in [r"C:\Proj\new", "C:/Proj/new", "/c:/Proj/new", "/host/proj/new"] {
+        let refused = roots.check(request, Intent::NewTree).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::OutsideRoots, "{request}");
+        let elsewhere = roots.check("/etc/new", Intent::NewTree).unwrap_err();
+        let text = |error: &mcp_roots_guard::Error, request: &str| {
+            error.to_string().replace(&format!("{request:?}"), "REQUEST")
+        };
+        assert_eq!(text(&refused, request), text(&elsewhere, "/etc/new"));
+    }
+}
+
+/// A tool could otherwise create a symlink that only the guard follows.
+#[cfg(unix)]
+#[test]
+fn a_symlink_through_an_alias_is_followed_only_if_the_alias_resolves_here() {
+    let tree = tree();
+    tree.add("file var/home/me/work/f; file var/home/me/other/f; link home2 -> $T/var/home");
+    let alias = tree.path("home2/me");
+    let boundary = Boundary::builder()
+        .directory_with(
+            tree.path("var/home/me"),
+            DirectoryOptions::new(Access::ReadWrite).alias(&alias).alias("/host/me").alias("C:/me"),
+        )
+        .build()
+        .unwrap();
+    tree.add("link var/home/me/work/here -> $T/home2/me/work/f");
+    tree.add("link var/home/me/work/other -> $T/home2/me/other/f");
+    tree.add("link var/home/me/work/host -> /host/me/work/f");
+    tree.add("link var/home/me/work/drive -> /c:/me/work/f");
+    tree.add(r"link var/home/me/work/windows -> C:\me\work/f");
+    let target = Ok("var/home/me/work/f".to_owned());
+    for listed in ["home2/me/work", "var/home/me/work"] {
+        let roots = boundary.resolve(&list(&tree, &[listed])).unwrap();
+        assert_eq!(names(&tree, &roots), ["var/home/me/work"]);
+        let rows = [
+            ("here", target.clone()),
+            ("other", Err("outside_roots")),
+            ("host", Err("outside_roots")),
+            ("drive", Err("outside_roots")),
+            ("windows", Err("not_found")),
+        ];
+        for (request, expected) in rows {
+            assert_eq!(resolved(&tree, &roots, request), expected, "{listed} {request}");
+            let read = roots.read(request, 99).map(drop);
+            assert_eq!(read.is_ok(), expected.is_ok(), "{listed} {request}");
+        }
+        assert_eq!(resolved(&tree, &roots, alias.join("work/f")), target);
+        assert_eq!(resolved(&tree, &roots, "/host/me/work/f"), target);
+    }
+    // The entry of a list is a request, but the target of a symlink in it is not.
+    for name in ["host", "drive"] {
+        let listed = format!("var/home/me/work/{name}");
+        let roots = boundary.resolve(&list(&tree, &[&listed])).unwrap();
+        assert_eq!((names(&tree, &roots).len(), roots.rejected().len()), (0, 1), "{name}");
+    }
+}
+
+/// The alias resolved to the directory when the server started.
+#[cfg(unix)]
+#[test]
+fn a_directory_whose_alias_resolves_elsewhere_is_unavailable() {
+    let tree = tree();
+    tree.add("file var/me/f; file evil/me/f; link home2 -> $T/var");
+    let alias = tree.path("home2/me");
+    let options = DirectoryOptions::new(Access::ReadOnly).alias(&alias);
+    let boundary = Boundary::builder().directory_with(tree.path("var/me"), options);
+    let boundary = boundary.build().unwrap();
+    let roots = boundary.allowed_roots();
+    assert_eq!(roots.read_to_string(alias.join("f"), 99).unwrap(), "var/me/f");
+    std::fs::remove_file(tree.path("home2")).unwrap();
+    tree.add("link home2 -> $T/evil");
+    let start = std::time::Instant::now();
+    while !boundary.allowed_roots().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let rejected = boundary.allowed_roots();
+    assert_eq!(rejected.rejected()[0].error().code(), "alias_conflict");
+    std::fs::remove_file(tree.path("home2")).unwrap();
+    let start = std::time::Instant::now();
+    while boundary.allowed_roots().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Nothing has that name now, so it names the directory only in requests.
+    let roots = boundary.allowed_roots();
+    assert_eq!(roots.read_to_string(alias.join("f"), 99).unwrap(), "var/me/f");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_alias_that_could_hide_a_path_is_a_configuration_error() {
+    let tree = tree();
+    tree.add("file me/work/f; file second/f; link linked -> me; dir d; link loop -> loop");
+    let alias = |alias: &str| tree.expand(alias);
+    let build = |aliases: &[&str], others: &[&str]| {
+        let options = DirectoryOptions::new(Access::ReadWrite);
+        let options = aliases.iter().fold(options, |options, one| options.alias(alias(one)));
+        let builder = Boundary::builder()
+            .directory_with(tree.path("me"), options)
+            .directory(tree.path("second"), Access::ReadWrite);
+        let builder = others.iter().fold(builder, |builder, other| {
+            let (path, other) = other.split_once('=').unwrap();
+            let options = DirectoryOptions::new(Access::ReadWrite).optional(true);
+            builder.directory_with(tree.path(path), options.alias(alias(other)))
+        });
+        code(builder.build()).unwrap_or("ok")
+    };
+    let rows: [(&[&str], &[&str], &str); 33] = [
+        (&["/host/me"], &[], "ok"),
+        (&["$T/me"], &[], "ok"),
+        (&["$T/linked"], &[], "ok"),
+        (&["$T/d/../linked"], &[], "invalid_alias"),
+        (&["/host/me", "/host/me/"], &[], "ok"),
+        (&["/host/me", "/host/you"], &["d=/host/d"], "ok"),
+        (&["C:/me", "D:/me", r"c:\ME"], &[], "ok"),
+        (&["C:/"], &[], "ok"),
+        (&["host/me"], &[], "invalid_alias"),
+        (&["C:me"], &[], "invalid_alias"),
+        (&[""], &[], "invalid_alias"),
+        (&["/"], &[], "invalid_alias"),
+        (&["/host/../me"], &[], "invalid_alias"),
+        (&["/host/./me"], &[], "invalid_alias"),
+        (&[r"C:\..\me"], &[], "invalid_alias"),
+        (&[r"C:\me\."], &[], "invalid_alias"),
+        (&["/host/\0"], &[], "invalid_alias"),
+        (&["/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8"], &[], "ok"),
+        (&["/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9"], &[], "invalid_alias"),
+        (&["$T/d"], &[], "alias_conflict"),
+        (&["$T"], &[], "alias_conflict"),
+        (&["$T/me/work"], &[], "alias_conflict"),
+        (&["$T/me/none"], &[], "alias_conflict"),
+        (&["$T/linked/none"], &[], "ok"),
+        (&["$T/loop"], &[], "too_many_links"),
+        (&["$T/second"], &[], "alias_conflict"),
+        (&["$T/second/none"], &[], "alias_conflict"),
+        (&["$T/none"], &["none/deep=/host/d"], "alias_conflict"),
+        (&["/host/me"], &["d=/host/me"], "alias_conflict"),
+        (&["/host/me"], &["d=/host/me/d"], "alias_conflict"),
+        (&["/host/me/d"], &["d=/host/me"], "alias_conflict"),
+        (&["/host/me", "/host/me/d"], &[], "alias_conflict"),
+        (&["C:/me"], &[r"d=c:\ME\d"], "alias_conflict"),
+    ];
+    for (aliases, others, expected) in rows {
+        assert_eq!(build(aliases, others), expected, "{aliases:?} {others:?}");
+    }
+    // A directory inside another one can be configured through the alias of the outer one.
+    let nested = Boundary::builder()
+        .directory_with(
+            tree.path("me"),
+            DirectoryOptions::new(Access::ReadWrite).alias(tree.path("linked")),
+        )
+        .directory(tree.path("linked/work"), Access::ReadWrite)
+        .build()
+        .unwrap()
+        .allowed_roots();
+    assert_eq!(resolved(&tree, &nested, tree.path("linked/work/f")), Ok("me/work/f".into()));
+}
+
+#[cfg(unix)]
+#[test]
+fn client_path_is_the_path_under_which_this_client_listed_the_root() {
+    let tree = tree();
+    tree.add("link to-plain -> plain");
+    let boundary = workspace(&tree).bare_paths(mcp_roots_guard::Rule::Allow).build().unwrap();
+    tree.add("link workspace/to-sub -> sub");
+    let canonical = tree.path("workspace/sub").display().to_string();
+    let rows = [
+        (tree.uri("workspace/sub"), canonical.clone()),
+        (tree.uri("workspace/./sub//"), canonical.clone()),
+        (tree.uri("workspace/to-sub"), tree.path("workspace/to-sub").display().to_string()),
+        ("file:///host/proj/s%75b/".into(), "/host/proj/sub".into()),
+        ("/host/proj/sub".into(), "/host/proj/sub".into()),
+        ("/host/proj/other/../sub".into(), canonical.clone()),
+        ("file:///c%3A/proj/sub".into(), r"c:\proj\sub".into()),
+        (r"C:\Proj\sub".into(), r"C:\Proj\sub".into()),
+        (r"C:\Proj/sub".into(), r"C:\Proj\sub".into()),
+    ];
+    for (uri, expected) in rows {
+        let roots = boundary.resolve(&ListRootsResult::from_uris([uri.clone()])).unwrap();
+        let shown: Vec<_> = roots.roots().map(mcp_roots_guard::Root::client_path).collect();
+        assert_eq!(shown, [expected], "{uri}");
+        assert!(roots.roots().all(|root| root.display_path() == canonical));
+        // The client can use the path that it is shown.
+        for shown in &shown {
+            assert_eq!(resolved(&tree, &roots, shown), Ok("workspace/sub".into()));
+        }
+    }
+    // An ancestor names directories that the client did not list themselves.
+    let roots = boundary.resolve(&list(&tree, &[""])).unwrap();
+    assert!(roots.roots().all(|root| root.client_path() == root.display_path()));
+    assert!(boundary.allowed_roots().roots().all(|r| r.client_path() == r.display_path()));
+}
+
+/// Equal directories share a handle, but not the path under which they were listed.
+#[cfg(unix)]
+#[tokio::test]
+async fn client_path_is_never_the_path_of_another_client() {
+    let tree = tree();
+    let guard = Guard::new(workspace(&tree).build().unwrap());
+    let uris = [
+        ("file:///host/proj/sub".into(), "/host/proj/sub".to_owned()),
+        ("file:///c:/Proj/sub".into(), r"c:\Proj\sub".to_owned()),
+        (tree.uri("workspace/sub"), tree.path("workspace/sub").display().to_string()),
+    ];
+    let sessions: Vec<_> = uris.iter().map(|_| guard.session(ANNOUNCING).unwrap()).collect();
+    for _ in 0..2 {
+        for (session, (uri, expected)) in sessions.iter().zip(&uris) {
+            let answer = RootsResponse::List(ListRootsResult::from_uris([uri.clone()]));
+            let source = |_: Option<String>| std::future::ready(answer.clone());
+            let roots = session.roots(source).await.unwrap();
+            assert_eq!(roots.roots().next().unwrap().client_path(), *expected);
+        }
+    }
+}

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use super::entries::Entry;
 #[cfg(not(windows))]
 use super::volumes;
-use super::{Boundary, Inner, WithoutClientRoots, lock};
+use super::{Boundary, Inner, WithoutClientRoots, aliases, lock};
 use crate::dir::{Access, Policy, Rule};
 use crate::error::{Code, Error, Result};
-use crate::limits::ROOT_LIST_ENTRIES;
+use crate::limits::{ALIASES, ROOT_LIST_ENTRIES};
 use crate::path::Location;
 use crate::roots::{Roots, WeakTable};
 
@@ -52,12 +52,13 @@ pub struct DirectoryOptions {
     pub(super) access: Access,
     pub(super) optional: bool,
     pub(super) always: bool,
+    pub(super) aliases: Vec<PathBuf>,
 }
 
 impl DirectoryOptions {
     /// Options for a directory that must exist and that client roots narrow.
     pub fn new(access: Access) -> Self {
-        Self { access, optional: false, always: false }
+        Self { access, optional: false, always: false, aliases: Vec::new() }
     }
 
     /// Sets whether the directory may be missing. If it is missing, [`Boundary::allowed_roots`]
@@ -77,6 +78,50 @@ impl DirectoryOptions {
     /// not list.
     pub fn always(mut self, always: bool) -> Self {
         self.always = always;
+        self
+    }
+
+    /// Adds an alias: another path by which clients may name the directory in their root lists and
+    /// requests. Call this once for each alias, at most eight times.
+    ///
+    /// There are three kinds of alias:
+    ///
+    /// - A path that resolves to the directory on this system, such as `/home/me` for
+    ///   `/var/home/me`. It may also begin the target of a symlink.
+    /// - A path that does not exist on this system, such as `/Users/me/project` on the host of a
+    ///   container that has the directory at `/workspace`. If a directory of that name is created
+    ///   later, the alias still means the allowed directory.
+    /// - On other systems, a path of Windows, such as `C:\project`. Requests may write it with either
+    ///   separator, in any case of ASCII letters, or as a URI (`file:///c%3A/project`).
+    ///
+    /// Only whole names of an alias match. The rest of the request, after one separator, is parsed
+    /// as a path of this system. On Unix, the request `C:\project\a\b` thus names the file `a\b`,
+    /// and `C:\project\a/b` names the file `b` in `a`.
+    ///
+    /// An alias must be absolute and cannot contain `.` or `..`. It must not be equal to another
+    /// allowed directory or alias, or be inside or around one. [`BoundaryBuilder::build`] also fails
+    /// if the alias exists on this system and is a different directory.
+    ///
+    /// ```
+    /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
+    ///
+    /// # let workspace = tempfile::tempdir().unwrap();
+    /// # std::fs::create_dir(workspace.path().join("site")).unwrap();
+    /// # std::fs::write(workspace.path().join("site/a.txt"), "a").unwrap();
+    /// # let host = if cfg!(windows) { r"Q:\Users\me\project" } else { "/Users/me/project" };
+    /// # if cfg!(windows) { return Ok(()) }
+    /// // `host` is the path of the workspace on the host, `/Users/me/project`.
+    /// let options = DirectoryOptions::new(Access::ReadWrite).alias(host);
+    /// let boundary = Boundary::builder().directory_with(workspace.path(), options).build()?;
+    /// let list = ListRootsResult::from_uris(["file:///Users/me/project/site"]);
+    /// let roots = boundary.resolve(&list)?;
+    /// assert_eq!(roots.read_to_string("/Users/me/project/site/a.txt", 1024)?, "a");
+    /// let shown: Vec<_> = roots.roots().map(|root| root.client_path()).collect();
+    /// assert_eq!(shown, ["/Users/me/project/site"]);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn alias(mut self, path: impl Into<PathBuf>) -> Self {
+        self.aliases.push(path.into());
         self
     }
 }
@@ -153,6 +198,12 @@ impl BoundaryBuilder {
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if
     ///   two directories with different access are the same, or if one is inside the other or would
     ///   be once it is created.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_alias`) if an
+    ///   [alias](DirectoryOptions::alias) is not absolute or contains `.` or `..`, or if a directory
+    ///   has more than eight aliases.
+    /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`alias_conflict`) if an
+    ///   alias exists and is another directory, or is equal to, inside, or around another allowed
+    ///   directory or alias.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path
     ///   runs through a symlink inside another one.
     /// - Any error from resolving a directory, except that an optional directory may be missing.
@@ -184,6 +235,14 @@ impl BoundaryBuilder {
                 if let Ok(long) = std::fs::canonicalize(&directory.path) {
                     directory.path = long;
                 }
+            }
+            let aliases = &mut directory.options.aliases;
+            if let Some(alias) = aliases.get(ALIASES) {
+                let error = Error::new(Code::InvalidAlias).says("more than 8 aliases");
+                return Err(error.at("declare alias", alias.as_os_str()));
+            }
+            for alias in aliases {
+                *alias = aliases::parse(alias)?;
             }
         }
         let boundary = Boundary {
@@ -221,5 +280,16 @@ impl Directory {
             access: Some(self.options.access),
             is_always: self.options.always,
         }
+    }
+
+    /// Returns entries that name the volumes of the aliases.
+    pub(super) fn alias_entries(&self) -> impl Iterator<Item = Entry> {
+        self.options.aliases.iter().map(|alias| Entry {
+            text: String::new(),
+            location: Location::from_path(alias),
+            name: None,
+            access: None,
+            is_always: false,
+        })
     }
 }

@@ -20,9 +20,13 @@ use crate::limits::{
     ALIAS_LOOKUPS, LIST_LOOKUPS, NAMES_PER_LOOKUP, ROOT_LOOKUPS, TRAIL_PER_LOOKUP,
 };
 use crate::path::Location;
-use crate::path::names::{components, ends_as_directory, is_absolute};
+use crate::path::index::Origin;
+#[cfg(unix)]
+use crate::path::names::drive;
+use crate::path::names::{components, ends_as_directory};
 use crate::roots::{
-    Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, held_directory, resolve,
+    Held, Intent, Lookups, Opened, Place, Root, Roots, Throttle, Trail, display_path,
+    held_directory, resolve,
 };
 use crate::workers::Account;
 
@@ -80,7 +84,7 @@ impl<'a> EntryResolver<'a> {
             Ok(location) => location.as_os_str(),
             Err(error) => return Err(error.reason().into()),
         };
-        if !is_absolute(location) {
+        if !enclosing.index().is_absolute(location) {
             return Err(Code::NotAbsolute.into());
         }
         // On Windows, the volume may be missing, for example if a disk is unplugged.
@@ -96,9 +100,14 @@ impl<'a> EntryResolver<'a> {
             root.is_always = entry.is_always;
             root.name.clone_from(&entry.name);
             if spent - before <= ALIAS_LOOKUPS {
-                let alias = alias_of(Path::new(location), &root.canonical)
-                    .filter(|alias| !root.aliases.contains(alias));
-                root.aliases.extend(alias);
+                let alias = alias_of(Path::new(location), &root.canonical);
+                if *self.account != Account::Operator {
+                    root.listed = alias.as_deref().map(shown);
+                }
+                // The index already contains the declared aliases.
+                let is_declared = enclosing.index().declared(location, Origin::Request).is_some();
+                root.aliases
+                    .extend(alias.filter(|alias| !is_declared && !root.aliases.contains(alias)));
             }
             root
         };
@@ -199,6 +208,7 @@ impl<'a> EntryResolver<'a> {
             canonical,
             aliases,
             name: None,
+            listed: None,
             // Defense: read-only-is-inherited
             access: outer.access,
             is_always: false,
@@ -220,6 +230,15 @@ fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
         return None;
     }
     Some(path.clean()).filter(|cleaned| cleaned != canonical)
+}
+
+/// Returns a listed path as its client writes it.
+fn shown(path: &Path) -> String {
+    #[cfg(unix)]
+    if let Some(path) = drive::starts_with_drive(path.as_os_str()) {
+        return String::from_utf8_lossy(path).replace('/', "\\");
+    }
+    display_path(path)
 }
 
 /// Returns the other paths to a place through the system symlinks of macOS. The symlinks are read

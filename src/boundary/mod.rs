@@ -21,12 +21,18 @@
 //!
 //! Without allowed directories, an entry grants the place that it names, and the last two rules
 //! apply to every root.
+//!
+//! Allowed directories that are always in force follow the roots of the list. The snapshot records
+//! how many of its roots the list put in force. If there are none, relative requests have no base.
+//!
+//! An allowed directory can have aliases, which `aliases.rs` declares and checks.
 
 mod grants;
 mod entries;
 mod volumes;
 mod builder;
 mod pending;
+mod aliases;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 mod confine;
 
@@ -268,7 +274,6 @@ impl Boundary {
         effort: &Effort,
     ) -> Result<Roots> {
         list.is_bounded()?;
-        // Defense: rejected-entries-do-not-make-a-list-empty
         if list.roots.is_empty() && self.inner.empty_list == WithoutClientRoots::AllowedDirectories
         {
             return Ok(self.last_allowed_roots().select(|_| true));
@@ -299,9 +304,14 @@ impl Boundary {
     }
 
     fn resolve_allowed(&self) -> PendingRoots {
-        let entries: Vec<_> = self.inner.directories.iter().map(Directory::entry).collect();
-        let filesystem = self.filesystem_roots(&entries, &Account::Operator);
-        self.grant(&filesystem, &Account::Operator, entries, &Effort::default())
+        let entries = || self.inner.directories.iter().map(Directory::entry);
+        let aliases = self.inner.directories.iter().flat_map(Directory::alias_entries);
+        let named: Vec<_> = entries().chain(aliases).collect();
+        let filesystem = self.filesystem_roots(&named, &Account::Operator);
+        let entries = entries().collect();
+        let mut pending = self.grant(&filesystem, &Account::Operator, entries, &Effort::default());
+        pending.declare_aliases(&self.inner.directories, &filesystem);
+        pending
     }
 
     /// Returns the roots beneath which the allowed directories are resolved, or the entries of a

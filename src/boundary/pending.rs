@@ -8,7 +8,7 @@ use crate::error::{Code, Error};
 use crate::limits::{ALIASES, ENTRY_CHARS};
 use crate::path::index::Tree;
 use crate::path::names::path_key;
-use crate::roots::{RejectedRoot, Root, Roots};
+use crate::roots::{DeclaredAlias, RejectedRoot, Root, Roots};
 
 /// The roots and rejected entries of a list, before they become a snapshot.
 #[derive(Default)]
@@ -19,6 +19,8 @@ pub(super) struct PendingRoots {
     pub(super) rejected: Vec<RejectedRoot>,
     /// Canonical paths of roots whose access conflicts with that of another entry.
     pub(super) conflicts: HashSet<PathBuf>,
+    /// The aliases of the allowed directories.
+    pub(super) declared: Vec<DeclaredAlias>,
 }
 
 impl PendingRoots {
@@ -82,7 +84,9 @@ impl PendingRoots {
     }
 
     pub(super) fn into_roots(self, policy: Policy) -> Roots {
-        Roots::new(self.roots.into_iter().map(|(.., root)| root).collect(), policy, self.rejected)
+        let roots = self.roots.into_iter().map(|(.., root)| root).collect();
+        let declared = (!self.declared.is_empty()).then(|| self.declared.into());
+        Roots::assemble(roots, Vec::new(), None, declared, policy, self.rejected)
     }
 
     /// Returns the roots of a client's list, followed by the allowed directories that are always in
@@ -90,7 +94,6 @@ impl PendingRoots {
     pub(super) fn into_client_roots(self, policy: Policy, allowed: &Roots) -> Roots {
         let mut roots: Vec<_> = self.roots.into_iter().map(|(.., root)| root).collect();
         let listed = roots.len();
-        // Defense: always-directory-is-not-narrowed
         let mut always: Vec<_> = allowed.shared_roots().filter(|root| root.is_always()).collect();
         if !always.is_empty() {
             let keys: HashMap<_, _> = (0..)
@@ -103,7 +106,8 @@ impl PendingRoots {
                 own.map(|own| own.is_always = true).is_none()
             });
         }
-        Roots::assemble(roots, always, Some(listed), policy, self.rejected)
+        let declared = allowed.declared().cloned();
+        Roots::assemble(roots, always, Some(listed), declared, policy, self.rejected)
     }
 }
 

@@ -76,6 +76,7 @@ pub(crate) fn open_root(path: &Path) -> Result<Root> {
         canonical,
         aliases,
         name: None,
+        listed: None,
         access: Access::ReadWrite,
         is_always: false,
         leaf: None,

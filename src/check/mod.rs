@@ -23,7 +23,7 @@ use crate::dir::{Access, Budget, Handle, Look, Rule};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::Location;
-use crate::path::names::{below, components, is_absolute};
+use crate::path::names::{below, components};
 use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, retry_changed};
 use crate::workers::counted;
 
@@ -83,6 +83,8 @@ impl Roots {
     /// - The errors of [`Location::parse`].
     /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is outside the roots,
     ///   whether or not anything exists there.
+    /// - The reason why the client's roots could not be obtained, for a relative request, if only
+    ///   directories that are [always](crate::DirectoryOptions::always) in force are served.
     /// - [`NotFound`](crate::ErrorKind::NotFound),
     ///   [`NotADirectory`](crate::ErrorKind::NotADirectory) and
     ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for a place inside a root.
@@ -169,7 +171,7 @@ impl Roots {
     /// path or alias. Returns `None` if the request starts in no root.
     pub(crate) fn start<'a>(&self, request: &'a Location) -> Option<(usize, &'a OsStr)> {
         let request = request.as_os_str();
-        if !is_absolute(request) {
+        if !self.index().is_absolute(request) {
             return Some((self.base()?, request));
         }
         // This is a fast path for the common case of one root that is named by its canonical path.

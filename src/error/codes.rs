@@ -252,6 +252,14 @@ errors! {
         /// An allowed directory is inside another one that has different access.
         AccessConflict = "access_conflict",
             "the directory is inside another allowed directory that has different access";
+        /// An alias of an allowed directory is not absolute, contains `.` or `..`, or is one too
+        /// many.
+        InvalidAlias = "invalid_alias",
+            "an alias must be an absolute path without . or ..";
+        /// An alias exists on this system and is another directory, or is equal to, inside, or
+        /// around another allowed directory or alias.
+        AliasConflict = "alias_conflict",
+            "the alias would hide another directory, or overlaps another allowed directory or alias";
     }
 
     /// An entry of a root list grants nothing, or a configured directory cannot be allowed.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::names::{components, key};
+use super::names::{alias_names, components, is_absolute, key};
 
 /// The roots' paths as trees of names. A look-up costs the same with one root as with ten thousand.
 #[derive(Debug, Default)]
@@ -20,6 +20,9 @@ pub(crate) struct PathIndex {
     /// The aliases that differ from their root's canonical path. Unlike in `canonical`, the
     /// ancestors in this tree have no meaning.
     aliases: Tree,
+    /// The aliases that the operator declared, with the indices of their places in `declared`.
+    declared_paths: Tree,
+    declared: Vec<Declared>,
     /// For each root, its node in `canonical` and its kind.
     roots: Vec<(Node, RootKind)>,
 }
@@ -29,6 +32,24 @@ pub(crate) struct PathIndex {
 pub(crate) enum RootKind {
     Directory,
     File,
+}
+
+/// The place of a declared alias.
+#[derive(Clone, Copy, Debug)]
+struct Declared {
+    /// Its node in the canonical paths, unless no root is inside or around it.
+    node: Option<Node>,
+    /// Whether the alias resolves to that place on this system.
+    is_here: bool,
+}
+
+/// The text that a path comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A request or an entry of a root list, which may begin with any alias.
+    Request,
+    /// The target of a symlink, which may begin only with an alias that resolves on this system.
+    Symlink,
 }
 
 /// The index of a node in a tree.
@@ -86,10 +107,19 @@ impl PathIndex {
         }
     }
 
+    /// Adds an alias that the operator declared for the place with a canonical path, which may be a
+    /// root or an ancestor of roots. Declared aliases must not be nested.
+    pub(crate) fn declare(&mut self, alias: &Path, target: &Path, is_here: bool) {
+        self.declared_paths.insert(alias, self.declared.len());
+        self.declared.push(Declared { node: self.canonical.find(target), is_here });
+    }
+
     /// Releases spare capacity. Call this when no more paths will be added.
     pub(crate) fn shrink(&mut self) {
         self.canonical.0.shrink_to_fit();
         self.aliases.0.shrink_to_fit();
+        self.declared_paths.0.shrink_to_fit();
+        self.declared.shrink_to_fit();
         self.roots.shrink_to_fit();
     }
 
@@ -98,6 +128,8 @@ impl PathIndex {
     pub(crate) fn heap(&self) -> usize {
         self.canonical.heap()
             + self.aliases.heap()
+            + self.declared_paths.heap()
+            + self.declared.capacity() * size_of::<Declared>()
             + self.roots.capacity() * size_of::<(Node, RootKind)>()
     }
 
@@ -135,9 +167,58 @@ impl PathIndex {
     /// The root whose canonical path or alias is the longest one that an absolute path starts with,
     /// and the rest of the path.
     pub(crate) fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
-        let mut best = self.root_at(TOP).map(|root| (root, path));
-        let mut canonical = Some(TOP);
-        let mut alias = Some(TOP);
+        self.begin_from(path, Origin::Request)
+    }
+
+    /// Like [`begin`](Self::begin), for a path from any text.
+    pub(crate) fn begin_from<'a>(
+        &self,
+        path: &'a OsStr,
+        origin: Origin,
+    ) -> Option<(usize, &'a OsStr)> {
+        match self.declared(path, origin) {
+            Some((place, rest)) => self.begin_at(place?, None, rest),
+            None => self.begin_at(TOP, Some(TOP), path),
+        }
+    }
+
+    /// The place whose declared alias a path begins with, and the rest of the path. The place is
+    /// `None` if no root is inside or around it.
+    pub(crate) fn declared<'a>(
+        &self,
+        path: &'a OsStr,
+        origin: Origin,
+    ) -> Option<(Option<Node>, &'a OsStr)> {
+        if self.declared.is_empty() {
+            return None;
+        }
+        let mut node = TOP;
+        for (name, rest) in alias_names(path) {
+            node = self.declared_paths.child(node, &name)?;
+            let found = self.declared_paths.root(node).and_then(|number| self.declared.get(number));
+            if let Some(Declared { node, is_here }) = found {
+                // Defense: symlink-target-needs-a-verified-alias
+                let may_begin = *is_here || origin == Origin::Request;
+                return may_begin.then_some((*node, rest));
+            }
+        }
+        None
+    }
+
+    /// Whether a request does not start at the base: it is an absolute path, or begins with a
+    /// declared alias.
+    pub(crate) fn is_absolute(&self, request: &OsStr) -> bool {
+        is_absolute(request) || self.declared(request, Origin::Request).is_some()
+    }
+
+    fn begin_at<'a>(
+        &self,
+        start: Node,
+        mut alias: Option<Node>,
+        path: &'a OsStr,
+    ) -> Option<(usize, &'a OsStr)> {
+        let mut best = self.root_at(start).map(|root| (root, path));
+        let mut canonical = Some(start);
         for (name, rest) in components(path) {
             match name.as_encoded_bytes() {
                 b"." => continue,

@@ -74,6 +74,7 @@
 //! | the client did not declare roots | it is never asked; the allowed directories are in force, or nothing with [`WithoutClientRoots::Deny`] | the same; the refusal is the error -32021 |
 //! | the client does not answer | the waiting calls fail after [`fetch_limit`], the request `roots/list` is cancelled, and the client is not asked again for a while | the client does not retry its request |
 //! | the client answers with an error | the waiting calls fail at once, and the client is not asked again for a while | that request fails, and the cached list is dropped |
+//! | the roots cannot be obtained, and a directory is [always] in force | the calls do not fail: they are served from that directory, and relative paths are refused | the same |
 //! | an entry of the list is malformed | the other entries are used | the same |
 //! | several requests at once | one asks, and the others wait | each request asks |
 //! | the server knows the client ([`ClientKey`]) | a session serves only requests with the key that it began with | other requests with the same key use the last list for 5 s ([`time_to_live_keyed`]) |
@@ -88,6 +89,7 @@
 //! Nothing that a client sends becomes a key. Requests with equal keys share roots. If a user runs
 //! several programs, add the program's name to the key.
 //!
+//! [always]: crate::DirectoryOptions::always
 //! [`WithoutClientRoots::Deny`]: crate::WithoutClientRoots::Deny
 //! [`fetch_limit`]: crate::GuardBuilder::fetch_limit
 //! [`time_to_live_keyed`]: crate::GuardBuilder::time_to_live_keyed

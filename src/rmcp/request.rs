@@ -277,7 +277,6 @@ impl Guard {
                 };
                 let until = began + self.choices().time_to_live_keyed;
                 match cached(until, roots.clone()) {
-                    // Defense: failed-list-is-not-cached
                     Some((key, list)) if !roots.is_despite_failure() => {
                         self.cache().replace(key, list);
                     }

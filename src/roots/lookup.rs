@@ -9,7 +9,6 @@ use crate::dir::{Access, Budget, Cursor, Handle, Identity, Look, count_separator
 use crate::error::{Code, Result};
 use crate::limits::{CHANGED_RETRIES, CHANGED_RETRY_TIME, ROOT_LIST_ENTRIES};
 use crate::path::index::ALIAS_NAMES;
-use crate::path::names::is_absolute;
 use crate::roots::{
     EntryKind, Found, Intent, Lookup, Place, Root, Roots, Trail, TrailEntry, path_hashes, resolve,
 };
@@ -178,7 +177,7 @@ pub(crate) fn resolve_in(
     intent: Intent,
     budget: &mut Budget<'_>,
 ) -> Result<(usize, PathBuf, Found)> {
-    if base.is_none() && !is_absolute(request) {
+    if base.is_none() && !roots.index().is_absolute(request) {
         return Err(roots.without_base());
     }
     match resolve(

@@ -27,6 +27,6 @@ pub use self::root::Root;
 pub(crate) use self::root::{Held, display_path, file_uri, held_directory};
 pub(crate) use self::sharing::WeakTable;
 pub use self::snapshot::Roots;
-pub(crate) use self::snapshot::{Snapshot, Verification};
+pub(crate) use self::snapshot::{DeclaredAlias, Snapshot, Verification};
 pub(crate) use self::throttle::Throttle;
 pub(crate) use self::trail::{PathHash, Trail, TrailEntry, path_hashes};

@@ -19,6 +19,8 @@ pub struct Root {
     pub(crate) canonical: PathBuf,
     pub(crate) aliases: Vec<PathBuf>,
     pub(crate) name: Option<String>,
+    /// The path under which the client listed this root, if it is not the canonical path.
+    pub(crate) listed: Option<String>,
     pub(crate) access: Access,
     pub(crate) is_always: bool,
     /// For a file root, its name in the parent directory, whose handle is held instead.
@@ -55,7 +57,8 @@ impl Root {
     /// The paths by which a request may name this root: the canonical path, followed by its
     /// aliases. The listed path is an alias if it differs from the canonical path, contains no
     /// `..`, and takes few look-ups to resolve. On macOS, the other paths through the system's own
-    /// symlinks are also aliases.
+    /// symlinks are also aliases. A declared [alias](crate::DirectoryOptions::alias) is included for
+    /// the allowed directory itself, if it resolves to that directory on this system.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
@@ -66,6 +69,18 @@ impl Root {
     #[must_use]
     pub fn display_path(&self) -> String {
         display_path(&self.canonical)
+    }
+
+    /// The path under which the client listed this root, as text that may be shown to that client.
+    /// It is the path of the URI, decoded. If the client used a Windows
+    /// [alias](crate::DirectoryOptions::alias), the separators are backslashes. If the client did not
+    /// list this root itself, this is the [canonical path](Self::display_path).
+    ///
+    /// A request of the same client may use this path, except that on Unix the names after a
+    /// Windows alias must be separated by slashes.
+    #[must_use]
+    pub fn client_path(&self) -> String {
+        self.listed.clone().unwrap_or_else(|| self.display_path())
     }
 
     /// The canonical path as a `file:` URI, which a client can use in a later request.
@@ -212,6 +227,7 @@ impl Root {
         self.is_same_object(other)
             && (&self.canonical, &self.aliases, &self.name, &self.leaf, self.access)
                 == (&other.canonical, &other.aliases, &other.name, &other.leaf, other.access)
+            && (&self.listed, self.is_always) == (&other.listed, other.is_always)
     }
 
     fn record_if_gone<T>(&self, result: Result<T>) -> Result<T> {

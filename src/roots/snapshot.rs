@@ -40,6 +40,8 @@ pub(crate) struct Snapshot {
     index: PathIndex,
     policy: Policy,
     rejected: Vec<RejectedRoot>,
+    /// The aliases that the operator declared for the allowed directories, if there are any.
+    declared: Option<Arc<[DeclaredAlias]>>,
     /// The number of roots that a client's list put in force, if the roots are a client's. The
     /// directories that are always in force follow them.
     listed: Option<usize>,
@@ -52,6 +54,16 @@ pub(crate) struct Snapshot {
     /// gone.
     outdated: Arc<AtomicBool>,
     verified: Throttle,
+}
+
+/// An alias that the operator declared for an allowed directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeclaredAlias {
+    pub(crate) path: PathBuf,
+    /// The canonical path of the directory.
+    pub(crate) target: PathBuf,
+    /// Whether the alias resolves to the directory on this system.
+    pub(crate) is_here: bool,
 }
 
 /// The exclusive right to verify a snapshot, which ends when this value is dropped. If the snapshot
@@ -100,7 +112,8 @@ impl fmt::Debug for Roots {
 }
 
 impl Roots {
-    /// The roots, in the order of their list.
+    /// The roots, in the order of their list. The directories that are
+    /// [always](crate::DirectoryOptions::always) in force follow those of a client's list.
     pub fn roots(&self) -> impl ExactSizeIterator<Item = &Root> {
         self.snapshot.roots.iter().map(Arc::as_ref)
     }
@@ -126,7 +139,8 @@ impl Roots {
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
-        match base {
+        let declared = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
+        match base.or_else(|| declared().map(|(root, _)| root)) {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => {
                 Err(self.explain_empty(Code::OutsideRoots.into()).at("set base", path.as_os_str()))
@@ -220,7 +234,7 @@ impl Roots {
     /// Returns the selected roots, which both snapshots share.
     pub(crate) fn select(&self, is_selected: impl Fn(&Root) -> bool) -> Self {
         let roots = self.shared_roots().filter(|root| is_selected(root)).collect();
-        Self::assemble(Vec::new(), roots, None, self.policy(), Vec::new())
+        Self::assemble(Vec::new(), roots, None, self.declared().cloned(), self.policy(), Vec::new())
             .with_generation(self.generation())
     }
 
@@ -316,6 +330,7 @@ impl Roots {
         let (one, two) = (&*self.snapshot, &*other.snapshot);
         one.list == two.list
             && one.policy == two.policy
+            && one.declared == two.declared
             && one.roots.len() == two.roots.len()
             && one.roots.iter().zip(&two.roots).all(|(one, two)| one.is_equivalent(two))
             && one.rejected.len() == two.rejected.len()
@@ -329,7 +344,7 @@ impl Roots {
     }
 
     pub(crate) fn new(roots: Vec<Root>, policy: Policy, rejected: Vec<RejectedRoot>) -> Self {
-        Self::assemble(roots, Vec::new(), None, policy, rejected)
+        Self::assemble(roots, Vec::new(), None, None, policy, rejected)
     }
 
     /// Creates a snapshot of new roots, followed by roots of another snapshot.
@@ -337,6 +352,7 @@ impl Roots {
         mut roots: Vec<Root>,
         shared: Vec<Arc<Root>>,
         listed: Option<usize>,
+        declared: Option<Arc<[DeclaredAlias]>>,
         policy: Policy,
         mut rejected: Vec<RejectedRoot>,
     ) -> Self {
@@ -359,6 +375,9 @@ impl Roots {
         for (number, root) in roots.iter().enumerate() {
             root.aliases.iter().for_each(|alias| index.add_alias(alias, number));
         }
+        for alias in declared.iter().flat_map(|declared| declared.iter()) {
+            index.declare(&alias.path, &alias.target, alias.is_here);
+        }
         index.shrink();
         roots.shrink_to_fit();
         rejected.shrink_to_fit();
@@ -369,6 +388,7 @@ impl Roots {
             index,
             policy,
             rejected,
+            declared,
             listed,
             list,
             generation,
@@ -413,6 +433,10 @@ impl Roots {
 
     pub(crate) fn shared_roots(&self) -> impl Iterator<Item = Arc<Root>> {
         self.snapshot.roots.iter().cloned()
+    }
+
+    pub(crate) fn declared(&self) -> Option<&Arc<[DeclaredAlias]>> {
+        self.snapshot.declared.as_ref()
     }
 
     pub(crate) fn index(&self) -> &PathIndex {

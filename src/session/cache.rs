@@ -188,6 +188,7 @@ fn root_heap(root: &Root) -> usize {
         + root.canonical.capacity()
         + root.aliases.iter().map(alias).sum::<usize>()
         + root.name.as_ref().map_or(0, String::capacity)
+        + root.listed.as_ref().map_or(0, String::capacity)
         + root.leaf.as_ref().map_or(0, OsString::capacity)
         + held
 }

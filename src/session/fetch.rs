@@ -332,7 +332,6 @@ impl Drop for CancelOnDrop {
 
 /// Whether an error means that the client's roots could not be obtained because of the client.
 fn is_clients(code: Code) -> bool {
-    // Defense: always-directory-outlasts-failures
     matches!(
         code,
         Code::RootsUnsupported

@@ -30,10 +30,14 @@ use crate::workers::{Account, Workers};
 ///
 /// - If the client declared roots and its list has entries, the roots in force are the part of the
 ///   list inside the allowed directories. Without allowed directories, they are the whole list.
-/// - If the client declared roots and its list is empty, nothing is in force.
+/// - If the client declared roots and its list is empty, nothing is in force, unless
+///   [`BoundaryBuilder::empty_list`](crate::BoundaryBuilder::empty_list) says otherwise.
 /// - If the client declared roots and does not respond, or responds with an error, the request is
 ///   refused.
 /// - If the client declared no roots, [`WithoutClientRoots`] decides.
+///
+/// Directories that are [always](crate::DirectoryOptions::always) in force are also served in each
+/// of these cases.
 ///
 /// With [`Ignore`](Self::Ignore), the allowed directories are in force in each of these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

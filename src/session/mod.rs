@@ -87,13 +87,20 @@ use crate::workers::Account;
 /// | --- | --- |
 /// | the client sent a list | the part of it inside the allowed directories; all of it with [`client_roots_only`] |
 /// | the client did not declare roots | the allowed directories, or nothing: [`WithoutClientRoots`] |
-/// | the list is empty, late, malformed or an error | nothing |
+/// | the list is empty | nothing, or the allowed directories: [`empty_list`] |
+/// | every entry of the list is rejected | nothing |
+/// | the list is late, malformed or an error | nothing |
+/// | in each of these cases | also the allowed directories that are [always] in force, after the client's roots |
 /// | the capabilities are missing or malformed | there is no session: answer the request with -32602 |
 /// | an allowed directory is replaced or comes back (a deploy) | the cached list is resolved again, and the client is not asked. If that fails, the roots that are still available are served, and the next attempt follows half a second later |
 ///
-/// A relative path starts at the first root in force. That is the client's first available root if
-/// the client has any, else the first allowed directory. [`Roots::with_base`] chooses another root.
-/// Mention this in the descriptions of your tools.
+/// A relative path starts at the client's first root or, if the client does not narrow the allowed
+/// directories, at the first of these. [`Roots::with_base`] chooses another root. Mention this in the
+/// descriptions of your tools.
+///
+/// If only directories that are always in force are served, because the client's list could not be
+/// obtained or grants nothing, a relative path is refused. The error is the one that the call would
+/// return without these directories.
 ///
 /// # When the client is asked
 ///
@@ -111,6 +118,8 @@ use crate::workers::Account;
 /// Cursor, needs [`bare_paths`]. [`state`](Self::state) returns the current state of the session.
 ///
 /// [`client_roots_only`]: crate::BoundaryBuilder::client_roots_only
+/// [`empty_list`]: crate::BoundaryBuilder::empty_list
+/// [always]: crate::DirectoryOptions::always
 /// [`time_to_live_unannounced`]: crate::GuardBuilder::time_to_live_unannounced
 /// [`fetch_limit`]: crate::GuardBuilder::fetch_limit
 /// [`bare_paths`]: crate::BoundaryBuilder::bare_paths
@@ -147,7 +156,9 @@ fn close(client: &Client) {
     }
 }
 
-/// The state of a client's roots.
+/// The state of a client's roots. Directories that are
+/// [always](crate::DirectoryOptions::always) in force are served in every state except
+/// [`Closed`](Self::Closed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RootsState {
@@ -159,9 +170,9 @@ pub enum RootsState {
     /// The roots must be requested: they were never requested, they changed, expired or were
     /// evicted, or the client does not announce changes.
     Stale,
-    /// The roots were requested but could not be obtained. Nothing is in force.
+    /// The roots were requested but could not be obtained. None of them is in force.
     Failed(ErrorKind),
-    /// The client sent its list, but no root is in force: the list is empty, or every entry was
+    /// The client sent its list, but the list put no root in force: it is empty, or every entry was
     /// rejected.
     Empty,
     /// The roots are in force.
@@ -243,6 +254,10 @@ impl Session {
     ///
     /// # Errors
     ///
+    /// If a directory is [always](crate::DirectoryOptions::always) in force, the errors of the
+    /// client's list are not returned. The roots are then these directories, and relative requests
+    /// are refused with the error.
+    ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) if [`WithoutClientRoots::Deny`]
     /// applies or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
     /// (`roots_failed`, `roots_timed_out`, `roots_changing`) if the list could not be obtained;
@@ -290,6 +305,9 @@ impl Session {
     ///
     /// # Errors
     ///
+    /// As for [`roots`](Self::roots), the errors of the list are not returned if a directory is
+    /// [always](crate::DirectoryOptions::always) in force.
+    ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported),
     /// [`RootsFailed`](crate::ErrorKind::RootsFailed) (`roots_timed_out`, `roots_failed`,
     /// `too_many_roots`), [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`),
@@ -303,7 +321,7 @@ impl Session {
         }
     }
 
-    /// Returns the directories that are always in force, for a request whose list is not one.
+    /// Returns the directories that are always in force, for a request whose list could not be read.
     #[cfg(feature = "rmcp")]
     pub(crate) async fn roots_despite(&self, error: Error) -> Result<Roots> {
         let client = self.client();
@@ -346,7 +364,9 @@ impl Session {
     /// the case, unless the server sets a [time to
     /// live](crate::GuardBuilder::time_to_live_unannounced). Also the errors of
     /// [`Roots::still_allows`], [`SessionClosed`](crate::ErrorKind::SessionClosed) and
-    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported).
+    /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported). A proof in a directory that is
+    /// [always](crate::DirectoryOptions::always) in force stays allowed while the client's roots must
+    /// be requested again or could not be obtained.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         let client = self.client();
         let error = match self.current_roots() {
@@ -354,7 +374,6 @@ impl Session {
             Err(error) => error,
         };
         client.epoch()?;
-        // Defense: proof-in-an-always-directory-stays-allowed
         let always = client.guard.boundary().last_allowed_roots().always_despite(&error);
         match always.still_allows(checked) {
             Err(outside) if outside.reason() == Code::OutsideRoots => Err(error),

@@ -258,6 +258,36 @@ async fn a_new_optional_directory_causes_a_new_request_for_roots() {
     is_asked_eventually(&mut raw, "in.txt").await;
 }
 
+/// The second request comes with the client's key. The failed answer withdraws the earlier list.
+#[tokio::test]
+async fn a_failed_answer_leaves_only_the_always_directories_and_is_not_cached() {
+    let tree = Tree::new();
+    let always = DirectoryOptions::new(Access::ReadOnly).always(true);
+    let boundary = Boundary::builder()
+        .directory(tree.path("op/a"), Access::ReadOnly)
+        .directory_with(tree.path("op/b"), always)
+        .build()
+        .unwrap();
+    let guard = Guard::new(boundary);
+    let (server, reports) = Server::new(&guard);
+    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
+    let [a, b] = ["op/a/in.txt", "op/b/in.txt"].map(|path| tree.path(path));
+    assert_eq!(read(&mut raw, &a, &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+    let failed = || Err("read \"in.txt\": the client's roots could not be obtained".to_owned());
+    for answer in [json!({}), json!({ "error": { "code": 1 } })] {
+        assert_eq!(read(&mut raw, &b, &answer).await.as_deref(), Ok("b"));
+        is_asked(&mut raw, "in.txt").await;
+        assert_eq!(read(&mut raw, &a, &answer).await, Err(refusal(&a, "outside_roots")));
+        assert_eq!(read(&mut raw, "in.txt", &answer).await, failed());
+        is_asked(&mut raw, "in.txt").await;
+    }
+    let many = list(std::iter::repeat_n("file:///x", 10_001));
+    assert_eq!(read(&mut raw, &b, &many).await.as_deref(), Ok("b"));
+    is_asked(&mut raw, "in.txt").await;
+    assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+    assert_eq!(read(&mut raw, &b, &list([tree.uri("op/a")])).await.as_deref(), Ok("b"));
+}
+
 #[tokio::test]
 async fn a_tool_built_with_macros_receives_its_state() {
     let tree = Tree::new();

@@ -27,6 +27,8 @@ use super::{error::Code, escapes::decode};
 #[cfg(any(target_vendor = "apple", test))]
 #[cfg_attr(not(target_vendor = "apple"), allow(dead_code))]
 pub(crate) mod apple;
+#[cfg(unix)]
+pub(crate) mod drive;
 #[cfg(windows)]
 pub(crate) mod windows;
 
@@ -42,6 +44,21 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
 /// relative one.
 pub(crate) fn path_key(path: &Path) -> PathBuf {
     components(path.as_os_str()).map(|(name, _)| key(name)).collect()
+}
+
+/// The names of a path in the form in which they are compared with a declared alias, each with the
+/// rest of the path after it. A path that is not absolute on any system has no names.
+pub(crate) fn alias_names(path: &OsStr) -> Box<dyn Iterator<Item = (Cow<'_, OsStr>, &OsStr)> + '_> {
+    #[cfg(unix)]
+    if let Some(names) = drive::names(path) {
+        return Box::new(names.map(|(name, rest)| (Cow::Owned(name), rest)));
+    }
+    let names = components(path).filter(|(name, _)| *name != ".");
+    Box::new(
+        names
+            .take(if is_absolute(path) { usize::MAX } else { 0 })
+            .map(|(name, rest)| (Cow::Borrowed(name), rest)),
+    )
 }
 
 #[cfg(unix)]

@@ -31,8 +31,7 @@ use std::path::{Path, PathBuf};
 
 use self::walk::Walk;
 use crate::error::{Code, Result};
-use crate::path::index::{Node, PathIndex};
-use crate::path::names::is_absolute;
+use crate::path::index::{Node, Origin, PathIndex};
 
 /// The purpose for which a path is checked.
 ///
@@ -121,8 +120,8 @@ pub(crate) fn resolve(
     intent: Intent,
 ) -> Result<Place> {
     let mut walk = Walk::new(lookup, aliases, intent);
-    if is_absolute(request) {
-        walk.start(request);
+    if aliases.is_absolute(request) {
+        walk.start(request, Origin::Request);
     } else {
         walk.enter(base.ok_or(Code::OutsideRoots)?);
         // Defense: dot-dot-follows-symlinks-first

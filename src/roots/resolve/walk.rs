@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{EntryKind, Found, Intent, Lookup, Place};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
-use crate::path::index::{Above, Node, PathIndex, RootKind, TOP};
+use crate::path::index::{Above, Node, Origin, PathIndex, RootKind, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
 
 pub(super) struct Walk<'a, N> {
@@ -163,7 +163,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             return Err(Code::NotFound.into());
         }
         if is_absolute(&text) {
-            self.start(&text);
+            self.start(&text, Origin::Symlink);
         } else {
             self.push(&text);
         }
@@ -228,15 +228,19 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(*file_kind)
     }
 
-    /// Starts an absolute path at the root with the longest matching path or alias, or at `/` if
-    /// there is none.
-    pub(super) fn start(&mut self, path: &OsStr) {
-        if let Some((root, rest)) = self.aliases.begin(path) {
+    /// Starts an absolute path at the root with the longest matching path or alias. If there is
+    /// none, starts it at the place of a declared alias, or else at `/`.
+    pub(super) fn start(&mut self, path: &OsStr, origin: Origin) {
+        if let Some((root, rest)) = self.aliases.begin_from(path, origin) {
             self.enter(root);
             self.push(rest);
         } else {
-            self.position = Position::Above(TOP);
-            self.push(path);
+            let (node, rest) = match self.aliases.declared(path, origin) {
+                Some((Some(node), rest)) => (node, rest),
+                _ => (TOP, path),
+            };
+            self.position = Position::Above(node);
+            self.push(rest);
         }
     }
 

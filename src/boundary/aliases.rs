@@ -1,0 +1,198 @@
+//! The aliases that the operator declares for allowed directories.
+//!
+//! | alias | accepted in |
+//! | --- | --- |
+//! | a path that resolves to the directory on this system | client roots, requests, and the targets of symlinks |
+//! | a path that does not exist on this system, such as the host's path of a container's mount | client roots and requests |
+//! | a path of Windows, on another system | client roots and requests |
+//!
+//! An alias is replaced by the directory's canonical path before anything is looked up, so it
+//! grants nothing that the canonical path does not grant. An alias that exists on this system and
+//! is another directory would hide that directory, so it is an error. So is one that is equal to,
+//! inside, or around another allowed directory or alias.
+
+use std::path::{Path, PathBuf};
+
+use path_clean::PathClean as _;
+
+use crate::boundary::builder::Directory;
+use crate::boundary::pending::PendingRoots;
+use crate::dir::{Budget, Rule};
+use crate::error::{Code, Error, Result};
+use crate::path::Location;
+use crate::path::index::Tree;
+#[cfg(unix)]
+use crate::path::names::drive;
+use crate::path::names::{components, is_absolute, is_same};
+use crate::roots::{DeclaredAlias, Intent, Lookups, Place, RejectedRoot, Root, Roots, resolve};
+
+/// Returns the form of an alias in which paths are compared with it.
+pub(super) fn parse(alias: &Path) -> Result<PathBuf> {
+    let invalid = || Error::new(Code::InvalidAlias).at("declare alias", alias.as_os_str());
+    let location = Location::from_path(alias).map_err(|_| invalid())?;
+    #[cfg(unix)]
+    if let Some(names) = drive::names(location.as_os_str()) {
+        let names: Vec<_> = names.map(|(name, _)| name).collect();
+        if names.iter().any(|name| name == "." || name == "..") {
+            return Err(invalid());
+        }
+        return Ok(Path::new("/").join(names.iter().collect::<PathBuf>()));
+    }
+    let text = alias.as_os_str();
+    let mut names = components(text).map(|(name, _)| name).peekable();
+    if !is_absolute(location.as_os_str())
+        || names.peek().is_none()
+        || names.any(|name| name == "." || name == "..")
+    {
+        return Err(invalid());
+    }
+    Ok(location.as_path().clean())
+}
+
+/// Whether an alias resolves to the root on this system. Returns false if there is nothing of that
+/// name, and an error if it is anything else.
+fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
+    let text = alias.as_os_str();
+    #[cfg(unix)]
+    if drive::starts_with_drive(text).is_some() {
+        return Ok(false);
+    }
+    // On Windows, there may be no such volume.
+    if filesystem.index().begin(text).is_none() {
+        return Ok(false);
+    }
+    let mut budget = Budget::new();
+    let mut lookups = Lookups::new(filesystem, &mut budget);
+    match resolve(&mut lookups, filesystem.index(), None, text, Intent::Existing) {
+        Ok(Place::Inside { root: top, path, .. }) => {
+            let top = filesystem.root(top)?;
+            if is_same(&top.canonical.join(&path), &root.canonical) {
+                return Ok(true);
+            }
+            // The same directory may be mounted at both paths.
+            let mounted = top.handle()?.dir(&path, Rule::Allow).and_then(|found| found.identity());
+            if !root.is_file() && mounted.is_ok_and(|identity| identity == root.identity) {
+                return Ok(false);
+            }
+            Err(Code::AliasConflict.into())
+        }
+        Ok(Place::Above(_)) => Err(Code::AliasConflict.into()),
+        Err(error) if matches!(error.reason(), Code::NotFound | Code::NotADirectory) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A path that names an allowed directory.
+struct Name {
+    path: PathBuf,
+    /// The directory's canonical path.
+    directory: PathBuf,
+    /// Whether the path is a declared alias, and whether it resolves to the directory here.
+    declared: Option<bool>,
+}
+
+impl PendingRoots {
+    /// Declares the aliases of the allowed directories. Rejects a directory if one of its aliases
+    /// is in conflict with another path.
+    pub(super) fn declare_aliases(&mut self, directories: &[Directory], filesystem: &Roots) {
+        if directories.iter().all(|directory| directory.options.aliases.is_empty()) {
+            return;
+        }
+        let of = |root: &Root, path: &Path| Name {
+            path: path.to_owned(),
+            directory: root.canonical.clone(),
+            declared: None,
+        };
+        let roots = self.roots.iter().map(|(.., root)| root);
+        let mut names: Vec<_> =
+            roots.flat_map(|root| root.paths().map(|path| of(root, path))).collect();
+        let mut failed = Vec::new();
+        for (index, directory) in directories.iter().enumerate() {
+            let root = self.root_of(index, &directory.path);
+            let place = root.map_or(&directory.path, |root| &root.canonical);
+            if root.is_none() {
+                let (path, directory) = (place.clone(), place.clone());
+                names.push(Name { path, directory, declared: None });
+            }
+            for alias in &directory.options.aliases {
+                match root.map_or(Ok(false), |root| is_here(filesystem, alias, root)) {
+                    Ok(is_here) => names.push(Name {
+                        path: alias.clone(),
+                        directory: place.clone(),
+                        declared: Some(is_here),
+                    }),
+                    Err(error) => {
+                        failed.push((place.clone(), error.at("declare alias", alias.as_os_str())));
+                    }
+                }
+            }
+        }
+        for name in conflicts(&names) {
+            let error = Error::new(Code::AliasConflict).at("declare alias", name.path.as_os_str());
+            failed.push((name.directory.clone(), error));
+        }
+        for (place, error) in failed {
+            names.retain(|name| name.directory != place);
+            let is_at = |path: &Path| path == place;
+            let number = self.roots.iter().position(|(.., root)| is_at(&root.canonical));
+            let index = match number.map(|number| self.roots.remove(number)) {
+                Some((index, ..)) => Some(index),
+                None => directories.iter().position(|directory| is_at(&directory.path)),
+            };
+            let entry = place.to_string_lossy().into_owned();
+            self.rejected.extend(index.map(|index| RejectedRoot { index, entry, error }));
+        }
+        self.rejected.sort_by_key(RejectedRoot::index);
+        for Name { path, directory, declared } in names {
+            let Some(is_here) = declared else { continue };
+            let root = self.roots.iter_mut().find(|(.., root)| root.canonical == directory);
+            // An alias that resolves to the directory is verified together with it.
+            if let Some((.., root)) = root.filter(|_| is_here) {
+                if path != root.canonical && !root.aliases.contains(&path) {
+                    root.aliases.push(path.clone());
+                }
+            }
+            self.declared.push(DeclaredAlias { path, target: directory, is_here });
+        }
+    }
+
+    /// The root of a configured directory. If two entries name one directory, both have its root.
+    fn root_of(&self, index: usize, path: &Path) -> Option<&Root> {
+        let roots = || self.roots.iter();
+        roots()
+            .find(|(entry, ..)| *entry == index)
+            .or_else(|| roots().find(|(.., root)| root.paths().any(|name| is_same(name, path))))
+            .map(|(.., root)| root)
+    }
+}
+
+/// Returns the aliases that are equal to, inside, or around a name of another directory, or inside
+/// or around another name of the same directory.
+fn conflicts(names: &[Name]) -> Vec<&Name> {
+    let mut tree = Tree::default();
+    for (number, name) in names.iter().enumerate() {
+        tree.insert(&name.path, number);
+    }
+    let mut found = Vec::new();
+    for inner in names {
+        for outer in tree.marks(&inner.path).filter_map(|(_, number)| names.get(number)) {
+            let alias = [inner, outer].into_iter().find(|name| name.declared.is_some());
+            found.extend(alias.filter(|_| collide(outer, inner)));
+        }
+    }
+    found
+}
+
+fn collide(outer: &Name, inner: &Name) -> bool {
+    let same_directory = is_same(&outer.directory, &inner.directory);
+    if is_same(&outer.path, &inner.path) {
+        return !same_directory;
+    }
+    // An allowed directory inside another one can also be configured through an alias of the outer
+    // one, if that alias resolves to it here.
+    let is_consistent = outer.declared == Some(true)
+        && inner.declared.is_none()
+        && !same_directory
+        && inner.directory.starts_with(&outer.directory);
+    !is_consistent
+}
