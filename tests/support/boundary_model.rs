@@ -83,6 +83,8 @@ pub(crate) enum Answer {
     /// An error of the client, or a list that exceeds a limit: the code of the refusal and the
     /// state of the session.
     Failed(&'static str, &'static str),
+    /// The result is not a list.
+    Malformed,
     /// The client announces a change whenever it is asked.
     Changes,
     /// The client must not be asked.
@@ -170,6 +172,9 @@ impl<'a> Client<'a> {
                     self.cached = Some((roots.clone(), is_empty, self.now + 3600));
                 }
                 Ok(roots)
+            }
+            Answer::Malformed => {
+                self.call(&Answer::Failed("roots_failed", "Failed(RootsFailed)"))
             }
             Answer::Failed(code, state) => {
                 let wait = [1, 2, 4, 8, 16, 30][self.back_off.1.min(5) as usize];
@@ -335,8 +340,9 @@ impl<'a> Client<'a> {
         let unlimited = [String::new()];
         let enclosing =
             if self.config.directories.is_empty() { &unlimited[..] } else { &available[..] };
-        let text = self.without_alias(text, true, &[]).unwrap_or_else(|| text.to_owned());
-        let (path, links) = self.walk(enclosing, "", &text, &[])?;
+        let aliases = self.aliases_of_lists();
+        let text = without_alias(text, &aliases).unwrap_or_else(|| text.to_owned());
+        let (path, links) = self.walk(enclosing, "", &text, &aliases)?;
         let mut trail = BTreeSet::new();
         for link in links {
             let is_plain = |path: &String| {
@@ -363,9 +369,16 @@ impl<'a> Client<'a> {
     pub(crate) fn decide(&self, roots: &InForce, request: &str) -> Decision {
         let paths: Vec<_> = roots.roots.iter().map(|root| root.path.clone()).collect();
         let plain = request.strip_prefix("file://").unwrap_or(request).replace("%3A", ":");
-        let named = self.without_alias(&plain, true, &roots.listed);
+        let aliases = self.aliases_of_roots(roots);
+        let named = without_alias(&plain, &aliases);
+        let is_windows_alias = |alias: &String| {
+            !alias.starts_with('/') && rest_after(alias, &plain).is_some()
+        };
         let (from, text) = match named {
             Some(text) => (String::new(), text),
+            None if self.config.directories.iter().flat_map(|one| &one.unverified).any(is_windows_alias) => {
+                return Err(roots.outside.clone());
+            }
             None if plain.starts_with('/') => (String::new(), plain),
             None => match &roots.base {
                 Some(base) => (base.clone(), plain),
@@ -376,7 +389,7 @@ impl<'a> Client<'a> {
             "outside_roots" => roots.outside.clone(),
             code => code.to_owned(),
         };
-        let (path, _) = self.walk(&paths, &from, &text, &roots.listed).map_err(outside)?;
+        let (path, _) = self.walk(&paths, &from, &text, &aliases).map_err(outside)?;
         let around = roots.roots.iter().filter(|root| is_at_or_in(&path, &root.path));
         match around.max_by_key(|root| root.path.len()) {
             None => Err(outside("outside_roots")),
@@ -432,7 +445,7 @@ impl<'a> Client<'a> {
         roots: &[String],
         from: &str,
         text: &str,
-        listed: &[(String, String)],
+        aliases: &[Alias],
     ) -> Result<(String, Vec<String>), &'static str> {
         let mut at = from.to_owned();
         let mut links = Vec::new();
@@ -462,7 +475,8 @@ impl<'a> Client<'a> {
                         Kind::Directory | Kind::File => at = next,
                         Kind::Symlink(target) => {
                             links.push(at.clone());
-                            let target = self.without_alias(&target, false, listed).unwrap_or(target);
+                            let verified = aliases.iter().filter(|alias| alias.is_verified);
+                            let target = without_alias(&target, verified).unwrap_or(target);
                             if target.starts_with('/') {
                                 at = String::new();
                             }
@@ -478,30 +492,60 @@ impl<'a> Client<'a> {
         Ok((at, links))
     }
 
-    /// Replaces an alias at the start of a text by the path of its directory. `any` accepts all
-    /// aliases, and otherwise only the verified ones.
-    fn without_alias(&self, text: &str, any: bool, listed: &[(String, String)]) -> Option<String> {
-        let mut pairs: Vec<(&str, &str)> = Vec::new();
-        let declared_unverified = |alias: &str| {
-            self.config.directories.iter().any(|directory| {
-                directory.unverified.iter().any(|one| rest_after(one, alias).is_some())
-            })
-        };
-        for (alias, path) in listed.iter().filter(|(alias, _)| any || !declared_unverified(alias)) {
-            pairs.push((alias, path));
-        }
-        for directory in self.available() {
-            let unverified = directory.unverified.iter().filter(|_| any);
-            for alias in directory.verified.iter().chain(unverified) {
-                pairs.push((alias, &directory.path));
+    /// The aliases by which a list may name the allowed directories.
+    fn aliases_of_lists(&self) -> Vec<Alias> {
+        self.available().into_iter().flat_map(|one| aliases_of(one, &one.path)).collect()
+    }
+
+    /// The aliases by which a request may name the roots: the paths that the client listed, and the
+    /// aliases of the allowed directories around each root.
+    fn aliases_of_roots(&self, roots: &InForce) -> Vec<Alias> {
+        let declared = self.aliases_of_lists();
+        let listed = roots.listed.iter().map(|(text, path)| {
+            let named = declared.iter().find(|alias| rest_after(&alias.text, text).is_some());
+            let is_verified = named.is_none_or(|alias| alias.is_verified);
+            Alias { text: text.clone(), path: path.clone(), is_verified }
+        });
+        let mut aliases: Vec<_> = listed.collect();
+        for root in &roots.roots {
+            for one in self.available().into_iter().filter(|one| is_at_or_in(&root.path, &one.path)) {
+                aliases.extend(aliases_of(one, &root.path));
             }
         }
-        let matching = pairs
-            .into_iter()
-            .filter_map(|(alias, path)| Some((alias.len(), path, rest_after(alias, text)?)));
-        let (_, path, rest) = matching.max_by_key(|(length, ..)| *length)?;
-        Some(format!("{path}/{rest}"))
+        aliases
     }
+}
+
+/// Another path of a directory.
+struct Alias {
+    text: String,
+    path: String,
+    /// Whether it is accepted in the target of a symlink.
+    is_verified: bool,
+}
+
+/// The aliases of a directory, extended to a path in it.
+fn aliases_of(directory: &Directory, path: &str) -> Vec<Alias> {
+    let verified = directory.verified.iter().map(|alias| (alias, true));
+    let all = verified.chain(directory.unverified.iter().map(|alias| (alias, false)));
+    let rest = &path[directory.path.len()..];
+    let alias = |(text, is_verified): (&String, bool)| {
+        let rest = if text.starts_with('/') { rest.to_owned() } else { rest.replace('/', "\\") };
+        Alias { text: format!("{text}{rest}"), path: path.to_owned(), is_verified }
+    };
+    all.map(alias).collect()
+}
+
+/// Replaces an alias at the start of a text by the path of its directory.
+fn without_alias<'a>(
+    text: &str,
+    aliases: impl IntoIterator<Item = &'a Alias>,
+) -> Option<String> {
+    let matching = aliases
+        .into_iter()
+        .filter_map(|alias| Some((alias.text.len(), &alias.path, rest_after(&alias.text, text)?)));
+    let (_, path, rest) = matching.max_by_key(|(length, ..)| *length)?;
+    Some(format!("{path}/{rest}"))
 }
 
 struct Place {
@@ -530,7 +574,11 @@ fn path_of(directory: &Directory) -> String {
 
 /// The path under which a client listed a root. A path of Windows has backslashes.
 fn shown(text: &str) -> String {
-    if is_windows(text) { text[1..].replace('/', "\\") } else { text.to_owned() }
+    if is_windows(text) {
+        text[1..].replace('/', "\\")
+    } else {
+        text.trim_end_matches('/').to_owned()
+    }
 }
 
 fn is_windows(text: &str) -> bool {
