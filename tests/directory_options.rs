@@ -499,8 +499,15 @@ fn a_symlink_through_an_alias_is_followed_only_if_the_alias_resolves_here() {
     tree.add("link var/home/me/work/drive -> /c:/me/work/f");
     tree.add(r"link var/home/me/work/windows -> C:\me\work/f");
     let target = Ok("var/home/me/work/f".to_owned());
-    for listed in ["home2/me/work", "var/home/me/work"] {
-        let roots = boundary.resolve(&list(&tree, &[listed])).unwrap();
+    let lists = [
+        tree.uri("home2/me/work"),
+        tree.uri("var/home/me/work"),
+        "file:///host/me/work".into(),
+        "file:///c%3A/me/work".into(),
+    ];
+    for listed in lists {
+        let list = ListRootsResult::from_uris([listed.clone()]);
+        let roots = boundary.resolve(&list).unwrap();
         assert_eq!(names(&tree, &roots), ["var/home/me/work"]);
         let rows = [
             ("here", target.clone()),

@@ -255,7 +255,7 @@ errors! {
         /// An alias of an allowed directory is not absolute, contains `.` or `..`, or is one too
         /// many.
         InvalidAlias = "invalid_alias",
-            "an alias must be an absolute path without . or ..";
+            "an alias must be an absolute path in which no name is . or .. alone";
         /// An alias exists on this system and is another directory, or is equal to, inside, or
         /// around another allowed directory or alias.
         AliasConflict = "alias_conflict",

@@ -227,7 +227,6 @@ impl Root {
         self.is_same_object(other)
             && (&self.canonical, &self.aliases, &self.name, &self.leaf, self.access)
                 == (&other.canonical, &other.aliases, &other.name, &other.leaf, other.access)
-            && (&self.listed, self.is_always) == (&other.listed, other.is_always)
     }
 
     fn record_if_gone<T>(&self, result: Result<T>) -> Result<T> {

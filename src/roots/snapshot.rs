@@ -139,7 +139,8 @@ impl Roots {
     pub fn with_base(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let base = self.roots().position(|root| root.paths().any(|alias| is_same(alias, path)));
-        let declared = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
+        let begin = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
+        let declared = || begin().filter(|_| self.index().is_absolute(path.as_os_str()));
         match base.or_else(|| declared().map(|(root, _)| root)) {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
             None => {
@@ -400,10 +401,11 @@ impl Roots {
 
     pub(crate) fn from_snapshot(snapshot: Arc<Snapshot>) -> Self {
         let own = snapshot.listed.unwrap_or(snapshot.roots.len());
+        // Defense: always-directory-is-no-base
+        let base = (own > 0).then_some(0);
         Self {
             snapshot,
-            // Defense: always-directory-is-no-base
-            base: (own > 0).then_some(0),
+            base,
             failure: None,
             session: None,
             #[cfg(feature = "rmcp")]

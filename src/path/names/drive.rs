@@ -12,9 +12,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 pub(crate) fn names(path: &OsStr) -> Option<impl Iterator<Item = (OsString, &OsStr)>> {
     let mut rest = starts_with_drive(path)?;
     Some(std::iter::from_fn(move || {
-        let start = rest.iter().position(|byte| !is_separator(byte))?;
+        let start = rest.iter().position(|byte| !is_separator(*byte))?;
         let from = rest.get(start..)?;
-        let (name, after) = from.split_at(from.iter().position(is_separator).unwrap_or(from.len()));
+        let (name, after) =
+            from.split_at(from.iter().position(|byte| is_separator(*byte)).unwrap_or(from.len()));
         rest = after;
         let after = after.get(1..).unwrap_or_default();
         Some((OsString::from_vec(name.to_ascii_lowercase()), OsStr::from_bytes(after)))
@@ -28,13 +29,13 @@ pub(crate) fn starts_with_drive(path: &OsStr) -> Option<&[u8]> {
     let from = path.strip_prefix(b"/").unwrap_or(path);
     match from {
         [letter, b':'] if letter.is_ascii_alphabetic() && from.len() < path.len() => Some(from),
-        [letter, b':', next, ..] if letter.is_ascii_alphabetic() && is_separator(next) => {
+        [letter, b':', next, ..] if letter.is_ascii_alphabetic() && is_separator(*next) => {
             Some(from)
         }
         _ => None,
     }
 }
 
-fn is_separator(byte: &u8) -> bool {
+fn is_separator(byte: u8) -> bool {
     matches!(byte, b'/' | b'\\')
 }
