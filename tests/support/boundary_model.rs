@@ -173,9 +173,7 @@ impl<'a> Client<'a> {
                 }
                 Ok(roots)
             }
-            Answer::Malformed => {
-                self.call(&Answer::Failed("roots_failed", "Failed(RootsFailed)"))
-            }
+            Answer::Malformed => self.call(&Answer::Failed("roots_failed", "Failed(RootsFailed)")),
             Answer::Failed(code, state) => {
                 let wait = [1, 2, 4, 8, 16, 30][self.back_off.1.min(5) as usize];
                 // A call that times out takes five seconds.
@@ -283,7 +281,7 @@ impl<'a> Client<'a> {
         }
         let is_file = |path: &str| matches!((self.kind)(path), Kind::File);
         let mut granted: BTreeSet<String> = self.granted.clone();
-        granted.extend(self.available().into_iter().filter(is_open_to_all).map(path_of));
+        granted.extend(self.available().into_iter().filter(|one| is_open_to_all(one)).map(path_of));
         granted.extend(found.iter().map(|(.., place)| place.path.clone()));
         granted.retain(|path| !is_file(path));
         let mut roots: Vec<Root> = Vec::new();
@@ -303,7 +301,8 @@ impl<'a> Client<'a> {
                 }
                 continue;
             }
-            let around = self.available().into_iter().filter(|one| is_at_or_in(&place.path, &one.path));
+            let around =
+                self.available().into_iter().filter(|one| is_at_or_in(&place.path, &one.path));
             let innermost = around.max_by_key(|directory| directory.path.len());
             roots.push(Root {
                 read_only: innermost.is_some_and(|directory| directory.read_only),
@@ -371,12 +370,17 @@ impl<'a> Client<'a> {
         let plain = request.strip_prefix("file://").unwrap_or(request).replace("%3A", ":");
         let aliases = self.aliases_of_roots(roots);
         let named = without_alias(&plain, &aliases);
-        let is_windows_alias = |alias: &String| {
-            !alias.starts_with('/') && rest_after(alias, &plain).is_some()
-        };
+        let is_windows_alias =
+            |alias: &String| !alias.starts_with('/') && rest_after(alias, &plain).is_some();
         let (from, text) = match named {
             Some(text) => (String::new(), text),
-            None if self.config.directories.iter().flat_map(|one| &one.unverified).any(is_windows_alias) => {
+            None if self
+                .config
+                .directories
+                .iter()
+                .flat_map(|one| &one.unverified)
+                .any(is_windows_alias) =>
+            {
                 return Err(roots.outside.clone());
             }
             None if plain.starts_with('/') => (String::new(), plain),
@@ -415,9 +419,10 @@ impl<'a> Client<'a> {
         }
         match current?.roots.iter().any(|root| is_at_or_in(place, &root.path)) {
             true => Ok(()),
-            false if !self.config.ignores
-                && self.config.declared == Declared::Nothing
-                && self.config.without == Fallback::Deny =>
+            false
+                if !self.config.ignores
+                    && self.config.declared == Declared::Nothing
+                    && self.config.without == Fallback::Deny =>
             {
                 Err("roots_unsupported")
             }
@@ -432,7 +437,11 @@ impl<'a> Client<'a> {
             _ if self.config.ignores => "Ignored",
             _ if self.config.declared == Declared::Nothing => "Unsupported",
             Some((_, is_empty, until)) if self.now < *until => {
-                if *is_empty { "Empty" } else { "Available" }
+                if *is_empty {
+                    "Empty"
+                } else {
+                    "Available"
+                }
             }
             _ => self.failure.map_or("Stale", |(_, state)| state),
         }
@@ -460,10 +469,13 @@ impl<'a> Client<'a> {
             }
             match name.as_str() {
                 "." => {}
-                ".." => at = parent(&at).to_owned(),
+                ".." => at.truncate(parent(&at).len()),
                 _ => {
                     let next = format!("{at}/{name}");
-                    if !roots.iter().any(|root| is_at_or_in(&next, root) || is_at_or_in(root, &next)) {
+                    if !roots
+                        .iter()
+                        .any(|root| is_at_or_in(&next, root) || is_at_or_in(root, &next))
+                    {
                         return Err("outside_roots");
                     }
                     if !roots.iter().any(|root| is_at_or_in(&at, root)) {
@@ -508,7 +520,8 @@ impl<'a> Client<'a> {
         });
         let mut aliases: Vec<_> = listed.collect();
         for root in &roots.roots {
-            for one in self.available().into_iter().filter(|one| is_at_or_in(&root.path, &one.path)) {
+            for one in self.available().into_iter().filter(|one| is_at_or_in(&root.path, &one.path))
+            {
                 aliases.extend(aliases_of(one, &root.path));
             }
         }
@@ -537,10 +550,7 @@ fn aliases_of(directory: &Directory, path: &str) -> Vec<Alias> {
 }
 
 /// Replaces an alias at the start of a text by the path of its directory.
-fn without_alias<'a>(
-    text: &str,
-    aliases: impl IntoIterator<Item = &'a Alias>,
-) -> Option<String> {
+fn without_alias<'a>(text: &str, aliases: impl IntoIterator<Item = &'a Alias>) -> Option<String> {
     let matching = aliases
         .into_iter()
         .filter_map(|alias| Some((alias.text.len(), &alias.path, rest_after(&alias.text, text)?)));
@@ -564,7 +574,7 @@ fn root(directory: &Directory, client_path: &str) -> Root {
 }
 
 /// Whether the tools of each client can create symlinks in a directory.
-fn is_open_to_all(directory: &&Directory) -> bool {
+fn is_open_to_all(directory: &Directory) -> bool {
     directory.always && !directory.read_only
 }
 
