@@ -5,6 +5,8 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[cfg(target_os = "linux")]
+mod boundary_options;
 mod checked_path;
 #[cfg(target_os = "linux")]
 mod comparison;

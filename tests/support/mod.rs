@@ -3,6 +3,8 @@
 //! include the files they need with `#[path]`.
 
 #[cfg(target_os = "linux")]
+pub(crate) mod boundary_model;
+#[cfg(target_os = "linux")]
 pub(crate) mod kernel;
 #[cfg(target_os = "linux")]
 pub(crate) mod model;

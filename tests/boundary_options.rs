@@ -1,0 +1,782 @@
+//! Compares the roots in force with a naive model, for each combination of a small scope: the
+//! options of the allowed directories, the states of a client, and its lists.
+//!
+//! The model ([`boundary_model`](crate::support::boundary_model)) works on strings and shares no
+//! code with the guard. After each step of a client, the test compares the roots in order, their
+//! access, [`Root::is_always`] and [`Root::client_path`], the rejected entries, the decision on a
+//! request for each interesting place, the state of the session, and [`Session::still_allows`] for
+//! a proof in each allowed directory. The decisions on relative requests show the base.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use mcp_roots_guard::limits::{ROOT_LIST_ENTRIES, ROOT_LIST_PAGES};
+use mcp_roots_guard::{
+    Access, Boundary, CheckedPath, ClientCapabilities, ClientRoots, DirectoryOptions, Guard,
+    Intent, ListRootsResult, RootEntry, Roots, RootsCapability, RootsResponse, Session,
+    WithoutClientRoots,
+};
+
+use crate::support::boundary_model::{
+    Answer, Client, Config, Decision, Declared, Directory, Entry, Fallback, InForce, Kind, Root,
+    Step,
+};
+use crate::support::random::Random;
+use crate::support::runs_without_openat2;
+use crate::support::tree::Tree;
+
+/// The tree. `m` is missing.
+const TREE: &str = "file p/f; file p/w/f; file p/w/in/f; file q/f; file q/s/f; file o/f; \
+    link p/w/lq -> $T/q; link p/lo -> ../o; link p/lw -> w; link p/lu -> $T/u/s; \
+    link p/lh -> /srv/host-q; link q/lw -> $T/p/w; link v -> p; link vw -> p/w; link u -> q";
+
+const DIRECTORIES: [&str; 4] = ["p", "p/w", "q", "m"];
+
+/// The aliases of each directory: a symlink, a path that does not exist here, a path of Windows.
+const ALIASES: [[&str; 3]; 4] = [
+    ["$T/v", "/Users/me/proj", r"C:\proj"],
+    ["$T/vw", "/Users/me/inner", r"E:\inner"],
+    ["$T/u", "/srv/host-q", r"D:\q"],
+    ["$T/vm", "/srv/host-m", r"F:\m"],
+];
+
+/// The lists of clients. `!` stands for an entry that is malformed.
+const LISTS: [&[&str]; 45] = [
+    &[],
+    &["$T/p"],
+    &["$T/p/w"],
+    &["$T/p/w/in"],
+    &["$T/q"],
+    &["$T/q/s"],
+    &["$T/m"],
+    &["$T/o"],
+    &["$T"],
+    &["/"],
+    &["/etc"],
+    &["$T/p/w/lq"],
+    &["$T/p/lo"],
+    &["$T/p/lw"],
+    &["$T/q/lw"],
+    &["$T/p/w", "$T/q"],
+    &["$T/q", "$T/p/w"],
+    &["$T/q/s", "$T/q"],
+    &["$T/q", "$T/q/s"],
+    &["$T/p/w", "$T/p/w"],
+    &["$T/q", "$T/q"],
+    &["$T/o", "$T/q", "$T/o"],
+    &["$T/p", "$T/p/w"],
+    &["$T/p/w", "$T/p/w/lq"],
+    &["$T/p/lw", "$T/p/w"],
+    &["$T/p/f"],
+    &["https://x", "$T/p/w"],
+    &["$T/p/none", "$T/q"],
+    &["$T", "$T/q"],
+    &["!", "$T/q/s"],
+    &["$T/v"],
+    &["$T/v/w"],
+    &["/Users/me/proj"],
+    &["/Users/me/proj/w"],
+    &["/c%3A/proj"],
+    &["/C:/proj/w"],
+    &["/Users/me"],
+    &["/Users/me/proj-x"],
+    &["/Users/me/proj/w", "$T/p/w"],
+    &["$T/p/w", "/C:/PROJ/w", "$T/v/w"],
+    &["$T/u", "/srv/host-q"],
+    &["/d:/q/s", "$T/p/w"],
+    &["/Users/me/proj/none"],
+    &["/srv/host-q/s"],
+    &["$T/vw", "$T/p"],
+];
+
+/// The requests, all for an existing file or directory or for nothing.
+const REQUESTS: [&str; 38] = [
+    "$T",
+    "$T/p",
+    "$T/p/f",
+    "$T/p/w",
+    "$T/p/w/f",
+    "$T/p/w/in/f",
+    "$T/p/w/none",
+    "$T/q/f",
+    "$T/q/s/f",
+    "$T/o/f",
+    "$T/m",
+    "$T/p/w/lq/s/f",
+    "$T/p/w/in/../lq/f",
+    "$T/p/lo/f",
+    "$T/p/lw/f",
+    "$T/p/lu/f",
+    "$T/p/lh/f",
+    "$T/q/lw/in/f",
+    ".",
+    "f",
+    "w/f",
+    "lq/f",
+    "../q/f",
+    "../w/f",
+    "$T/v/f",
+    "/Users/me/proj/f",
+    // With aliases only.
+    "$T/v/w/f",
+    "$T/vw/in/f",
+    "$T/u/s/f",
+    "/Users/me/proj/w/f",
+    "/Users/me/proj-x/f",
+    "/Users/me/inner/f",
+    "/srv/host-q/s/f",
+    r"C:\proj/w/f",
+    "file:///c%3A/proj/w/f",
+    "file:///C:/PROJ/f",
+    r"D:\q/s/f",
+    r"C:\projects",
+];
+
+/// The places of the proofs for [`Session::still_allows`].
+const PLACES: [&str; 6] = ["p", "p/f", "p/w", "p/w/in", "q", "q/s/f"];
+
+/// The minimum number of combinations.
+const COMBINATIONS: usize = 20_000;
+
+/// One combination.
+#[derive(Clone, Copy, Debug, Default)]
+struct Combination {
+    /// Indices into [`DIRECTORIES`], in the order of the configuration.
+    directories: [Option<usize>; 3],
+    read_only: [bool; 3],
+    always: [bool; 3],
+    /// A bit for each form of alias.
+    aliases: [usize; 3],
+    empty_means_allowed: bool,
+    /// Whether an undeclared client is refused.
+    denies: bool,
+    ignores: bool,
+    /// Nothing, announcing or silent.
+    declared: usize,
+    script: usize,
+    list: usize,
+}
+
+#[test]
+fn the_roots_in_force_equal_those_of_a_naive_model() {
+    let tree = Tree::in_memory(TREE);
+    let files = Files::new(&tree);
+    let all = combinations();
+    // The second run of the suite repeats a tenth of the combinations.
+    let step = if runs_without_openat2() { 10 } else { 1 };
+    let (next, differences) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let counts = Mutex::new(BTreeMap::<&str, usize>::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_time()
+                    .start_paused(true)
+                    .build()
+                    .unwrap();
+                loop {
+                    let number = next.fetch_add(step, Ordering::Relaxed);
+                    let Some(combination) = all.get(number) else { break };
+                    let (differs, compared) = runtime.block_on(compare(&tree, &files, combination));
+                    let lock = |_| unreachable!("no thread panics while it holds the lock");
+                    let mut counts = counts.lock().unwrap_or_else(lock);
+                    for (what, number) in compared {
+                        *counts.entry(what).or_default() += number;
+                    }
+                    if let Some(difference) = differs {
+                        differences
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .insert(number, difference);
+                    }
+                }
+            });
+        }
+    });
+    let (pairs, missing) = pairs_of_options(&all);
+    let differences = differences.into_inner().unwrap();
+    println!(
+        "{} of {} combinations, {pairs} pairs of options; compared: {:?}",
+        all.len() / step,
+        all.len(),
+        counts.into_inner().unwrap()
+    );
+    assert!(all.len() >= COMBINATIONS, "only {} combinations", all.len());
+    // One combination for each kind of difference.
+    let kinds: BTreeMap<_, _> = differences
+        .values()
+        .rev()
+        .map(|text| {
+            (
+                text.split("\n  step")
+                    .next()
+                    .map(|text| text.replace(tree.path("").to_str().unwrap(), "$T")),
+                text.as_str(),
+            )
+        })
+        .collect();
+    let shown: Vec<_> = kinds.into_values().take(25).collect();
+    assert!(shown.is_empty(), "{} combinations differ:\n{}", differences.len(), shown.join("\n"));
+    assert!(missing.is_empty(), "pairs that no combination contains: {missing:?}");
+}
+
+/// The scope: five complete products, and random combinations that complete the pairs.
+fn combinations() -> Vec<Combination> {
+    let mut all = Vec::new();
+    let default = Combination { declared: 1, ..Combination::default() };
+    // No allowed directory: each list is granted.
+    for list in 0..LISTS.len() {
+        for declared in 0..3 {
+            all.push(Combination { denies: true, declared, list, ..default });
+        }
+    }
+    for directories in arrangements() {
+        let count = directories.iter().flatten().count();
+        for options in 0..1_usize << (2 * count) {
+            let bit = |number: usize| options & 1 << number != 0;
+            let read_only = [bit(0), bit(1) && count > 1, bit(2) && count > 2];
+            let always = [bit(count), bit(count + 1), bit(count + 2)];
+            let always = [always[0], always[1] && count > 1, always[2] && count > 2];
+            let one = Combination { directories, read_only, always, ..default };
+            // Each set of options with each list. With three directories, the access is always the
+            // same, and each set is combined with a third of the lists.
+            if count < 3 || options % 8 == 0 {
+                for list in
+                    (0..LISTS.len()).filter(|list| count < 3 || (list + options / 8) % 3 == 0)
+                {
+                    let even = (all.len() + list) % 2 == 0;
+                    let aliases = if even { [7, 7, 7] } else { [0; 3] };
+                    all.push(Combination { list, aliases, empty_means_allowed: even, ..one });
+                }
+            }
+            // Each state of a client, where the access is the same in each directory.
+            if count < 3 && read_only[..count].iter().all(|one| *one == read_only[0]) {
+                for script in 0..SCRIPTS {
+                    for list in [0, 15] {
+                        let empty_means_allowed = script % 2 == 0;
+                        all.push(Combination { empty_means_allowed, script, list, ..one });
+                    }
+                }
+                for (declared, denies, ignores) in
+                    [(0, true, false), (0, false, false), (1, false, true)]
+                {
+                    all.push(Combination { denies, ignores, declared, ..one });
+                }
+            }
+        }
+    }
+    // Each set of forms of alias, with the lists that use one. If the second directory has some
+    // of the forms only, a quarter of the lists.
+    for directories in [[Some(0), None, None], [Some(0), Some(2), None], [Some(1), Some(0), None]] {
+        let count = directories.iter().flatten().count();
+        for aliases in 0..8 << (3 * (count - 1)) {
+            for always in [[false; 3], [true, false, false]] {
+                let aliases = [aliases % 8, aliases / 8, 0];
+                for list in [2, 8].into_iter().chain(30..LISTS.len()) {
+                    if aliases[1] % 7 == 0 || list % 4 == 3 {
+                        all.push(Combination { directories, always, aliases, list, ..default });
+                    }
+                }
+            }
+        }
+    }
+    let mut random = Random(18);
+    let arrangements = arrangements();
+    for _ in 0..7_000 {
+        let mut below =
+            |bound: usize| usize::try_from(random.below(u64::try_from(bound).unwrap())).unwrap();
+        let directories = arrangements[below(arrangements.len())];
+        let ignores = below(8) == 0;
+        let has = |number: usize| directories[number].is_some();
+        let mut flags = || [0, 1, 2].map(|number| below(2) == 1 && has(number));
+        // Nested directories must have the same access.
+        let (mut read_only, always) = (flags(), flags());
+        let nested = |number: usize| directories[number].is_some_and(|one| one < 2);
+        let first = read_only[(0..3).find(|&number| nested(number)).unwrap_or(0)];
+        (0..3).filter(|&number| nested(number)).for_each(|number| read_only[number] = first);
+        let aliases = [0, 1, 2].map(|number| if has(number) { below(8) } else { 0 });
+        all.push(Combination {
+            directories,
+            read_only,
+            always,
+            aliases,
+            empty_means_allowed: has(0) && below(2) == 1,
+            denies: !has(0) || !ignores && below(2) == 1,
+            ignores: ignores && has(0),
+            declared: [0, 1, 1, 1, 1, 2][below(6)],
+            script: below(SCRIPTS),
+            list: below(LISTS.len()),
+        });
+    }
+    all
+}
+
+/// Each sequence of up to three directories.
+fn arrangements() -> Vec<[Option<usize>; 3]> {
+    let mut all = Vec::new();
+    for code in 0..125 {
+        let one = [code % 5, code / 5 % 5, code / 25].map(|digit: usize| digit.checked_sub(1));
+        let distinct: BTreeSet<_> = one.iter().flatten().collect();
+        let count = one.iter().flatten().count();
+        if distinct.len() == count && one[..count].iter().all(Option::is_some) {
+            all.push(one);
+        }
+    }
+    assert_eq!(all.len(), 1 + 4 + 12 + 24);
+    all
+}
+
+/// A value of an option: the number of the option, and the value.
+type OptionValue = (usize, usize);
+
+/// Counts the pairs of options in the combinations. Also returns the possible pairs that are
+/// missing.
+fn pairs_of_options(all: &[Combination]) -> (usize, Vec<(OptionValue, OptionValue)>) {
+    let sizes = [2, 2, 2, 3, SCRIPTS, LISTS.len(), 4, 4, 4, 2, 2, 2, 2, 2, 2, 8, 8, 8];
+    let values = || {
+        let option = |(option, size): (usize, usize)| (0..size).map(move |value| (option, value));
+        sizes.into_iter().enumerate().flat_map(option)
+    };
+    let first_of = |option: usize| sizes[..option].iter().sum::<usize>();
+    let mut seen = vec![vec![false; values().count()]; values().count()];
+    for one in all {
+        let mut values = vec![
+            (0, usize::from(one.empty_means_allowed)),
+            (1, usize::from(one.denies)),
+            (2, usize::from(one.ignores)),
+            (3, one.declared),
+            (4, one.script),
+            (5, one.list),
+        ];
+        for number in 0..3 {
+            if let Some(directory) = one.directories[number] {
+                values.extend([
+                    (6 + number, directory),
+                    (9 + number, usize::from(one.read_only[number])),
+                    (12 + number, usize::from(one.always[number])),
+                    (15 + number, one.aliases[number]),
+                ]);
+            }
+        }
+        let indices: Vec<_> =
+            values.into_iter().map(|(option, value)| first_of(option) + value).collect();
+        for &first in &indices {
+            for &second in &indices {
+                seen[first][second] = true;
+            }
+        }
+    }
+    let (mut pairs, mut missing) = (0, Vec::new());
+    for (at, first) in values().enumerate() {
+        for (number, second) in values().enumerate().filter(|(_, second)| second.0 > first.0) {
+            // A directory is configured once. A guard that ignores client roots denies nobody.
+            let is_directory = |option: usize| (6..9).contains(&option);
+            let is_impossible =
+                is_directory(first.0) && is_directory(second.0) && first.1 == second.1
+                    || (first, second) == ((1, 1), (2, 1));
+            match seen[at][number] {
+                true => pairs += 1,
+                false if is_impossible => {}
+                false => missing.push((first, second)),
+            }
+        }
+    }
+    (pairs, missing)
+}
+
+/// The number of scripts: the states of a client.
+const SCRIPTS: usize = 18;
+
+fn script(number: usize, list: &[Entry], good: &[Entry]) -> Vec<Step> {
+    let fails = |code, state| Step::Call(Answer::Failed(code, state));
+    let (fail, roots_failed) = ("roots_failed", "Failed(RootsFailed)");
+    let call = || Step::Call(Answer::List(list.to_vec()));
+    let good = || Step::Call(Answer::List(good.to_vec()));
+    let again = || Step::Call(Answer::NotAsked);
+    let carries = Step::Carries(list.to_vec());
+    match number {
+        0 => vec![call()],
+        1 => vec![carries.clone(), carries],
+        2 => vec![Step::Call(Answer::Malformed)],
+        3 => vec![good(), Step::Changed, fails(fail, roots_failed)],
+        4 => vec![fails("roots_unsupported", "Failed(RootsUnsupported)"), again()],
+        5 => vec![fails("roots_timed_out", roots_failed), again()],
+        6 => vec![fails(fail, roots_failed), again(), Step::Seconds(2), call()],
+        7 => vec![good(), Step::Changed, call(), Step::Changed],
+        8 => vec![fails("too_many_roots", roots_failed), again(), Step::Changed, good()],
+        9 => vec![fails("too_large", "Failed(LimitExceeded)")],
+        10 => vec![fails("too_many_pages", roots_failed)],
+        11 => vec![fails("repeated_cursor", roots_failed)],
+        12 => vec![good(), Step::Changed, Step::Call(Answer::Changes)],
+        13 => vec![call(), Step::Seconds(4000), good()],
+        14 => vec![call(), Step::Seconds(4000), fails(fail, roots_failed)],
+        15 => vec![good(), Step::Close, call()],
+        16 => vec![fails(fail, roots_failed), Step::Changed, call()],
+        17 => vec![
+            fails(fail, roots_failed),
+            Step::Seconds(2),
+            fails("roots_timed_out", roots_failed),
+            again(),
+            Step::Close,
+            Step::Carries(list.to_vec()),
+        ],
+        _ => unreachable!(),
+    }
+}
+
+/// Runs one combination. Returns the first difference, and what was compared.
+async fn compare(
+    tree: &Tree,
+    files: &Files,
+    combination: &Combination,
+) -> (Option<String>, Vec<(&'static str, usize)>) {
+    let config = config(tree, combination);
+    let kind = |path: &str| files.kind(path);
+    let mut model = Client::new(&config, &kind);
+    let what = || format!("{:?} {:?}", LISTS[combination.list], combination);
+    let (guard, expected) = (guard(tree, combination), config_error(&config, combination));
+    let guard = match (guard, expected) {
+        (Ok(guard), None) => guard,
+        (result, expected) => {
+            let actual = result.err();
+            let differs = (actual != expected)
+                .then(|| format!("building: {actual:?}, the model {expected:?}: {}", what()));
+            return (differs, vec![("refused configurations", 1)]);
+        }
+    };
+    let declared = match config.declared {
+        Declared::Nothing => ClientCapabilities::without_roots(),
+        Declared::Announcing => ClientCapabilities::with_roots(RootsCapability::announcing()),
+        Declared::Silent => ClientCapabilities::with_roots(RootsCapability::silent()),
+    };
+    let session = guard.session(declared).unwrap();
+    let proofs = proofs(tree, guard.boundary());
+    let good: Vec<_> = ["$T/q/s", "$T/p"].iter().map(|text| entry(tree, text).1).collect();
+    let list: Vec<_> = LISTS[combination.list].iter().map(|text| entry(tree, text).1).collect();
+    let (mut decisions, mut checks, mut lists) = (0, 0, 0);
+    for (number, step) in script(combination.script, &list, &good).iter().enumerate() {
+        let differs = |what_differs: &str, actual: String, expected: String| {
+            let at = format!("step {number}, {step:?}, of {}", what());
+            (Some(format!("{what_differs}: {actual}\n  the model: {expected}\n  {at}")), vec![])
+        };
+        let actual = run(&session, step).await;
+        let expected = model.step(step);
+        match (&actual, &expected) {
+            (Some(Ok(actual)), Some(Ok(expected))) => {
+                lists += 1;
+                let (shown, wanted) = (seen(actual), &expected.roots);
+                if shown != *wanted {
+                    return differs("roots", format!("{shown:?}"), format!("{wanted:?}"));
+                }
+                let rejected: Vec<_> = actual
+                    .rejected()
+                    .iter()
+                    .map(|rejected| (rejected.index(), rejected.error().code()))
+                    .collect();
+                if let Some(wanted) =
+                    expected.rejected.as_ref().filter(|wanted| **wanted != rejected)
+                {
+                    return differs("rejected", format!("{rejected:?}"), format!("{wanted:?}"));
+                }
+                // Without aliases, most requests by an alias are not interesting.
+                let requests = if combination.aliases == [0; 3] { 26 } else { REQUESTS.len() };
+                for request in REQUESTS[..requests].iter().map(|request| tree.expand(request)) {
+                    let (made, wanted) = decisions_on(actual, expected, &model, &request);
+                    decisions += 1;
+                    if made != wanted {
+                        return differs(&request, format!("{made:?}"), format!("{wanted:?}"));
+                    }
+                }
+                if !actual.verify() {
+                    return differs("verify", "a root is unavailable".into(), String::new());
+                }
+            }
+            (Some(Err(actual)), Some(Err(expected))) if actual == expected => lists += 1,
+            (None, None) => {}
+            _ => {
+                let actual = actual.map(|roots| roots.map(|roots| seen(&roots)));
+                return differs("call", format!("{actual:?}"), format!("{expected:?}"));
+            }
+        }
+        let (state, wanted) = (format!("{:?}", session.state()), model.state());
+        if state != wanted {
+            return differs("state", state, wanted.into());
+        }
+        for (place, proof) in &proofs {
+            let still = session.still_allows(proof).map_err(|error| error.code());
+            let wanted = model.still_allows(place);
+            checks += 1;
+            if still != wanted {
+                let what = format!("still_allows {place}");
+                return differs(&what, format!("{still:?}"), format!("{wanted:?}"));
+            }
+        }
+    }
+    (None, vec![("roots", lists), ("decisions", decisions), ("still_allows", checks)])
+}
+
+fn decisions_on(
+    roots: &Roots,
+    expected: &InForce,
+    model: &Client<'_>,
+    request: &str,
+) -> (Decision, Decision) {
+    let made = roots.check(request, Intent::Existing);
+    let made = made
+        .map(|checked| {
+            (plain_path(&checked.display_path()), checked.root().access() == Access::ReadOnly)
+        })
+        .map_err(|error| {
+            let text = error.to_string();
+            let why = REASONS.iter().find(|reason| text.contains(**reason));
+            why.map_or_else(|| error.code().to_owned(), |why| format!("{}: {why}", error.code()))
+        });
+    (made, model.decide(expected, request))
+}
+
+/// A path without a trailing slash, as the model writes it.
+fn plain_path(path: &str) -> String {
+    path.trim_end_matches('/').to_owned()
+}
+
+/// The reasons for having no roots.
+const REASONS: [&str; 4] = [
+    "the server has no directories configured",
+    "the client listed no directories",
+    "none of the directories that the client listed is allowed",
+    "none of the server's directories is available",
+];
+
+async fn run(session: &Session, step: &Step) -> Option<Result<Roots, String>> {
+    let list = |entries: &[Entry]| ListRootsResult {
+        roots: entries.iter().map(root_entry).collect(),
+        ..ListRootsResult::default()
+    };
+    let roots = match step {
+        Step::Changed => {
+            session.list_changed();
+            return None;
+        }
+        Step::Seconds(seconds) => {
+            tokio::time::advance(Duration::from_secs(*seconds)).await;
+            return None;
+        }
+        Step::Close => {
+            session.close();
+            return None;
+        }
+        Step::Carries(entries) => session.roots_from_list(list(entries)).await,
+        Step::Call(Answer::List(entries)) => {
+            let list = list(entries);
+            session.roots(|_| std::future::ready(RootsResponse::List(list.clone()))).await
+        }
+        Step::Call(Answer::Failed("roots_timed_out", _)) => {
+            session.roots(|_| std::future::pending()).await
+        }
+        Step::Call(Answer::Failed(code, _)) => {
+            let mut pages = 0;
+            let answer = |_| {
+                pages += 1;
+                std::future::ready(failing(code, pages))
+            };
+            session.roots(answer).await
+        }
+        Step::Call(Answer::Malformed) => {
+            let result = serde_json::json!({"roots": {}});
+            session.roots(|_| std::future::ready(RootsResponse::from_result(result.clone()))).await
+        }
+        Step::Call(Answer::Changes) => {
+            let answer = |_| {
+                session.list_changed();
+                std::future::ready(RootsResponse::List(ListRootsResult::default()))
+            };
+            session.roots(answer).await
+        }
+        Step::Call(Answer::NotAsked) => {
+            session.roots(|_| async { panic!("the client received a request") }).await
+        }
+    };
+    Some(roots.map_err(|error| error.code().to_owned()))
+}
+
+/// The response of a client that fails in this way, for each page.
+fn failing(code: &str, page: usize) -> RootsResponse {
+    let list = |uris: Vec<String>, next_cursor: Option<String>| {
+        RootsResponse::List(ListRootsResult { next_cursor, ..ListRootsResult::from_uris(uris) })
+    };
+    match code {
+        "roots_unsupported" => RootsResponse::Unsupported,
+        "too_many_roots" => list(vec!["file:///x".into(); ROOT_LIST_ENTRIES + 1], None),
+        "too_large" => list(vec!["x".repeat(4_000_001); 2], None),
+        "too_many_pages" => {
+            assert!(page <= ROOT_LIST_PAGES);
+            list(Vec::new(), Some(page.to_string()))
+        }
+        "repeated_cursor" => list(Vec::new(), Some("again".into())),
+        _ => RootsResponse::Failed(code.into()),
+    }
+}
+
+fn seen(roots: &Roots) -> Vec<Root> {
+    let root = |root: &mcp_roots_guard::Root| Root {
+        path: plain_path(&root.display_path()),
+        read_only: root.access() == Access::ReadOnly,
+        is_always: root.is_always(),
+        client_path: plain_path(&root.client_path()),
+    };
+    roots.roots().map(root).collect()
+}
+
+/// A proof for each place that is in an allowed directory.
+fn proofs(tree: &Tree, boundary: &Boundary) -> Vec<(String, CheckedPath)> {
+    let roots = boundary.allowed_roots();
+    let proof = |place: &str| {
+        let path = tree.path(place);
+        let checked = roots.check(path.as_path(), Intent::Existing).ok()?;
+        Some((path.to_str()?.to_owned(), checked))
+    };
+    PLACES.iter().filter_map(|place| proof(place)).collect()
+}
+
+fn config(tree: &Tree, one: &Combination) -> Config {
+    let directory = |number: usize| {
+        let name = one.directories[number]?;
+        let aliases = aliases(tree, name, one.aliases[number]);
+        // The symlink to the missing directory does not exist.
+        let is_missing = DIRECTORIES[name] == "m";
+        let (verified, unverified) = aliases
+            .into_iter()
+            .partition(|alias| !is_missing && Path::new(alias).starts_with(tree.path("")));
+        Some(Directory {
+            path: tree.path(DIRECTORIES[name]).to_str().unwrap().to_owned(),
+            read_only: one.read_only[number],
+            always: one.always[number],
+            is_missing,
+            verified,
+            unverified,
+        })
+    };
+    Config {
+        directories: (0..3).filter_map(directory).collect(),
+        empty_means_allowed: one.empty_means_allowed,
+        without: if one.denies { Fallback::Deny } else { Fallback::Allowed },
+        declared: [Declared::Nothing, Declared::Announcing, Declared::Silent][one.declared],
+        ignores: one.ignores,
+    }
+}
+
+fn aliases(tree: &Tree, directory: usize, forms: usize) -> Vec<String> {
+    let forms = (0..3).filter(|form| forms & 1 << form != 0);
+    forms.map(|form| tree.expand(ALIASES[directory][form])).collect()
+}
+
+/// The error of a configuration: a directory in another one with different access.
+fn config_error(config: &Config, one: &Combination) -> Option<&'static str> {
+    let is_in = |inner: &Directory, outer: &Directory| {
+        Path::new(&inner.path).starts_with(&outer.path) && inner.path != outer.path
+    };
+    let directories = &config.directories;
+    let conflicts = directories.iter().any(|inner| {
+        directories.iter().any(|outer| is_in(inner, outer) && inner.read_only != outer.read_only)
+    });
+    match () {
+        () if directories.is_empty() && one.empty_means_allowed => Some("invalid_options"),
+        () if directories.is_empty() && (one.ignores || !one.denies) => Some("no_directories"),
+        () if conflicts => Some("access_conflict"),
+        () if one.ignores && one.denies => Some("invalid_options"),
+        () => None,
+    }
+}
+
+fn guard(tree: &Tree, one: &Combination) -> Result<Guard, &'static str> {
+    let code = |error: mcp_roots_guard::Error| error.code();
+    let mut builder = Boundary::builder();
+    if one.directories[0].is_none() {
+        builder = builder.client_roots_only();
+    }
+    for number in 0..3 {
+        let Some(name) = one.directories[number] else { continue };
+        let access = if one.read_only[number] { Access::ReadOnly } else { Access::ReadWrite };
+        let options = DirectoryOptions::new(access)
+            .optional(DIRECTORIES[name] == "m")
+            .always(one.always[number]);
+        let options = aliases(tree, name, one.aliases[number])
+            .into_iter()
+            .fold(options, DirectoryOptions::alias);
+        builder = builder.directory_with(tree.path(DIRECTORIES[name]), options);
+    }
+    if one.empty_means_allowed {
+        builder = builder.empty_list(WithoutClientRoots::AllowedDirectories);
+    }
+    let guard = Guard::builder(builder.build().map_err(code)?);
+    let guard = guard.without_client_roots(if one.denies {
+        WithoutClientRoots::Deny
+    } else {
+        WithoutClientRoots::AllowedDirectories
+    });
+    let guard = if one.ignores { guard.client_roots(ClientRoots::Ignore) } else { guard };
+    guard.build().map_err(code)
+}
+
+/// An entry as the client sends it, and as the model sees it.
+fn entry(tree: &Tree, text: &str) -> (RootEntry, Entry) {
+    let seen = match text {
+        "!" => Entry::Bad("malformed"),
+        "https://x" => Entry::Bad("foreign_scheme"),
+        path => Entry::Path(tree.expand(path).replace("%3A", ":")),
+    };
+    (root_entry(&seen), seen)
+}
+
+fn root_entry(entry: &Entry) -> RootEntry {
+    match entry {
+        Entry::Bad("malformed") => {
+            let list: ListRootsResult = serde_json::from_str(r#"{"roots": [7]}"#).unwrap();
+            list.roots[0].clone()
+        }
+        Entry::Bad(_) => RootEntry::new("https://x"),
+        // Clients encode the colon of a drive, or do not.
+        Entry::Path(path) if path.starts_with("/c:") => {
+            RootEntry::new(format!("file://{}", path.replacen(':', "%3A", 1)))
+        }
+        Entry::Path(path) => RootEntry::new(format!("file://{path}")),
+    }
+}
+
+/// The symlinks and files of [`TREE`], and their directories.
+struct Files {
+    entries: BTreeMap<String, Option<String>>,
+    directories: BTreeSet<String>,
+}
+
+impl Files {
+    fn new(tree: &Tree) -> Self {
+        let (mut entries, mut directories) = (BTreeMap::new(), BTreeSet::from(["/etc".into()]));
+        for line in TREE.split(';').map(str::trim) {
+            let (_, rest) = line.split_once(' ').unwrap();
+            let (name, target) = rest.split_once(" -> ").unwrap_or((rest, ""));
+            let path = tree.path(name).to_str().unwrap().to_owned();
+            let is_symlink = line.starts_with("link");
+            entries.insert(path.clone(), is_symlink.then(|| tree.expand(target)));
+            let mut parent = path.as_str();
+            while let Some(slash) = parent.rfind('/') {
+                parent = &parent[..slash];
+                directories.insert(parent.to_owned());
+            }
+        }
+        Self { entries, directories }
+    }
+
+    /// The type of the entry at a path.
+    fn kind(&self, path: &str) -> Kind {
+        match self.entries.get(path) {
+            Some(Some(target)) => Kind::Symlink(target.clone()),
+            Some(None) => Kind::File,
+            None if self.directories.contains(path) => Kind::Directory,
+            None => Kind::Missing,
+        }
+    }
+}
