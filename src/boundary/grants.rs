@@ -158,11 +158,17 @@ impl GrantMemory {
         if root.is_file() {
             return Ok(());
         }
-        let path = self.places.new_path(enclosing, root);
+        let is_operator = *account == Account::Operator;
+        let path = if is_operator {
+            // A trail omits the allowed directories around this one.
+            let own = PathHash::of(root.path());
+            (!self.places.paths.contains(&own)).then_some(own)
+        } else {
+            self.places.new_path(enclosing, root)
+        };
         if path.is_none() && self.places.identities.contains(&root.identity) {
             return Ok(());
         }
-        let is_operator = *account == Account::Operator;
         // A full memory rejects every client root that runs through a symlink, so nothing more
         // needs to be remembered.
         if self.places.len() >= if is_operator { 2 * GRANTED } else { GRANTED } {

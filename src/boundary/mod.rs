@@ -282,7 +282,7 @@ impl Boundary {
         list.is_bounded()?;
         if list.roots.is_empty() && self.inner.empty_list == WithoutClientRoots::AllowedDirectories
         {
-            return Ok(self.last_allowed_roots().select(|_| true));
+            return Ok(self.last_allowed_roots().of_empty_list());
         }
         let allowed = self.last_allowed_roots();
         let parse = if self.inner.bare_paths { Location::parse } else { Location::from_uri };

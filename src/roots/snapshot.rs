@@ -229,7 +229,7 @@ impl Roots {
     /// Returns those of these allowed directories that are always in force, for a client whose list
     /// could not be obtained.
     pub(crate) fn always_despite(&self, failure: &Error) -> Self {
-        let mut always = self.select(Root::is_always);
+        let mut always = self.select(Root::is_always, None);
         // Defense: failed-client-has-no-base
         always.base = None;
         always.failure = Some(Arc::new(failure.repeated()));
@@ -243,10 +243,16 @@ impl Roots {
         self.failure.is_some()
     }
 
+    /// Returns these allowed directories, as the roots of a client whose empty list means them.
+    pub(crate) fn of_empty_list(&self) -> Self {
+        self.select(|_| true, Some(self.roots().len()))
+    }
+
     /// Returns the selected roots, which both snapshots share.
-    pub(crate) fn select(&self, is_selected: impl Fn(&Root) -> bool) -> Self {
+    fn select(&self, is_selected: impl Fn(&Root) -> bool, listed: Option<usize>) -> Self {
         let roots = self.shared_roots().filter(|root| is_selected(root)).collect();
-        Self::assemble(Vec::new(), roots, None, self.declared().cloned(), self.policy(), Vec::new())
+        let declared = self.declared().cloned();
+        Self::assemble(Vec::new(), roots, listed, declared, self.policy(), Vec::new())
             .with_generation(self.generation())
             .among(self)
     }
