@@ -19,6 +19,10 @@
 //! also shows it. It is a guard that checks the canonical path and then opens it by name, and its
 //! test fails unless the guard leaks.
 //!
+//! The same rows run on swaps that lead to a protected name inside the root. Nothing under a
+//! read-only name may change, and nothing under a hidden name may be seen either. The last test
+//! renames a directory to a protected name while files in it are written.
+//!
 //! For long runs, `GUARD_RACE_SECONDS=600` divides 600 seconds between all rows, without a limit on
 //! rounds.
 
@@ -35,7 +39,8 @@ use std::time::{Duration, Instant};
 
 use mcp_roots_guard::{
     Access, Boundary, CheckedPath, Existing, Intent, ListRootsResult, Metadata, OpenFile,
-    OpenOptions, ReadDir, Replace, Result, Root, Roots, Walk, WalkOptions, WriteOptions,
+    OpenOptions, Protection, ReadDir, Replace, Result, Root, Roots, Walk, WalkOptions,
+    WriteOptions,
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -70,6 +75,42 @@ ancestor <-> symlink     | w/root | $T/w/root | dir  | out/root | w <-> w2
     once link w2 -> out; place w/root
 nothing <-> symlink      | root   | box/x     | file | out      | root/box/x <-> nothing
     dir root/box";
+
+/// Swaps that lead to the protected name `.git` inside the root. For these pairs, `outside` is the
+/// protected directory.
+const PROTECTED_PAIRS: &str = "\
+directory <-> symlink    | root   | box/a     | dir  | root/.git | root/box/a <-> root/box/b
+    place root/box/a; link root/box/b -> $T/root/.git
+the same, inside symlink | root   | in        | dir  | root/.git | root/box/a <-> root/box/b
+    place root/box/a; link root/box/b -> ../.git; link root/in -> $T/root/box/a
+file <-> symlink         | root   | box/f     | file | root/.git | root/box/f <-> root/box/l
+    file root/box/f = inside; link root/box/l -> ../.git/data
+nothing <-> symlink      | root   | box/x     | file | root/.git | root/box/x <-> nothing
+    dir root/box";
+
+/// What the pairs swap into the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Forbidden {
+    Outside,
+    ReadOnly,
+    Hidden,
+}
+
+impl Forbidden {
+    fn pairs(self) -> Vec<Pair> {
+        Pair::all(if self == Self::Outside { PAIRS } else { PROTECTED_PAIRS })
+    }
+
+    fn roots(self, tree: &Tree, root: &str) -> Roots {
+        let builder = Boundary::builder().directory(tree.path(root), Access::ReadWrite);
+        let builder = match self {
+            Self::Outside => return tree.roots([root]),
+            Self::ReadOnly => builder.protect(".git", Protection::ReadOnly),
+            Self::Hidden => builder.protect(".git", Protection::Hidden),
+        };
+        builder.build().unwrap().allowed_roots()
+    }
+}
 
 struct Pair {
     name: &'static str,
@@ -281,8 +322,8 @@ fn racing<T>(swap: impl FnMut() -> bool + Send, work: impl FnOnce(&Racer) -> T) 
 }
 
 impl Pair {
-    fn all() -> Vec<Self> {
-        let lines: Vec<_> = PAIRS.lines().collect();
+    fn all(pairs: &'static str) -> Vec<Self> {
+        let lines: Vec<_> = pairs.lines().collect();
         lines.chunks(2).map(|lines| Self::parse(lines[0], lines[1])).collect()
     }
 
@@ -330,6 +371,9 @@ impl Pair {
     fn renew(&self, tree: &Tree) {
         for entry in self.fresh().flat_map(|fresh| fs::read_dir(tree.path(fresh)).unwrap()) {
             let path = entry.unwrap().path();
+            if path == tree.path(self.outside) {
+                continue;
+            }
             if path.is_symlink() || path.is_file() {
                 fs::remove_file(path)
             } else {
@@ -378,6 +422,9 @@ impl Pair {
         };
         let mut lines = Vec::new();
         let mut todo = vec![tree.path("")];
+        if self.fresh().any(|fresh| Path::new(self.outside).parent() == Some(Path::new(fresh))) {
+            todo.push(tree.path(self.outside));
+        }
         while let Some(path) = todo.pop() {
             let is = fs::symlink_metadata(&path).unwrap();
             let mut line = format!("{} {:?} {:o}", path.display(), is.file_type(), is.mode());
@@ -463,9 +510,23 @@ fn with_proof(row: &Row, roots: &Roots, requests: &[String], racer: &Racer) -> R
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one race and its report")]
 fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
-    let (rows, pairs) = (rows(), Pair::all());
+    race(Forbidden::Outside);
+}
+
+#[test]
+fn nothing_read_only_is_changed_while_names_are_swapped() {
+    race(Forbidden::ReadOnly);
+}
+
+#[test]
+fn nothing_hidden_is_read_or_changed_while_names_are_swapped() {
+    race(Forbidden::Hidden);
+}
+
+#[expect(clippy::too_many_lines, reason = "one race and its report")]
+fn race(forbidden: Forbidden) {
+    let (rows, pairs) = (rows(), forbidden.pairs());
     let seconds = std::env::var("GUARD_RACE_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let (max_rounds, row_time) = match seconds {
         None => (MAX_ROUNDS, ROW_TIME),
@@ -482,7 +543,7 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
         let leaked_before = leaks.len();
         let (counts, swaps) = racing(pair.swap(&tree), |racer| {
             let mut counts = Counts::default();
-            let mut roots = racer.while_paused(|| tree.roots([pair.root]));
+            let mut roots = racer.while_paused(|| forbidden.roots(&tree, pair.root));
             let mut before = racer.while_paused(|| pair.outside(&tree));
             let mut is_fresh = true;
             for row in &rows {
@@ -503,7 +564,7 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
                                 roots = if is_available {
                                     roots.clone()
                                 } else {
-                                    tree.roots([pair.root])
+                                    forbidden.roots(&tree, pair.root)
                                 };
                             });
                         }
@@ -524,7 +585,8 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
                         // A request that is refused by name alone has no effect.
                         is_fresh = !row.changes
                             || done.as_ref().is_err_and(|e| e.code() == "outside_roots");
-                        if done.unwrap_or(false) {
+                        // What is read-only may be read.
+                        if done.unwrap_or(false) && forbidden != Forbidden::ReadOnly {
                             leak(if is_direct {
                                 "saw something outside directly"
                             } else {
@@ -559,7 +621,8 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
         let Counts { tries, successes, refusals } = &counts;
         let leaked = leaks.len() - leaked_before;
         println!(
-            "{}: {tries} tries, {swaps} swaps, {successes} successes, {refusals:?}, {leaked} leaks",
+            "{forbidden:?}: {}: {tries} tries, {swaps} swaps, {successes} successes, \
+             {refusals:?}, {leaked} leaks",
             pair.name
         );
         total = (total.0 + tries, total.1 + swaps);
@@ -569,7 +632,7 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
             pair.name
         );
     }
-    println!("races: {} tries, {} swaps, {} leaks", total.0, total.1, leaks.len());
+    println!("{forbidden:?}: {} tries, {} swaps, {} leaks", total.0, total.1, leaks.len());
     assert!(leaks.is_empty(), "{}", leaks.join("\n"));
     let never: Vec<_> = of_rows.iter().filter(|(_, counts)| counts.successes == 0).collect();
     let refused = of_rows.values().filter(|counts| !counts.refusals.is_empty()).count();
@@ -583,7 +646,7 @@ fn nothing_outside_is_read_or_changed_while_names_are_swapped() {
 /// not leak, the swaps in these tests never hit the critical moment.
 #[test]
 fn a_guard_that_reopens_the_checked_path_leaks() {
-    let pair = Pair::all().remove(0);
+    let pair = Forbidden::Outside.pairs().remove(0);
     let tree = pair.build();
     let (root, request) =
         (tree.path("root"), tree.path("root").join(pair.request(&tree, "@/data")));
@@ -602,6 +665,122 @@ fn a_guard_that_reopens_the_checked_path_leaks() {
     });
     println!("control: leaked at try {tries:?}");
     assert!(tries.is_some(), "the control did not leak. Does this machine have two processors?");
+}
+
+/// The control for the protected names: it looks for the name in the canonical path, and then opens
+/// that path.
+#[test]
+fn a_guard_that_checks_the_canonical_path_for_a_protected_name_changes_it() {
+    let pair = Forbidden::ReadOnly.pairs().remove(0);
+    let tree = pair.build();
+    let request = tree.path("root").join(pair.request(&tree, "@/data"));
+    let naive = || -> std::io::Result<()> {
+        let canonical = request.canonicalize()?;
+        if canonical.iter().any(|name| name == ".git") {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
+        fs::write(canonical, "written")
+    };
+    let secret = tree.path("root/.git/data");
+    let start = Instant::now();
+    let tries = racing(pair.swap(&tree), |_| {
+        let changes = |_: &u32| {
+            let _ = naive();
+            fs::read(&secret).unwrap() != b"SECRET"
+        };
+        (1..=2_000_000).take_while(|_| start.elapsed() < Duration::from_secs(20)).find(changes)
+    });
+    println!("control: changed a protected file at try {tries:?}");
+    assert!(tries.is_some(), "the control changed nothing. Does this machine have two processors?");
+}
+
+/// Writes files in a directory while it is renamed to `.git` and back. A write that checked the
+/// directory under its ordinary name must not put its content in place while the directory is
+/// protected. The last verification and the rename that follows are two system calls, so this is not
+/// impossible, but it must be far rarer than without the verification.
+#[test]
+fn writes_rarely_reach_a_directory_that_is_renamed_to_a_protected_name() {
+    let control = landings(Forbidden::Outside, |counts| counts.landed >= LANDED);
+    println!("without protected names: {control:?}");
+    assert!(control.landed >= LANDED, "the control landed too rarely: {control:?}");
+    let guarded = landings(Forbidden::ReadOnly, |counts| counts.renames >= control.renames);
+    println!("with protected names: {guarded:?}");
+    assert!(guarded.renames >= control.renames, "{guarded:?}, control {control:?}");
+    assert!(guarded.written >= LANDED, "no write succeeded: {guarded:?}");
+    assert!(guarded.landed * LESS_OFTEN <= control.landed, "{guarded:?}, control {control:?}");
+}
+
+/// How much more rarely a write lands in a protected directory with the verification.
+const LESS_OFTEN: u64 = 4;
+
+/// The number of writes that land without the verification. The same number of renames is then
+/// made with it.
+const LANDED: u64 = 100;
+
+const WRITTEN_BYTES: usize = 1 << 18;
+
+#[derive(Debug, Default)]
+struct Landings {
+    written: u64,
+    refusals: BTreeMap<&'static str, u64>,
+    renames: u64,
+    /// The number of times that the file changed while its directory was named `.git`.
+    landed: u64,
+}
+
+/// Writes until enough has happened, or for a minute.
+fn landings(forbidden: Forbidden, is_enough: impl Fn(&Landings) -> bool) -> Landings {
+    let tree = Tree::in_memory("file root/box/plain/data = old");
+    let roots = forbidden.roots(&tree, "root");
+    let (plain, git) = (tree.path("root/box/plain"), tree.path("root/box/.git"));
+    let stop = AtomicBool::new(false);
+    let (renames, landed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut counts = Landings::default();
+    thread::scope(|scope| {
+        let swapper = scope.spawn(|| {
+            let data = git.join("data");
+            // The number at the beginning of the content.
+            let content = || {
+                let (mut file, mut start) = (fs::File::open(&data).unwrap(), [0; 8]);
+                let _ = file.read(&mut start).unwrap();
+                (file.metadata().unwrap().ino(), start)
+            };
+            let mut random = 1_u32;
+            let mut wait = || {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let end = Instant::now() + Duration::from_micros(u64::from(random >> 16) % 300);
+                while Instant::now() < end {
+                    spin_loop();
+                }
+            };
+            while !stop.load(SeqCst) {
+                fs::rename(&plain, &git).unwrap();
+                let before = content();
+                wait();
+                landed.fetch_add(u64::from(content() != before), SeqCst);
+                fs::rename(&git, &plain).unwrap();
+                renames.fetch_add(1, SeqCst);
+                wait();
+            }
+        });
+        let end = Instant::now() + Duration::from_secs(60);
+        let padding = " ".repeat(WRITTEN_BYTES);
+        for round in 0_u64.. {
+            (counts.renames, counts.landed) = (renames.load(SeqCst), landed.load(SeqCst));
+            if is_enough(&counts) || Instant::now() > end {
+                break;
+            }
+            // Writing takes much longer than the last two system calls.
+            let content = format!("{round:08}{padding}");
+            match roots.write("box/plain/data", &content) {
+                Ok(()) => counts.written += 1,
+                Err(error) => *counts.refusals.entry(error.code()).or_default() += 1,
+            }
+        }
+        stop.store(true, SeqCst);
+        swapper.join().unwrap();
+    });
+    counts
 }
 
 /// Each row runs on each pair, directly and with a proof, for at most `MAX_ROUNDS` rounds. No round

@@ -29,6 +29,8 @@ mod permissions;
 mod properties;
 mod protected;
 #[cfg(target_os = "linux")]
+mod protected_attacks;
+#[cfg(target_os = "linux")]
 mod races;
 mod roots;
 mod schedules;

@@ -16,13 +16,18 @@
 //!   ([`kernel`](crate::support::kernel)), except where a path leaves the roots, because the guard
 //!   never looks outside. The rule recognizes these paths exactly.
 //! - Reading through the guard returns the content that `std` reads at the canonical path.
+//! - A hidden place, and a path through one, is refused like a place outside. Read-only names do not
+//!   change the decision, but a write to one is refused, and no other write is.
 //!
 //! Other tests cover file roots, roots that disappear, allowed directories and policies.
 
 use std::fs;
+use std::path::Path;
 
 use mcp_roots_guard::Intent;
 
+use crate::support::model::Decision;
+use crate::support::protected::Effect;
 use crate::support::world::{LINE_BYTES, LINES, World};
 use crate::support::{kernel, model};
 
@@ -55,9 +60,18 @@ fn check(world: &World, request: &str, intents: &[Intent]) {
     let (here, blocked) =
         (decisions(intents.to_vec())(), kernel::without_openat2(decisions(intents.to_vec())));
     for (&intent, (decided, blocked)) in intents.iter().zip(here.into_iter().zip(blocked)) {
-        let expected = model::decide(World::look, &world.roots, request, intent);
+        let plain = model::decide(World::look, &world.roots, request, intent);
+        let is_hidden = |path: &Path| world.is_hidden(path);
+        let (look, roots) = (World::look, &world.roots);
+        let expected = model::decide_unless_hidden(look, is_hidden, roots, request, intent);
         assert_eq!(decided.0, expected, "{intent:?} of {request:?} in {world}");
         assert_eq!(blocked.0, expected, "{intent:?} of {request:?} without openat2 in {world}");
+        check_write(world, request, intent, &expected);
+        if expected != plain {
+            let is_refused = expected == Err("outside_roots") && decided.1 == Err("outside_roots");
+            assert!(is_refused || intent != Intent::Existing, "{request:?} in {world}");
+            continue;
+        }
         if let Err(why) = kernel::agrees(&expected, &world.roots[0], request, intent) {
             panic!("{intent:?} of {request:?} is {expected:?}, but {why} in {world}");
         }
@@ -76,6 +90,25 @@ fn check(world: &World, request: &str, intents: &[Intent]) {
             });
             assert_eq!(decided.1, content, "reading {request:?} in {world}");
             assert_eq!(blocked.1, content, "reading {request:?} without openat2 in {world}");
+        }
+    }
+}
+
+/// Checks that only a write to a read-only name is refused as protected. The request is written
+/// only if it names such a place, or an existing file, which then gets the same content.
+fn check_write(world: &World, request: &str, intent: Intent, expected: &Decision) {
+    let Ok((path, exists)) = expected else { return };
+    let is_read_only = world.effect(path) == Some(Effect::ReadOnly);
+    if intent == Intent::New && world.rules.is_some() && (is_read_only || *exists) {
+        let content = fs::read(path).ok().filter(|_| path.is_file()).unwrap_or_default();
+        if is_read_only || path.is_file() {
+            let written = world.guard.write(request, &content).map_err(|error| error.code());
+            assert_eq!(
+                written == Err("protected"),
+                is_read_only,
+                "{request:?} {written:?} in {world}"
+            );
+            assert_eq!(is_read_only, written.is_err(), "{request:?} {written:?} in {world}");
         }
     }
 }

@@ -19,10 +19,12 @@
 //! - No operation leaves a temporary name.
 //! - No operation blocks on a FIFO.
 //! - The roots still exist.
+//! - Nothing that is protected, if the first line selects protected names, is created, changed or
+//!   removed, and nothing that is hidden is returned.
 //!
 //! `tests/operations.rs` checks the effects of successful operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -44,7 +46,8 @@ pub(crate) fn hold(bytes: &[u8]) {
         .next()
         .and_then(|line| line.first())
         .map_or(0, |byte| [0, 2, 3][usize::from(*byte % 3)]);
-    let world = World::new(&[roots]);
+    let first = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let world = World::new(&[&[roots], first.get(1..).unwrap_or_default()].concat());
     let outside = world.top.join("o");
     for place in ["o", "o/a"].map(|place| world.top.join(place)) {
         fs::write(place.join("b"), SECRET).unwrap();
@@ -59,6 +62,7 @@ pub(crate) fn hold(bytes: &[u8]) {
         let line = line.get(..LINE_BYTES).unwrap_or(line);
         match line {
             [operation, mode, requests @ ..] if !world.add(line, &world.roots[0]) => {
+                mark_hidden(&world);
                 operate(&world, usize::from(*operation), *mode, requests, &mut proofs);
             }
             _ => {}
@@ -67,6 +71,45 @@ pub(crate) fn hold(bytes: &[u8]) {
     let after =
         (snapshot(&outside), world.roots.iter().map(|root| inode(root)).collect::<Vec<_>>());
     assert_eq!(before, after, "outside or a root has changed in {world}");
+    check_walks(&world);
+}
+
+/// Gives hidden files the content and the modes of files outside, so that no operation may return
+/// them.
+fn mark_hidden(world: &World) {
+    for path in World::entries(&world.roots[0]).into_iter().filter(|path| world.is_hidden(path)) {
+        let kind = path.symlink_metadata().unwrap().file_type();
+        let mode = if kind.is_dir() { DIRECTORY_MODE } else { FILE_MODE };
+        if kind.is_file() {
+            fs::write(&path, SECRET).unwrap();
+        }
+        if !kind.is_symlink() {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+}
+
+/// The protected entries, with their metadata and content.
+fn protected(world: &World) -> BTreeMap<String, (String, [i64; 4])> {
+    if world.rules.is_none() {
+        return BTreeMap::new();
+    }
+    let mut all = snapshot(&world.top.join("r"));
+    all.retain(|path, _| world.effect(&world.top.join("r").join(path)).is_some());
+    all
+}
+
+/// Checks that a walk yields exactly the entries that are not hidden.
+fn check_walks(world: &World) {
+    for root in world.roots.iter().filter(|_| world.rules.is_some()) {
+        let walked = world.guard.walk(root.as_path(), WalkOptions::new()).unwrap();
+        let mut walked: Vec<_> = walked.map(|entry| root.join(entry.unwrap().path())).collect();
+        let mut expected = World::entries(root);
+        expected.retain(|path| path != root && !world.is_hidden(path));
+        walked.sort();
+        expected.sort();
+        assert_eq!(walked, expected, "walk of {world}");
+    }
 }
 
 type Proofs = BTreeMap<usize, Vec<CheckedPath>>;
@@ -146,6 +189,7 @@ fn operate(world: &World, number: usize, mode: u8, requests: &[u8], proofs: &mut
     let texts = [texts.next().unwrap_or_default(), texts.next().unwrap_or_default()];
     // A recursive operation that fails may have changed something.
     let before = (!name.contains("_all")).then(|| snapshot(&world.top.join("r")));
+    let protected_before = protected(world);
     let (roots, requests) = (world.guard.clone(), texts.clone());
     let stored = if mode % 3 == 2 { proofs.get(&number).cloned() } else { None };
     let work = move || -> (Returned, Option<Vec<CheckedPath>>) {
@@ -176,6 +220,18 @@ fn operate(world: &World, number: usize, mode: u8, requests: &[u8], proofs: &mut
     if let Ok(returned) = &returned {
         let has_secret = returned.windows(SECRET.len()).any(|some| some == SECRET);
         assert!(!has_secret, "returned {}: {}", returned.escape_ascii(), what());
+    }
+    let protected_after = protected(world);
+    let is_hidden = |path: &String| world.is_hidden(&world.top.join("r").join(path));
+    if protected_before.keys().any(is_hidden) {
+        // What is hidden may move with a directory that contains it, and is then still hidden.
+        let entries = |all: &BTreeMap<String, (String, [i64; 4])>| {
+            all.values().cloned().collect::<BTreeSet<_>>()
+        };
+        let (before, after) = (entries(&protected_before), entries(&protected_after));
+        assert_eq!(before, after, "a hidden entry changed: {}", what());
+    } else {
+        assert_eq!(protected_before, protected_after, "a protected name changed: {}", what());
     }
     if let Some(before) = before.filter(|_| returned.is_err()) {
         let after = snapshot(&world.top.join("r"));

@@ -8,6 +8,8 @@ pub(crate) mod boundary_model;
 pub(crate) mod kernel;
 #[cfg(target_os = "linux")]
 pub(crate) mod model;
+#[cfg(target_os = "linux")]
+pub(crate) mod protected;
 pub(crate) mod random;
 pub(crate) mod rfc3986;
 #[cfg(target_os = "linux")]

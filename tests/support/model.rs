@@ -34,6 +34,17 @@ pub(crate) fn decide(
     request: &str,
     intent: Intent,
 ) -> Decision {
+    decide_unless_hidden(look, |_| false, roots, request, intent)
+}
+
+/// Like [`decide`], but hidden paths are outside. A hidden path is never looked up.
+pub(crate) fn decide_unless_hidden(
+    look: impl Fn(&Path) -> Name,
+    is_hidden: impl Fn(&Path) -> bool,
+    roots: &[PathBuf],
+    request: &str,
+    intent: Intent,
+) -> Decision {
     let is_inside = |path: &Path| roots.iter().any(|root| path.starts_with(root));
     let leads_to_a_root = |path: &Path| roots.iter().any(|root| root.starts_with(path));
     let mut at = if request.starts_with('/') { PathBuf::from("/") } else { roots[0].clone() };
@@ -49,6 +60,9 @@ pub(crate) fn decide(
             (_, "..") => drop(at.pop()),
             _ => {
                 at.push(&name);
+                if is_hidden(&at) {
+                    return Err("outside_roots");
+                }
                 let is_known = !is_inside(&at) || leads_to_a_root(&at);
                 here = if is_known { Name::Directory } else { look(&at) };
             }
@@ -57,8 +71,16 @@ pub(crate) fn decide(
             Name::Missing => {
                 return match intent {
                     Intent::New | Intent::NoFollow if todo.is_empty() => Ok((at, false)),
-                    Intent::NewTree if !todo.iter().any(|name| name == "..") => {
-                        at.extend(todo.iter().filter(|name| *name != "."));
+                    Intent::NewTree => {
+                        for name in todo.iter().filter(|name| *name != ".") {
+                            if name == ".." {
+                                return Err("not_found");
+                            }
+                            at.push(name);
+                            if is_hidden(&at) {
+                                return Err("outside_roots");
+                            }
+                        }
                         Ok((at, false))
                     }
                     _ => Err("not_found"),

@@ -60,6 +60,21 @@ pub(crate) fn openat2_is_there() -> bool {
 /// Runs a test of this binary in a child process with [`TRACED`] set to `how`, and traces it from
 /// mark to mark.
 pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> Seen {
+    trace_hidden(how, test, roots, file_root, None)
+}
+
+/// Whether a path is at or below a hidden name, or passes through one.
+pub(crate) type IsHidden = fn(&Path) -> bool;
+
+/// Like [`trace`], but the tracer also rejects each call that names a hidden path, and each call
+/// that could follow a symlink to one.
+pub(crate) fn trace_hidden(
+    how: &str,
+    test: &str,
+    roots: &[&str],
+    file_root: &str,
+    is_hidden: Option<IsHidden>,
+) -> Seen {
     // Run the tracer and the child on one CPU. They alternate at each call, and waking an idle CPU
     // takes longer than the call.
     let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
@@ -84,7 +99,7 @@ pub(crate) fn trace(how: &str, test: &str, roots: &[&str], file_root: &str) -> S
         .expect("the child reports that it is ready");
     let roots = roots.iter().map(|root| Path::new(top).join(root)).collect();
     let (proc, file_root) = (Path::new("/proc").join(thread), Path::new(top).join(file_root));
-    let mut seen = Seen { proc, roots, file_root, ..Seen::default() };
+    let mut seen = Seen { proc, roots, file_root, is_hidden, ..Seen::default() };
     seen.follow(Pid::from_raw(thread.parse().unwrap()));
     let rest: Vec<String> = lines.collect();
     drop(done);
@@ -100,6 +115,7 @@ pub(crate) struct Seen {
     proc: PathBuf,
     roots: Vec<PathBuf>,
     file_root: PathBuf,
+    is_hidden: Option<IsHidden>,
     /// The last mark.
     row: String,
     /// The calls after each mark.
@@ -272,6 +288,13 @@ impl Seen {
         let (by_name, at) = (plain && no_links || one, dir.join(path));
         let inside = |at: &Path| self.roots.iter().any(|root| at.starts_with(root));
         let holder = |at: &Path| self.roots.iter().any(|root| root.starts_with(at));
+        if let Some(is_hidden) = self.is_hidden {
+            let walked = if no_links { dir.join(walked_beneath(path)) } else { at.clone() };
+            let names_it = is_hidden(dir) || is_hidden(&walked) || opened.is_some_and(is_hidden);
+            if names_it || beneath && !no_links && !one {
+                return Verdict::Outside;
+            }
+        }
         let identity = text.is_empty() && self.file_root.parent() == Some(dir);
         let directory =
             libc::O_PATH | libc::O_DIRECTORY | if no_links { 0 } else { libc::O_NOFOLLOW };
@@ -289,6 +312,28 @@ impl Seen {
             Verdict::Outside
         }
     }
+}
+
+/// The part of a path that the kernel walks with `RESOLVE_BENEATH` and without symlinks. It stops
+/// at the `..` that would leave the directory.
+fn walked_beneath(path: &Path) -> PathBuf {
+    let mut depth = 0_usize;
+    path.components()
+        .take_while(|part| match part {
+            Component::Normal(_) => {
+                depth += 1;
+                true
+            }
+            Component::ParentDir => match depth.checked_sub(1) {
+                Some(less) => {
+                    depth = less;
+                    true
+                }
+                None => false,
+            },
+            _ => true,
+        })
+        .collect()
 }
 
 enum Verdict {

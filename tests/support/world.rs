@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! 0                 the first line selects the roots: r; r and o/a; r and r/a; r/a
+//! 0r/a/b,n*         the roots, and protected names: `r` for read-only, any other byte for hidden,
+//!                   and then patterns; an invalid one is ignored
 //! dr/b  fr/b/c      a directory; a file
 //! pr/b              a FIFO
 //! hr/b>r/c          a hard link to a file inside the roots
@@ -10,22 +12,26 @@
 //! ```
 //!
 //! Paths consist of the letters `a b c n 0 r o . /`, and of `T`, which stands for the directory
-//! that contains the tree.
+//! that contains the tree. With protected names, `A`, `B`, `C` and `N` are letters too, and there
+//! are no hard links, through which a protected file has an unprotected name.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
-use mcp_roots_guard::Roots;
+use mcp_roots_guard::{Access, Boundary, ErrorKind, Protection, Roots};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::model::Name;
+use super::protected::{Effect, Rules, ascii_key};
 
 pub(crate) struct World {
     _keep: tempfile::TempDir,
     pub(crate) top: PathBuf,
     pub(crate) roots: Vec<PathBuf>,
     pub(crate) guard: Roots,
+    /// The protected names, if there are any.
+    pub(crate) rules: Option<Rules>,
 }
 
 impl World {
@@ -45,8 +51,36 @@ impl World {
             2 => vec![r, ra],
             _ => vec![ra],
         };
-        let guard = Roots::from_dirs(&roots).unwrap();
-        Self { _keep: keep, top, roots, guard }
+        let rules = rules(line);
+        let (guard, rules) = match rules {
+            None => (Roots::from_dirs(&roots).unwrap(), None),
+            Some(rules) => match protected(&roots, &rules) {
+                Some(guard) => (guard, Some(rules)),
+                None => (Roots::from_dirs(&roots).unwrap(), None),
+            },
+        };
+        Self { _keep: keep, top, roots, guard, rules }
+    }
+
+    /// The protection of a path, according to the oracle.
+    pub(crate) fn effect(&self, path: &Path) -> Option<Effect> {
+        self.rules.as_ref()?.effect(self.roots.iter().map(PathBuf::as_path), path)
+    }
+
+    pub(crate) fn is_hidden(&self, path: &Path) -> bool {
+        self.effect(path) == Some(Effect::Hidden)
+    }
+
+    /// The paths of all entries at and below a path.
+    pub(crate) fn entries(top: &Path) -> Vec<PathBuf> {
+        let (mut todo, mut found) = (vec![top.to_owned()], Vec::new());
+        while let Some(path) = todo.pop() {
+            if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+                todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+            found.push(path);
+        }
+        found
     }
 
     /// Adds the entry that a line describes to the part of the tree below `within`. An entry that
@@ -72,6 +106,7 @@ impl World {
             Some(b'p') => place().map_or(Ok(()), |path| {
                 Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?)
             }),
+            Some(b'h') if self.rules.is_some() => Ok(()),
             Some(b'h') => {
                 let existing =
                     self.top.join(self.text(target).trim_start_matches('/')).canonicalize().ok();
@@ -113,6 +148,7 @@ impl World {
         let letter = |&byte: &u8| match byte {
             b'T' => top.to_owned(),
             byte if LETTERS.contains(&byte) => char::from(byte).to_string(),
+            b'A' | b'B' | b'C' | b'N' if self.rules.is_some() => char::from(byte).to_string(),
             byte => char::from(LETTERS[usize::from(byte) % LETTERS.len()]).to_string(),
         };
         bytes.iter().map(letter).collect()
@@ -139,7 +175,7 @@ impl World {
 impl std::fmt::Display for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut todo = vec![self.top.clone()];
-        write!(f, "{:?}:", self.roots)?;
+        write!(f, "{:?} {:?}:", self.roots, self.rules.as_ref().map(|rules| &rules.patterns))?;
         while let Some(path) = todo.pop() {
             match Self::look(&path) {
                 Name::Link(target) => write!(f, " {} -> {target};", path.display())?,
@@ -152,6 +188,67 @@ impl std::fmt::Display for World {
         Ok(())
     }
 }
+
+/// The protected names that the first line selects.
+fn rules(line: &[u8]) -> Option<Rules> {
+    let (&effect, patterns) = line.get(1..)?.split_first()?;
+    let effect = if effect == b'r' { Effect::ReadOnly } else { Effect::Hidden };
+    let patterns: Vec<_> = patterns
+        .split(|&byte| byte == b',')
+        .take(PATTERNS)
+        .map(|pattern| pattern.iter().take(LINE_BYTES).map(|&byte| pattern_letter(byte)).collect())
+        .filter(|pattern: &String| is_pattern(pattern))
+        .map(|pattern| (pattern, effect))
+        .collect();
+    (!patterns.is_empty()).then_some(Rules { patterns, key: ascii_key })
+}
+
+fn pattern_letter(byte: u8) -> char {
+    let is_letter = LETTERS.contains(&byte) || b"ABCN*?".contains(&byte);
+    char::from(if is_letter { byte } else { LETTERS[usize::from(byte) % LETTERS.len()] })
+}
+
+/// Whether a pattern is valid. No name may consist of dots, and only the last one may be a glob.
+fn is_pattern(pattern: &str) -> bool {
+    let names: Vec<_> = pattern.strip_prefix('/').unwrap_or(pattern).split('/').collect();
+    let (last, others) = names.split_last().expect("a split has at least one part");
+    let is_glob = |name: &&str| name.contains(['*', '?']);
+    names.len() <= 16
+        && !others.iter().any(is_glob)
+        && names.iter().all(|name| !ascii_key(name).is_empty())
+        && (!is_glob(last) || !last.ends_with('.'))
+}
+
+/// The roots with protected names. Returns `None` if one root is hidden below another one, which
+/// the guard must refuse.
+fn protected(roots: &[PathBuf], rules: &Rules) -> Option<Roots> {
+    let builder = roots
+        .iter()
+        .fold(Boundary::builder(), |builder, root| builder.directory(root, Access::ReadWrite));
+    let builder = rules.patterns.iter().fold(builder, |builder, (pattern, effect)| {
+        let protection = match effect {
+            Effect::ReadOnly => Protection::ReadOnly,
+            Effect::Hidden => Protection::Hidden,
+        };
+        builder.protect(pattern.as_str(), protection)
+    });
+    let paths = || roots.iter().map(PathBuf::as_path);
+    let hides_a_root = paths().any(|root| rules.effect(paths(), root) == Some(Effect::Hidden));
+    match builder.build() {
+        Ok(boundary) => {
+            assert!(!hides_a_root, "{rules:?} hides one of {roots:?}, but is accepted");
+            Some(boundary.allowed_roots())
+        }
+        Err(error) => {
+            let is_expected = hides_a_root && error.kind() == ErrorKind::InvalidConfiguration;
+            assert!(is_expected, "{rules:?} in {roots:?}: {error}");
+            None
+        }
+    }
+}
+
+/// The maximum number of patterns.
+const PATTERNS: usize = 4;
 
 /// The characters of paths.
 const LETTERS: &[u8] = b"abcn0ro./";

@@ -1,0 +1,120 @@
+//! A naive matcher of protected names, as an oracle.
+//!
+//! It works on strings: it compares each pattern with each prefix of a path. The guard's automaton
+//! and its code for names are not used.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path};
+
+/// What a pattern does with the names that it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    ReadOnly,
+    Hidden,
+}
+
+/// Patterns, and the function that maps each name to the form in which names are compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) patterns: Vec<(String, Effect)>,
+    pub(crate) key: fn(&str) -> String,
+}
+
+impl Rules {
+    /// The strongest protection of a path, given the allowed directories that may enclose it.
+    pub(crate) fn effect<'a>(
+        &self,
+        allowed: impl IntoIterator<Item = &'a Path>,
+        path: &Path,
+    ) -> Option<Effect> {
+        let below = allowed.into_iter().filter_map(|allowed| path.strip_prefix(allowed).ok());
+        below.filter_map(|relative| self.effect_below(relative)).max()
+    }
+
+    /// The strongest protection of a path below one allowed directory. A path below a protected
+    /// name is protected too.
+    fn effect_below(&self, relative: &Path) -> Option<Effect> {
+        let names: Vec<String> = relative
+            .components()
+            .map(|component| match component {
+                Component::Normal(name) => (self.key)(&name.to_string_lossy()),
+                other => panic!("{other:?} in {}", relative.display()),
+            })
+            .collect();
+        let prefixes = (1..=names.len()).map(|end| &names[..end]);
+        let effects = prefixes.flat_map(|prefix| {
+            self.patterns
+                .iter()
+                .filter(|(pattern, _)| self.is_match(pattern, prefix))
+                .map(|(_, effect)| *effect)
+        });
+        effects.max()
+    }
+
+    /// The patterns of which the last names of a path match a beginning, with the number of names
+    /// that match. More names below the path can complete such a match, so a directory keeps its
+    /// protected names when it is renamed only if this set stays the same.
+    pub(crate) fn partial<'a>(
+        &self,
+        allowed: impl IntoIterator<Item = &'a Path>,
+        path: &Path,
+    ) -> BTreeSet<(usize, usize)> {
+        let mut found = BTreeSet::new();
+        for relative in allowed.into_iter().filter_map(|allowed| path.strip_prefix(allowed).ok()) {
+            let names: Vec<String> =
+                relative.iter().map(|name| (self.key)(&name.to_string_lossy())).collect();
+            for (number, (pattern, _)) in self.patterns.iter().enumerate() {
+                let (is_anchored, names_of_pattern) = match pattern.strip_prefix('/') {
+                    Some(rest) => (true, rest),
+                    None => (false, pattern.as_str()),
+                };
+                let wanted: Vec<String> = names_of_pattern.split('/').map(self.key).collect();
+                for matched in 1..wanted.len() {
+                    let is_long_enough =
+                        if is_anchored { names.len() == matched } else { names.len() >= matched };
+                    if is_long_enough && names.ends_with(&wanted[..matched]) {
+                        found.insert((number, matched));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether a pattern matches these names to the end.
+    fn is_match(&self, pattern: &str, names: &[String]) -> bool {
+        let (is_anchored, pattern) = match pattern.strip_prefix('/') {
+            Some(rest) => (true, rest),
+            None => (false, pattern),
+        };
+        let wanted: Vec<String> = pattern.split('/').map(self.key).collect();
+        let Some(skipped) = names.len().checked_sub(wanted.len()) else { return false };
+        let Some((last, others)) = wanted.split_last() else { return false };
+        if is_anchored && skipped > 0 {
+            return false;
+        }
+        let names = &names[skipped..];
+        names[..others.len()] == *others && is_glob_match(last, &names[others.len()])
+    }
+}
+
+/// Whether a glob with `*` and `?` matches a whole name.
+fn is_glob_match(glob: &str, name: &str) -> bool {
+    match glob.chars().next() {
+        None => name.is_empty(),
+        Some('*') => {
+            let rest = &glob[1..];
+            let ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
+            ends.into_iter().any(|at| is_glob_match(rest, &name[at..]))
+        }
+        Some(wanted) => name.chars().next().is_some_and(|found| {
+            (wanted == '?' || wanted == found)
+                && is_glob_match(&glob[wanted.len_utf8()..], &name[found.len_utf8()..])
+        }),
+    }
+}
+
+/// The key of an ASCII name: its case and its trailing dots and spaces are ignored.
+pub(crate) fn ascii_key(name: &str) -> String {
+    name.to_ascii_lowercase().trim_end_matches(['.', ' ']).to_owned()
+}
