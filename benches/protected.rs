@@ -59,7 +59,7 @@ fn main() -> ExitCode {
             fs::write(&file, "").unwrap();
             let [file, new] =
                 [file, directory.join("new")].map(|path| path.to_str().unwrap().to_owned());
-            let works: [(&str, &dyn Fn(&Roots)); 3] = [
+            let works: [(&str, Work); 3] = [
                 ("check", &|roots| drop(roots.check(black_box(&*file), Intent::Existing).unwrap())),
                 ("create", &|roots| drop(roots.check(black_box(&*new), Intent::New).unwrap())),
                 ("open", &|roots| drop(roots.open(black_box(&*file)).unwrap())),
@@ -76,8 +76,10 @@ fn main() -> ExitCode {
     if all_met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+type Work<'a> = &'a dyn Fn(&Roots);
+
 /// The median ratio between the times of the second and of the first roots.
-fn ratio(rounds: usize, roots: [&Roots; 2], run: &dyn Fn(&Roots)) -> f64 {
+fn ratio(rounds: usize, roots: [&Roots; 2], run: Work) -> f64 {
     let time = |roots: &Roots| {
         let start = Instant::now();
         (0..REPEATED).for_each(|_| run(roots));

@@ -46,6 +46,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::is_combining_mark;
 
 use super::names::{components, path_key};
 use crate::error::{Code, Error, Result};
@@ -357,22 +358,32 @@ impl Automaton {
 
     /// The state at the entry `name` of a place.
     fn step(&self, state: &State, name: &OsStr) -> State {
+        if state.nodes.is_empty() && !self.may_begin(name) {
+            return State { protection: state.protection, nodes: Vec::new() };
+        }
         let bytes = trimmed(name.as_encoded_bytes());
         let mut buffer = [0; NAME_BYTES];
         match buffer.get_mut(..bytes.len()).filter(|_| bytes.is_ascii()) {
             Some(lower) => {
-                let first = bytes.first().map_or(0, u8::to_ascii_lowercase);
-                let lengths = self.filter.get(usize::from(first)).copied().unwrap_or_default();
-                let may_begin = lengths & (1 << bytes.len().min(63)) != 0;
-                if !may_begin && state.nodes.is_empty() {
-                    return State { protection: state.protection, nodes: Vec::new() };
-                }
                 lower.copy_from_slice(bytes);
                 lower.make_ascii_lowercase();
                 self.step_by_key(state, std::str::from_utf8(lower).unwrap_or_default())
             }
             None => self.step_by_key(state, &key(name)),
         }
+    }
+
+    /// Returns false for most names that no pattern can begin with, except anchored ones.
+    fn may_begin(&self, name: &OsStr) -> bool {
+        let bytes = trimmed(name.as_encoded_bytes());
+        let first = bytes.first().map_or(0, u8::to_ascii_lowercase);
+        let lengths = self.filter.get(usize::from(first)).copied().unwrap_or(u64::MAX);
+        lengths & (1 << bytes.len().min(63)) != 0 || !bytes.is_ascii()
+    }
+
+    /// Whether the state is the same at each place on a path of these names.
+    fn ignores(&self, state: &State, path: &OsStr) -> bool {
+        state.nodes.is_empty() && !components(path).any(|(name, _)| self.may_begin(name))
     }
 
     fn step_by_key(&self, state: &State, key: &str) -> State {
@@ -470,9 +481,12 @@ impl Protected {
     /// The place at a path of plain names below this one.
     pub(crate) fn below(&self, path: &Path) -> Self {
         let Some(place) = &self.0 else { return Self::default() };
+        let automaton = &place.automaton;
+        if automaton.ignores(&place.state, path.as_os_str()) {
+            return self.clone();
+        }
         let mut names = components(path.as_os_str());
         let Some((first, _)) = names.next() else { return self.clone() };
-        let automaton = &place.automaton;
         let state = names.fold(automaton.step(&place.state, first), |state, (name, _)| {
             automaton.step(&state, name)
         });
@@ -503,6 +517,9 @@ impl Protected {
             return false;
         };
         let is_hidden = |state: &State| state.protection == Some(Protection::Hidden);
+        if place.automaton.ignores(&place.state, path) {
+            return is_hidden(&place.state);
+        }
         // The states of the directories on the path, for `..`. The first one is this place.
         let mut above: Vec<State> = Vec::new();
         let climbs = components(path).any(|(name, _)| name == "..");
@@ -536,7 +553,8 @@ impl Protected {
     }
 }
 
-/// Whether a name matches a pattern in which `*` stands for any characters and `?` for one.
+/// Whether a name matches a pattern in which `*` stands for any characters and `?` for one, with
+/// the marks that its decomposition adds.
 fn matches(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.chars(), name.chars());
     // After the last `*`: the rest of the pattern, and the rest of the name that it was tried with.
@@ -550,7 +568,12 @@ fn matches(pattern: &str, name: &str) -> bool {
                 retry = Some((pattern.clone(), name.clone()));
                 continue;
             }
-            (Some('?'), Some(_)) => continue,
+            (Some('?'), Some(_)) => {
+                while name.clone().next().is_some_and(is_mark) {
+                    name.next();
+                }
+                continue;
+            }
             (Some(expected), Some(found)) if expected == found => continue,
             _ => {}
         }
@@ -561,6 +584,12 @@ fn matches(pattern: &str, name: &str) -> bool {
         }
         (pattern, name) = (rest.clone(), tried.clone());
     }
+}
+
+/// Whether a character is part of the one before it in a decomposed name: a combining mark, or a
+/// vowel or final consonant of a Hangul syllable (The Unicode Standard, 3.12).
+fn is_mark(character: char) -> bool {
+    is_combining_mark(character) || ('\u{1160}'..='\u{11ff}').contains(&character)
 }
 
 /// A key that is equal for all names that a supported filesystem could treat as one: ignoring case,
@@ -652,7 +681,9 @@ mod tests {
             (".env*", ".en", false),
             ("?", "a", true),
             ("?", "ab", false),
-            ("?", "\u{e4}", false),
+            ("?", "\u{e4}", true),
+            ("?", "\u{d55c}", true),
+            ("?", "a\u{308}b", false),
             ("*.pem", "k.PEM", true),
             ("*a*b", "xaayb", true),
             ("*a*b", "xaaybc", false),
@@ -813,7 +844,10 @@ mod tests {
         match (pattern.split_first(), name.split_first()) {
             (None, None) => true,
             (Some((&'*', rest)), _) => (0..=name.len()).any(|from| naive_glob(rest, &name[from..])),
-            (Some((&'?', rest)), Some((_, after))) => naive_glob(rest, after),
+            (Some((&'?', rest)), Some((_, after))) => {
+                let marks = after.iter().take_while(|mark| ('\u{300}'..'\u{370}').contains(*mark));
+                naive_glob(rest, &after[marks.count()..])
+            }
             (Some((one, rest)), Some((other, after))) => one == other && naive_glob(rest, after),
             _ => false,
         }
