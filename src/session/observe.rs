@@ -29,7 +29,7 @@ impl Session {
     /// [`RootsListChanged`](crate::RootsListChanged), this calls
     /// [`list_changed`](Self::list_changed), so the change takes effect before this method returns.
     /// A message that cannot be parsed, or that is longer than
-    /// [`MESSAGE_BYTES`](crate::limits::MESSAGE_BYTES), counts as a change, because it may contain
+    /// [`MESSAGE_BYTES`], counts as a change, because it may contain
     /// one. So does an `initialize`: the capabilities that the session began with stay.
     ///
     /// ```
