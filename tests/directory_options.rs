@@ -2,6 +2,7 @@
 //! empty list, and aliases.
 
 use std::future::pending;
+#[cfg(unix)]
 use std::time::Duration;
 
 use mcp_roots_guard::limits::ROOT_LIST_ENTRIES;

@@ -282,6 +282,6 @@ mod tests {
         assert_eq!(admit(&mut granted, &enclosing, &Account::Anonymous, &candidates), linked);
         assert_eq!(granted.places.len(), GRANTED);
         assert_eq!(admit(&mut granted, &enclosing, &Account::Operator, &candidates), [None; 3]);
-        assert_eq!(granted.places.len(), GRANTED + 2);
+        assert_eq!(granted.places.len(), GRANTED + 3);
     }
 }

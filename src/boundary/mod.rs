@@ -330,7 +330,6 @@ impl Boundary {
     }
 
     #[cfg(windows)]
-    #[expect(clippy::unused_self, reason = "other systems use `self`")]
     fn filesystem_roots(&self, entries: &[Entry], account: &Account) -> Roots {
         let protected = if self.has_allowed_directories() {
             Protected::default()
