@@ -93,9 +93,10 @@
 //!   client lists.
 //! - A call to [`Session::roots`] that starts after [`Session::list_changed`] has returned never
 //!   uses a list that was requested before the change. A list that is empty, late, malformed or
-//!   unavailable grants nothing. No session uses another session's list. Directories that the server
-//!   configured to be [always in force](DirectoryOptions::always) do not depend on a client's list,
-//!   and the server can choose what an [empty list](BoundaryBuilder::empty_list) means.
+//!   unavailable grants nothing. No session uses another session's list. Directories that the
+//!   server configured to be [always in force](DirectoryOptions::always) do not depend on a
+//!   client's list, and the server can choose what an [empty list](BoundaryBuilder::empty_list)
+//!   means.
 //! - A client that does not answer delays a call by at most the guard's
 //!   [`fetch_limit`](GuardBuilder::fetch_limit).
 //! - A failed [`write`](Roots::write) leaves the old file intact. A write gives nobody except the

@@ -8,8 +8,8 @@
 //!
 //! - Nothing that is protected is created, changed, renamed or removed. After the operations, each
 //!   protected entry has the same type, mode, inode, times and content.
-//! - Read-only: each change is refused with `protected`, unless it would fail without the protection
-//!   too. Reading gives the same result as without it.
+//! - Read-only: each change is refused with `protected`, unless it would fail without the
+//!   protection too. Reading gives the same result as without it.
 //! - Hidden: the error equals, byte for byte, the one for a place that is really outside, whatever
 //!   exists at the hidden name. Listings and walks are the same as if the name did not exist. The
 //!   traced system calls never look the name up.

@@ -696,8 +696,8 @@ fn a_guard_that_checks_the_canonical_path_for_a_protected_name_changes_it() {
 
 /// Writes files in a directory while it is renamed to `.git` and back. A write that checked the
 /// directory under its ordinary name must not put its content in place while the directory is
-/// protected. The last verification and the rename that follows are two system calls, so this is not
-/// impossible, but it must be far rarer than without the verification.
+/// protected. The last verification and the rename that follows are two system calls, so this is
+/// not impossible, but it must be far rarer than without the verification.
 #[test]
 fn writes_rarely_reach_a_directory_that_is_renamed_to_a_protected_name() {
     let control = landings(Forbidden::Outside, |counts| counts.landed >= LANDED);

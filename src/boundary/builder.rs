@@ -95,16 +95,16 @@ impl DirectoryOptions {
     /// - A path that does not exist on this system, such as `/Users/me/project` on the host of a
     ///   container that has the directory at `/workspace`. If a directory of that name is created
     ///   later, the alias still means the allowed directory.
-    /// - On other systems, a path of Windows, such as `C:\project`. Requests may write it with either
-    ///   separator, in any case of ASCII letters, or as a URI (`file:///c%3A/project`).
+    /// - On other systems, a path of Windows, such as `C:\project`. Requests may write it with
+    ///   either separator, in any case of ASCII letters, or as a URI (`file:///c%3A/project`).
     ///
     /// Only whole names of an alias match. The rest of the request is parsed as a path of this
     /// system, except that after an alias of Windows a backslash separates names on Unix as well:
     /// both `C:\project\a\b` and `C:\project/a/b` name the file `b` in `a`.
     ///
     /// An alias must be absolute and cannot contain `.` or `..`. It must not be equal to another
-    /// allowed directory or alias, or be inside or around one. [`BoundaryBuilder::build`] also fails
-    /// if the alias exists on this system and is a different directory.
+    /// allowed directory or alias, or be inside or around one. [`BoundaryBuilder::build`] also
+    /// fails if the alias exists on this system and is a different directory.
     ///
     /// ```
     /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
@@ -268,8 +268,8 @@ impl BoundaryBuilder {
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if a
     ///   directory is hidden by a pattern that matches below another one.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_alias`) if an
-    ///   [alias](DirectoryOptions::alias) is not absolute or contains `.` or `..`, or if a directory
-    ///   has more than eight aliases.
+    ///   [alias](DirectoryOptions::alias) is not absolute or contains `.` or `..`, or if a
+    ///   directory has more than eight aliases.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`alias_conflict`) if an
     ///   alias exists and is another directory, or is equal to, inside, or around another allowed
     ///   directory or alias.

@@ -25,8 +25,8 @@ impl Roots {
     /// another directory. If that happens, the root becomes
     /// [unavailable](crate::ErrorKind::RootUnavailable). The root can be named by its canonical
     /// path, by an absolute `request`, and by the aliases of the root that contains it.
-    /// [`Session::still_allows`](crate::Session::still_allows) accepts a proof from the result while
-    /// a root in force contains its place.
+    /// [`Session::still_allows`](crate::Session::still_allows) accepts a proof from the result
+    /// while a root in force contains its place.
     ///
     /// # Errors
     ///

@@ -38,7 +38,8 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
     }
 }
 
-/// Looks up a name without following a symlink. Reads its metadata and, if it is a symlink, its target.
+/// Looks up a name without following a symlink. Reads its metadata and, if it is a symlink, its
+/// target.
 pub(super) fn look(at: &Handle, name: &OsStr) -> Result<Look> {
     let file = match open_itself(&at.dir, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Missing),

@@ -177,10 +177,10 @@ impl CheckedPath {
     }
 }
 
-/// Removes everything in a directory, deepest entries first, one batch at a time. Hidden entries and
-/// the directories that contain them are left in place. Each directory is opened from `base` along
-/// a path on which no symlink is followed and no mount is crossed. At most two directories are
-/// therefore open, however deep the tree is.
+/// Removes everything in a directory, deepest entries first, one batch at a time. Hidden entries
+/// and the directories that contain them are left in place. Each directory is opened from `base`
+/// along a path on which no symlink is followed and no mount is crossed. At most two directories
+/// are therefore open, however deep the tree is.
 ///
 /// `protected` is the protection at `base`. The removal ends at a read-only name, which another
 /// process has created since the directory was searched.

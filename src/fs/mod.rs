@@ -164,7 +164,8 @@ operations! {
     ///
     /// [`NotADirectory`](crate::ErrorKind::NotADirectory). The walk itself yields an error for each
     /// directory that it cannot read, and continues. It ends with the error
-    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if it reaches a limit on entries or memory.
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if it reaches a limit on entries or
+    /// memory.
     Existing: fn walk(options: WalkOptions) -> Walk => walk_now, "walk";
 
     /// Returns the metadata of the named file or directory. Symlinks are followed.

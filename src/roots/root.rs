@@ -61,8 +61,8 @@ impl Root {
     /// The paths by which a request may name this root: the canonical path, followed by its
     /// aliases. The listed path is an alias if it differs from the canonical path, contains no
     /// `..`, and takes few look-ups to resolve. On macOS, the other paths through the system's own
-    /// symlinks are also aliases. A declared [alias](crate::DirectoryOptions::alias) is included for
-    /// the allowed directory itself, if it resolves to that directory on this system.
+    /// symlinks are also aliases. A declared [alias](crate::DirectoryOptions::alias) is included
+    /// for the allowed directory itself, if it resolves to that directory on this system.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
@@ -77,8 +77,8 @@ impl Root {
 
     /// The path under which the client listed this root, as text that may be shown to that client.
     /// It is the path of the URI, decoded. If the client used a Windows
-    /// [alias](crate::DirectoryOptions::alias), the separators are backslashes. If the client did not
-    /// list this root itself, this is the [canonical path](Self::display_path).
+    /// [alias](crate::DirectoryOptions::alias), the separators are backslashes. If the client did
+    /// not list this root itself, this is the [canonical path](Self::display_path).
     ///
     /// A request of the same client may use this path.
     #[must_use]

@@ -98,8 +98,8 @@ use crate::workers::Account;
 /// | an allowed directory is replaced or comes back (a deploy) | the cached list is resolved again, and the client is not asked. If that fails, the roots that are still available are served, and the next attempt follows half a second later |
 ///
 /// A relative path starts at the client's first root or, if the client does not narrow the allowed
-/// directories, at the first of these. [`Roots::with_base`] chooses another root. Mention this in the
-/// descriptions of your tools.
+/// directories, at the first of these. [`Roots::with_base`] chooses another root. Mention this in
+/// the descriptions of your tools.
 ///
 /// If only directories that are always in force are served, because the client's list could not be
 /// obtained or grants nothing, a relative path is refused. The error is the one that the call would
@@ -324,7 +324,8 @@ impl Session {
         }
     }
 
-    /// Returns the directories that are always in force, for a request whose list could not be read.
+    /// Returns the directories that are always in force, for a request whose list could not be
+    /// read.
     #[cfg(feature = "rmcp")]
     pub(crate) async fn roots_despite(&self, error: Error) -> Result<Roots> {
         let client = self.client();
@@ -368,8 +369,8 @@ impl Session {
     /// live](crate::GuardBuilder::time_to_live_unannounced). Also the errors of
     /// [`Roots::still_allows`], [`SessionClosed`](crate::ErrorKind::SessionClosed) and
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported). A proof in a directory that is
-    /// [always](crate::DirectoryOptions::always) in force stays allowed while the client's roots must
-    /// be requested again or could not be obtained.
+    /// [always](crate::DirectoryOptions::always) in force stays allowed while the client's roots
+    /// must be requested again or could not be obtained.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         let client = self.client();
         let error = match self.current_roots() {

@@ -16,8 +16,8 @@
 //!   ([`kernel`](crate::support::kernel)), except where a path leaves the roots, because the guard
 //!   never looks outside. The rule recognizes these paths exactly.
 //! - Reading through the guard returns the content that `std` reads at the canonical path.
-//! - A hidden place, and a path through one, is refused like a place outside. Read-only names do not
-//!   change the decision, but a write to one is refused, and no other write is.
+//! - A hidden place, and a path through one, is refused like a place outside. Read-only names do
+//!   not change the decision, but a write to one is refused, and no other write is.
 //!
 //! Other tests cover file roots, roots that disappear, allowed directories and policies.
 

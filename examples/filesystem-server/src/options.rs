@@ -45,9 +45,9 @@ pub struct Options {
     pub alias: Vec<Alias>,
     /// Make files and directories with this name read-only.
     ///
-    /// The name matches at any depth, or, if it begins with a slash, only at the top of each allowed
-    /// directory. It may consist of several names separated by slashes, and the last one may contain
-    /// the wildcards * and ?. Everything inside a matching directory is also protected.
+    /// The name matches at any depth, or, if it begins with a slash, only at the top of each
+    /// allowed directory. It may consist of several names separated by slashes, and the last one
+    /// may contain the wildcards * and ?. Everything inside a matching directory is also protected.
     #[arg(long, value_name = "NAME")]
     pub protect: Vec<String>,
     /// Hide files and directories with this name. NAME is matched as in --protect.
