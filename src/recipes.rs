@@ -312,11 +312,12 @@
 //! ```
 //! use mcp_roots_guard::{Access, Boundary, ErrorKind, Result, Roots};
 //!
-//! /// The work of a tool with the parameters `workspace` and `path`. `roots` are the roots in
-//! force /// for the request. With the feature `rmcp`, pass `&roots` from the closure of
-//! `Guard::tool`. fn read(roots: &Roots, workspace: &str, path: &str) -> Result<String> { //
-//! Relative paths start at `workspace`, and `..` cannot leave it.
-//! roots.within(workspace)?.read_to_string(path, 1 << 20) }
+//! /// The work of a tool with the parameters `workspace` and `path`. `roots` are the roots in force
+//! /// for the request. With the feature `rmcp`, pass `&roots` from the closure of `Guard::tool`.
+//! fn read(roots: &Roots, workspace: &str, path: &str) -> Result<String> {
+//!     // Relative paths start at `workspace`, and `..` cannot leave it.
+//!     roots.within(workspace)?.read_to_string(path, 1 << 20)
+//! }
 //!
 //! # let top = tempfile::tempdir().unwrap();
 //! # for path in ["work/site/index.html", "work/notes/index.html", "private/index.html"] {
