@@ -222,8 +222,11 @@
 //!     }
 //!     match params["inputResponses"].get("roots") {
 //!         Some(response) => {
-//!             let list: ListRootsResult = serde_json::from_value(response.clone())?;
-//!             Ok(InForce(session.roots_from_list(list).await?))
+//!             // If the response is not a list, only directories that are always in force are
+//!             // served.
+//!             let response = RootsResponse::from_result(response.clone());
+//!             let source = |_: Option<String>| std::future::ready(response.clone());
+//!             Ok(InForce(session.roots(source).await?))
 //!         }
 //!         None => Ok(InputRequired(json!({
 //!             "resultType": "input_required",
@@ -645,4 +648,6 @@
 //! ```
 //!
 //! Such a wrapper does not see a message that the SDK's own transport drops. rust-mcp-sdk drops
-//! messages that it cannot parse, such as a `list_changed` without `jsonrpc`.
+//! messages that it cannot parse, such as a `list_changed` without `jsonrpc`, and lines that are
+//! longer than its limit. If your SDK accepts a reader, use
+//! [`Observer::filter`](crate::Observer::filter), which sees every byte.

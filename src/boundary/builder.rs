@@ -76,10 +76,11 @@ impl DirectoryOptions {
     /// it is in force even if the client lists other directories, lists none, or fails to send a
     /// list.
     ///
-    /// These directories follow the client's roots, in the order of the configuration. Relative
-    /// requests still start at the client's first root. If the client has no root in force,
-    /// relative requests are refused, so that they do not start at a directory that the client did
-    /// not list.
+    /// These directories follow the client's roots, in the order of the configuration. One that the
+    /// client lists, by itself or through an ancestor, has the position of that entry. Relative
+    /// requests still start at the client's first root in force. If the client has no root in
+    /// force, relative requests are refused, so that they do not start at a directory that the
+    /// client did not list.
     pub fn always(mut self, always: bool) -> Self {
         self.always = always;
         self

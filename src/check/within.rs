@@ -21,9 +21,10 @@ impl Roots {
     /// session. Nothing is cached, so no other request is affected. With the feature `rmcp`, the
     /// result ends with the request, like the roots that it came from.
     ///
-    /// The directory is opened, so the result does not follow if the path later resolves to
-    /// another directory. If that happens, the root becomes
-    /// [unavailable](crate::ErrorKind::RootUnavailable). The root can be named by its canonical
+    /// The directory is opened, and operations continue in it even if its path later resolves to
+    /// another directory. [`verify`](Self::verify) notices this, and so does an operation that
+    /// fails; the root is then [unavailable](crate::ErrorKind::RootUnavailable). Narrow the roots
+    /// again for each request. The root can be named by its canonical
     /// path, by an absolute `request`, and by the aliases of the root that contains it.
     /// [`Session::still_allows`](crate::Session::still_allows) accepts a proof from the result
     /// while a root in force contains its place.

@@ -191,13 +191,24 @@ impl Guard {
         ctx: &RequestContext<RoleServer>,
         input: impl Into<ClientInput>,
     ) -> Result<RootsForRequest> {
-        let input = input.into();
+        self.roots_if_asking(ctx, input.into(), true).await
+    }
+
+    /// Like [`roots_for`](Self::roots_for). In the stateless era, `can_ask` is false for a request
+    /// to which a client cannot be asked for its roots. If they are not cached, such a request gets
+    /// the directories that are always in force.
+    pub(super) async fn roots_if_asking(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        input: ClientInput,
+        can_ask: bool,
+    ) -> Result<RootsForRequest> {
         // Defense: roots-end-with-their-request
         let lease = ctx.ct.child_token();
         // Boxed to keep every handler's future small.
         let obtained = Box::pin(async {
             if stateless(ctx) {
-                self.roots_stateless(ctx, input, lease).await
+                self.roots_stateless(ctx, input, lease, can_ask).await
             } else {
                 self.roots_in_session(ctx, input, lease).await.map(RootsForRequest::Roots)
             }
@@ -245,6 +256,7 @@ impl Guard {
         ctx: &RequestContext<RoleServer>,
         mut input: ClientInput,
         lease: CancellationToken,
+        can_ask: bool,
     ) -> Result<RootsForRequest> {
         let session = self.session_for_request(
             declared(ctx).map_err(|error| refused(None, error))?,
@@ -292,7 +304,10 @@ impl Guard {
                         from_cache = key.map(|key| (self.clone(), key.clone()));
                         roots.for_session(session.id(), session.account())
                     }
-                    None => return Ok(RootsForRequest::InputRequired(input.into_roots_request())),
+                    None if can_ask => {
+                        return Ok(RootsForRequest::InputRequired(input.into_roots_request()));
+                    }
+                    None => session.roots_despite(Code::RootsStale.into()).await?,
                 }
             }
         };

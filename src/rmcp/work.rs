@@ -179,12 +179,13 @@ impl Guard {
     /// In the stateless era, the client cannot be asked in such a request. For a client that
     /// declared no roots, the allowed directories are in force. For any other client with a
     /// [`ClientKey`](super::ClientKey), the roots in its last list are in force for [a short
-    /// time](crate::GuardBuilder::time_to_live_keyed) after it sent the list.
+    /// time](crate::GuardBuilder::time_to_live_keyed) after it sent the list. If there is no such
+    /// list, only the directories that are [always](crate::DirectoryOptions::always) in force are.
     ///
     /// # Errors
     ///
-    /// [`RootsStale`](crate::ErrorKind::RootsStale) if the client would have to be asked; otherwise
-    /// the errors of [`resource`](Self::resource).
+    /// [`RootsStale`](crate::ErrorKind::RootsStale) if the client would have to be asked and no
+    /// directory is always in force; otherwise the errors of [`resource`](Self::resource).
     pub async fn request<T, W>(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -195,7 +196,7 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match self.roots_for(ctx, ClientInput::default()).await {
+        let done = match self.roots_if_asking(ctx, ClientInput::default(), false).await {
             Ok(RootsForRequest::InputRequired(_)) => {
                 Err(refused(None, Code::RootsStale.into()).into())
             }

@@ -336,6 +336,7 @@ fn is_clients(code: Code) -> bool {
             | Code::RootsFailed
             | Code::RootsTimedOut
             | Code::RootsChanging
+            | Code::RootsStale
             | Code::TooManyRoots
             | Code::TooManyPages
             | Code::RepeatedCursor

@@ -1,6 +1,7 @@
 //! Resources, and requests whose responses cannot ask for the client's roots.
 
 use mcp_roots_guard::rmcp::ROOTS_KEY;
+use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard};
 use serde_json::{Value, json};
 
 use crate::raw_client::{Raw, in_era, list, stateless};
@@ -98,4 +99,25 @@ async fn a_request_that_cannot_ask_for_roots_uses_the_known_list() {
     assert_eq!(listed(&raw.receive().await), Some(tree.uri("op/a")));
     raw.send(&stateless(listing(), json!({}))).await;
     assert_eq!(listed(&raw.receive().await), Some(tree.uri("op")));
+}
+
+/// The client cannot be asked, so only the directory that is always in force is listed.
+#[tokio::test]
+async fn a_request_that_cannot_ask_for_roots_has_the_always_directories() {
+    let tree = Tree::new();
+    let always = DirectoryOptions::new(Access::ReadOnly).always(true);
+    let boundary = Boundary::builder()
+        .directory(tree.path("op/a"), Access::ReadOnly)
+        .directory_with(tree.path("op/b"), always)
+        .build()
+        .unwrap();
+    let guard = Guard::new(boundary);
+    let (server, reports) = Server::new(&guard);
+    let mut raw = Raw::to(server, reports, |far| guard.wrap(far));
+    let listing = json!({ "jsonrpc": "2.0", "id": 5, "method": "resources/list", "params": {} });
+    raw.send(&stateless(listing, json!({ "roots": {} }))).await;
+    let answer = raw.receive().await;
+    let resources = answer["result"]["resources"].as_array().unwrap();
+    let uris: Vec<_> = resources.iter().map(|resource| resource["uri"].as_str().unwrap()).collect();
+    assert_eq!(uris, [tree.uri("op/b")]);
 }
