@@ -18,6 +18,8 @@
 //! - Reading through the guard returns the content that `std` reads at the canonical path.
 //! - A hidden place, and a path through one, is refused like a place outside. Read-only names do
 //!   not change the decision, but a write to one is refused, and no other write is.
+//! - An alias of the first root in a request means the root's path. So does one in a symlink's
+//!   target, if the alias resolves to the root. Any other alias there is an ordinary path.
 //!
 //! Other tests cover file roots, roots that disappear, allowed directories and policies.
 
@@ -34,7 +36,7 @@ use crate::support::{kernel, model};
 /// Checks all properties.
 pub(crate) fn hold(bytes: &[u8]) {
     let mut lines = bytes.split(|&byte| byte == b'\n');
-    let world = World::new(lines.next().unwrap_or_default());
+    let world = World::with_aliases(lines.next().unwrap_or_default());
     for line in lines.take(LINES) {
         let line = line.get(..LINE_BYTES).unwrap_or(line);
         if let Some((&kind, request)) = line.split_first().filter(|_| !world.add(line, &world.top))
@@ -59,14 +61,17 @@ fn check(world: &World, request: &str, intents: &[Intent]) {
     };
     let (here, blocked) =
         (decisions(intents.to_vec())(), kernel::without_openat2(decisions(intents.to_vec())));
+    let sent = request;
+    let request = &*world.without_alias(sent);
+    let look = |path: &Path| world.look_through_aliases(path);
     for (&intent, (decided, blocked)) in intents.iter().zip(here.into_iter().zip(blocked)) {
-        let plain = model::decide(World::look, &world.roots, request, intent);
+        let plain = model::decide(look, &world.roots, request, intent);
         let is_hidden = |path: &Path| world.is_hidden(path);
-        let (look, roots) = (World::look, &world.roots);
+        let roots = &world.roots;
         let expected = model::decide_unless_hidden(look, is_hidden, roots, request, intent);
-        assert_eq!(decided.0, expected, "{intent:?} of {request:?} in {world}");
+        assert_eq!(decided.0, expected, "{intent:?} of {sent:?} in {world}");
         assert_eq!(blocked.0, expected, "{intent:?} of {request:?} without openat2 in {world}");
-        check_write(world, request, intent, &expected);
+        check_write(world, sent, intent, &expected);
         if expected != plain {
             let is_refused = expected == Err("outside_roots") && decided.1 == Err("outside_roots");
             assert!(is_refused || intent != Intent::Existing, "{request:?} in {world}");

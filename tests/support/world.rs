@@ -14,12 +14,18 @@
 //! Paths consist of the letters `a b c n 0 r o . /`, and of `T`, which stands for the directory
 //! that contains the tree. With protected names, `A`, `B`, `C` and `N` are letters too, and there
 //! are no hard links, through which a protected file has an unprotected name.
+//!
+//! If [`World::with_aliases`] finds that the first byte divided by four is odd, as for `4` to `7`,
+//! the first root has three aliases, each with a letter: `V` is a symlink to it, `H` a path that
+//! does not exist, and `W` a path of Windows. `Z` is then a backslash.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
-use mcp_roots_guard::{Access, Boundary, ErrorKind, Protection, Roots};
+use mcp_roots_guard::{
+    Access, Boundary, BoundaryBuilder, DirectoryOptions, ErrorKind, Protection, Roots,
+};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::model::Name;
@@ -32,11 +38,21 @@ pub(crate) struct World {
     pub(crate) guard: Roots,
     /// The protected names, if there are any.
     pub(crate) rules: Option<Rules>,
+    has_aliases: bool,
 }
 
 impl World {
     /// Creates the directories `r/a` and `o/a`, and the roots that the first line selects.
     pub(crate) fn new(line: &[u8]) -> Self {
+        Self::build(line, false)
+    }
+
+    /// Like [`new`](Self::new), with aliases if the first line selects them.
+    pub(crate) fn with_aliases(line: &[u8]) -> Self {
+        Self::build(line, line.first().is_some_and(|byte| byte / 4 % 2 == 1))
+    }
+
+    fn build(line: &[u8], has_aliases: bool) -> Self {
         // Use an in-memory filesystem if there is one, because each input builds a tree.
         let made = |place: &Path| tempfile::Builder::new().prefix("guard-").tempdir_in(place);
         let keep = made(Path::new("/dev/shm")).or_else(|_| made(&std::env::temp_dir())).unwrap();
@@ -51,15 +67,56 @@ impl World {
             2 => vec![r, ra],
             _ => vec![ra],
         };
-        let rules = rules(line);
-        let (guard, rules) = match rules {
-            None => (Roots::from_dirs(&roots).unwrap(), None),
-            Some(rules) => match protected(&roots, &rules) {
+        let mut first = DirectoryOptions::new(Access::ReadWrite);
+        if has_aliases {
+            symlink(&roots[0], top.join("v")).unwrap();
+            first = first.alias(top.join("v")).alias(HOST).alias(WINDOWS);
+        }
+        let builder = roots[1..]
+            .iter()
+            .fold(Boundary::builder().directory_with(&roots[0], first), |builder, root| {
+                builder.directory(root, Access::ReadWrite)
+            });
+        let plain = builder.clone().build().unwrap().allowed_roots();
+        let (guard, rules) = match rules(line) {
+            None => (plain, None),
+            Some(rules) => match protected(builder, &roots, &rules) {
                 Some(guard) => (guard, Some(rules)),
-                None => (Roots::from_dirs(&roots).unwrap(), None),
+                None => (plain, None),
             },
         };
-        Self { _keep: keep, top, roots, guard, rules }
+        Self { _keep: keep, top, roots, guard, rules, has_aliases }
+    }
+
+    /// The request with a path of the first root instead of an alias.
+    pub(crate) fn without_alias(&self, request: &str) -> String {
+        let root = self.roots[0].to_str().unwrap();
+        let host = || after(request, HOST).map(ToOwned::to_owned);
+        match self.without_verified_alias(request) {
+            _ if !self.has_aliases => request.to_owned(),
+            Some(request) => request,
+            None => match host().or_else(|| after_windows(request)) {
+                Some(rest) => format!("{root}/{rest}"),
+                None => request.to_owned(),
+            },
+        }
+    }
+
+    /// A path that begins with the alias that is a symlink, with the first root's path instead.
+    fn without_verified_alias(&self, path: &str) -> Option<String> {
+        let alias = self.top.join("v");
+        let rest = after(path, alias.to_str().unwrap()).filter(|_| self.has_aliases)?;
+        Some(format!("{}/{rest}", self.roots[0].to_str().unwrap()))
+    }
+
+    /// The type of the entry at a path, where a symlink's target does not begin with an alias.
+    pub(crate) fn look_through_aliases(&self, path: &Path) -> Name {
+        match Self::look(path) {
+            Name::Link(target) => {
+                Name::Link(self.without_verified_alias(&target).unwrap_or(target))
+            }
+            name => name,
+        }
     }
 
     /// The protection of a path, according to the oracle.
@@ -149,6 +206,10 @@ impl World {
             b'T' => top.to_owned(),
             byte if LETTERS.contains(&byte) => char::from(byte).to_string(),
             b'A' | b'B' | b'C' | b'N' if self.rules.is_some() => char::from(byte).to_string(),
+            b'V' if self.has_aliases => format!("{top}/v"),
+            b'H' if self.has_aliases => HOST.to_owned(),
+            b'W' if self.has_aliases => WINDOWS.to_owned(),
+            b'Z' if self.has_aliases => "\\".to_owned(),
             byte => char::from(LETTERS[usize::from(byte) % LETTERS.len()]).to_string(),
         };
         bytes.iter().map(letter).collect()
@@ -219,12 +280,43 @@ fn is_pattern(pattern: &str) -> bool {
         && (!is_glob(last) || !last.ends_with('.'))
 }
 
+/// The rest of an absolute path after an alias, by whole names. The rest begins after the slash.
+fn after<'a>(path: &'a str, alias: &str) -> Option<&'a str> {
+    let mut rest = path.strip_prefix('/')?;
+    for name in alias.split('/').skip(1) {
+        let mut first;
+        loop {
+            (first, rest) = rest.split_once('/').unwrap_or((rest, ""));
+            if !matches!(first, "" | ".") || rest.is_empty() {
+                break;
+            }
+        }
+        if first != name {
+            return None;
+        }
+    }
+    Some(rest)
+}
+
+/// The rest of a request after the alias of Windows. Unless there is a slash before the drive, a
+/// backslash in the rest separates names.
+fn after_windows(request: &str) -> Option<String> {
+    let path = request.strip_prefix('/').unwrap_or(request);
+    let rest = path.strip_prefix(WINDOWS)?;
+    let after = rest.strip_prefix(['/', '\\']).or(rest.is_empty().then_some(""))?;
+    let is_text = path.len() == request.len();
+    Some(if is_text { after.replace('\\', "/") } else { after.to_owned() })
+}
+
+/// An alias that does not exist on this system.
+const HOST: &str = "/guard-host/p";
+
+/// An alias of a Windows client.
+const WINDOWS: &str = r"C:\p";
+
 /// The roots with protected names. Returns `None` if one root is hidden below another one, which
 /// the guard must refuse.
-fn protected(roots: &[PathBuf], rules: &Rules) -> Option<Roots> {
-    let builder = roots
-        .iter()
-        .fold(Boundary::builder(), |builder, root| builder.directory(root, Access::ReadWrite));
+fn protected(builder: BoundaryBuilder, roots: &[PathBuf], rules: &Rules) -> Option<Roots> {
     let builder = rules.patterns.iter().fold(builder, |builder, (pattern, effect)| {
         let protection = match effect {
             Effect::ReadOnly => Protection::ReadOnly,
