@@ -98,20 +98,19 @@ impl Rules {
     }
 }
 
-/// Whether a glob with `*` and `?` matches a whole name.
+/// Whether a glob with `*` and `?` matches a whole name. Computes how much of the name each part of
+/// the glob can match, because trying all combinations would take too long.
 fn is_glob_match(glob: &str, name: &str) -> bool {
-    match glob.chars().next() {
-        None => name.is_empty(),
-        Some('*') => {
-            let rest = &glob[1..];
-            let ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
-            ends.into_iter().any(|at| is_glob_match(rest, &name[at..]))
-        }
-        Some(wanted) => name.chars().next().is_some_and(|found| {
-            (wanted == '?' || wanted == found)
-                && is_glob_match(&glob[wanted.len_utf8()..], &name[found.len_utf8()..])
-        }),
+    let name: Vec<char> = name.chars().collect();
+    let mut matched = BTreeSet::from([0]);
+    for wanted in glob.chars() {
+        let is_next = |at: &usize| name.get(*at).is_some_and(|&it| wanted == '?' || wanted == it);
+        matched = match wanted {
+            '*' => matched.first().map_or(0..0, |&first| first..name.len() + 1).collect(),
+            _ => matched.into_iter().filter(is_next).map(|at| at + 1).collect(),
+        };
     }
+    matched.contains(&name.len())
 }
 
 /// The key of an ASCII name: its case and its trailing dots and spaces are ignored.
