@@ -104,6 +104,7 @@ fn an_always_directory_follows_the_client_roots_in_the_order_of_the_configuratio
     );
 }
 
+#[cfg(unix)]
 #[test]
 fn a_symlink_from_a_client_root_into_an_always_directory_is_followed() {
     let tree = tree();
@@ -175,6 +176,7 @@ fn an_empty_list_means_what_the_server_chose_and_rejected_entries_do_not_empty_a
 }
 
 /// Every client's tools can write to `shared`, so they could change where its symlinks point.
+#[cfg(unix)]
 #[test]
 fn a_symlink_in_a_writable_always_directory_grants_nothing() {
     let tree = tree();

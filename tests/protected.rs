@@ -173,6 +173,8 @@ fn directory_with_a_read_only_name_is_not_removed() {
     assert_eq!(tree.snapshot("root"), before);
 }
 
+/// Creating so many entries takes more than ten minutes under Wine.
+#[cfg(unix)]
 #[test]
 fn directory_with_too_many_entries_to_search_is_kept() {
     let tree = Tree::in_memory("dir root/d");
@@ -229,6 +231,12 @@ fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
         if symlinks_are_visible() {
             requests.extend(["via", "abs", "d/up/key", "d/up/../a", "dir/../.env", "dir/.env1"]);
         }
+        // Windows removes `..` from the text, so these paths do not go through the hidden name.
+        requests.retain(|request| {
+            !cfg!(windows)
+                || !["/..", "../.."].iter().any(|end| request.contains(end))
+                || request.starts_with("d/..")
+        });
         let absolute = tree.expand("$T/root/.env");
         requests.push(&absolute);
         for (name, operation) in OPERATIONS {
@@ -421,7 +429,7 @@ fn default_names_are_read_only() {
         .build()
         .unwrap();
     let roots = boundary.allowed_roots();
-    for name in mcp_roots_guard::PROTECTED_DEFAULTS {
+    for name in mcp_roots_guard::PROTECTED_DEFAULTS.map(|pattern| pattern.replace('*', "")) {
         assert_eq!(code(roots.create_dir_all(format!("a/{name}/x"))), Some("protected"), "{name}");
     }
     roots.write(".env", "not protected by default").unwrap();

@@ -72,7 +72,7 @@ pub enum Protection {
 /// Through each of them, a tool that may only edit files could run a program later, or could change
 /// the rules that apply to itself:
 ///
-/// - `.git`, `.hg`, `.svn`: hooks, and settings that name programs (`core.fsmonitor`,
+/// - `.git`, `.hg`, `.svn`, `.jj`, `.husky`: hooks, and settings that name programs (`core.fsmonitor`,
 ///   `core.sshCommand`, filters), which the next version control command runs. `.git` is also a
 ///   file in worktrees and submodules, which names the actual directory. `.gitmodules` names the
 ///   repositories that the next update fetches.
@@ -83,17 +83,24 @@ pub enum Protection {
 ///   and Zed asks before its settings are edited. `.claude` is not protected as a whole, because
 ///   Claude Code creates worktrees in `.claude/worktrees`, in which clients work.
 /// - `.mcp.json`: the MCP servers that a client starts.
-/// - `.github/workflows`: programs that run with the repository's secrets. GitHub requires a
+/// - `.github/workflows`, `.github/actions`: programs that run with the repository's secrets. GitHub requires a
 ///   separate permission for a token to change these files.
+///
+/// Clients cannot change anything in a directory inside one of these, such as a worktree in
+/// `.codex`. These names do not cover everything that runs code. For example, git also treats a directory with
+/// the entries `HEAD`, `objects` and `refs` as a repository, unless `safe.bareRepository` is
+/// `explicit` in its configuration.
 ///
 /// Source code, build scripts and files such as `AGENTS.md` are not included, because editing them
 /// is the purpose of these tools. Files with secrets, such as `.env`, are not included either,
 /// because reading them is not prevented by this protection. Hide them if no tool needs them.
-pub const PROTECTED_DEFAULTS: [&str; 20] = [
+pub const PROTECTED_DEFAULTS: [&str; 24] = [
     ".git",
     ".gitmodules",
     ".hg",
     ".svn",
+    ".jj",
+    ".husky",
     ".vscode",
     ".idea",
     ".zed",
@@ -102,6 +109,7 @@ pub const PROTECTED_DEFAULTS: [&str; 20] = [
     ".claude/agents",
     ".claude/commands",
     ".claude/hooks",
+    ".claude/plugins",
     ".claude/settings*.json",
     ".claude/skills",
     ".codex",
@@ -109,6 +117,7 @@ pub const PROTECTED_DEFAULTS: [&str; 20] = [
     ".gemini",
     ".windsurf",
     ".mcp.json",
+    ".github/actions",
     ".github/workflows",
 ];
 
@@ -605,7 +614,8 @@ fn key(name: &OsStr) -> Cow<'_, str> {
     let visible = name.chars().filter(|character| !is_ignorable(*character));
     // Some letters share only one of the cases. The last step decomposes what a change of case
     // composed.
-    let folded = visible.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd();
+    let lower = visible.nfd().flat_map(char::to_lowercase);
+    let folded = lower.flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd();
     let mut key: String = folded.collect();
     key.truncate(key.trim_end_matches(['.', ' ']).len());
     Cow::Owned(key)

@@ -225,7 +225,8 @@ mod tests {
         let top = top.to_str().unwrap();
         assert!(parse(&["--alias", top, top]).is_err(), "there is no equals sign");
         for (directory, is_known) in [(top, true), ("missing", false), ("", false)] {
-            let alias = format!("/nonexistent={directory}");
+            let alias = if cfg!(windows) { r"Q:\nonexistent" } else { "/nonexistent" };
+            let alias = format!("{alias}={directory}");
             for option in [&[][..], &["--always"], &["--read-only-dir"]] {
                 let arguments = [&["--alias", &alias], option, &[top]].concat();
                 let guard = parse(&arguments).unwrap().guard();

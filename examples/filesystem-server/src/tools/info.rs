@@ -32,10 +32,10 @@ impl Server {
     #[tool(
         title = "List Allowed Directories",
         description = "Lists the directories and files that the other tools can access. Access \
-                       to a directory includes everything beneath it. Relative paths are \
-                       resolved against the first entry, and refused if the client lists roots \
-                       but none of them is available. An entry that is always in force does not \
-                       depend on the client's roots.",
+                       to a directory includes everything beneath it, except protected names. \
+                       Relative paths are resolved against the first entry, and refused if the \
+                       client lists roots but none of them is available. An entry that is always \
+                       in force does not depend on the client's roots.",
         output_schema = text_schema(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
