@@ -146,7 +146,9 @@ async fn option_hide_makes_names_invisible() {
     // A backslash would be escaped in the error.
     let outside = served.outside.display().to_string().replace('\\', "/");
     let shown = |error: String, request: &str| error.replace(request, "REQUEST");
-    for name in [".env.local", ".env.missing", "sub/.ENV", "private/key", "private/../file"] {
+    // Windows removes `..` from the text, so the last path does not go through the hidden name.
+    let names = [".env.local", ".env.missing", "sub/.ENV", "private/key", "private/../file"];
+    for name in names.into_iter().take(if cfg!(windows) { 4 } else { 5 }) {
         for tool in ["read_text_file", "get_file_info", "list_directory"] {
             let error = shown(served.err(tool, json!({ "path": name })).await, name);
             let expected = served.err(tool, json!({ "path": outside })).await;
