@@ -49,7 +49,8 @@ fn narrowed_roots_serve_only_their_directory() {
             ("../f", Err("outside_roots")),
             ("../none", Err("outside_roots")),
             ("../b/f", Err("outside_roots")),
-            ("../b/../a/f", Err("outside_roots")),
+            // Windows removes `..` from the text.
+            ("../b/../a/f", if cfg!(windows) { inside("inside") } else { Err("outside_roots") }),
             ("../../other/f", Err("outside_roots")),
             ("$T/w/f", Err("outside_roots")),
             ("$T/w/none", Err("outside_roots")),
