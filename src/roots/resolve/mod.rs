@@ -77,9 +77,7 @@ pub(crate) trait Lookup {
 
     /// Returns whether the place at `path` in root number `root` is hidden, by names alone. `path`
     /// consists of plain names. A hidden place is refused as outside, before it is looked up.
-    fn is_hidden(&mut self, _root: usize, _path: &Path) -> bool {
-        false
-    }
+    fn is_hidden(&mut self, root: usize, path: &Path) -> bool;
 
     /// Returns how many of the last `unknown` names of `path` the next look-up can take at once,
     /// because all of them except the last are directories. This is at least one. Returns `None` if
