@@ -51,14 +51,16 @@ struct Inner {
     operation: &'static str,
     /// The request, quoted.
     request: Option<String>,
-    /// The destination of a rename, quoted.
+    /// The destination of a rename, a copy or a hard link, or the target of a symlink, quoted.
     destination: Option<String>,
-    /// The prefix of the reason if the destination of a rename caused the error.
+    /// The prefix of the reason if the destination or the target caused the error.
     end: Option<&'static str>,
     /// The reason. Static, so that only the limit can be inserted.
     text: &'static str,
     /// Replaces `{}` in the text.
     limit: Option<u64>,
+    /// The effects of the operation that failed, if it had any.
+    outcome: Option<String>,
     operator_detail: Option<String>,
     /// The index of the root in which resolution failed.
     root: Option<usize>,
@@ -116,6 +118,7 @@ impl Error {
             end: None,
             text: code.text(),
             limit: None,
+            outcome: None,
             operator_detail: None,
             root: None,
             cause: None,
@@ -152,6 +155,12 @@ impl Error {
         self
     }
 
+    /// Changes the text to say that the target of a symlink caused the error.
+    pub(crate) fn of_target(mut self) -> Self {
+        self.0.end = Some("target: ");
+        self
+    }
+
     /// Like [`at`](Self::at), but for a rename, which has a source and a destination.
     pub(crate) fn between(mut self, operation: &'static str, from: &OsStr, to: &OsStr) -> Self {
         if self.0.request.is_none() {
@@ -170,8 +179,9 @@ impl Error {
     /// The size of the error on the heap, in bytes.
     pub(crate) fn heap(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
-        let Inner { request, destination, operator_detail, .. } = &*self.0;
-        size_of::<Inner>() + text(request) + text(destination) + text(operator_detail)
+        let Inner { request, destination, outcome, operator_detail, .. } = &*self.0;
+        let texts = [request, destination, outcome, operator_detail];
+        size_of::<Inner>() + texts.into_iter().map(text).sum::<usize>()
     }
 
     /// Adds the operation and the request, unless an inner caller already has.
@@ -185,6 +195,12 @@ impl Error {
 
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.0.operator_detail = Some(detail.into());
+        self
+    }
+
+    /// Adds the effects of the operation that failed. They name only requests, quoted.
+    pub(crate) fn with_outcome(mut self, outcome: String) -> Self {
+        self.0.outcome = Some(outcome);
         self
     }
 
@@ -242,7 +258,6 @@ impl From<Infallible> for Error {
 /// operator details.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Defense: debug-of-an-error-hides-the-detail
         write!(f, "Error({}: {self})", self.reason())
     }
 }
@@ -281,15 +296,24 @@ impl fmt::Display for Inner {
         // The system's message for the error number, without text that other code added.
         match self.cause.as_ref().and_then(io::Error::raw_os_error) {
             Some(number) if self.text == Code::Io.text() => {
-                write!(f, ": {}", io::Error::from_raw_os_error(number))
+                write!(f, ": {}", io::Error::from_raw_os_error(number))?;
             }
-            _ => Ok(()),
+            _ => {}
         }
+        self.outcome.iter().try_for_each(|outcome| write!(f, "; {outcome}"))
     }
 }
 
 /// Quotes untrusted text for a message: lossy, escaped and limited to [`QUOTED_CHARS`].
 pub(crate) fn quoted(text: &OsStr) -> String {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    let bytes = text.as_encoded_bytes();
+    // Refused requests are frequent, and nearly all are plain text.
+    if let (true, Some(text)) =
+        (bytes.len() <= QUOTED_CHARS && bytes.iter().all(is_plain), text.to_str())
+    {
+        return ["\"", text, "\""].concat();
+    }
     let text = text.to_string_lossy();
     let mut shown: String = text.chars().take(QUOTED_CHARS).collect();
     if shown.len() < text.len() {
@@ -354,8 +378,8 @@ mod tests {
     #[test]
     fn text_of_a_code_contains_its_constant_limit() {
         use crate::limits::{
-            LINK_HOPS, NAME_BYTES, PATH_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES, SESSIONS,
-            WALK_DEPTH,
+            CHANGES, LINK_HOPS, NAME_BYTES, PATH_BYTES, ROOT_LIST_ENTRIES, ROOT_LIST_PAGES,
+            SESSIONS, WALK_DEPTH,
         };
         for (code, limits) in [
             (Code::TooLong, &[PATH_BYTES - 1, NAME_BYTES][..]),
@@ -364,6 +388,7 @@ mod tests {
             (Code::TooManyPages, &[ROOT_LIST_PAGES]),
             (Code::TooManySessions, &[SESSIONS]),
             (Code::TooDeep, &[WALK_DEPTH]),
+            (Code::TooManyChanges, &[CHANGES]),
         ] {
             let text = Error::from(code).to_string();
             for limit in limits {

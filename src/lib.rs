@@ -113,6 +113,9 @@
 //!   more than one name.
 //! - Code that opens files without the guard is not stopped, and neither is an administrator. On
 //!   Linux, the feature `landlock` confines such code to the allowed directories.
+//! - A child process from [`CheckedPath::command`] starts inside a root, but is not restricted to the
+//!   roots unless it is confined (Linux, feature `landlock`). Protected names are not enforced for
+//!   it.
 //! - A filesystem inside a root that hangs, such as NFS or FUSE, blocks the call, so run operations
 //!   on threads that may block. With the feature `rmcp` they run on the guard's own threads, where
 //!   a hung operation delays other clients by about two and a half seconds at most. If twice as
@@ -152,9 +155,12 @@
 //! | rename without replacing | atomic | atomic | atomic | not atomic: another process can create the destination after the check |
 //! | attributes kept when a file is replaced | permission bits, owner, group and POSIX ACL, as far as permitted | same | permission bits, owner and group, as far as permitted; the ACL is inherited from the directory | none: the process becomes the owner, and the ACL is inherited from the directory |
 //! | attributes kept when a file is written in place | all | all | all | all |
+//! | permissions of a copy | the source's bits, narrowed for a lost owner, group or POSIX ACL | same | the source's bits, narrowed for a lost owner or group | inherited from the directory |
 //! | durable after a write | content and name | content and name | content and name | content |
 //! | moving or removing a root that is in force | possible, and detected | same | same | impossible, also for its parents |
 //! | FIFOs, sockets, devices | refused | refused | refused | device names, sockets and app execution aliases are refused |
+//! | the directory of a child process | set by descriptor | same | only by path, which another process can replace | same |
+//! | processes that a child process leaves behind | killed with its process group | same | same | not killed |
 //! | confinement (feature `landlock`) | by Landlock (Linux 5.13 or later) | same | fails: not available | fails: not available |
 //! | tests | run | run under a seccomp filter | run by CI | run by CI, and under Wine |
 //!
@@ -169,7 +175,9 @@
 //! - `tracing`: emits [events](#events) about fetches, changes, rejected entries and refusals for
 //!   the operator's log.
 //! - `landlock`: adds `Guard::confine_process`, which makes the Linux kernel restrict the whole
-//!   process to the allowed directories. On other systems it returns an error.
+//!   process to the allowed directories, and `ChildCommand::confined`, which restricts a child
+//!   process to the roots in force. On other systems both return an error.
+//! - `ignore`: adds `WalkOptions::git_ignore`, for walks that omit the files that git ignores.
 //! - `rmcp`: the adapter for rmcp 3, the official SDK. Enables rmcp's feature `server`.
 //! - `rmcp-http`: the adapter for rmcp's streamable HTTP transport. Enables rmcp's feature
 //!   `transport-streamable-http-server`.
@@ -223,6 +231,8 @@ mod fs;
 mod session;
 #[cfg(feature = "landlock")]
 mod confine;
+#[cfg(not(shuttle))]
+mod child;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
 #[cfg(any(doc, doctest))]
@@ -230,14 +240,19 @@ pub mod recipes;
 
 pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, WithoutClientRoots};
 pub use check::CheckedPath;
+#[cfg(not(shuttle))]
+pub use child::{CHILD_ENVIRONMENT, ChildCommand, ChildOutput, Ended};
 #[cfg(feature = "landlock")]
-pub use confine::{Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, RUNTIME_FILES};
+pub use confine::{
+    Confined, ConfinedPath, Confinement, Enforced, ExtraAccess, PROGRAM_DIRECTORIES, RUNTIME_FILES,
+};
 pub use dir::{Access, FileType, Metadata, Policy, Rule};
 pub use error::{Error, ErrorKind, Result};
 pub use events::SessionId;
 pub use fs::{
-    DirEntry, Existing, OpenFile, OpenOptions, ReadDir, Replace, Walk, WalkEntry, WalkOptions,
-    WriteOptions,
+    AtomicFile, Attributes, ChangeSet, CopyOptions, CopyProgress, CopyReport, DirEntry, Durability,
+    Existing, Link, OpenFile, OpenOptions, PartialCommit, ReadDir, Refused, Replace, SkippedEntry,
+    Version, Walk, WalkOptions, WriteOptions,
 };
 pub use path::{Location, PROTECTED_DEFAULTS, Protection};
 pub use roots::{Intent, RejectedRoot, Root, Roots};

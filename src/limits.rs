@@ -67,6 +67,32 @@ pub(crate) const CURSOR_HANDLES: usize = 8;
 /// the request, and fits on one line of a log.
 pub(crate) const QUOTED_CHARS: usize = 160;
 
+// Child processes.
+
+/// The default for how long a child process may run ([`crate::ChildCommand::time_limit`]).
+pub const CHILD_TIME: Duration = Duration::from_secs(60);
+
+/// The default for how many bytes a child process may write
+/// ([`crate::ChildCommand::output_limit`]).
+pub const CHILD_OUTPUT: usize = 1 << 20;
+
+/// The maximum number of child processes at once in this server process. A client gets at most two
+/// thirds of those that the others leave. Roots without a session count as one client.
+pub const CHILDREN: usize = 64;
+
+/// How often a running child process is checked for the end of its request.
+pub const CHILD_TICK: Duration = Duration::from_millis(50);
+
+/// How long a caller waits for a killed child process to end. A process in an uninterruptible
+/// system call, for example on a hung filesystem, ends later.
+#[cfg(not(shuttle))]
+pub(crate) const CHILD_KILL: Duration = Duration::from_secs(2);
+
+/// How long output is read after a child process has ended, if a process that it left behind holds
+/// the pipe open.
+#[cfg(not(shuttle))]
+pub(crate) const CHILD_DRAIN: Duration = Duration::from_millis(500);
+
 // Protected names.
 
 /// The maximum number of patterns for protected names in one configuration. This is ten times as
@@ -291,9 +317,22 @@ pub const WALK_ENTRIES: usize = 100_000;
 
 /// The maximum memory, in bytes, for the listed entries that a walk holds. A directory whose
 /// entries need more is listed in part, as with [`WALK_ENTRIES`]. [`WALK_ENTRIES`] entries with
-/// names of 255 bytes take 39 MiB. On Linux, this bound is therefore reached only by a walk that
+/// names of 255 bytes take 29 MiB. On Linux, this bound is therefore reached only by a walk that
 /// sets a larger limit in its [`WalkOptions`](crate::WalkOptions).
 pub const WALK_BYTES: usize = 48 << 20;
+
+/// The maximum size, in bytes, of all the ignore files that a walk reads. The largest in public
+/// repositories have a few kilobytes. Each rule is compared with every name, so this also bounds the
+/// time that a walk takes.
+#[cfg(feature = "ignore")]
+pub const IGNORE_BYTES: u64 = 256 << 10;
+
+/// The maximum work of a walk for matching names with ignore rules, in rules multiplied by bytes of
+/// paths. A rule with several wildcards counts as many times as it has bytes, and one that is a plain
+/// prefix or suffix does not count. A walk of [`WALK_ENTRIES`] paths of 60 bytes can have 300 rules
+/// with one wildcard in the middle. Hostile rules reach it after 10 to 30 seconds.
+#[cfg(feature = "ignore")]
+pub(crate) const IGNORE_WORK: u64 = 2_000_000_000;
 
 /// The approximate overhead of a small allocation, in bytes: 8 bytes and up to 15 for alignment
 /// (glibc's malloc), which is about 16 on average.
@@ -313,8 +352,39 @@ pub(crate) const REMOVED_NAMES: usize = 20_000;
 /// [`REMOVED_NAMES`]. One call to getdents64(2) returns more.
 pub(crate) const LEAST_BATCH: usize = 16;
 
+/// The default for [`CopyOptions::max_bytes`](crate::CopyOptions::max_bytes). A workspace with its
+/// build results is rarely larger, and a disk that writes 200 MB per second takes 43 seconds for
+/// it.
+pub const COPY_BYTES: u64 = 8 << 30;
+
+/// The number of bytes that a copy transfers at once. Between two pieces, the copy reports its
+/// progress and checks whether its request is still active. Even a slow disk transfers this much in
+/// about 10 ms.
+pub(crate) const COPY_PIECE: u64 = 1 << 20;
+
+/// The maximum number of skipped entries that the report of a copy lists. The rest are only
+/// counted. A model does not read more.
+pub const COPY_SKIPPED: usize = 100;
+
+/// The maximum number of bytes that the copy of a tree holds for directories and symlinks that are
+/// not finished yet: the same as [`WALK_BYTES`].
+pub(crate) const COPY_HELD_BYTES: usize = WALK_BYTES;
+
+/// The maximum number of look-ups for the symlinks of one copied tree: ten for each of
+/// [`WALK_ENTRIES`] symlinks, each of which is resolved twice. They take about five seconds.
+pub(crate) const COPY_LOOKUPS: usize = 2_000_000;
+
 /// The maximum number of bytes allocated for a file's content before any of it is read.
 pub(crate) const READ_AHEAD: u64 = 1 << 20;
+
+/// The size of the pieces in which a file is hashed, in bytes: enough that the system calls take
+/// little of the time.
+pub(crate) const HASHED_PIECE: usize = 64 << 10;
+
+/// The maximum number of changes in a [`ChangeSet`](crate::ChangeSet). Each holds up to three file
+/// descriptors until it is committed. A process is commonly limited to 1,024, so five complete sets
+/// fit at the same time.
+pub const CHANGES: usize = 64;
 
 /// How many temporary names are tried. A random 64-bit name is almost certain to be free at the
 /// first attempt.

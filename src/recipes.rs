@@ -7,10 +7,18 @@
 //! - [A read-only server](#a-read-only-server)
 //! - [A directory in a parameter](#a-directory-in-a-parameter)
 //! - [A directory in metadata: Codex](#a-directory-in-metadata-codex)
+//! - [Search all files](#search-all-files)
+//! - [A patch of several files, with undo](#a-patch-of-several-files-with-undo)
+//! - [Read a file, then delete it](#read-a-file-then-delete-it)
+//! - [Unpack an archive](#unpack-an-archive)
+//! - [Run git in a workspace](#run-git-in-a-workspace)
+//! - [Run tests with a time limit](#run-tests-with-a-time-limit)
+//! - [A tool that awaits](#a-tool-that-awaits)
 //! - [Watching and subscriptions](#watching-and-subscriptions)
 //! - [Confine the process](#confine-the-process)
 //! - [What to log](#what-to-log)
 //! - [Pass a file to another library](#pass-a-file-to-another-library)
+//! - [A library that takes only a path](#a-library-that-takes-only-a-path)
 //! - [Try to break your own server](#try-to-break-your-own-server)
 //! - [A server with another SDK](#a-server-with-another-sdk)
 //!
@@ -442,6 +450,387 @@
 //! # Ok::<(), Box<dyn Error>>(())
 //! ```
 //!
+//! # Search all files
+//!
+//! An entry of a walk reads its own file, beneath the directory that was listed, so the path is not
+//! resolved again. The walk ends with an error if it reaches a limit, so a search cannot silently
+//! cover only a part of the workspace.
+//!
+//! ```
+//! use mcp_roots_guard::{ErrorKind, FileType, Result, Roots, WalkOptions};
+//!
+//! /// Returns the files that contain the text, and whether the search was complete.
+//! fn search(roots: &Roots, text: &str, options: WalkOptions) -> Result<(Vec<String>, bool)> {
+//!     let (mut found, mut is_complete) = (Vec::new(), true);
+//!     // A directory that cannot be listed does not end the search.
+//!     let mut walk = roots.walk(".", options.skip_unreadable(true))?;
+//!     loop {
+//!         let entry = match walk.next_entry() {
+//!             Ok(Some(entry)) => entry,
+//!             Ok(None) => return Ok((found, is_complete && walk.unreadable().is_empty())),
+//!             Err(error) if error.kind() == ErrorKind::LimitExceeded => return Ok((found, false)),
+//!             Err(error) => return Err(error),
+//!         };
+//!         // A walk lists symlinks and does not follow them.
+//!         if entry.file_type() != FileType::File {
+//!             continue;
+//!         }
+//!         match entry.read_to_string(1 << 20) {
+//!             Ok(content) if content.contains(text) => {
+//!                 found.push(entry.path().display().to_string());
+//!             }
+//!             Ok(_) => {}
+//!             Err(error) if error.kind() == ErrorKind::NotUtf8 => {}
+//!             // Too large, unreadable, or removed in the meantime.
+//!             Err(_) => is_complete = false,
+//!         }
+//!     }
+//! }
+//!
+//! # let top = tempfile::tempdir().unwrap();
+//! # for (path, content) in [("work/a.txt", "needle"), ("work/b.txt", "hay"), ("key", "needle")] {
+//! #     std::fs::create_dir_all(top.path().join(path).parent().unwrap()).unwrap();
+//! #     std::fs::write(top.path().join(path), content).unwrap();
+//! # }
+//! let roots = Roots::from_dirs([top.path().join("work")])?;
+//! # #[cfg(unix)] std::os::unix::fs::symlink("../key", top.path().join("work/key")).unwrap();
+//! let all = search(&roots, "needle", WalkOptions::new())?;
+//! assert_eq!(all, (vec!["a.txt".to_owned()], true));
+//! let first = search(&roots, "needle", WalkOptions::new().max_entries(1))?;
+//! assert!(!first.1);
+//! let outside = roots.walk("..", WalkOptions::new()).unwrap_err();
+//! assert_eq!(outside.kind(), ErrorKind::OutsideRoots);
+//! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # A patch of several files, with undo
+//!
+//! A [`ChangeSet`](crate::ChangeSet) prepares all changes before it makes the first one. With a
+//! [`Version`](crate::Version), both the patch and its undo refuse to change a file that somebody
+//! else has modified since it was read.
+//!
+//! ```
+//! use std::error::Error;
+//!
+//! use mcp_roots_guard::{Roots, Version, WriteOptions};
+//!
+//! /// A file before and after the patch.
+//! struct Patched {
+//!     path: String,
+//!     before: String,
+//!     after: Version,
+//! }
+//!
+//! /// Replaces a text in each file. Each edit has the path, the old text and the new text.
+//! fn apply(roots: &Roots, edits: &[[&str; 3]]) -> Result<Vec<Patched>, Box<dyn Error>> {
+//!     let (mut changes, mut patched) = (roots.change_set(), Vec::new());
+//!     for [path, old, new] in edits {
+//!         let before = roots.read_to_string(*path, 1 << 20)?;
+//!         if before.matches(old).count() != 1 {
+//!             return Err(format!("{path:?}: the old text must occur exactly once").into());
+//!         }
+//!         let after = before.replacen(old, new, 1);
+//!         let if_unchanged = WriteOptions::new().if_unchanged(Version::of(before.as_bytes()));
+//!         changes.write(*path, &after, if_unchanged)?;
+//!         let after = Version::of(after.as_bytes());
+//!         patched.push(Patched { path: (*path).to_owned(), before, after });
+//!     }
+//!     changes.commit()?; // the error names the changes that were made
+//!     Ok(patched)
+//! }
+//!
+//! fn undo(roots: &Roots, patched: &[Patched]) -> Result<(), Box<dyn Error>> {
+//!     let mut changes = roots.change_set();
+//!     for Patched { path, before, after } in patched {
+//!         changes.write(path, before, WriteOptions::new().if_unchanged(*after))?;
+//!     }
+//!     Ok(changes.commit()?)
+//! }
+//!
+//! # let work = tempfile::tempdir().unwrap();
+//! let roots = Roots::from_dirs([work.path()])?;
+//! roots.write("a.txt", "one two")?;
+//! roots.write("b.txt", "three")?;
+//! let patched = apply(&roots, &[["a.txt", "two", "2"], ["b.txt", "three", "3"]])?;
+//! assert_eq!(roots.read("a.txt", 99)?, b"one 2");
+//! assert_eq!(roots.read("b.txt", 99)?, b"3");
+//! undo(&roots, &patched)?;
+//! assert_eq!(roots.read("a.txt", 99)?, b"one two");
+//!
+//! // Nothing is changed if a part of the patch cannot be applied, or if a file was modified.
+//! assert!(apply(&roots, &[["a.txt", "one", "1"], ["b.txt", "four", "4"]]).is_err());
+//! assert!(apply(&roots, &[["a.txt", "one", "1"], ["../c.txt", "c", ""]]).is_err());
+//! let patched = apply(&roots, &[["a.txt", "two", "2"], ["b.txt", "three", "3"]])?;
+//! roots.write("b.txt", "edited by the user")?;
+//! let refused = undo(&roots, &patched).unwrap_err().downcast::<mcp_roots_guard::Error>()?;
+//! assert_eq!(refused.code(), "modified");
+//! assert_eq!(roots.read("a.txt", 99)?, b"one 2");
+//! # Ok::<(), Box<dyn Error>>(())
+//! ```
+//!
+//! # Read a file, then delete it
+//!
+//! Reading follows a symlink, and deleting does not. A tool that does both with two checks can
+//! therefore read one file and delete another entry.
+//! [`no_follow`](crate::CheckedPath::no_follow) turns the proof of the file into a proof of its own
+//! name, and refuses a request whose last name is a symlink.
+//!
+//! ```
+//! use mcp_roots_guard::{Intent, Result, Roots, Version};
+//!
+//! /// Deletes a file and returns its content, for example for an undo.
+//! fn take(roots: &Roots, path: &str) -> Result<String> {
+//!     let file = roots.check(path, Intent::Existing)?;
+//!     let content = file.read_to_string(1 << 20)?;
+//!     // Refuses if somebody has modified the file since it was read.
+//!     file.no_follow()?.remove_file_if_unchanged(Version::of(content.as_bytes()))?;
+//!     Ok(content)
+//! }
+//!
+//! # let work = tempfile::tempdir().unwrap();
+//! let roots = Roots::from_dirs([work.path()])?;
+//! roots.write("a.txt", "a")?;
+//! # #[cfg(unix)] {
+//! roots.symlink("a.txt", "link")?;
+//! assert_eq!(take(&roots, "link").unwrap_err().code(), "wrong_intent");
+//! assert!(roots.check("a.txt", Intent::Existing)?.exists());
+//! # }
+//! assert_eq!(take(&roots, "a.txt")?, "a");
+//! assert_eq!(take(&roots, "a.txt").unwrap_err().code(), "not_found");
+//! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # Unpack an archive
+//!
+//! An archive can contain names such as `../x` and `/etc/passwd`, and symlinks through which a
+//! later entry would be written outside ("zip slip"). Narrow the roots to the
+//! destination, and write each entry through the narrowed roots.
+//!
+//! ```
+//! use std::io::Write as _;
+//! use std::path::Path;
+//!
+//! use mcp_roots_guard::{Existing, Result, Roots, WriteOptions};
+//!
+//! enum Content<'a> {
+//!     File(&'a [u8]),
+//!     Symlink(&'a str),
+//! }
+//! use Content::{File, Symlink};
+//!
+//! /// Unpacks an archive into a new directory. If that fails, nothing is left.
+//! fn unpack(roots: &Roots, archive: &[(&str, Content)], directory: &str) -> Result<()> {
+//!     roots.create_dir(directory)?;
+//!     let unpacked = unpack_into(&roots.within(directory)?, archive);
+//!     if unpacked.is_err() {
+//!         roots.remove_dir_all(directory)?;
+//!     }
+//!     unpacked
+//! }
+//!
+//! fn unpack_into(destination: &Roots, archive: &[(&str, Content)]) -> Result<()> {
+//!     // An entry never replaces another one.
+//!     let options = WriteOptions::new().create_parents(true).existing(Existing::Refuse);
+//!     for (name, content) in archive {
+//!         let name = Path::new(name); // never a URI
+//!         match content {
+//!             File(content) => {
+//!                 let mut file = destination.atomic_file(name, options)?;
+//!                 // Also count the bytes here, because a small archive can unpack to a huge file.
+//!                 for piece in content.chunks(1 << 16) {
+//!                     file.write_all(piece)?;
+//!                 }
+//!                 file.commit()?;
+//!             }
+//!             Symlink(target) => destination.symlink(target, name)?,
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//!
+//! # let top = tempfile::tempdir().unwrap();
+//! # std::fs::create_dir(top.path().join("work")).unwrap();
+//! let roots = Roots::from_dirs([top.path().join("work")])?;
+//! unpack(&roots, &[("src/main.rs", File(b"fn main() {}")), ("readme", File(b""))], "new")?;
+//! assert_eq!(roots.read("new/src/main.rs", 99)?, b"fn main() {}");
+//!
+//! let refused = |archive: &[_]| unpack(&roots, archive, "other").unwrap_err().code();
+//! assert_eq!(refused(&[("a", File(b"")), ("../new/readme", File(b"x"))]), "outside_roots");
+//! # #[cfg(unix)] {
+//! assert_eq!(refused(&[("/etc/passwd", File(b"x"))]), "outside_roots");
+//! assert_eq!(refused(&[("up", Symlink("..")), ("up/readme", File(b"x"))]), "outside_roots");
+//! # }
+//! assert_eq!(refused(&[("a", File(b"1")), ("a", File(b"2"))]), "already_exists");
+//! assert_eq!(roots.read("new/readme", 99)?, b"");
+//! assert_eq!(roots.metadata("other").unwrap_err().code(), "not_found");
+//! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # Run git in a workspace
+//!
+//! This recipe needs the feature `landlock`, and Linux. The program starts in the checked directory,
+//! whatever is swapped in the meantime. It is confined to the roots in force, here read-only, so a
+//! program that the repository's configuration names cannot read or change anything else. The
+//! options and variables keep git from running such programs in the first place. Separate an
+//! argument from a model with `--end-of-options`, or it can be an option.
+//!
+#![cfg_attr(all(target_os = "linux", feature = "landlock"), doc = "```")]
+#![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]
+//! use std::time::Duration;
+//!
+//! use mcp_roots_guard::{Confinement, Intent, Result, Roots};
+//!
+//! fn git(roots: &Roots, repository: &str, arguments: &[&str]) -> Result<String> {
+//!     let directory = roots.read_only().check(repository, Intent::Existing)?;
+//!     let git = directory
+//!         .command("git")?
+//!         .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
+//!         .args(arguments)
+//!         .env("GIT_CONFIG_GLOBAL", "/dev/null")
+//!         .env("GIT_CONFIG_NOSYSTEM", "1")
+//!         .env("GIT_OPTIONAL_LOCKS", "0")
+//!         .confined(Confinement::new().programs())
+//!         .time_limit(Duration::from_secs(10))
+//!         .output_limit(1 << 20);
+//!     let output = git.output()?.into_stdout()?;
+//!     Ok(String::from_utf8_lossy(&output).into_owned())
+//! }
+//!
+//! # let work = tempfile::tempdir().unwrap();
+//! # let site = work.path().join("site");
+//! # std::fs::create_dir(&site).unwrap();
+//! # std::fs::write(site.join("new.txt"), "").unwrap();
+//! # let init = std::process::Command::new("git").arg("init").arg("-q").arg(&site).status();
+//! # assert!(init.unwrap().success());
+//! let roots = Roots::from_dirs([work.path()])?;
+//! assert_eq!(git(&roots, "site", &["status", "--porcelain"])?, "?? new.txt\n");
+//! assert_eq!(git(&roots, "..", &["status"]).unwrap_err().code(), "outside_roots");
+//! // The repository cannot be changed.
+//! assert_eq!(git(&roots, "site", &["add", "new.txt"]).unwrap_err().code(), "program_failed");
+//! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # Run tests with a time limit
+//!
+//! A test suite runs programs that it has just built, and can hang or print without end. The limits
+//! end it with everything that it started, except processes that create their own session. Add the
+//! directories of compilers and caches as extras.
+//!
+#![cfg_attr(all(target_os = "linux", feature = "landlock"), doc = "```")]
+#![cfg_attr(not(all(target_os = "linux", feature = "landlock")), doc = "```ignore")]
+//! use std::time::Duration;
+//!
+//! use mcp_roots_guard::{Confinement, Ended, Intent, Result, Roots};
+//!
+//! fn run_tests(roots: &Roots, time: Duration) -> Result<(Ended, String)> {
+//!     let tests = roots
+//!         .check(".", Intent::Existing)?
+//!         .command("sh")?
+//!         .arg("./test.sh")
+//!         .confined(Confinement::new().programs())
+//!         .allow_programs_in_roots()
+//!         .time_limit(time)
+//!         .output_limit(64 << 10);
+//!     let output = tests.output()?;
+//!     Ok((output.ended(), String::from_utf8_lossy(output.stdout()).into_owned()))
+//! }
+//!
+//! # let work = tempfile::tempdir().unwrap();
+//! # let script = work.path().join("test.sh");
+//! # std::fs::write(&script, "echo 1 passed").unwrap();
+//! let roots = Roots::from_dirs([work.path()])?;
+//! let (ended, text) = run_tests(&roots, Duration::from_secs(60))?;
+//! assert!(matches!(ended, Ended::Exited(status) if status.success()));
+//! assert_eq!(text, "1 passed\n");
+//! # std::fs::write(&script, "echo started; while :; do sleep 1; done").unwrap();
+//! let (ended, text) = run_tests(&roots, Duration::from_millis(500))?; // it hangs
+//! assert_eq!((ended, text.as_str()), (Ended::TimedOut, "started\n"));
+//! # std::fs::write(&script, "cat /etc/passwd").unwrap();
+//! let (ended, text) = run_tests(&roots, Duration::from_secs(60))?; // it reads outside
+//! assert!(matches!(ended, Ended::Exited(status) if !status.success()) && text.is_empty());
+//! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # A tool that awaits
+//!
+//! This recipe needs the feature `rmcp`. The work waits for a channel without holding a slot. The
+//! write takes one, and is refused if the client's roots have changed in the meantime.
+//!
+#![cfg_attr(feature = "__rmcp-tests", doc = "```")]
+#![cfg_attr(not(feature = "__rmcp-tests"), doc = "```ignore")]
+//! use mcp_roots_guard::Guard;
+//! use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+//! use rmcp::ErrorData;
+//! use rmcp::model::{CallToolRequestParams, CallToolResponse};
+//! use rmcp::service::{RequestContext, RoleServer};
+//! use tokio::sync::{Mutex, mpsc};
+//!
+//! struct Server {
+//!     guard: Guard,
+//!     reports: Mutex<mpsc::Receiver<String>>,
+//! }
+//!
+//! impl Server {
+//!     /// Writes the next report to a file.
+//!     async fn save_report(
+//!         &self,
+//!         path: String,
+//!         call: &CallToolRequestParams,
+//!         ctx: &RequestContext<RoleServer>,
+//!     ) -> Result<CallToolResponse, ErrorData> {
+//!         let work = async |roots: RequestRoots| {
+//!             let report = self.reports.lock().await.recv().await;
+//!             let report = report.ok_or_else(|| HandlerError::new("there are no more reports"))?;
+//!             roots.run(move |roots| Ok(roots.write(&path, &report)?)).await?;
+//!             Ok("saved".to_owned())
+//!         };
+//!         self.guard.tool_async(ctx, call, work).await
+//!     }
+//! }
+//! # impl rmcp::ServerHandler for Server {
+//! #     fn get_info(&self) -> rmcp::model::ServerConfig {
+//! #         let tools = rmcp::model::ServerCapabilities::builder().enable_tools().build();
+//! #         rmcp::model::ServerConfig::new(tools)
+//! #     }
+//! #     async fn call_tool(
+//! #         &self,
+//! #         call: CallToolRequestParams,
+//! #         ctx: RequestContext<RoleServer>,
+//! #     ) -> Result<CallToolResponse, ErrorData> {
+//! #         let path = call.arguments.as_ref().unwrap()["path"].as_str().unwrap().to_owned();
+//! #         self.save_report(path, &call, &ctx).await
+//! #     }
+//! # }
+//! # use mcp_roots_guard::{Access, Boundary};
+//! # use rmcp::ServiceExt;
+//! # let work = tempfile::tempdir()?;
+//! # let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+//! # let guard = Guard::new(boundary);
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! # let (near, far) = tokio::io::duplex(1 << 16);
+//! # let (sender, reports) = mpsc::channel(2);
+//! # let server = Server { guard: guard.clone(), reports: Mutex::new(reports) };
+//! # let transport = guard.wrap(far);
+//! # tokio::spawn(async move { server.serve(transport).await.unwrap().waiting().await });
+//! # let client = ().serve(near).await?;
+//! # for (path, expected) in [("report.txt", "saved"), ("../report.txt", "not inside the allowed")] {
+//! #     let arguments = serde_json::json!({"path": path}).as_object().unwrap().clone();
+//! #     let call = CallToolRequestParams::new("save_report").with_arguments(arguments);
+//! #     let call = client.call_tool(call);
+//! #     let report = async { sender.send("all is well".to_owned()).await };
+//! #     let (called, sent) = tokio::join!(call, report);
+//! #     sent?;
+//! #     let called = called?;
+//! #     let text = called.content[0].as_text().unwrap().text.clone();
+//! #     assert!(text.contains(expected), "{text}");
+//! # }
+//! # assert_eq!(std::fs::read(work.path().join("report.txt"))?, b"all is well");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Watching and subscriptions
 //!
 //! A subscription outlives its request but must not outlive its root. Keep the
@@ -497,8 +886,9 @@
 //! # Ok::<(), mcp_roots_guard::Error>(())
 //! ```
 //!
-//! With the feature `rmcp`, a walk or a search should call `roots.ensure_active()?` between its
-//! steps, so that it ends when the client cancels the request or changes its roots.
+//! With the feature `rmcp`, long-running work should call `roots.ensure_active()?` between its
+//! steps, so that it ends when the client cancels the request or changes its roots. Walks, copies
+//! and change sets call it themselves.
 //!
 //! # Confine the process
 //!
@@ -560,6 +950,53 @@
 //! let log: std::fs::File = log.into_std();
 //! # drop(log);
 //! # Ok::<(), mcp_roots_guard::Error>(())
+//! ```
+//!
+//! # A library that takes only a path
+//!
+//! On Linux, `/proc/self/fd/N` is a path of an open directory. A library that opens this path gets
+//! exactly the directory that was checked, even if another directory has replaced it in the
+//! meantime. No other protection remains: the library can follow symlinks and `..` to paths
+//! outside, and can write even if the root is read-only.
+//! [`open_unguarded_dir`](crate::CheckedPath::open_unguarded_dir) describes this in detail.
+//!
+//! If the library reads only a single file, give it a copy. This works on every system and loses no
+//! protection, but changes by the library affect only the copy.
+//!
+//! ```
+//! use std::io;
+//! use std::path::Path;
+//!
+//! use mcp_roots_guard::{ErrorKind, Roots};
+//!
+//! /// Stands for a function of the library.
+//! fn library(path: &Path) -> io::Result<usize> {
+//!     if path.is_dir() {
+//!         return Ok(std::fs::read_dir(path)?.count());
+//!     }
+//!     Ok(std::fs::read_to_string(path)?.lines().count())
+//! }
+//!
+//! # let work = tempfile::tempdir().unwrap();
+//! # std::fs::create_dir(work.path().join("data")).unwrap();
+//! # std::fs::write(work.path().join("data/table.csv"), "a,b\n1,2\n").unwrap();
+//! let roots = Roots::from_dirs([work.path()])?;
+//! # #[cfg(target_os = "linux")]
+//! {
+//!     use std::os::fd::AsRawFd as _;
+//!     let directory = roots.open_unguarded_dir("data")?;
+//!     // The descriptor must stay open while the library uses the path.
+//!     let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+//!     assert_eq!(library(path.as_ref())?, 1);
+//! }
+//!
+//! let mut copy = tempfile::NamedTempFile::new()?;
+//! io::copy(&mut roots.open("data/table.csv")?, &mut copy)?;
+//! assert_eq!(library(copy.path())?, 2);
+//!
+//! let refused = roots.open_unguarded_dir("..").unwrap_err();
+//! assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Try to break your own server

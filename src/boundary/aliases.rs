@@ -4,12 +4,12 @@
 //! | --- | --- |
 //! | a path that resolves to the directory on this system | client roots, requests, and the targets of symlinks |
 //! | a path that does not exist on this system, such as the host's path of a container's mount | client roots and requests |
-//! | a path of Windows, on another system | client roots and requests |
+//! | a Windows path, on any other system | client roots and requests |
 //!
 //! An alias is replaced by the directory's canonical path before anything is looked up, so it
-//! grants nothing that the canonical path does not grant. An alias that exists on this system and
-//! is another directory would hide that directory, so it is an error. So is one that is equal to,
-//! inside, or around another allowed directory or alias.
+//! grants nothing that the canonical path does not grant. It is an error if an alias exists on this
+//! system and is a different directory, because the alias would hide that directory. It is also an
+//! error if an alias equals, contains, or is inside another allowed directory or alias.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ use crate::path::names::drive;
 use crate::path::names::{components, is_absolute, is_same};
 use crate::roots::{DeclaredAlias, Intent, Lookups, Place, RejectedRoot, Root, Roots, resolve};
 
-/// Returns the form of an alias in which paths are compared with it.
+/// Returns the normalized form of an alias, with which paths are compared.
 pub(super) fn parse(alias: &Path) -> Result<PathBuf> {
     let invalid = || Error::new(Code::InvalidAlias).at("declare alias", alias.as_os_str());
     let location = Location::from_path(alias).map_err(|_| invalid())?;
@@ -49,15 +49,16 @@ pub(super) fn parse(alias: &Path) -> Result<PathBuf> {
     Ok(location.as_path().clean())
 }
 
-/// Whether an alias resolves to the root on this system. Returns false if there is nothing of that
-/// name, and an error if it is anything else.
+/// Whether an alias resolves to the root on this system. Returns false if nothing exists at that
+/// path, or if the same directory is mounted there. Returns an error if the path resolves to
+/// anything else.
 fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
     let text = alias.as_os_str();
     #[cfg(unix)]
     if drive::starts_with_drive(text).is_some() {
         return Ok(false);
     }
-    // On Windows, there may be no such volume.
+    // On Windows, the volume may not exist.
     if filesystem.index().begin(text).is_none() {
         return Ok(false);
     }
@@ -87,13 +88,14 @@ struct Name {
     path: PathBuf,
     /// The directory's canonical path.
     directory: PathBuf,
-    /// Whether the path is a declared alias, and whether it resolves to the directory here.
+    /// For a declared alias, whether it resolves to the directory on this system. `None` for any
+    /// other path.
     declared: Option<bool>,
 }
 
 impl PendingRoots {
     /// Declares the aliases of the allowed directories. Rejects a directory if one of its aliases
-    /// is in conflict with another path.
+    /// conflicts with another path.
     pub(super) fn declare_aliases(&mut self, directories: &[Directory], filesystem: &Roots) {
         if directories.iter().all(|directory| directory.options.aliases.is_empty()) {
             return;
@@ -156,7 +158,8 @@ impl PendingRoots {
         }
     }
 
-    /// The root of a configured directory. If two entries name one directory, both have its root.
+    /// The root of a configured directory. Two entries that name the same directory have the same
+    /// root.
     fn root_of(&self, index: usize, path: &Path) -> Option<&Root> {
         let roots = || self.roots.iter();
         roots()
@@ -166,8 +169,8 @@ impl PendingRoots {
     }
 }
 
-/// Returns the aliases that are equal to, inside, or around a name of another directory, or inside
-/// or around another name of the same directory.
+/// Returns the aliases that equal, contain, or are inside a name of another directory, and the
+/// aliases that contain or are inside another name of the same directory.
 fn conflicts(names: &[Name]) -> Vec<&Name> {
     let mut tree = Tree::default();
     for (number, name) in names.iter().enumerate() {
@@ -188,8 +191,8 @@ fn collide(outer: &Name, inner: &Name) -> bool {
     if is_same(&outer.path, &inner.path) {
         return !same_directory;
     }
-    // An allowed directory inside another one can also be configured through an alias of the outer
-    // one, if that alias resolves to it here.
+    // The configured path of a nested allowed directory may begin with an alias of the outer one,
+    // if that alias resolves to the outer directory on this system.
     let is_consistent = outer.declared == Some(true)
         && inner.declared.is_none()
         && !same_directory

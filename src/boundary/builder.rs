@@ -29,7 +29,7 @@ pub struct BoundaryBuilder {
     protected: Vec<(String, Protection)>,
 }
 
-/// Options of an allowed directory, for [`BoundaryBuilder::directory_with`].
+/// Options for an allowed directory, used with [`BoundaryBuilder::directory_with`].
 ///
 /// ```
 /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
@@ -60,7 +60,7 @@ pub struct DirectoryOptions {
 }
 
 impl DirectoryOptions {
-    /// Options for a directory that must exist and that client roots narrow.
+    /// Creates options for a directory that must exist and that client roots narrow.
     pub fn new(access: Access) -> Self {
         Self { access, optional: false, always: false, aliases: Vec::new() }
     }
@@ -76,36 +76,37 @@ impl DirectoryOptions {
     /// it is in force even if the client lists other directories, lists none, or fails to send a
     /// list.
     ///
-    /// These directories follow the client's roots, in the order of the configuration. One that the
-    /// client lists, by itself or through an ancestor, has the position of that entry. Relative
-    /// requests still start at the client's first root in force. If the client has no root in
-    /// force, relative requests are refused, so that they do not start at a directory that the
-    /// client did not list.
+    /// These directories follow the client's roots, in configuration order. A directory that the
+    /// client lists, either directly or through an ancestor, takes the position of that entry
+    /// instead. Relative requests still start at the client's first root in force. If the client
+    /// has no root in force, relative requests are refused, so that they do not start at a
+    /// directory that the client did not list.
     pub fn always(mut self, always: bool) -> Self {
         self.always = always;
         self
     }
 
-    /// Adds an alias: another path by which clients may name the directory in their root lists and
-    /// requests. Call this once for each alias, at most eight times.
+    /// Adds an alias: another path that clients can use for the directory in their root lists and
+    /// requests. A directory can have up to eight aliases.
     ///
-    /// There are three kinds of alias:
+    /// There are three kinds of aliases:
     ///
     /// - A path that resolves to the directory on this system, such as `/home/me` for
-    ///   `/var/home/me`. It may also begin the target of a symlink.
+    ///   `/var/home/me`. The target of a symlink may also begin with it.
     /// - A path that does not exist on this system, such as `/Users/me/project` on the host of a
-    ///   container that has the directory at `/workspace`. If a directory of that name is created
-    ///   later, the alias still means the allowed directory.
-    /// - On other systems, a path of Windows, such as `C:\project`. Requests may write it with
-    ///   either separator, in any case of ASCII letters, or as a URI (`file:///c%3A/project`).
+    ///   container that has the directory at `/workspace`. If a directory is created at that path
+    ///   later, the alias still refers to the allowed directory.
+    /// - On systems other than Windows, a Windows path such as `C:\project`. Requests may use
+    ///   either separator, ASCII letters in either case, or a URI (`file:///c%3A/project`).
     ///
-    /// Only whole names of an alias match. The rest of the request is parsed as a path of this
-    /// system, except that after an alias of Windows a backslash separates names on Unix as well:
-    /// both `C:\project\a\b` and `C:\project/a/b` name the file `b` in `a`.
+    /// An alias matches only whole names. The rest of the request is parsed as a path of this
+    /// system. However, if the request begins with a Windows alias and is not a URI, a backslash
+    /// also separates names on Unix. Both `C:\project\a\b` and `C:\project/a/b` then name the file
+    /// `b` in `a`.
     ///
-    /// An alias must be absolute and cannot contain `.` or `..`. It must not be equal to another
-    /// allowed directory or alias, or be inside or around one. [`BoundaryBuilder::build`] also
-    /// fails if the alias exists on this system and is a different directory.
+    /// An alias must be absolute and cannot contain `.` or `..`. It must not equal, contain, or be
+    /// inside another allowed directory or alias. [`BoundaryBuilder::build`] also fails if the
+    /// alias exists on this system and is a different directory.
     ///
     /// ```
     /// use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ListRootsResult};
@@ -115,7 +116,7 @@ impl DirectoryOptions {
     /// # std::fs::write(workspace.path().join("site/a.txt"), "a").unwrap();
     /// # let host = if cfg!(windows) { r"Q:\Users\me\project" } else { "/Users/me/project" };
     /// # if cfg!(windows) { return Ok(()) }
-    /// // `host` is the path of the workspace on the host, `/Users/me/project`.
+    /// // On the host, the workspace is at `/Users/me/project`.
     /// let options = DirectoryOptions::new(Access::ReadWrite).alias(host);
     /// let boundary = Boundary::builder().directory_with(workspace.path(), options).build()?;
     /// let list = ListRootsResult::from_uris(["file:///Users/me/project/site"]);
@@ -147,18 +148,18 @@ impl BoundaryBuilder {
         self.directory_with(path, DirectoryOptions::new(access))
     }
 
-    /// Like [`directory`](Self::directory), with options.
+    /// Like [`directory`](Self::directory), but with options.
     pub fn directory_with(mut self, path: impl Into<PathBuf>, options: DirectoryOptions) -> Self {
         self.directories.push(Directory { path: path.into(), options });
         self
     }
 
-    /// Sets which roots are in force for a client that sends an empty list. The default is
-    /// [`WithoutClientRoots::Deny`]: only the directories that are
+    /// Sets which roots are in force for a client that sends an empty list. By default
+    /// ([`WithoutClientRoots::Deny`]), these are only the directories that are
     /// [always](DirectoryOptions::always) in force.
     ///
-    /// Only a list without entries is empty. If every entry of a list is rejected, the list still
-    /// grants nothing.
+    /// A list is empty only if it has no entries. If every entry of a list is rejected, the list
+    /// grants nothing, regardless of this option.
     pub fn empty_list(mut self, empty: WithoutClientRoots) -> Self {
         self.empty_list = empty;
         self
@@ -188,14 +189,14 @@ impl BoundaryBuilder {
         self
     }
 
-    /// Protects each name that matches a pattern, and everything below it. This can be called
-    /// several times. If several patterns match, the strongest protection applies.
+    /// Protects each name that matches a pattern, and everything below it. Call this once for each
+    /// pattern. If several patterns match, the strongest protection applies.
     ///
-    /// A pattern consists of names separated by `/`. If it begins with `/`, it matches from each
-    /// allowed directory, and otherwise at any depth below one. The last name may contain `*`,
-    /// which stands for any characters, and `?`, which stands for one. All other characters have no
-    /// special meaning. Without allowed directories, patterns match below the filesystem root, or
-    /// below each volume on Windows.
+    /// A pattern consists of names separated by `/`. A pattern that begins with `/` matches
+    /// directly below each allowed directory, and any other pattern matches at any depth. The last
+    /// name may contain `*`, which matches any number of characters, and `?`, which matches exactly
+    /// one. No other character is special. Without allowed directories, patterns match below the
+    /// filesystem root, or below each volume on Windows.
     ///
     /// | pattern | matches in the allowed directory `/srv` |
     /// | --- | --- |
@@ -205,20 +206,20 @@ impl BoundaryBuilder {
     /// | `.env*` | `/srv/.env`, `/srv/a/.env.local` |
     ///
     /// Patterns are compared with the canonical path of the file below the allowed directory, so
-    /// symlinks, aliases and the roots that a client lists make no difference. Whole names are
-    /// compared. On every system, the comparison ignores case, Unicode normalization, characters
-    /// without a visible form, and dots and spaces at the end of a name, because some filesystem
-    /// does. The directory itself is protected by its name alone, whether or not it exists.
+    /// symlinks, aliases and client roots make no difference. Whole names are compared. On every
+    /// system, the comparison ignores differences that any supported filesystem ignores: case,
+    /// Unicode normalization, invisible characters, and trailing dots and spaces. A name is
+    /// protected whether or not it exists.
     ///
     /// A rename is also refused if it would change which names are protected. For example, if
     /// `.github/workflows` is protected, no directory can be renamed to or from `.github`. A
-    /// directory that contains a read-only name can be neither renamed nor removed. It is searched
-    /// for such names first, so both are refused for a directory with more than
+    /// directory that contains a read-only name can be neither renamed nor removed. The directory
+    /// is searched for such names first, so both operations are refused if it has more than
     /// [`WALK_ENTRIES`](crate::limits::WALK_ENTRIES) entries. A recursive removal leaves hidden
     /// names in place.
     ///
-    /// `SECURITY.md` lists what this does not prevent. For example, a child process is not bound by
-    /// it, and confinement of the process does not include it.
+    /// `SECURITY.md` lists the limits of this protection. For example, it does not apply to child
+    /// processes, and confining the process does not enforce it.
     ///
     /// ```
     /// use mcp_roots_guard::{Access, Boundary, ErrorKind, Protection};
@@ -257,8 +258,8 @@ impl BoundaryBuilder {
     ///   there are no directories and [`client_roots_only`](Self::client_roots_only) was not
     ///   called.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if
-    ///   [`client_roots_only`](Self::client_roots_only) was called and there are directories, or an
-    ///   [empty list](Self::empty_list) would mean the allowed directories.
+    ///   [`client_roots_only`](Self::client_roots_only) was called and there are directories, or
+    ///   [`empty_list`](Self::empty_list) is set to [`WithoutClientRoots::AllowedDirectories`].
     /// - [`RootsFailed`](crate::ErrorKind::RootsFailed) (`too_many_roots`) if there are more than
     ///   [`ROOT_LIST_ENTRIES`] directories.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`access_conflict`) if
@@ -272,8 +273,8 @@ impl BoundaryBuilder {
     ///   [alias](DirectoryOptions::alias) is not absolute or contains `.` or `..`, or if a
     ///   directory has more than eight aliases.
     /// - [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`alias_conflict`) if an
-    ///   alias exists and is another directory, or is equal to, inside, or around another allowed
-    ///   directory or alias.
+    ///   alias exists and is a different directory, or if it equals, contains, or is inside another
+    ///   allowed directory or alias.
     /// - [`RootRejected`](crate::ErrorKind::RootRejected) (`through_link`) if a directory's path
     ///   runs through a symlink inside another one.
     /// - Any error from resolving a directory, except that an optional directory may be missing.
@@ -287,8 +288,8 @@ impl BoundaryBuilder {
             return Err(Error::new(Code::InvalidOptions).says(text));
         }
         if self.client_roots_only && self.empty_list == WithoutClientRoots::AllowedDirectories {
-            let text = "client_roots_only: there are no allowed directories that an empty list \
-                        could mean: leave empty_list out";
+            let text = "client_roots_only and WithoutClientRoots::AllowedDirectories are mutually \
+                        exclusive: leave one of them out";
             return Err(Error::new(Code::InvalidOptions).says(text));
         }
         if self.directories.len() > ROOT_LIST_ENTRIES {

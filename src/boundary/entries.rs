@@ -169,8 +169,8 @@ impl<'a> EntryResolver<'a> {
         }
     }
 
-    /// Creates a root for the place at `path` in `outer`, which is one of the enclosing roots, or a
-    /// root that was narrowed from them.
+    /// Creates a root for the place at `path` in `outer`, which is an enclosing root or was
+    /// narrowed from one.
     pub(crate) fn open(&self, outer: &Root, path: &Path) -> Result<Root> {
         let (handle, mounts) = (outer.handle()?, self.enclosing.policy().mounts);
         let place = outer.beneath_handle(path);
@@ -237,7 +237,7 @@ pub(crate) fn alias_of(path: &Path, canonical: &Path) -> Option<PathBuf> {
     Some(path.clean()).filter(|cleaned| cleaned != canonical)
 }
 
-/// Returns a listed path as its client writes it.
+/// Returns a listed path in the notation that its client uses.
 pub(crate) fn shown(path: &Path) -> String {
     #[cfg(unix)]
     if let Some(path) = drive::starts_with_drive(path.as_os_str()) {

@@ -12,7 +12,7 @@
 //! roots are no longer granted through symlinks, but the allowed directories still resolve.
 
 use std::collections::{HashMap, HashSet};
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(not(shuttle))]
 use std::path::PathBuf;
 
 use crate::dir::Identity;
@@ -85,7 +85,7 @@ impl Places {
     }
 }
 
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(not(shuttle))]
 impl GrantMemory {
     /// Creates a memory in which exactly these directories were granted.
     pub(crate) fn from_directories(
@@ -160,7 +160,7 @@ impl GrantMemory {
         }
         let is_operator = *account == Account::Operator;
         let path = if is_operator {
-            // A trail omits the allowed directories around this one.
+            // A trail omits the allowed directories that contain this one.
             let own = PathHash::of(root.path());
             (!self.places.paths.contains(&own)).then_some(own)
         } else {

@@ -23,9 +23,10 @@
 //! apply to every root.
 //!
 //! Allowed directories that are always in force follow the roots of the list. The snapshot records
-//! how many of its roots the list put in force. If there are none, relative requests have no base.
+//! how many of its roots the list put in force. If the list put none in force, relative requests
+//! have no base.
 //!
-//! An allowed directory can have aliases, which `aliases.rs` declares and checks.
+//! An allowed directory can have aliases, which are checked and declared in `aliases.rs`.
 
 mod grants;
 mod entries;
@@ -33,6 +34,8 @@ mod volumes;
 mod builder;
 mod pending;
 mod aliases;
+#[cfg(not(shuttle))]
+mod ambient;
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 mod confine;
 
@@ -42,6 +45,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+#[cfg(not(shuttle))]
+pub(crate) use self::ambient::{resolve_ambient, runs_through};
 use self::builder::Directory;
 pub use self::builder::{BoundaryBuilder, DirectoryOptions};
 pub(crate) use self::entries::{EntryResolver, alias_of, shown};
@@ -61,8 +66,8 @@ use crate::roots::{
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
 
-/// The roots in force for a client that lists no directories, besides the directories that are
-/// [always](DirectoryOptions::always) in force. [`BoundaryBuilder::empty_list`] applies it to a
+/// The roots in force for a client that lists no directories, in addition to the directories that
+/// are [always](DirectoryOptions::always) in force. [`BoundaryBuilder::empty_list`] applies it to a
 /// client that sends an empty list, and
 /// [`GuardBuilder::without_client_roots`](crate::GuardBuilder::without_client_roots) to a client
 /// that did not declare the roots capability.
@@ -220,9 +225,9 @@ impl Boundary {
 
     /// Returns the roots in force for a client's root list. They are the part of the list inside
     /// the allowed directories, or the whole list if there are none. The directories that are
-    /// [always](DirectoryOptions::always) in force follow. An invalid entry is
-    /// [rejected](Roots::rejected) without affecting the others. An empty list grants nothing,
-    /// unless [`empty_list`](BoundaryBuilder::empty_list) says otherwise.
+    /// [always](DirectoryOptions::always) in force come after them. An invalid entry is
+    /// [rejected](Roots::rejected) without affecting the others. By default, an empty list grants
+    /// nothing ([`empty_list`](BoundaryBuilder::empty_list)).
     ///
     /// # Errors
     ///

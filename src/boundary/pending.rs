@@ -109,7 +109,7 @@ impl PendingRoots {
     }
 
     /// Returns the roots of a client's list, followed by the allowed directories that are always in
-    /// force and that the list does not name.
+    /// force but are not in the list.
     pub(super) fn into_client_roots(self, policy: Policy, allowed: &Roots) -> Roots {
         let mut roots: Vec<_> = self.roots.into_iter().map(|(.., root)| root).collect();
         let listed = roots.len();

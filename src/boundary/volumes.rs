@@ -61,7 +61,7 @@ pub(crate) fn filesystem_root(protected: Protected) -> Result<Roots> {
     ))
 }
 
-/// `protected` is the protection of the names below the root, if no directories are allowed.
+/// `protected` applies to the names below the root if there are no allowed directories.
 pub(crate) fn open_root(path: &Path, protected: Protected) -> Result<Root> {
     let handle = Handle::ambient(path)
         .map_err(|error| Error::from(error).at("open root", path.as_os_str()))?;

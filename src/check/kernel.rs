@@ -22,14 +22,22 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+#[cfg(feature = "rmcp")]
+use std::path::Path;
 use std::path::PathBuf;
 
 use crate::dir::{Budget, Follow, Handle, Look, Rule};
+#[cfg(feature = "rmcp")]
+use crate::dir::{FileType, Metadata, cached};
+#[cfg(feature = "rmcp")]
+use crate::error::Code;
 use crate::error::{Error, Result};
 use crate::limits::NAME_BYTES;
 use crate::path::Location;
 use crate::path::names::components;
-use crate::roots::{Found, Intent, Roots, resolve_in};
+#[cfg(feature = "rmcp")]
+use crate::roots::{EntryKind, Lookup, Place, resolve};
+use crate::roots::{Found, Intent, Located, Roots, resolve_in};
 
 impl Roots {
     /// Returns the place that a request names, if its path contains no symlink. Returns `None` to
@@ -39,7 +47,7 @@ impl Roots {
         request: &Location,
         intent: Intent,
         budget: &mut Budget<'_>,
-    ) -> Option<Result<(usize, PathBuf, Found)>> {
+    ) -> Option<Result<Located>> {
         let (number, rest) = self.start(request)?;
         // Defense: kernel-gets-no-hidden-name
         if self.root(number).ok()?.protected.hides_any(rest) {
@@ -50,8 +58,9 @@ impl Roots {
             Intent::New | Intent::NewTree | Intent::NoFollow => split_last(rest)?,
         };
         let (walked, mounts) = (self.follow(number, path, Follow::NoLink)?, self.policy().mounts);
+        let inside = |path, found| Located { root: number, path, found, is_target: false };
         match (walked, lexical_path(path), last) {
-            (Ok(_), Ok(names), None) => Some(Ok((number, names, Found::Exists))),
+            (Ok(_), Ok(names), None) => Some(Ok(inside(names, Found::Exists))),
             (Ok(directory), Ok(mut names), Some(last)) => {
                 let found = match Handle::from(directory).look_in(last, mounts).ok()? {
                     Look::Missing => Found::Missing(1),
@@ -60,7 +69,7 @@ impl Roots {
                     Look::Link(..) => return None,
                 };
                 names.push(last);
-                Some(Ok((number, names, found)))
+                Some(Ok(inside(names, found)))
             }
             // If the policy refuses mounts, EXDEV could also mean a mount point, so the resolver
             // decides.
@@ -95,15 +104,82 @@ impl Roots {
         }
     }
 
+    /// Opens a regular file for reading if this cannot wait, or refuses a request that leaves the
+    /// roots. Returns `None` if it could wait, and for any other error.
+    ///
+    /// It cannot wait if the root's filesystem is local and the kernel has every name on the path
+    /// in its cache. The file is opened only after it is known to be a regular file, because opening
+    /// a device can wait.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn open_without_waiting(
+        &self,
+        request: &Location,
+    ) -> Option<Result<(File, Metadata)>> {
+        let Some((number, rest)) = self.start(request) else {
+            return self.refuse_by_text(None, request.as_os_str()).map(Err);
+        };
+        let root = self.root(number).ok().filter(|root| !root.overlaps_proc())?;
+        if root.protected.hides_any(rest) {
+            return None;
+        }
+        let handle = root.local_handle()?;
+        if let Err(from) = lexical_path(rest) {
+            // The names before the `..` that leaves the root must exist, and not be symlinks.
+            let (before, after) = rest.as_bytes().split_at_checked(from)?;
+            handle.walk_cached(beneath(OsStr::from_bytes(before)), false).ok()?;
+            return self.refuse_by_text(Some(number), OsStr::from_bytes(after)).map(Err);
+        }
+        let place = handle.walk_cached(beneath(rest), !root.protected.can_hide()).ok()?;
+        let metadata = Metadata::without_birth(&place).ok()?;
+        if metadata.file_type() != FileType::File {
+            return None;
+        }
+        Some(Ok((cached::reopen(&place).ok()?, metadata)))
+    }
+
+    /// Refuses a request that starts at a root and is outside by its text alone. Returns `None` if
+    /// the decision needs a look-up.
+    #[cfg(feature = "rmcp")]
+    fn refuse_by_text(&self, base: Option<usize>, rest: &OsStr) -> Option<Error> {
+        if base.is_none() && !self.index().is_absolute(rest) {
+            return None;
+        }
+        let decided = resolve(&mut NoLookups, self.index(), base, rest, Intent::Existing);
+        match decided {
+            Ok(Place::Above(_)) => Some(Code::OutsideRoots.into()),
+            Err(error) if error.reason() == Code::OutsideRoots => Some(error),
+            _ => None,
+        }
+    }
+
     fn follow(&self, number: usize, path: &OsStr, want: Follow) -> Option<io::Result<File>> {
         let root = self.root(number).ok().filter(|root| !root.is_file())?;
         // A filesystem may allow longer names than the resolver accepts.
         if path.len() > NAME_BYTES && components(path).any(|(name, _)| name.len() > NAME_BYTES) {
             return None;
         }
-        let start = path.as_bytes().iter().take_while(|&&byte| byte == b'/').count();
-        let beneath = OsStr::from_bytes(path.as_bytes().get(start..)?);
-        root.handle().ok()?.follow(beneath, want, self.policy().mounts)
+        root.handle().ok()?.follow(beneath(path), want, self.policy().mounts)
+    }
+}
+
+/// Removes the slashes at the start of a path.
+fn beneath(path: &OsStr) -> &OsStr {
+    let start = path.as_bytes().iter().take_while(|&&byte| byte == b'/').count();
+    OsStr::from_bytes(path.as_bytes().get(start..).unwrap_or_default())
+}
+
+/// A [`Lookup`] that fails at the first name inside a root.
+#[cfg(feature = "rmcp")]
+struct NoLookups;
+
+#[cfg(feature = "rmcp")]
+impl Lookup for NoLookups {
+    fn look(&mut self, _: usize, _: &Path) -> Result<EntryKind> {
+        Err(Code::Changed.into())
+    }
+
+    fn is_hidden(&mut self, _: usize, _: &Path) -> bool {
+        false
     }
 }
 

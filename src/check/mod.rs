@@ -20,13 +20,15 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::dir::{Access, Budget, Handle, Look, Rule, split};
+use crate::dir::{Access, Budget, Handle, Look, Rule};
 use crate::error::{Code, Error, Result, quoted};
 use crate::events;
 use crate::path::names::{below, components};
 use crate::path::protect::Protected;
 use crate::path::{Location, Protection};
-use crate::roots::{Found, Intent, Root, Roots, display_path, file_uri, resolve_in, retry_changed};
+use crate::roots::{
+    Found, Intent, Located, Root, Roots, display_path, file_uri, resolve_in, retry_changed,
+};
 use crate::workers::counted;
 
 /// Proof that a request names a place inside a root. File operations are methods of this type.
@@ -67,8 +69,20 @@ pub struct CheckedPath {
     root: Arc<Root>,
     relative: PathBuf,
     found: Found,
+    /// Whether the last name of the request is a symlink that was followed.
+    is_target: bool,
     intent: Intent,
     request: Location,
+    /// The directory beneath which the operations run, if it is not the root.
+    opened: Option<Opened>,
+}
+
+/// An open directory on the path to a place.
+#[derive(Clone)]
+struct Opened {
+    directory: Arc<Handle>,
+    /// The number of names between the root and the directory.
+    depth: usize,
 }
 
 impl Roots {
@@ -123,7 +137,6 @@ impl Roots {
         L: TryInto<Location>,
         Error: From<L::Error>,
     {
-        #[cfg(feature = "rmcp")]
         self.ensure_active().map_err(|error| self.log_refusal(error))?;
         let location = request.try_into().map_err(|error| self.log_refusal(error.into()))?;
         Ok(location.with_separators(self.index()))
@@ -141,7 +154,7 @@ impl Roots {
         intent: Intent,
         budget: &mut Budget<'_>,
     ) -> Result<CheckedPath> {
-        let (root, relative, found) = self.locate(request, intent, budget)?;
+        let Located { root, path, found, is_target } = self.locate(request, intent, budget)?;
         let root = self.shared_root(root)?;
         if !root.is_available() {
             return Err(Code::RootUnavailable.into());
@@ -149,20 +162,22 @@ impl Roots {
         Ok(CheckedPath {
             roots: self.clone(),
             root,
-            relative,
+            relative: path,
             found,
+            is_target,
             intent,
             request: request.clone(),
+            opened: None,
         })
     }
 
-    /// Returns the place that a request names: the root, the path in it, and what exists there.
+    /// Returns the place that a request names.
     fn locate(
         &self,
         request: &Location,
         intent: Intent,
         budget: &mut Budget<'_>,
-    ) -> Result<(usize, PathBuf, Found)> {
+    ) -> Result<Located> {
         #[cfg(target_os = "linux")]
         if let Some(place) = self.locate_by_kernel(request, intent, budget) {
             return place;
@@ -244,6 +259,104 @@ impl CheckedPath {
         &self.relative
     }
 
+    /// Checks a path relative to this directory, without checking this proof's request again. The
+    /// path is resolved like a request, so symlinks and `..` can lead to any place in the roots. To
+    /// confine names that are not trusted, such as those in an archive, to one directory, use
+    /// [`Roots::within`].
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`not_relative`) for an absolute path or a
+    /// URI; the errors of [`Roots::check`].
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Intent, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::create_dir(work.path().join("docs")).unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let docs = roots.check("docs", Intent::Existing)?;
+    /// docs.join("a.txt", Intent::New)?.write("a")?;
+    /// assert_eq!(roots.read("docs/a.txt", 9)?, b"a");
+    /// let refused = docs.join("../../a.txt", Intent::Existing).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn join<L>(&self, relative: L, intent: Intent) -> Result<Self>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        let roots = &self.roots;
+        let relative = roots.location(relative)?;
+        let request = self.request.join(relative.as_path());
+        let named = |error: Error| roots.log_refusal(error.at("check", request.sent()));
+        if roots.index().is_absolute(relative.as_os_str()) {
+            return Err(named(Code::NotRelative.into()));
+        }
+        // The name of a directory in the root can look like an alias of another system.
+        let from_root = Path::new(".").join(&self.relative).join(relative.as_path());
+        let from_root = Location::from_path(from_root);
+        let from_root = from_root.map_err(named)?;
+        let number = roots.roots().position(|root| std::ptr::eq(root, Arc::as_ptr(&self.root)));
+        let roots_here = roots.with_base_number(number);
+        let checked = roots_here
+            .run_verified(&from_root, |budget| roots_here.decide(&from_root, intent, budget));
+        Ok(Self { roots: roots.clone(), request: request.clone(), ..checked.map_err(named)? })
+    }
+
+    /// Returns the proof for the directory that contains the place, or `None` for a root. Nothing
+    /// is looked up.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let relative = self.relative.parent()?.to_owned();
+        let found = match self.found {
+            Found::Missing(names) if names > 1 => Found::Missing(names - 1),
+            _ => Found::Exists,
+        };
+        let depth = relative.iter().count();
+        // The listed directory itself is an entry of its parent, and is reached from the root.
+        let opened = self.opened.clone().filter(|opened| opened.depth < depth);
+        let mut parent = Self { relative, found, is_target: false, opened, ..self.clone() };
+        parent.intent = Intent::NoFollow;
+        parent.request = Location::of_place(&parent.canonical());
+        Some(parent)
+    }
+
+    /// Returns the proof for the last name of the request itself, as [`Intent::NoFollow`] gives it,
+    /// without resolving the request again. Use this to remove or rename a file that was read.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`wrong_intent`) if the last name was a
+    /// symlink that was followed, because the place is its target;
+    /// [`InvalidPath`](crate::ErrorKind::InvalidPath) (`dot_name`) if the request ends in `.` or
+    /// `..`.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{Intent, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::write(work.path().join("draft.txt"), "text").unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let draft = roots.check("draft.txt", Intent::Existing)?;
+    /// let text = draft.read_to_string(1 << 20)?;
+    /// draft.no_follow()?.remove_file()?;
+    /// # assert_eq!(text, "text");
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn no_follow(&self) -> Result<Self> {
+        let name = if self.is_target {
+            let text = "the path leads through a symlink as its last name; check it with \
+                        Intent::NoFollow to change the symlink itself";
+            Err(Error::new(Code::WrongIntent).says(text))
+        } else {
+            self.ensure_names_entry()
+        };
+        match name {
+            Ok(()) => Ok(Self { intent: Intent::NoFollow, ..self.clone() }),
+            Err(error) => Err(self.roots.log_refusal(error.at("check", self.request.sent()))),
+        }
+    }
+
     /// Whether the place existed when it was checked.
     #[must_use]
     pub fn exists(&self) -> bool {
@@ -270,7 +383,7 @@ impl CheckedPath {
     /// ```
     #[must_use]
     pub fn access(&self) -> Access {
-        if self.ensure_writable().is_ok() { Access::ReadWrite } else { Access::ReadOnly }
+        if self.ensure_allows_changes().is_ok() { Access::ReadWrite } else { Access::ReadOnly }
     }
 
     /// The canonical path as text that people and models can read in responses and logs.
@@ -358,8 +471,53 @@ impl CheckedPath {
     }
 
     /// Returns the handle beneath which to operate, and the path relative to it.
+    ///
+    /// If names are protected, this verifies that a listed directory is still at the path that was
+    /// checked, because its content is protected or hidden if it was moved to such a name.
     pub(crate) fn place(&self) -> Result<(Arc<Handle>, PathBuf)> {
+        let Some(Opened { directory, depth }) = &self.opened else { return self.place_in_root() };
+        if !self.root.is_available() {
+            return Err(Code::RootUnavailable.into());
+        }
+        if self.root.protected.has_patterns() {
+            let path: PathBuf = self.relative.iter().take(*depth).collect();
+            self.ensure_at(directory, &path)?;
+        }
+        Ok((Arc::clone(directory), self.relative.iter().skip(*depth).collect()))
+    }
+
+    /// Verifies that a path beneath the handle of the root leads to this open directory.
+    fn ensure_at(&self, opened: &Handle, path: &Path) -> Result<()> {
+        let opened = opened.identity()?;
+        let named = self.root.handle()?.dir(path, self.roots.policy().mounts);
+        match named.and_then(|named| named.identity()) {
+            // Defense: directory-is-still-at-its-path
+            Ok(identity) if identity == opened => Ok(()),
+            _ => Err(Code::Changed.into()),
+        }
+    }
+
+    /// Returns the handle of the root, and the path relative to it.
+    fn place_in_root(&self) -> Result<(Arc<Handle>, PathBuf)> {
         Ok((self.root.handle()?, self.root.beneath_handle(&self.relative)))
+    }
+
+    /// Returns the proof for an entry that was listed below this place, which is the open
+    /// `directory`. `path` consists of plain names.
+    pub(crate) fn entry(&self, directory: &Arc<Handle>, path: &Path, found: Found) -> Self {
+        Self {
+            roots: self.roots.clone(),
+            root: Arc::clone(&self.root),
+            relative: self.relative.join(path),
+            found,
+            is_target: false,
+            intent: Intent::NoFollow,
+            request: self.request.join(path),
+            opened: Some(Opened {
+                directory: Arc::clone(directory),
+                depth: self.relative.iter().count(),
+            }),
+        }
     }
 
     /// The protection of the place, and of the names below it.
@@ -367,7 +525,22 @@ impl CheckedPath {
         self.root.protected.below(&self.relative)
     }
 
+    /// Returns an error unless the place may be changed. For an entry of a listing, this verifies
+    /// that the listed directory has not been moved, because its content would then be changed at
+    /// a path that was never checked.
     pub(crate) fn ensure_writable(&self) -> Result<()> {
+        self.ensure_allows_changes()?;
+        match &self.opened {
+            None => Ok(()),
+            Some(Opened { directory, depth }) => {
+                let path: PathBuf = self.relative.iter().take(*depth).collect();
+                // Defense: entry-is-changed-only-at-its-path
+                self.ensure_at(directory, &path)
+            }
+        }
+    }
+
+    fn ensure_allows_changes(&self) -> Result<()> {
         if self.root.access == Access::ReadOnly {
             return Err(Code::ReadOnly.into());
         }
@@ -384,22 +557,22 @@ impl CheckedPath {
     /// `opened` is the directory of the last name. Call this immediately before a change. Opening a
     /// file by its whole path beneath the root needs no such check, because that walk is one.
     pub(crate) fn ensure_not_moved(&self, opened: &Handle) -> Result<()> {
+        self.ensure_ancestor_not_moved(opened, 1)
+    }
+
+    /// Like [`ensure_not_moved`](Self::ensure_not_moved), for the directory that is this many names
+    /// above the place.
+    pub(crate) fn ensure_ancestor_not_moved(&self, opened: &Handle, above: usize) -> Result<()> {
         if !self.root.protected.has_patterns() {
             return Ok(());
         }
         if !self.root.verify() {
             return Err(Code::RootUnavailable.into());
         }
-        let opened = opened.identity()?;
-        let (handle, place) = self.place()?;
-        let (parent, _) = split(&place).ok_or(Code::RootItself)?;
+        let place = self.root.beneath_handle(&self.relative);
+        let parent = place.ancestors().nth(above).ok_or(Code::RootItself)?;
         // This comes last, so that hardly any time passes before the change.
-        let named = handle.dir(parent, self.roots.policy().mounts);
-        match named.and_then(|named| named.identity()) {
-            // Defense: directory-is-still-at-its-path
-            Ok(identity) if identity == opened => Ok(()),
-            _ => Err(Code::Changed.into()),
-        }
+        self.ensure_at(opened, parent)
     }
 
     /// Refuses an operation that would remove or move a root of this snapshot, an enclosing root,
@@ -412,8 +585,10 @@ impl CheckedPath {
         Ok(())
     }
 
-    /// The snapshots whose roots no operation on this place may remove or move.
-    fn snapshots(&self) -> impl Iterator<Item = &Roots> {
+    /// The snapshots whose roots no operation on this place may remove or move: those of the proof,
+    /// those beneath which its root was resolved, and all allowed directories as far as they are
+    /// known.
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = &Roots> {
         std::iter::once(&self.roots).chain(self.root.all_enclosing()).flat_map(Roots::with_allowed)
     }
 
@@ -478,6 +653,11 @@ impl CheckedPath {
         if self.intent != Intent::NoFollow {
             return Err(Code::WrongIntent.into());
         }
+        self.ensure_names_entry()
+    }
+
+    /// Refuses a request that ends in `.` or `..`.
+    fn ensure_names_entry(&self) -> Result<()> {
         match components(self.request.as_os_str()).last() {
             Some((name, _)) if name == "." || name == ".." => Err(Code::DotName.into()),
             _ => Ok(()),

@@ -24,7 +24,6 @@ impl Roots {
     /// writing; [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the root's paths no
     /// longer resolve to it.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
-        #[cfg(feature = "rmcp")]
         self.ensure_active()?;
         let proved = &checked.root;
         let by_name = |root: &&Root| !root.is_file() || is_same(root.path(), &checked.canonical());

@@ -16,18 +16,18 @@ impl Roots {
     /// and relative requests start there.
     ///
     /// Use this for a directory that a model, a client or another program names, for example in a
-    /// tool's parameter or in the metadata of a request. It can only narrow the roots: a directory
+    /// tool parameter or in the metadata of a request. It can only narrow the roots: a directory
     /// outside them is refused, and the result has the same access, [`Policy`](crate::Policy) and
     /// session. Nothing is cached, so no other request is affected. With the feature `rmcp`, the
-    /// result ends with the request, like the roots that it came from.
+    /// result is valid until the request ends, like the roots that it came from.
     ///
-    /// The directory is opened, and operations continue in it even if its path later resolves to
-    /// another directory. [`verify`](Self::verify) notices this, and so does an operation that
-    /// fails; the root is then [unavailable](crate::ErrorKind::RootUnavailable). Narrow the roots
-    /// again for each request. The root can be named by its canonical
-    /// path, by an absolute `request`, and by the aliases of the root that contains it.
-    /// [`Session::still_allows`](crate::Session::still_allows) accepts a proof from the result
-    /// while a root in force contains its place.
+    /// The directory is opened, and operations continue to use it even if its path later resolves
+    /// to another directory. A call of [`verify`](Self::verify) or a failed operation detects this,
+    /// and the root is then [unavailable](crate::ErrorKind::RootUnavailable). Narrow the roots
+    /// again for each request. The root can be named by its canonical path, by an absolute
+    /// `request`, and by the aliases of the root that contains it.
+    /// [`Session::still_allows`](crate::Session::still_allows) accepts a proof from the result as
+    /// long as a root in force contains its place.
     ///
     /// # Errors
     ///
@@ -60,8 +60,8 @@ impl Roots {
         })
     }
 
-    /// Returns the same roots with read-only access. Access never widens: directories that are
-    /// already read-only stay so.
+    /// Returns the same roots with read-only access. Directories that are already read-only stay
+    /// read-only.
     ///
     /// ```
     /// # use mcp_roots_guard::{ErrorKind, Roots};
@@ -114,7 +114,8 @@ mod tests {
 
     use crate::Roots;
 
-    /// Otherwise, the memory and the verification of roots that are narrowed in a loop would grow.
+    /// Otherwise, narrowing in a loop would make the roots use more and more memory and take longer
+    /// to verify.
     #[test]
     fn repeatedly_narrowed_roots_keep_only_the_first_snapshot_alive() {
         let directory = tempfile::tempdir().unwrap();

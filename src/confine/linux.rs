@@ -8,17 +8,21 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, Errno, LandlockStatus,
-    PathBeneath, RestrictSelfAttr as _, RestrictionStatus, Ruleset, RulesetAttr as _,
-    RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, make_bitflags,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, Errno,
+    LandlockStatus, PathBeneath, RestrictSelfAttr as _, RestrictionStatus, Ruleset,
+    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
+    make_bitflags,
 };
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
-use super::{Confined, ConfinedPath, Confinement, Enforced, Extra, ExtraAccess, Missing, SINCE};
-use crate::boundary::Boundary;
+use super::{
+    ChildScope, Confined, ConfinedPath, Confinement, Denied, Enforced, Extra, ExtraAccess, Missing,
+};
+use crate::boundary::{Boundary, resolve_ambient, runs_through};
+use crate::check::CheckedPath;
 use crate::dir::{Access, FileType, Identity, Metadata, is_proc};
 use crate::error::{Code, Error, Result};
-use crate::roots::{Root, Trail};
+use crate::roots::{Root, Roots, Trail};
 
 /// Confines the process. Nothing changes before [`restrict`] is called, so an earlier refusal
 /// leaves the process as it was.
@@ -29,13 +33,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         );
     }
     let threads = threads()?;
-    let mut rules = Rules {
-        ruleset: ruleset()?,
-        read_only: Vec::new(),
-        objects: Vec::new(),
-        paths: Vec::new(),
-    };
-    let mut missing = Vec::new();
+    let mut rules = Rules::new(ruleset()?.create().map_err(io_error)?);
     let roots = boundary.allowed_roots();
     for rejected in roots.rejected() {
         let Some((path, access)) = boundary.configured(rejected) else { continue };
@@ -44,61 +42,127 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         }
         if rejected.error().reason() == Code::NotFound {
             rules.read_only.extend(Some(planned(path)).filter(|_| access == Access::ReadOnly));
-            missing.push(path.to_owned());
+            rules.missing.push(path.to_owned());
         }
     }
-    for root in roots.roots() {
-        rules =
-            rules.with_root(root).map_err(|error| error.at("confine", root.path().as_os_str()))?;
-    }
-    let mut found = Vec::new();
-    for named in &confinement.extras {
-        match find(boundary, named) {
-            Ok(extra) => found.push(extra),
-            Err(error) if named.missing != Missing::Refused && error.reason() == Code::NotFound => {
-                missing.extend(
-                    Some(named.path.clone()).filter(|_| named.missing == Missing::Reported),
-                );
-            }
-            Err(error) => return Err(error.at("confine", named.path.as_os_str())),
-        }
-    }
-    // A writable extra can contain a symlink that a tool created, even in an earlier run.
-    let writable = found.iter().filter(|extra| extra.named.access == ExtraAccess::ReadWrite);
-    let written: Vec<_> =
-        writable.map(|extra| (extra.path.clone(), extra.metadata.identity())).collect();
-    for extra in found {
-        // Defense: planted-symlink-names-no-extra
-        if Boundary::runs_through_planted_link(&roots, &written, &extra.trail) {
-            return Err(Error::new(Code::ThroughLink).at("confine", extra.named.path.as_os_str()));
-        }
-        let named = extra.named;
-        rules =
-            rules.with_extra(extra).map_err(|error| error.at("confine", named.path.as_os_str()))?;
-    }
-    let Rules { ruleset, paths, .. } = rules;
-    let status = restrict(ruleset, threads)?;
-    let abi = match status.landlock {
-        LandlockStatus::Available { effective_abi, kernel_abi } => {
-            kernel_abi.unwrap_or(effective_abi as i32)
-        }
-        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
+    let directories = || roots.roots().filter(|root| !root.is_file());
+    let planted = directories().map(|root| (root.path().to_owned(), root.identity)).collect();
+    let Rules { ruleset, paths, missing, .. } =
+        rules.with_roots(roots.roots())?.with_extras(&confinement.extras, planted)?;
+    let report = Confined {
+        abi: 0,
+        enforced: Enforced::Partly,
+        threads,
+        paths,
+        missing,
+        denied: Denied::default(),
     };
-    let abi = u32::try_from(abi).unwrap_or(0);
-    // The first version of Landlock is required, so it is an error if nothing is enforced.
-    if abi == 0
-        || status.ruleset == RulesetStatus::NotEnforced
-        || !status.no_new_privs
-        // Defense: confinement-is-tried-out
-        || !is_enforced(&paths)
-    {
-        return Err(Code::ConfinementUnavailable.into());
+    report.after(&restrict(ruleset, threads)?)
+}
+
+/// The confinement of a child process, which its parent has prepared.
+pub(crate) struct Prepared {
+    ruleset: RulesetCreated,
+    report: Confined,
+    is_partial_allowed: bool,
+}
+
+/// The confinement of the calling thread.
+pub(crate) struct Restriction {
+    ruleset: RulesetCreated,
+    report: Confined,
+    is_partial_allowed: bool,
+}
+
+/// Prepares to confine a program to the roots in force, to the extras, and to what its start
+/// requires.
+pub(crate) fn prepare(
+    directory: &CheckedPath,
+    confinement: &Confinement,
+    program: &Path,
+    scope: ChildScope,
+) -> Result<Prepared> {
+    let denied = Denied { network: !scope.network, signals: !scope.signals };
+    let mut ruleset = ruleset()?;
+    if denied.network {
+        let network = AccessNet::from_all(NETWORK);
+        ruleset = ruleset.handle_access(network).map_err(io_error)?;
     }
-    // Enforcement is full from the version that has none of the known limitations. Later versions
-    // only add rights that are not requested here.
-    let is_full = SINCE.iter().all(|(since, _)| abi >= *since);
-    let enforced = if is_full { Enforced::Fully } else { Enforced::Partly };
-    Ok(Confined { abi, enforced, threads, paths, missing })
+    if denied.signals {
+        ruleset = ruleset.scope(Scope::from_all(SIGNALS)).map_err(io_error)?;
+    }
+    let mut rules = Rules::new(ruleset.create().map_err(io_error)?);
+    rules.has_programs = scope.programs;
+    // An extra must not add access to a read-only directory that the client's roots do not include.
+    let known = || directory.snapshots().flat_map(Roots::roots);
+    let others = || known().filter(|root| !root.is_filesystem_root());
+    for root in others().filter(|root| root.access() == Access::ReadOnly) {
+        rules.read_only.push(root.path().to_owned());
+        rules.objects.extend(Some(root.identity).filter(|_| !root.is_file()));
+    }
+    let planted = others().filter(|root| !root.is_file());
+    let planted = planted.map(|root| (root.path().to_owned(), root.identity)).collect();
+    let program =
+        Extra { path: program.to_owned(), access: ExtraAccess::Execute, missing: Missing::Refused };
+    let extras: Vec<_> = confinement.extras.iter().cloned().chain([program]).collect();
+    // Other roots can be unavailable. They grant nothing.
+    let available = directory.roots().roots().filter(|root| root.verify_all());
+    let Rules { ruleset, paths, missing, .. } =
+        rules.with_roots(available)?.with_extras(&extras, planted)?;
+    let report =
+        Confined { abi: 0, enforced: Enforced::Partly, threads: 1, paths, missing, denied };
+    Ok(Prepared { ruleset, report, is_partial_allowed: scope.partial })
+}
+
+impl Prepared {
+    /// Copies the confinement for a thread. The copy owns a descriptor of its own.
+    pub(crate) fn for_thread(&self) -> Result<Restriction> {
+        let ruleset = self.ruleset.try_clone()?;
+        let (report, is_partial_allowed) = (self.report.clone(), self.is_partial_allowed);
+        Ok(Restriction { ruleset, report, is_partial_allowed })
+    }
+}
+
+impl Restriction {
+    /// Confines the calling thread and everything that it starts from now on.
+    pub(crate) fn restrict(self) -> Result<Confined> {
+        // Defense: child-process-is-confined
+        let confined = self.report.after(&restrict(self.ruleset, 1)?)?;
+        let gaps: Vec<_> = confined.not_enforced().collect();
+        if !gaps.is_empty() && !self.is_partial_allowed {
+            let gaps = gaps.join("; ");
+            return Err(Error::new(Code::ConfinementUnavailable)
+                .says("this kernel cannot enforce all restrictions of the program")
+                .detail(gaps));
+        }
+        Ok(confined)
+    }
+}
+
+impl Confined {
+    /// Completes the report after the kernel was asked to enforce the rules.
+    fn after(mut self, status: &RestrictionStatus) -> Result<Self> {
+        let abi = match status.landlock {
+            LandlockStatus::Available { effective_abi, kernel_abi } => {
+                kernel_abi.unwrap_or(effective_abi as i32)
+            }
+            LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
+        };
+        self.abi = u32::try_from(abi).unwrap_or(0);
+        // The first version of Landlock is required, so it is an error if nothing is enforced.
+        if self.abi == 0
+            || status.ruleset == RulesetStatus::NotEnforced
+            || !status.no_new_privs
+            // Defense: confinement-is-tried-out
+            || !is_enforced(&self.paths)
+        {
+            return Err(Code::ConfinementUnavailable.into());
+        }
+        // Later versions only add rights that are not requested here.
+        let is_full = self.not_enforced().next().is_none();
+        self.enforced = if is_full { Enforced::Fully } else { Enforced::Partly };
+        Ok(self)
+    }
 }
 
 /// Tests whether the kernel now denies an access that it must deny. A seccomp filter can report
@@ -107,7 +171,9 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
 fn is_enforced(paths: &[ConfinedPath]) -> bool {
     let root_dir =
         openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    paths.iter().any(|confined| confined.path == Path::new("/")) || root_dir.is_err()
+    // Any other error, such as a full descriptor table, shows nothing.
+    paths.iter().any(|confined| confined.path == Path::new("/"))
+        || root_dir.is_err_and(|error| error == rustix::io::Errno::ACCESS)
 }
 
 /// An extra that exists.
@@ -121,8 +187,8 @@ struct OpenExtra<'a> {
 }
 
 /// Opens the file or directory that an extra names, and records the symlinks on its path.
-fn find<'a>(boundary: &Boundary, named: &'a Extra) -> Result<OpenExtra<'a>> {
-    let (path, trail) = boundary.resolve_path(&std::path::absolute(&named.path)?)?;
+fn find(named: &Extra) -> Result<OpenExtra<'_>> {
+    let (path, trail) = resolve_ambient(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
     // If the names differ, a directory on the path has just become a symlink, or the file was
     // removed.
@@ -141,10 +207,66 @@ struct Rules {
     /// The identities of these directories, except the missing ones. A bind mount can give a
     /// directory another name.
     objects: Vec<Identity>,
+    /// Whether files in the roots can be run as programs.
+    has_programs: bool,
     paths: Vec<ConfinedPath>,
+    /// The optional paths that do not exist.
+    missing: Vec<PathBuf>,
 }
 
 impl Rules {
+    fn new(ruleset: RulesetCreated) -> Self {
+        Self {
+            ruleset,
+            read_only: Vec::new(),
+            objects: Vec::new(),
+            has_programs: false,
+            paths: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    fn with_roots<'a>(self, mut roots: impl Iterator<Item = &'a Root>) -> Result<Self> {
+        roots.try_fold(self, |rules, root| {
+            rules.with_root(root).map_err(|error| error.at("confine", root.path().as_os_str()))
+        })
+    }
+
+    /// Adds the extras, unless a symlink on the path of one is inside a writable extra or one of
+    /// the directories where a tool could have planted it.
+    fn with_extras(
+        mut self,
+        extras: &[Extra],
+        mut planted: Vec<(PathBuf, Identity)>,
+    ) -> Result<Self> {
+        let mut found = Vec::new();
+        for named in extras {
+            match find(named) {
+                Ok(extra) => found.push(extra),
+                Err(error)
+                    if named.missing != Missing::Refused && error.reason() == Code::NotFound =>
+                {
+                    self.missing.extend(
+                        Some(named.path.clone()).filter(|_| named.missing == Missing::Reported),
+                    );
+                }
+                Err(error) => return Err(error.at("confine", named.path.as_os_str())),
+            }
+        }
+        // A writable extra can contain a symlink that a tool created, even in an earlier run.
+        let writable = found.iter().filter(|extra| extra.named.access == ExtraAccess::ReadWrite);
+        planted.extend(writable.map(|extra| (extra.path.clone(), extra.metadata.identity())));
+        for extra in found {
+            let path = extra.named.path.as_os_str();
+            // Defense: planted-symlink-names-no-extra
+            if runs_through(planted.iter().cloned(), &extra.trail) {
+                return Err(Error::new(Code::ThroughLink).at("confine", path));
+            }
+            self = self.with_extra(extra).map_err(|error| error.at("confine", path))?;
+        }
+        Ok(self)
+    }
+
     /// Adds a rule for an allowed directory or a single-file root, using the root's own handle.
     /// Fails with `RootUnavailable` if the root's paths no longer resolve to it.
     fn with_root(mut self, root: &Root) -> Result<Self> {
@@ -152,7 +274,6 @@ impl Rules {
             return Err(Code::RootUnavailable.into());
         }
         let access = match root.access() {
-            // Defense: read-only-is-confined-read-only
             Access::ReadOnly => ExtraAccess::ReadOnly,
             Access::ReadWrite => ExtraAccess::ReadWrite,
         };
@@ -172,7 +293,9 @@ impl Rules {
             self.read_only.push(root.path().to_owned());
             self.objects.push(metadata.identity());
         }
-        self.ruleset = add(self.ruleset, &file, &metadata, access)?;
+        let execute = self.has_programs.then_some(rights(ExtraAccess::Execute));
+        let allowed = rights(access) | execute.unwrap_or_default();
+        self.ruleset = add(self.ruleset, &file, &metadata, allowed)?;
         self.paths.push(ConfinedPath {
             path: root.path().to_owned(),
             access,
@@ -193,7 +316,7 @@ impl Rules {
         {
             return Err(Code::AccessConflict.into());
         }
-        self.ruleset = add(self.ruleset, &file, &metadata, named.access)?;
+        self.ruleset = add(self.ruleset, &file, &metadata, rights(named.access))?;
         self.paths.push(ConfinedPath { path, access: named.access, is_allowed_directory: false });
         Ok(self)
     }
@@ -209,30 +332,35 @@ fn planned(path: &Path) -> PathBuf {
 /// Creates a ruleset that denies everything that no rule allows. It covers every right of the first
 /// version, which the kernel must support, and the rights of later versions that the kernel
 /// supports.
-fn ruleset() -> Result<RulesetCreated> {
+fn ruleset() -> Result<Ruleset> {
     let wanted = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let wanted = wanted.handle_access(AccessFs::from_all(ABI::V1)).map_err(|_| {
         Error::new(Code::ConfinementUnavailable)
             .detail("the kernel does not support Landlock, or Landlock is not enabled")
     })?;
     let wanted = wanted.set_compatibility(CompatLevel::BestEffort);
-    wanted.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(io_error)
+    wanted.handle_access(AccessFs::from_all(KNOWN)).map_err(io_error)
 }
 
 /// The latest version of Landlock that adds a right for files and directories.
 const KNOWN: ABI = ABI::V5;
 
+/// The version of Landlock that can deny TCP connections and listening.
+const NETWORK: ABI = ABI::V4;
+
+/// The version of Landlock that can deny signals and abstract Unix sockets.
+const SIGNALS: ABI = ABI::V6;
+
 fn add(
     ruleset: RulesetCreated,
     object: &File,
     metadata: &Metadata,
-    access: ExtraAccess,
+    rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated> {
     // The kernel rejects a rule that gives a file the rights of a directory (EINVAL,
     // landlock_add_rule(2)).
     let is_directory = metadata.file_type() == FileType::Directory;
-    let rights =
-        if is_directory { rights(access) } else { rights(access) & AccessFs::from_file(KNOWN) };
+    let rights = if is_directory { rights } else { rights & AccessFs::from_file(KNOWN) };
     ruleset.add_rule(PathBeneath::new(object, rights)).map_err(io_error)
 }
 

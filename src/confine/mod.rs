@@ -1,10 +1,15 @@
-//! Confines the whole process to the allowed directories.
+//! Confines the whole process to the allowed directories, or a child process to the roots in force.
 //!
 //! [`Guard::confine_process`] takes a [`Confinement`], which lists the paths that the process needs
 //! in addition to the allowed directories. From then on, no thread of the process and no program
 //! that it starts can open, create, remove, rename or run a file outside these paths and the
 //! allowed directories, whether or not the code uses the guard. This cannot be undone. The result
 //! is a [`Confined`], which reports what the kernel enforces.
+//!
+//! [`ChildCommand::confined`](crate::ChildCommand::confined) takes the same type. It confines only
+//! the thread that starts the child process, and with it the child process and everything that it
+//! starts. The rules are those of the roots in force for the request. The child process can also be
+//! denied TCP connections, signals and abstract Unix sockets.
 //!
 //! The mechanism is Landlock (landlock(7), Linux 5.13). Its rules refer to file and directory
 //! objects, and the kernel checks them whenever the process opens, creates, removes, renames or
@@ -29,10 +34,16 @@
 
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(not(target_os = "linux"))]
+mod other;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+#[cfg(target_os = "linux")]
+pub(crate) use self::linux::{Prepared, prepare};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use self::other::{Prepared, prepare};
 #[cfg(not(target_os = "linux"))]
 use crate::error::Code;
 use crate::error::Result;
@@ -132,6 +143,21 @@ impl Confinement {
         self
     }
 
+    /// Adds the directories of the system's programs and libraries ([`PROGRAM_DIRECTORIES`]), which
+    /// almost every program needs to start, and [the runtime files](Self::runtime_files). Missing
+    /// directories are ignored. Nothing in `/proc` and no temporary or home directory is added. A
+    /// root inside one of these directories, such as `/usr/src/project`, can be read and its files
+    /// can be run, even if it is not among the roots in force.
+    pub fn programs(mut self) -> Self {
+        for path in PROGRAM_DIRECTORIES {
+            self.push(path.into(), ExtraAccess::Execute, Missing::Ignored);
+        }
+        for path in PROGRAM_FILES {
+            self.push(path.into(), ExtraAccess::ReadOnly, Missing::Ignored);
+        }
+        self.runtime_files()
+    }
+
     fn push(&mut self, path: PathBuf, access: ExtraAccess, missing: Missing) {
         self.extras.push(Extra { path, access, missing });
     }
@@ -161,6 +187,22 @@ pub const RUNTIME_FILES: &[&str] = &[
     "/var/lib/ca-certificates",
 ];
 
+/// The directories that [`Confinement::programs`] makes readable and executable: those of hier(7),
+/// and the stores of Nix and Guix.
+pub const PROGRAM_DIRECTORIES: &[&str] =
+    &["/bin", "/gnu/store", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/sbin", "/usr"];
+
+/// Files that programs read when they start (ld.so(8), update-alternatives(1), random(4)).
+const PROGRAM_FILES: &[&str] = &[
+    "/dev/random",
+    "/dev/zero",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+];
+
 /// A report of the confinement that the kernel enforces. `Display` formats it for the operator's
 /// log, with one line for each path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,6 +213,26 @@ pub struct Confined {
     threads: usize,
     paths: Vec<ConfinedPath>,
     missing: Vec<PathBuf>,
+    denied: Denied,
+}
+
+/// The restrictions other than those of files and directories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Denied {
+    network: bool,
+    signals: bool,
+}
+
+/// The exceptions from the confinement of a child process.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
+pub(crate) struct ChildScope {
+    /// Whether files in the roots can be run.
+    pub(crate) programs: bool,
+    pub(crate) network: bool,
+    pub(crate) signals: bool,
+    /// Whether the kernel may be too old to enforce everything.
+    pub(crate) partial: bool,
 }
 
 /// How much of the confinement the kernel enforces.
@@ -230,8 +292,29 @@ impl Confined {
     /// enforces differently. For the restrictions that no kernel enforces, see
     /// [`Guard::confine_process`].
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
-        let abi = self.abi;
-        SINCE.iter().filter(move |(since, _)| abi < *since).map(|(_, what)| *what)
+        let (abi, denied) = (self.abi, self.denied);
+        let network = denied.network.then_some(&NETWORK_SINCE);
+        let signals = denied.signals.then_some(&SIGNALS_SINCE);
+        let known = SINCE.iter().chain(network).chain(signals);
+        known.filter(move |(since, _)| abi < *since).map(|(_, what)| *what)
+    }
+
+    /// Whether the kernel denies TCP connections and listening for them. This is requested for a
+    /// child process, unless [`allow_network`](crate::ChildCommand::allow_network) was called. A
+    /// kernel before Landlock 4 does not enforce it ([`not_enforced`](Self::not_enforced)), and the
+    /// result is then false.
+    #[must_use]
+    pub fn denies_network(&self) -> bool {
+        self.denied.network && self.abi >= NETWORK_SINCE.0
+    }
+
+    /// Whether the kernel denies signals to processes outside the confinement, and connections to
+    /// their abstract Unix sockets. This is requested for a child process, unless
+    /// [`allow_signals`](crate::ChildCommand::allow_signals) was called. A kernel before Landlock 6
+    /// does not enforce it ([`not_enforced`](Self::not_enforced)), and the result is then false.
+    #[must_use]
+    pub fn denies_signals(&self) -> bool {
+        self.denied.signals && self.abi >= SIGNALS_SINCE.0
     }
 
     /// The number of threads of the process when it was confined. All of them are confined, and so
@@ -263,6 +346,11 @@ const SINCE: &[(u32, &str)] = &[
     (5, "devices that can be opened accept any ioctl"),
 ];
 
+const NETWORK_SINCE: (u32, &str) = (4, "TCP connections are possible");
+
+const SIGNALS_SINCE: (u32, &str) =
+    (6, "signals and abstract Unix sockets reach processes outside the confinement");
+
 impl fmt::Display for Confined {
     #[expect(
         clippy::unnecessary_debug_formatting,
@@ -278,6 +366,12 @@ impl fmt::Display for Confined {
         write!(f, "confined by Landlock, version {abi}, {enforced} enforced, {threads} {word}")?;
         for what in self.not_enforced() {
             write!(f, "\n  older kernel: {what}")?;
+        }
+        if self.denies_network() {
+            write!(f, "\n  denied: TCP")?;
+        }
+        if self.denies_signals() {
+            write!(f, "\n  denied: signals and abstract Unix sockets of other processes")?;
         }
         for confined in &self.paths {
             let access = match confined.access {
@@ -384,7 +478,14 @@ mod tests {
             path("/srv/c", ExtraAccess::ReadOnly, true),
             path("/usr", ExtraAccess::Execute, false),
         ];
-        Confined { abi, enforced, threads: 1, paths, missing: vec!["/srv/none".into()] }
+        Confined {
+            abi,
+            enforced,
+            threads: 1,
+            paths,
+            missing: vec!["/srv/none".into()],
+            denied: Denied::default(),
+        }
     }
 
     #[test]
@@ -406,5 +507,26 @@ mod tests {
         );
         let gaps = |abi| report(abi, Enforced::Partly).not_enforced().count();
         assert_eq!([1, 2, 3, 4, 5, 9].map(gaps), [3, 2, 1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn unenforced_denials_are_reported_only_as_gaps() {
+        let denied = Denied { network: true, signals: true };
+        for (abi, gaps, is_denied) in [
+            (3, 3, [false, false]),
+            (4, 2, [true, false]),
+            (5, 1, [true, false]),
+            (6, 0, [true, true]),
+        ] {
+            let report = Confined { denied, ..report(abi, Enforced::Partly) };
+            assert_eq!(report.not_enforced().count(), gaps, "{abi}");
+            assert_eq!([report.denies_network(), report.denies_signals()], is_denied, "{abi}");
+            let shown = report.to_string();
+            assert_eq!(
+                [shown.contains("denied: TCP"), shown.contains("denied: signals")],
+                is_denied,
+                "{shown}"
+            );
+        }
     }
 }

@@ -17,8 +17,8 @@ use super::Follow;
 #[cfg(not(windows))]
 use super::proc_link;
 use super::{
-    Budget, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, split,
-    walk_error,
+    Budget, DirectoryEntry, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel,
+    split, walk_error,
 };
 use crate::error::{Code, Result};
 #[cfg(target_os = "linux")]
@@ -147,7 +147,7 @@ impl Handle {
         let look = |file: File| {
             let metadata = Metadata::of_file(&file)?;
             match metadata.file_type() {
-                FileType::Symlink => Ok(Look::Link(kernel::read_link(&file)?, metadata)),
+                FileType::Symlink => Ok(Look::Link(kernel::read_link(&file, &metadata)?, metadata)),
                 _ => Ok(Look::Other(metadata)),
             }
         };
@@ -192,7 +192,7 @@ impl Handle {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Look::Missing),
             Err(error) => Err(walk_error(error)),
             Ok(metadata) => match metadata.file_type() {
-                FileType::Symlink => Ok(Look::Link(self.read_link(name)?, metadata)),
+                FileType::Symlink => Ok(Look::Link(self.read_link(name, &metadata)?, metadata)),
                 _ => Ok(Look::Other(metadata)),
             },
         }
@@ -200,8 +200,8 @@ impl Handle {
 
     /// Reads the target of a name that was a symlink a moment ago.
     #[cfg(not(windows))]
-    fn read_link(&self, name: &OsStr) -> Result<OsString> {
-        if kernel::is_proc(&self.dir)? {
+    fn read_link(&self, name: &OsStr, metadata: &Metadata) -> Result<OsString> {
+        if kernel::is_in_proc(&self.dir, metadata)? {
             return Err(proc_link());
         }
         // The usual error is EINVAL, because the name is no longer a symlink.
@@ -247,6 +247,19 @@ impl Handle {
         kernel::follow(&self.dir, path, want, mounts)
     }
 
+    /// Opens a path with `O_PATH`, if this cannot wait. See [`is_local`](Self::is_local).
+    #[cfg(all(target_os = "linux", feature = "rmcp"))]
+    pub(crate) fn walk_cached(&self, path: &OsStr, follows_links: bool) -> io::Result<File> {
+        super::cached::walk(&self.dir, path, follows_links)
+    }
+
+    /// Whether the filesystem is known to be local, so that it answers at once if nothing must be
+    /// read from a device.
+    #[cfg(all(target_os = "linux", feature = "rmcp"))]
+    pub(crate) fn is_local(&self) -> bool {
+        super::cached::is_local(&self.dir)
+    }
+
     pub(crate) fn metadata(&self) -> Result<Metadata> {
         Ok(Metadata::of_file(&self.dir.as_filelike_view::<File>())?)
     }
@@ -265,7 +278,22 @@ impl Handle {
         #[cfg(windows)]
         return kernel::entries(self);
         #[cfg(not(windows))]
-        self.dir.entries()
+        Entries::of(&self.dir)
+    }
+
+    /// The type of a listed entry. It usually comes with the name (readdir(3)).
+    #[cfg(not(windows))]
+    pub(crate) fn type_of(&self, entry: &DirectoryEntry) -> io::Result<FileType> {
+        match entry.file_type() {
+            Some(file_type) => Ok(file_type),
+            None => Ok(self.describe(&entry.file_name())?.file_type()),
+        }
+    }
+
+    /// The type of a listed entry. The name is verified through the handle of the directory.
+    #[cfg(windows)]
+    pub(crate) fn type_of(&self, entry: &DirectoryEntry) -> io::Result<FileType> {
+        Ok(self.describe(&entry.file_name())?.file_type())
     }
 
     /// Creates a directory in this one.
@@ -274,6 +302,61 @@ impl Handle {
         return kernel::create_dir(self, name);
         #[cfg(not(windows))]
         self.dir.create_dir(name)
+    }
+
+    /// Creates a directory in this one that only its owner can use (mode 0700).
+    #[cfg(unix)]
+    pub(crate) fn create_private_dir(&self, name: &OsStr) -> io::Result<()> {
+        use cap_std::fs::{DirBuilder, DirBuilderExt as _};
+        let mut builder = DirBuilder::new();
+        self.dir.create_dir_with(name, builder.mode(0o700))
+    }
+
+    /// Creates a symlink in this directory, and fails with `AlreadyExists` if the name exists.
+    /// `is_dir` states whether the target is a directory, because Windows has two kinds of symlink.
+    #[cfg_attr(not(windows), allow(unused_variables, reason = "Unix has one kind of symlink"))]
+    pub(crate) fn symlink(&self, text: &OsStr, name: &OsStr, is_dir: bool) -> io::Result<()> {
+        #[cfg(windows)]
+        return kernel::symlink(self, text, name, is_dir);
+        #[cfg(not(windows))]
+        Ok(rustix::fs::symlinkat(text, &self.dir, name)?)
+    }
+
+    /// Gives a file in this directory a second name in `to_dir`. Fails with `AlreadyExists` if that
+    /// name exists. If `from` is a symlink, the new name is another name of the symlink itself.
+    pub(crate) fn hard_link(&self, from: &OsStr, to_dir: &Self, to: &OsStr) -> io::Result<()> {
+        #[cfg(windows)]
+        return kernel::hard_link(self, from, to_dir, to);
+        #[cfg(not(windows))]
+        Ok(rustix::fs::linkat(&self.dir, from, &to_dir.dir, to, rustix::fs::AtFlags::empty())?)
+    }
+
+    /// Opens the directory at `path` with a descriptor that can be listed, without following
+    /// symlinks. The directories of other handles cannot (`O_PATH`, open(2)).
+    #[cfg(unix)]
+    pub(crate) fn open_dir(&self, path: &Path, mounts: Rule) -> Result<File> {
+        use rustix::fs::{Mode, OFlags};
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // The name `.` is the open directory itself, wherever it has been moved.
+        let dir = self.dir(path, mounts)?;
+        Ok(rustix::fs::openat(&dir.dir, ".", flags, Mode::empty()).map_err(io::Error::from)?.into())
+    }
+
+    /// Opens the directory at `path`. The handles of other directories can be listed too.
+    #[cfg(windows)]
+    pub(crate) fn open_dir(&self, path: &Path, mounts: Rule) -> Result<File> {
+        Ok(self.dir(path, mounts)?.dir.into_std_file())
+    }
+
+    /// Opens the file or directory at `path` to set its attributes.
+    #[cfg(windows)]
+    pub(crate) fn open_to_set_attributes(&self, path: &Path, mounts: Rule) -> Result<File> {
+        match split(path) {
+            Some((parent, name)) => {
+                kernel::open_to_set_attributes(&self.dir(parent, mounts)?, name)
+            }
+            None => kernel::open_to_set_attributes(self, OsStr::new("")),
+        }
     }
 
     /// Removes an entry that is not a directory from this directory. If the entry is a symlink, its
@@ -358,5 +441,12 @@ mod tests {
                 .map_err(|error| error.reason())
         };
         assert_eq!((made("f"), made("g")), (Err(Code::AlreadyExists), Ok(())));
+    }
+    #[test]
+    fn listed_device_is_recognized() {
+        let handle = Handle::ambient(Path::new("/dev")).unwrap();
+        let mut entries = handle.entries().unwrap().map(std::io::Result::unwrap);
+        let null = entries.find(|entry| entry.file_name() == "null").unwrap();
+        assert_eq!(handle.type_of(&null).unwrap(), FileType::Device);
     }
 }

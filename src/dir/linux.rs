@@ -41,7 +41,6 @@ pub(super) fn open(at: &Dir, path: &Path, want: Want, mounts: Rule) -> Option<io
     // Defense: open-does-not-block
     flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
     flags.set(OFlags::APPEND, want.append);
-    // Defense: new-file-is-never-an-old-one
     flags.set(OFlags::CREATE | OFlags::EXCL, want.create_new.is_some());
     plain(at, path, flags, want.create_new, mounts)
 }
@@ -94,7 +93,6 @@ fn call(
     let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     // Defense: kernel-follows-no-symlink
     resolve.set(ResolveFlags::NO_SYMLINKS, matches!(links, Links::Refuse));
-    // Defense: mount-is-not-crossed
     resolve.set(ResolveFlags::NO_XDEV, mounts == Rule::Refuse);
     let mode = mode.map_or(Mode::empty(), Mode::from_raw_mode);
     let mut again: Option<Instant> = None;
@@ -147,12 +145,19 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
     }
 }
 
-pub(super) fn read_link(link: &File) -> Result<OsString> {
-    if is_proc(link)? {
+pub(super) fn read_link(link: &File, metadata: &Metadata) -> Result<OsString> {
+    if is_in_proc(link, metadata)? {
         return Err(proc_link());
     }
     let text = rustix::fs::readlinkat(link, "", Vec::new()).map_err(io::Error::from)?;
     Ok(OsString::from_vec(text.into_bytes()))
+}
+
+/// Whether a symlink is in a proc filesystem. `at` is the symlink or its directory. The device of a
+/// proc filesystem has the major number 0, like that of every filesystem without a block device
+/// (Documentation/admin-guide/devices.txt), so that most symlinks need no further call.
+pub(super) fn is_in_proc<F: AsFd>(at: &F, symlink: &Metadata) -> Result<bool> {
+    if rustix::fs::major(symlink.identity().device) == 0 { is_proc(at) } else { Ok(false) }
 }
 
 /// Whether a file is in a proc filesystem. There, the kernel chooses the target of a symlink,

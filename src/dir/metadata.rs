@@ -56,6 +56,8 @@ pub struct Metadata {
     modified: Option<SystemTime>,
     accessed: Option<SystemTime>,
     created: Option<SystemTime>,
+    /// The time of the last change of the content or the status (`st_ctime`), on Unix.
+    status_changed: Option<SystemTime>,
     mode: Option<u32>,
     identity: Identity,
 }
@@ -66,7 +68,7 @@ pub struct Metadata {
 /// open can be reused, so such an object is compared by its birth time as well. The birth time is
 /// not part of the identity, because overlayfs changes the birth time when a directory is first
 /// written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
     inode: u64,
@@ -164,6 +166,7 @@ impl Metadata {
             modified: metadata.modified().ok(),
             accessed: metadata.accessed().ok(),
             created: metadata.created().ok(),
+            status_changed: None,
             mode: None,
             identity: Identity { device: by_handle.dev(), inode: by_handle.ino() },
         })
@@ -181,6 +184,7 @@ impl Metadata {
             modified,
             accessed,
             created,
+            status_changed: None,
             mode,
             identity,
         }
@@ -223,11 +227,19 @@ impl Metadata {
     pub(crate) fn identity(&self) -> Identity {
         self.identity
     }
+
+    /// Whether both describe the same object with the same size and times. The object must have
+    /// been open since the first description. On Windows, the time of the last status change is
+    /// not known.
+    pub(crate) fn is_same_state(&self, other: &Self) -> bool {
+        let state = |of: &Self| (of.identity, of.len, of.modified, of.status_changed);
+        state(self) == state(other)
+    }
 }
 
 #[cfg(unix)]
 impl Metadata {
-    fn of_std(metadata: &std::fs::Metadata) -> Self {
+    pub(crate) fn of_std(metadata: &std::fs::Metadata) -> Self {
         let created = metadata.created().ok();
         Self {
             file_type: FileType::of_mode(metadata.mode()),
@@ -236,6 +248,10 @@ impl Metadata {
             modified: metadata.modified().ok(),
             accessed: metadata.accessed().ok(),
             created,
+            status_changed: time(
+                metadata.ctime(),
+                u64::try_from(metadata.ctime_nsec()).unwrap_or_default(),
+            ),
             mode: Some(metadata.mode() & 0o7777),
             identity: Identity { device: metadata.dev(), inode: metadata.ino() },
         }
@@ -265,6 +281,10 @@ impl Metadata {
                 u64::try_from(stat.st_atime_nsec).unwrap_or_default(),
             ),
             created: None,
+            status_changed: time(
+                stat.st_ctime.into(),
+                u64::try_from(stat.st_ctime_nsec).unwrap_or_default(),
+            ),
             mode: Some(mode & 0o7777),
             identity: Identity {
                 device: u64::try_from(stat.st_dev).unwrap_or_default(),
@@ -290,6 +310,7 @@ impl Metadata {
             modified: at(stat.stx_mtime),
             accessed: at(stat.stx_atime),
             created,
+            status_changed: at(stat.stx_ctime),
             mode: Some(mode & 0o7777),
             identity: Identity {
                 device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),

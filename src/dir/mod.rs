@@ -24,8 +24,14 @@ mod budget;
 mod metadata;
 mod policy;
 mod handle;
+#[cfg(not(windows))]
+mod listing;
+#[cfg(all(target_os = "linux", feature = "rmcp"))]
+pub(crate) mod cached;
 mod cursor;
 
+#[cfg(not(windows))]
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 #[cfg(all(target_os = "linux", feature = "landlock"))]
 use std::fs::File;
@@ -45,7 +51,7 @@ pub use self::policy::{Access, Policy, Rule};
 #[cfg(not(windows))]
 use crate::error::Code;
 use crate::error::Error;
-#[cfg(all(target_os = "linux", feature = "landlock"))]
+#[cfg(not(windows))]
 use crate::error::Result;
 
 /// How a file is opened. No combination truncates it.
@@ -106,9 +112,7 @@ pub(crate) type Entries = std::fs::ReadDir;
 #[cfg(windows)]
 pub(crate) type DirectoryEntry = std::fs::DirEntry;
 #[cfg(not(windows))]
-pub(crate) type Entries = cap_std::fs::ReadDir;
-#[cfg(not(windows))]
-pub(crate) type DirectoryEntry = cap_std::fs::DirEntry;
+pub(crate) use self::listing::{DirectoryEntry, Entries};
 
 /// Identifies a mounted filesystem: `true` and its mount ID, or `false` and its device number if
 /// the kernel does not report a mount ID.
@@ -130,6 +134,15 @@ pub(crate) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
 pub(crate) fn temporary_name() -> OsString {
     OsString::from(format!(".mcp-roots-guard-{:016x}.tmp", RandomState::new().hash_one(0)))
 }
+
+/// Returns the text to store in a new symlink. On Windows, this is the normal form of the path.
+#[cfg(not(windows))]
+#[allow(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
+pub(crate) fn symlink_text(text: &OsStr) -> Result<Cow<'_, OsStr>> {
+    Ok(Cow::Borrowed(text))
+}
+#[cfg(windows)]
+pub(crate) use kernel::symlink_text;
 
 /// Converts an error of a walk that follows no symlinks.
 fn walk_error(error: io::Error) -> Error {

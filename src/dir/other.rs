@@ -19,7 +19,7 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
 }
 
 #[allow(clippy::unnecessary_wraps)]
-pub(super) fn is_proc(_: &Dir) -> Result<bool> {
+pub(super) fn is_in_proc(_: &Dir, _: &Metadata) -> Result<bool> {
     Ok(false)
 }
 

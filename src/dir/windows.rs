@@ -14,6 +14,7 @@
 //! is therefore [pinned](pin) during the call. A directory is also listed by path, and each listed
 //! name is then verified through the handle.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
@@ -62,6 +63,28 @@ pub(super) fn describe(at: &Handle, name: &OsStr) -> io::Result<Metadata> {
         Err(error) => Err(io::Error::other(error)),
         Ok(_) => Metadata::of_file(&file),
     }
+}
+
+/// Opens a name to set its attributes, without following it. If the name is empty, opens the
+/// directory itself. The directory cannot be renamed while its handle is open, and the identities
+/// are compared.
+pub(super) fn open_to_set_attributes(at: &Handle, name: &OsStr) -> Result<File> {
+    let flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
+    let access = FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES;
+    if name.is_empty() {
+        use std::os::windows::fs::OpenOptionsExt as _;
+        let mut options = fs::OpenOptions::new();
+        let file = options.access_mode(access).custom_flags(flags).open(in_dir(at, name)?)?;
+        if Metadata::of_file(&file)?.identity() != at.identity()? {
+            return Err(Code::Changed.into());
+        }
+        return Ok(file);
+    }
+    let mut options = OpenOptions::new();
+    options.access_mode(access).custom_flags(flags).follow(FollowSymlinks::No);
+    let file = at.dir.open_with(name, &options).map_err(super::walk_error)?.into_std();
+    verify_place(at, name, &file)?;
+    Ok(file)
 }
 
 fn open_itself(at: &Dir, name: &OsStr) -> io::Result<File> {
@@ -187,6 +210,31 @@ pub(super) fn create_dir(at: &Handle, name: &OsStr) -> io::Result<()> {
     fs::create_dir(in_dir(at, name)?)
 }
 
+/// Returns the text to store in a new symlink: the normal form of the path, as a request has it.
+pub(crate) fn symlink_text(text: &OsStr) -> Result<Cow<'_, OsStr>> {
+    let text = text.to_str().ok_or(Code::InvalidName)?;
+    Ok(Cow::Owned(windows::path(text)?.into()))
+}
+
+/// Creates a symlink. The kind of the symlink must match the kind of its target.
+pub(super) fn symlink(at: &Handle, text: &OsStr, name: &OsStr, is_dir: bool) -> io::Result<()> {
+    use std::os::windows::fs::{symlink_dir, symlink_file};
+    let _pin = pin(at)?;
+    let link = in_dir(at, name)?;
+    if is_dir { symlink_dir(text, link) } else { symlink_file(text, link) }
+}
+
+/// Creates a second name of a file. A symlink is not followed (CreateHardLink).
+pub(super) fn hard_link(
+    from_dir: &Handle,
+    from: &OsStr,
+    to_dir: &Handle,
+    to: &OsStr,
+) -> io::Result<()> {
+    let _pins = (pin(from_dir)?, pin(to_dir)?);
+    fs::hard_link(in_dir(from_dir, from)?, in_dir(to_dir, to)?)
+}
+
 /// Removes a name that is not a directory. If the name is a symlink or a junction, the link itself
 /// is removed, not its target.
 pub(super) fn remove_file(at: &Handle, name: &OsStr) -> io::Result<()> {
@@ -261,6 +309,7 @@ impl Handle {
 
 // From winnt.h, winbase.h and winerror.h.
 const FILE_READ_ATTRIBUTES: u32 = 0x80;
+const FILE_WRITE_ATTRIBUTES: u32 = 0x100;
 const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
 const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
 const FILE_FLAG_DELETE_ON_CLOSE: u32 = 0x0400_0000;

@@ -73,6 +73,8 @@ errors! {
         /// A URI without an absolute path or, where a root or a URI is required, text that is
         /// neither an absolute path nor a URI.
         NotAbsolute = "not_absolute", "not an absolute path or file: URI";
+        /// An absolute path or a URI where a path relative to a directory is required.
+        NotRelative = "not_relative", "the path must be relative to the directory";
         /// On Windows, a path relative to the process's current drive or to the current directory
         /// of a drive, such as `\x` or `C:x`.
         DriveRelative = "drive_relative",
@@ -125,6 +127,12 @@ errors! {
              backslash, | or a leading or trailing space";
     }
 
+    /// The text is not a [`Version`](crate::Version).
+    InvalidVersion: InvalidText {
+        InvalidVersion = "invalid_version",
+            "not the version of a file; use the version from an earlier response unchanged";
+    }
+
     /// The text or the path that it resolves to is longer than
     /// [`PATH_BYTES`](crate::limits::PATH_BYTES), a name in it is longer than
     /// [`NAME_BYTES`](crate::limits::NAME_BYTES), a URI is longer than
@@ -143,6 +151,8 @@ errors! {
     /// A name in the path does not exist.
     NotFound: NotServed {
         NotFound = "not_found", "no such file or directory";
+        /// No directory of `PATH` that clients cannot write to contains the program.
+        NoSuchProgram = "no_such_program", "no such program";
     }
 
     /// A name is not a directory, although another name or a trailing slash follows it, or although
@@ -183,8 +193,13 @@ errors! {
     ForbiddenFile: NotServed {
         /// A FIFO, a socket or a device, or a symlink if the entry itself was requested.
         SpecialFile = "special_file", "not a regular file";
+        /// The entry whose target was requested is not a symbolic link.
+        NotASymlink = "not_a_symlink", "not a symbolic link";
         /// The file has more than one name, and the policy refuses such files.
         HardLinked = "hard_linked", "the file has more than one hard link";
+        /// The program to run is inside a writable root, or its path follows a symlink inside one.
+        ProgramInsideRoots = "program_inside_roots",
+            "the program is inside a directory that clients can write to";
         /// The path crosses a mount point, and the policy or the operation refuses to cross it.
         MountCrossing = "mount_crossing", "the path crosses into another mounted filesystem";
     }
@@ -220,6 +235,14 @@ errors! {
         TooLarge = "too_large", "larger than the limit";
         /// Directories nested deeper than [`WALK_DEPTH`](crate::limits::WALK_DEPTH).
         TooDeep = "too_deep", "nested more than 128 directories deep";
+        /// More than [`CHANGES`](crate::limits::CHANGES) changes in one
+        /// [`ChangeSet`](crate::ChangeSet).
+        TooManyChanges = "too_many_changes", "more than 64 changes in one set";
+        /// A child process was killed at its time limit.
+        ProgramTimedOut = "program_timed_out", "the program was stopped at its time limit";
+        /// A child process was killed because it wrote more than its limit.
+        ProgramOutputTooLarge = "program_output_too_large",
+            "the program was stopped because it wrote more than its limit";
         /// More entries than the limit.
         TooManyEntries = "too_many_entries", "too many entries";
     }
@@ -229,20 +252,55 @@ errors! {
         NotUtf8 = "not_utf8", "not UTF-8 text";
     }
 
-    /// The source and the destination of a rename are on different filesystems.
+    /// The source and the destination of a copy overlap.
+    Overlap: Failure {
+        /// The source and the destination are the same file, possibly under two names.
+        SameFile = "same_file", "source and destination are the same file";
+        /// The destination is inside the source, possibly through a bind mount.
+        IntoItself = "into_itself", "a directory cannot be copied into itself";
+    }
+
+    /// The source and the destination of a rename or a hard link are on different filesystems or,
+    /// for a hard link, in different roots.
     CrossDevice: Failure {
+        /// A hard link would have its two names in different roots.
+        DifferentRoots = "different_roots", "source and destination are in different roots";
         CrossDevice = "cross_device", "source and destination are on different filesystems";
     }
 
-    /// Another process kept changing the path while it was used. The operation can safely be
-    /// retried.
-    Changed: Failure {
-        Changed = "changed", "the path changed while it was used; try again";
+    /// The operating system does not support the operation or the attribute.
+    Unsupported: Failure {
+        /// The working directory of a child process can be set only by its path
+        /// ([`unguarded_dir`](crate::ChildCommand::unguarded_dir)).
+        DirectoryByPath = "directory_by_path",
+            "this system cannot start a program in a directory by its descriptor";
+        /// A child process would inherit a descriptor of the server that has no `FD_CLOEXEC`, and
+        /// this process is not permitted to copy its descriptor table (unshare(2)).
+        InheritedDescriptors = "inherited_descriptors",
+            "the program would inherit open files of the server";
+        Unsupported = "unsupported", "this system does not support the operation";
     }
 
-    /// The server's own code used this crate incorrectly.
+    /// The file is not the one that the caller expected, because it was changed in the meantime.
+    Changed: Failure {
+        /// Another process kept changing the path while it was used. The operation can safely be
+        /// retried.
+        Changed = "changed", "the path changed while it was used; try again";
+        /// The file does not have the required [`Version`](crate::Version). Read it again.
+        Modified = "modified", "the file was modified since it was read; read it again";
+    }
+
+    /// The server's own code used this crate incorrectly, or the requested changes contradict each
+    /// other.
     InvalidInput: Failure {
-        /// The entry to remove or rename was not checked with
+        /// Two changes of one [`ChangeSet`](crate::ChangeSet) affect the same file, or one affects a
+        /// directory that contains the other's file.
+        ConflictingChanges = "conflicting_changes",
+            "another change of the same set affects this file or a directory that contains it";
+        /// The program to run is neither a name nor an absolute path.
+        InvalidProgram = "invalid_program",
+            "a program must be a name without separators or an absolute path";
+        /// The entry to remove, rename, link or create as a symlink was not checked with
         /// [`Intent::NoFollow`](crate::Intent::NoFollow), so symlinks were followed.
         WrongIntent = "wrong_intent", "the path was not checked with Intent::NoFollow";
         /// Options that request nothing, contradict each other, or would have no effect.
@@ -328,6 +386,9 @@ errors! {
         /// slots; or a device hangs, and with it an operation of this client; or the system cannot
         /// create a thread.
         Busy = "busy", "the server is too busy for this now; try again later";
+        /// The client already runs its share of [`CHILDREN`](crate::limits::CHILDREN) programs.
+        TooManyChildren = "too_many_children",
+            "too many programs are running; try again when one has ended";
         /// Too many of the client's requests are waiting.
         QueueFull = "queue_full",
             "too many requests of this client are waiting; try again when some are answered";
@@ -336,7 +397,13 @@ errors! {
             "the server already has 100000 sessions, which is the maximum; try again later";
     }
 
-    /// The request was cancelled, or its client has disconnected.
+    /// A child process failed.
+    ProgramFailed: Failure {
+        /// It exited with another status than 0, or a signal ended it.
+        ProgramFailed = "program_failed", "the program failed";
+    }
+
+    /// The request was cancelled, its client has disconnected, or the caller ended a copy.
     Cancelled: Failure {
         Cancelled = "cancelled", "the request was cancelled";
     }

@@ -5,8 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::version::{Condition, Version, change_if};
 use crate::check::CheckedPath;
-use crate::dir::{DirectoryEntry, Handle, Look, Rule, split};
+use crate::dir::{DirectoryEntry, FileType, Handle, Look, Rule, split};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::protect::Protected;
@@ -14,6 +15,7 @@ use crate::path::{Location, Protection};
 use crate::roots::{Found, Intent, Roots, retry_changed};
 
 /// How a rename treats an existing destination.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replace {
     /// Fails if the destination exists. On Linux and macOS, the check and the rename are one atomic
@@ -24,6 +26,11 @@ pub enum Replace {
     /// Replaces the destination, as rename(2) does: a file replaces a file or symlink, and a
     /// directory replaces an empty directory.
     Existing,
+    /// Replaces the destination if it is a file with this content. Otherwise, the rename fails with
+    /// [`Changed`](crate::ErrorKind::Changed) (`modified`). See
+    /// [`WriteOptions::if_unchanged`](crate::WriteOptions::if_unchanged) for how the content is
+    /// compared, and for the changes that are not detected.
+    IfUnchanged(Version),
 }
 
 impl Roots {
@@ -59,15 +66,142 @@ impl Roots {
         T: TryInto<Location>,
         Error: From<F::Error> + From<T::Error>,
     {
+        self.rename_by(from, to, |from, to| from.rename_now(to, replace, None))
+    }
+
+    /// Like [`rename`](Self::rename), but renames only a regular file with this content. See
+    /// [`WriteOptions::if_unchanged`](crate::WriteOptions::if_unchanged) for how the content is
+    /// compared, and for the changes that are not detected.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`rename`](Self::rename); [`Changed`](crate::ErrorKind::Changed) (`modified`).
+    pub fn rename_if_unchanged<F, T>(
+        &self,
+        from: F,
+        to: T,
+        replace: Replace,
+        version: Version,
+    ) -> Result<()>
+    where
+        F: TryInto<Location>,
+        T: TryInto<Location>,
+        Error: From<F::Error> + From<T::Error>,
+    {
+        self.rename_by(from, to, |from, to| from.rename_now(to, replace, Some(version)))
+    }
+
+    /// Checks both paths of a rename, and runs `work` with them. An error names both paths.
+    pub(super) fn rename_by<F, T, R>(
+        &self,
+        from: F,
+        to: T,
+        work: impl Fn(&CheckedPath, &CheckedPath) -> Result<R>,
+    ) -> Result<R>
+    where
+        F: TryInto<Location>,
+        T: TryInto<Location>,
+        Error: From<F::Error> + From<T::Error>,
+    {
         let (from, to) = (self.location(from)?, self.location(to)?);
         let renamed = self.run_verified(&from, |budget| {
             let from = self.decide(&from, Intent::NoFollow, budget)?;
             let to = self
                 .run_verified(&to, |_| self.decide(&to, Intent::NoFollow, budget))
                 .map_err(Error::of_destination)?;
-            from.rename_now(&to, replace)
+            work(&from, &to)
         });
         renamed.map_err(|error| self.log_refusal(error.between("rename", from.sent(), to.sent())))
+    }
+}
+
+/// A rename that was checked, with the directories of both names open.
+struct Renaming<'a> {
+    from: &'a CheckedPath,
+    to: &'a CheckedPath,
+    from_directory: Handle,
+    from_name: OsString,
+    to_directory: Handle,
+    to_name: OsString,
+    replace: Replace,
+    /// The version that the source must have.
+    version: Option<Version>,
+}
+
+impl<'a> Renaming<'a> {
+    fn check(
+        from: &'a CheckedPath,
+        to: &'a CheckedPath,
+        replace: Replace,
+        version: Option<Version>,
+    ) -> Result<Self> {
+        from.ensure_removable()?;
+        to.ensure_removable().map_err(Error::of_destination)?;
+        let (from_directory, from_name) = from.operate(|| from.parent_dir())?;
+        let (to_directory, to_name) =
+            to.operate(|| to.parent_dir()).map_err(Error::of_destination)?;
+        from.ensure_not_root_alias(&from_directory, &from_name)?;
+        if !from.protected().is_equivalent(&to.protected()) {
+            return Err(Error::new(Code::Protected)
+                .says("protected: the rename would change which names are protected"));
+        }
+        from.ensure_contains_nothing_protected(&from_directory, &from_name)?;
+        if replace != Replace::Never {
+            to.ensure_not_root_alias(&to_directory, &to_name).map_err(Error::of_destination)?;
+        }
+        Ok(Self { from, to, from_directory, from_name, to_directory, to_name, replace, version })
+    }
+
+    fn conditions(&self) -> Vec<Condition<'_>> {
+        let Self { from, to, from_directory, from_name, to_directory, to_name, .. } = self;
+        let source = self.version.map(|version| Condition {
+            place: from,
+            directory: from_directory,
+            name: from_name,
+            version,
+            is_destination: false,
+        });
+        let destination = match self.replace {
+            Replace::IfUnchanged(version) => Some(Condition {
+                place: to,
+                directory: to_directory,
+                name: to_name,
+                version,
+                is_destination: true,
+            }),
+            Replace::Never | Replace::Existing => None,
+        };
+        source.into_iter().chain(destination).collect()
+    }
+
+    /// Fails if the rename would fail now.
+    fn verify(&self) -> Result<()> {
+        let mounts = self.from.roots().policy().mounts;
+        if let Look::Missing = self.from_directory.look_in(&self.from_name, mounts)? {
+            return Err(Code::NotFound.into());
+        }
+        let to = self.to_directory.look_in(&self.to_name, mounts).map_err(Error::of_destination)?;
+        if self.replace == Replace::Never && !matches!(to, Look::Missing) {
+            return Err(Error::from(Code::AlreadyExists).of_destination());
+        }
+        self.conditions().iter().try_for_each(Condition::verify)
+    }
+
+    fn run(&self) -> Result<()> {
+        let Self { from, to, from_directory, from_name, to_directory, to_name, .. } = self;
+        change_if(&self.conditions(), || {
+            from.ensure_not_moved(from_directory)?;
+            to.ensure_not_moved(to_directory).map_err(Error::of_destination)?;
+            let replace = self.replace != Replace::Never;
+            let renamed = from_directory
+                .rename(from_name, to_directory, to_name, replace)
+                .map_err(|error| from.blame(to, error));
+            let of_destination = |error: Error| match error.reason() {
+                Code::RootUnavailable => error.of_destination(),
+                _ => error,
+            };
+            from.operate(|| to.operate(|| renamed).map_err(of_destination))
+        })
     }
 }
 
@@ -78,37 +212,47 @@ impl CheckedPath {
     ///
     /// Same as [`Roots::rename`].
     pub fn rename(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
-        let renamed = retry_changed(|| self.operate(|| self.rename_now(to, replace)));
+        self.rename_to(to, replace, None)
+    }
+
+    /// Like [`rename`](Self::rename), but renames only a regular file with this content.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::rename_if_unchanged`].
+    pub fn rename_if_unchanged(
+        &self,
+        to: &CheckedPath,
+        replace: Replace,
+        version: Version,
+    ) -> Result<()> {
+        self.rename_to(to, replace, Some(version))
+    }
+
+    fn rename_to(
+        &self,
+        to: &CheckedPath,
+        replace: Replace,
+        version: Option<Version>,
+    ) -> Result<()> {
+        let renamed = retry_changed(|| self.operate(|| self.rename_now(to, replace, version)));
         let named =
             |error: Error| error.between("rename", self.request().sent(), to.request().sent());
         renamed.map_err(|error| self.roots().log_refusal(named(error)))
     }
 
-    fn rename_now(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
-        self.ensure_removable()?;
-        to.ensure_removable().map_err(Error::of_destination)?;
-        let (from_directory, from_name) = self.operate(|| self.parent())?;
-        let (to_directory, to_name) = to.operate(|| to.parent()).map_err(Error::of_destination)?;
-        self.ensure_not_root_alias(&from_directory, &from_name)?;
-        if !self.protected().is_equivalent(&to.protected()) {
-            return Err(Error::new(Code::Protected)
-                .says("protected: the rename would change which names are protected"));
-        }
-        self.ensure_contains_nothing_protected(&from_directory, &from_name)?;
-        let replace = replace == Replace::Existing;
-        if replace {
-            to.ensure_not_root_alias(&to_directory, &to_name).map_err(Error::of_destination)?;
-        }
-        self.ensure_not_moved(&from_directory)?;
-        to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
-        let renamed = from_directory
-            .rename(&from_name, &to_directory, &to_name, replace)
-            .map_err(|error| self.blame(to, error));
-        let of_destination = |error: Error| match error.reason() {
-            Code::RootUnavailable => error.of_destination(),
-            _ => error,
-        };
-        self.operate(|| to.operate(|| renamed).map_err(of_destination))
+    fn rename_now(
+        &self,
+        to: &CheckedPath,
+        replace: Replace,
+        version: Option<Version>,
+    ) -> Result<()> {
+        Renaming::check(self, to, replace, version)?.run()
+    }
+
+    /// Fails if the rename would fail now.
+    pub(super) fn verify_rename(&self, to: &CheckedPath, replace: Replace) -> Result<()> {
+        Renaming::check(self, to, replace, None)?.verify()
     }
 
     /// Decides whether an error of a rename concerns the source or the destination (rename(2)).
@@ -144,16 +288,50 @@ impl CheckedPath {
     }
 
     pub(super) fn remove_file_now(&self) -> Result<()> {
+        self.remove_file_if(None)
+    }
+
+    pub(super) fn remove_file_if_unchanged_now(&self, version: Version) -> Result<()> {
+        self.remove_file_if(Some(version))
+    }
+
+    fn remove_file_if(&self, version: Option<Version>) -> Result<()> {
         self.ensure_removable()?;
-        let (directory, name) = self.parent()?;
-        self.ensure_not_file_root_alias(&directory, &name)?;
-        self.ensure_not_moved(&directory)?;
-        Ok(directory.remove_file(&name)?)
+        let (directory, name) = &self.parent_dir()?;
+        self.ensure_not_file_root_alias(directory, name)?;
+        let is_destination = false;
+        let condition = version.map(|version| Condition {
+            place: self,
+            directory,
+            name,
+            version,
+            is_destination,
+        });
+        change_if(condition.as_slice(), || {
+            self.ensure_not_moved(directory)?;
+            Ok(directory.remove_file(name)?)
+        })
+    }
+
+    /// Fails if the removal of the file would fail now.
+    pub(super) fn verify_removal(&self, version: Option<Version>) -> Result<()> {
+        self.ensure_removable()?;
+        let (directory, name) = &self.parent_dir()?;
+        self.ensure_not_file_root_alias(directory, name)?;
+        match (directory.look_in(name, self.roots().policy().mounts)?, version) {
+            (Look::Missing, None) => Err(Code::NotFound.into()),
+            (Look::Other(metadata), _) if metadata.is_dir() => Err(Code::IsADirectory.into()),
+            (Look::Link(..) | Look::Other(_), None) => Ok(()),
+            (_, Some(version)) => {
+                let is_destination = false;
+                Condition { place: self, directory, name, version, is_destination }.verify()
+            }
+        }
     }
 
     pub(super) fn remove_dir_now(&self) -> Result<()> {
         self.ensure_removable()?;
-        let (directory, name) = self.parent()?;
+        let (directory, name) = self.parent_dir()?;
         self.ensure_not_root_alias(&directory, &name)?;
         self.ensure_not_moved(&directory)?;
         Ok(directory.remove_dir(&name)?)
@@ -164,7 +342,7 @@ impl CheckedPath {
         if self.found() == Found::Link {
             return Err(Code::NotADirectory.into());
         }
-        let (directory, name) = self.parent()?;
+        let (directory, name) = self.parent_dir()?;
         self.ensure_not_root_alias(&directory, &name)?;
         // A filesystem can also be mounted on the directory itself.
         let base = directory.dir(Path::new(&name), Rule::Refuse)?;
@@ -184,7 +362,11 @@ impl CheckedPath {
 ///
 /// `protected` is the protection at `base`. The removal ends at a read-only name, which another
 /// process has created since the directory was searched.
-fn remove_content(base: &Handle, protected: &Protected, mut budget: usize) -> Result<()> {
+pub(super) fn remove_content(
+    base: &Handle,
+    protected: &Protected,
+    mut budget: usize,
+) -> Result<()> {
     let mut path = PathBuf::new();
     let mut levels = vec![RemovedLevel::default()];
     loop {
@@ -211,7 +393,6 @@ fn remove_content(base: &Handle, protected: &Protected, mut budget: usize) -> Re
         }
         let held: usize =
             levels.iter().map(|level| level.directories.len() + level.left.len()).sum();
-        // Defense: removal-holds-one-batch
         let batch = (REMOVED_NAMES.saturating_sub(held) / 2).max(LEAST_BATCH);
         let Some(level) = levels.last_mut() else { return Ok(()) };
         let place = protected.below(&path);
@@ -274,7 +455,7 @@ fn remove_batch(
             break;
         };
         *budget = left;
-        if is_directory(&directory, &entry)? { directories.push(name) } else { files.push(name) }
+        if is_directory(&directory, &entry) { directories.push(name) } else { files.push(name) }
     }
     let found = !files.is_empty() || !directories.is_empty();
     // Files are removed after the listing, because removing them during it could make the listing
@@ -286,14 +467,9 @@ fn remove_batch(
     within.map(|()| found)
 }
 
-/// Whether an entry of a directory is itself a directory.
-fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> io::Result<bool> {
-    Ok(match entry.file_type()? {
-        t if t.is_dir() => true,
-        t if t.is_file() || t.is_symlink() => false,
-        // Not every filesystem reports the type with the name (DT_UNKNOWN, readdir(3)).
-        _ => directory.describe(&entry.file_name()).is_ok_and(|metadata| metadata.is_dir()),
-    })
+/// Whether an entry of a directory is itself a directory. False if the entry is gone.
+fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> bool {
+    directory.type_of(entry).is_ok_and(|file_type| file_type == FileType::Directory)
 }
 
 /// Refuses a directory that contains a read-only name, at any depth. Only names are read. Hidden
@@ -351,7 +527,7 @@ fn search_one(
             let text = "the directory has more than {} entries to search for protected names";
             Error::over(Code::TooManyEntries, text, WALK_ENTRIES)
         })?;
-        if is_directory(&directory, &entry)? {
+        if is_directory(&directory, &entry) {
             directories.push(name);
         }
     }

@@ -1,23 +1,81 @@
 //! Listing and walking directories.
+//!
+//! An entry of a listing or a walk is a name below the listed directory, which it keeps open. Its
+//! operations run beneath that directory, so the entry's path is not resolved again:
+//!
+//! | since the listing | an operation on the entry |
+//! | --- | --- |
+//! | the listed directory was moved | reads the entry in it, unless names are protected |
+//! | the listed directory was moved | does not change the entry, and fails with `changed` |
+//! | a directory between them was replaced by a symlink | fails with `changed` |
+//! | the entry was replaced by a symlink | fails with `changed`, but removing it removes the symlink |
+//! | the entry was replaced by a FIFO | is refused without blocking |
+//! | the entry was removed | fails with `not_found` |
+//!
+//! Entries are not described while they are listed. Their types come with their names (readdir(3)),
+//! except on Windows and on filesystems that do not report them.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(feature = "ignore")]
+use super::ignored::IgnoreRules;
+use super::open::OpenFile;
 use crate::check::CheckedPath;
-use crate::dir::{Entries, Handle, Metadata, Rule};
+use crate::dir::{Entries, FileType, Handle, Look, Metadata, Rule};
 use crate::error::{Code, Error, Result};
 use crate::limits::{ALLOCATION, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::protect::Protected;
+use crate::roots::Found;
 use crate::workers::counted;
 
-/// An entry of a directory, with its name and metadata. The metadata of a symlink describes the
-/// symlink itself.
-#[derive(Clone, Debug)]
+/// A directory that is being listed.
+#[derive(Debug)]
+struct Listed {
+    /// The proof for the directory.
+    place: CheckedPath,
+    directory: Arc<Handle>,
+    mounts: Rule,
+}
+
+/// An entry of a directory, from [`read_dir`](crate::Roots::read_dir) or a
+/// [walk](crate::Roots::walk).
+///
+/// The entry keeps the listed directory open. Its operations run beneath that directory, without
+/// resolving a path again, so they read the listed entry even if the directory was moved. No
+/// symlink is followed: an entry that is a symlink can be described, removed and renamed, but not
+/// opened. To follow it, check its path with [`CheckedPath::join`] on the listed directory.
+///
+/// After the listed directory was moved, an operation that changes the entry fails with `changed`.
+/// If names are protected, so does one that reads it, because the directory could have been moved
+/// to a protected name. On Windows, a directory cannot be moved or removed while it is open.
+///
+/// ```
+/// use mcp_roots_guard::{FileType, Roots};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// # std::fs::write(work.path().join("a.txt"), "needle").unwrap();
+/// let roots = Roots::from_dirs([work.path()])?;
+/// for entry in roots.read_dir(".")? {
+///     let entry = entry?;
+///     if entry.file_type() == FileType::File {
+///         assert_eq!(entry.read_to_string(1 << 20)?, "needle");
+///         entry.to_checked().remove_file()?;
+///     }
+/// }
+/// # assert!(!work.path().join("a.txt").exists());
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+#[derive(Clone)]
 pub struct DirEntry {
+    listed: Arc<Listed>,
+    /// The path of the entry's directory, relative to the listed one.
+    parent: Arc<Path>,
     name: OsString,
-    metadata: Metadata,
+    depth: usize,
+    file_type: FileType,
 }
 
 impl DirEntry {
@@ -27,44 +85,152 @@ impl DirEntry {
         &self.name
     }
 
-    /// The metadata of the entry when it was listed.
+    /// The path relative to the listed directory, or to the directory where the walk began. Each
+    /// call creates a new path, like [`std::fs::DirEntry::path`].
     #[must_use]
-    pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+    pub fn path(&self) -> PathBuf {
+        self.parent.join(&self.name)
+    }
+
+    /// The depth of the entry: 1 in the listed directory.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The type of the entry when it was listed. A symlink is not followed.
+    #[must_use]
+    pub fn file_type(&self) -> FileType {
+        self.file_type
+    }
+
+    /// Looks up the metadata of the entry. A symlink is not followed.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the entry was removed since it was listed;
+    /// [`Changed`](crate::ErrorKind::Changed) if a directory between it and the listed directory
+    /// was replaced.
+    pub fn metadata(&self) -> Result<Metadata> {
+        let entry = self.to_checked();
+        entry.perform("describe", || {
+            let (handle, place) = entry.place()?;
+            match handle.look(&place, self.listed.mounts)? {
+                Look::Missing => Err(Code::NotFound.into()),
+                Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
+            }
+        })
+    }
+
+    /// Opens the file for reading.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`CheckedPath::open`]; [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile)
+    /// (`special_file`) for a symlink; [`Changed`](crate::ErrorKind::Changed) if the entry was
+    /// replaced by a symlink since it was listed.
+    pub fn open(&self) -> Result<OpenFile> {
+        self.to_checked().open()
+    }
+
+    /// Reads a file of at most `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// (`too_large`).
+    pub fn read(&self, limit: u64) -> Result<Vec<u8>> {
+        self.to_checked().read(limit)
+    }
+
+    /// Like [`read`](Self::read), but returns the content as UTF-8 text.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read`](Self::read); [`NotUtf8`](crate::ErrorKind::NotUtf8).
+    pub fn read_to_string(&self, limit: u64) -> Result<String> {
+        self.to_checked().read_to_string(limit)
+    }
+
+    /// Returns the proof for the entry itself, as [`Intent::NoFollow`](crate::Intent::NoFollow)
+    /// gives it. Nothing is looked up. The operations on the proof run beneath the listed
+    /// directory.
+    #[must_use]
+    pub fn to_checked(&self) -> CheckedPath {
+        let found = if self.file_type == FileType::Symlink { Found::Link } else { Found::Exists };
+        self.listed.place.entry(&self.listed.directory, &self.path(), found)
+    }
+}
+
+impl fmt::Debug for DirEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirEntry")
+            .field("path", &self.path())
+            .field("file_type", &self.file_type)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Yields the names in a directory with their types, except hidden names and names that are removed
+/// before their type is known.
+struct Names {
+    directory: Arc<Handle>,
+    inner: Entries,
+    protected: Protected,
+}
+
+impl Names {
+    fn new(directory: Arc<Handle>, protected: Protected) -> Result<Self> {
+        let inner = directory.entries()?;
+        Ok(Self { directory, inner, protected })
+    }
+}
+
+impl Iterator for Names {
+    type Item = std::io::Result<(OsString, FileType)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entry = match self.inner.next()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
+            };
+            let name = entry.file_name();
+            if self.protected.hides(&name) {
+                continue;
+            }
+            match self.directory.type_of(&entry) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                file_type => return Some(file_type.map(|file_type| (name, file_type))),
+            }
+        }
     }
 }
 
 /// An iterator over the entries of a directory in the order of the operating system, without `.`
-/// and `..`. An entry that is removed during the listing is omitted.
+/// and `..`.
 pub struct ReadDir {
-    directory: Handle,
-    inner: Entries,
-    request: OsString,
-    protected: Protected,
-}
-
-impl ReadDir {
-    fn new(directory: Handle, request: &OsStr, protected: Protected) -> Result<Self> {
-        let inner = directory.entries()?;
-        Ok(Self { directory, inner, request: request.to_owned(), protected })
-    }
+    names: Names,
+    listed: Arc<Listed>,
+    parent: Arc<Path>,
 }
 
 impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let name = self.inner.next()?.map(|entry| entry.file_name());
-            if name.as_ref().is_ok_and(|name| self.protected.hides(name)) {
-                continue;
-            }
-            match name.and_then(|name| Ok((self.directory.describe(&name)?, name))) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Some(Err(Error::from(error).at("list", &self.request))),
-                Ok((metadata, name)) => return Some(Ok(DirEntry { name, metadata })),
-            }
-        }
+        let named = self.names.next()?;
+        let request = self.listed.place.request().sent();
+        Some(match named {
+            Err(error) => Err(Error::from(error).at("list", request)),
+            Ok((name, file_type)) => Ok(DirEntry {
+                listed: Arc::clone(&self.listed),
+                parent: Arc::clone(&self.parent),
+                name,
+                depth: 1,
+                file_type,
+            }),
+        })
     }
 }
 
@@ -74,30 +240,41 @@ impl fmt::Debug for ReadDir {
     }
 }
 
-/// The limits of a walk.
+/// Options of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WalkOptions {
     max_depth: usize,
     max_entries: usize,
+    hidden: bool,
+    skip_unreadable: bool,
+    #[cfg(feature = "ignore")]
+    git_ignore: bool,
 }
 
 impl Default for WalkOptions {
     fn default() -> Self {
-        Self { max_depth: usize::MAX, max_entries: WALK_ENTRIES }
+        Self {
+            max_depth: usize::MAX,
+            max_entries: WALK_ENTRIES,
+            hidden: true,
+            skip_unreadable: false,
+            #[cfg(feature = "ignore")]
+            git_ignore: false,
+        }
     }
 }
 
 impl WalkOptions {
-    /// Returns the default limits, [`WALK_DEPTH`] and [`WALK_ENTRIES`].
+    /// Returns the default options: the limits [`WALK_DEPTH`] and [`WALK_ENTRIES`], every name, and
+    /// an error for the first directory that cannot be read.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Sets the maximum depth. Directories at this depth are yielded but not entered. With a depth
     /// of 1, the walk yields the entries that [`read_dir`](crate::Roots::read_dir) lists. Without
-    /// this limit, the walk yields the error [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
-    /// (`too_deep`) for each directory deeper than [`WALK_DEPTH`], and continues.
+    /// this limit, a directory deeper than [`WALK_DEPTH`] is one that cannot be read (`too_deep`).
     pub fn max_depth(self, max_depth: usize) -> Self {
         Self { max_depth, ..self }
     }
@@ -108,41 +285,39 @@ impl WalkOptions {
     pub fn max_entries(self, max_entries: usize) -> Self {
         Self { max_entries, ..self }
     }
-}
 
-/// An entry yielded by a walk. Entries of one directory share its path.
-#[derive(Clone, Debug)]
-pub struct WalkEntry {
-    directory: Arc<Path>,
-    name: OsString,
-    depth: usize,
-    metadata: Metadata,
-}
-
-impl WalkEntry {
-    /// The path relative to the directory where the walk began. Each call creates a new path, like
-    /// [`std::fs::DirEntry::path`].
-    #[must_use]
-    pub fn path(&self) -> PathBuf {
-        self.directory.join(&self.name)
+    /// Sets whether names that begin with a dot are included, as they are by default. If not, they
+    /// are neither yielded nor entered, and do not count as entries.
+    pub fn hidden(self, hidden: bool) -> Self {
+        Self { hidden, ..self }
     }
 
-    /// The last name of the path.
-    #[must_use]
-    pub fn name(&self) -> &OsStr {
-        &self.name
+    /// Sets whether the walk continues after a directory that cannot be read or is too deep. By
+    /// default, such a directory ends the walk with an error. If the walk continues, the errors are
+    /// collected in [`Walk::unreadable`].
+    pub fn skip_unreadable(self, skip_unreadable: bool) -> Self {
+        Self { skip_unreadable, ..self }
     }
 
-    /// The depth of the entry: 1 in the directory where the walk began.
-    #[must_use]
-    pub fn depth(&self) -> usize {
-        self.depth
-    }
-
-    /// The metadata of the entry when its directory was listed.
-    #[must_use]
-    pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+    /// Sets whether entries that git ignores are omitted. They are neither yielded nor entered, and
+    /// do not count as entries. By default, they are included.
+    ///
+    /// The rules are those of gitignore(5): the files `.gitignore` in each directory and in its
+    /// parents up to the directory that contains `.git`, and `.git/info/exclude` there. A file
+    /// named `.ignore` has the same form and precedence over all of these. The files are read
+    /// whether or not there is a repository. Files above the root and the user's own configuration
+    /// are never read. As in git, a rule file that is a symlink is not read, and neither is one
+    /// that is hidden by [`Protection::Hidden`](crate::Protection::Hidden). A file named `.git`, as
+    /// in a worktree, ends the rules above it, but its `exclude` is not read. A symlink named
+    /// `.git` has no effect. With
+    /// [`hidden(false)`](Self::hidden), a name that begins with a dot is included if a rule says so
+    /// (`!.github`).
+    ///
+    /// A directory with a rule file that cannot be read, or that is larger than
+    /// [`IGNORE_BYTES`](crate::limits::IGNORE_BYTES), is one that cannot be read.
+    #[cfg(feature = "ignore")]
+    pub fn git_ignore(self, git_ignore: bool) -> Self {
+        Self { git_ignore, ..self }
     }
 }
 
@@ -154,12 +329,12 @@ impl WalkEntry {
 /// entered is skipped.
 ///
 /// A directory is listed and sorted when the walk enters it. The walk stores the entries that it
-/// has listed but not yielded yet, with about 160 bytes and the name for each, and at most
-/// [`WALK_BYTES`] in total. It also stores the paths of the directories that it is in.
+/// has listed but not yielded yet, and at most [`WALK_BYTES`] in total. It also stores the paths of
+/// the directories that it is in.
 ///
-/// To open a file that the walk has found, check its path: join the path of the walked directory
-/// and [`WalkEntry::path`]. The check decides again, so nothing is opened that was replaced
-/// meanwhile.
+/// A walk is not an iterator, because an adapter such as `flatten` would drop the error that says
+/// that the walk is incomplete. [`next_entry`](Self::next_entry) returns `Ok(None)` only after it
+/// has returned every entry:
 ///
 /// ```
 /// use mcp_roots_guard::{FileType, Roots, WalkOptions};
@@ -167,42 +342,50 @@ impl WalkEntry {
 /// # let work = tempfile::tempdir().unwrap();
 /// # for path in ["src/a.rs", "target/b.rs"] {
 /// #     std::fs::create_dir(work.path().join(path).parent().unwrap()).unwrap();
-/// #     std::fs::write(work.path().join(path), "").unwrap();
+/// #     std::fs::write(work.path().join(path), "needle").unwrap();
 /// # }
 /// let roots = Roots::from_dirs([work.path()])?;
-/// let mut walk = roots.walk(".", WalkOptions::new().max_depth(8))?;
-/// let mut sources = Vec::new();
-/// while let Some(entry) = walk.next() {
-///     let Ok(entry) = entry else { continue }; // an unreadable directory
-///     if entry.path().ends_with("target") {
+/// let mut walk = roots.walk(".", WalkOptions::new().max_depth(8).skip_unreadable(true))?;
+/// let mut found = Vec::new();
+/// // The error says that there are too many entries, or that the request is over.
+/// while let Some(entry) = walk.next_entry()? {
+///     if entry.name() == "target" {
 ///         walk.skip_current_dir();
-///     } else if entry.metadata().file_type() == FileType::File {
-///         sources.push(entry.path());
+///     } else if entry.file_type() == FileType::File {
+///         // The entry may have been removed, or may not be text.
+///         let text = entry.read_to_string(1 << 20);
+///         if text.is_ok_and(|text| text.contains("needle")) {
+///             found.push(entry.path());
+///         }
 ///     }
 /// }
-/// assert_eq!(sources, [std::path::Path::new("src").join("a.rs")]);
+/// for error in walk.unreadable() {
+///     eprintln!("not searched: {error}");
+/// }
+/// assert_eq!(found, [std::path::Path::new("src").join("a.rs")]);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Walk {
-    base: Handle,
-    request: OsString,
-    mounts: Rule,
+    listed: Arc<Listed>,
     /// The protection at the first directory.
     protected: Protected,
-    /// The device of the root.
-    device: u64,
     options: WalkOptions,
+    #[cfg(feature = "ignore")]
+    rules: Option<IgnoreRules>,
     /// The directories that the walk is in, the innermost last.
     levels: Vec<Level>,
     /// The directory that was yielded last, to be entered next.
     next_dir: Option<OsString>,
     /// The number of entries listed so far.
-    listed: usize,
-    /// The bytes used by the entries that are listed but not yielded yet.
+    count: usize,
+    /// The bytes used by the entries that are listed but not yielded yet, and by `unreadable`.
     held_bytes: usize,
+    unreadable: Vec<Error>,
     /// Whether there were more entries than a limit allows.
     is_exceeded: bool,
+    /// The reason why the walk ended, and the path where it did.
+    end: Option<(Code, OsString)>,
 }
 
 /// A directory that was listed.
@@ -210,135 +393,228 @@ pub struct Walk {
 struct Level {
     path: Arc<Path>,
     /// The entries that are not yielded yet, with the next one last.
-    entries: Vec<DirEntry>,
+    entries: Vec<(OsString, FileType)>,
 }
 
 impl Walk {
-    /// Does not enter the directory that was yielded last.
+    /// Returns the next entry, or `Ok(None)` after the last one.
+    ///
+    /// # Errors
+    ///
+    /// An error ends the walk. Each later call fails for the same reason.
+    ///
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_entries`) after the last
+    ///   entry that the limits on entries and memory allow.
+    /// - The error of a directory that cannot be read or is too deep, unless
+    ///   [`skip_unreadable`](WalkOptions::skip_unreadable) is set.
+    /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the request is over.
+    pub fn next_entry(&mut self) -> Result<Option<DirEntry>> {
+        let failed = match &self.end {
+            Some((reason, path)) => Err(Error::from(*reason).at("walk", path)),
+            None => self.advance(),
+        };
+        failed.map_err(|error| self.listed.place.roots().log_refusal(error))
+    }
+
+    /// Does not enter the directory that was returned last.
     pub fn skip_current_dir(&mut self) {
         self.next_dir = None;
     }
 
-    /// Enters a directory: lists it, and sorts its entries by name.
-    fn list(&mut self, path: &Path) -> Result<()> {
-        let device = self.device;
-        counted(|| Some(device), || self.list_now(path))
+    /// The errors of the directories that could not be read, with
+    /// [`skip_unreadable`](WalkOptions::skip_unreadable).
+    #[must_use]
+    pub fn unreadable(&self) -> &[Error] {
+        &self.unreadable
     }
 
-    fn list_now(&mut self, path: &Path) -> Result<()> {
-        let directory = match self.base.dir(path, self.mounts) {
-            // The directory was removed or replaced before it was entered.
-            Err(error) if !self.levels.is_empty() && is_replaced(error.reason()) => return Ok(()),
-            directory => directory?,
-        };
-        let (mut entries, mut listed) = (Vec::new(), Ok(()));
-        for entry in ReadDir::new(directory, path.as_os_str(), self.protected.below(path))? {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(error) => {
-                    listed = Err(error);
-                    break;
-                }
-            };
-            let held_bytes = self.held_bytes.saturating_add(heap_size(&entry));
-            // Defense: walk-holds-bounded-memory
-            if self.listed >= self.options.max_entries || held_bytes > WALK_BYTES {
-                self.is_exceeded = true;
-                break;
-            }
-            (self.listed, self.held_bytes) = (self.listed + 1, held_bytes);
-            entries.push(entry);
-        }
-        entries.shrink_to_fit();
-        entries.sort_unstable_by(|one, other| other.name.cmp(&one.name));
-        self.levels.push(Level { path: path.into(), entries });
-        listed
-    }
-}
-
-impl Iterator for Walk {
-    type Item = Result<WalkEntry>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+    fn advance(&mut self) -> Result<Option<DirEntry>> {
         if let Some(name) = self.next_dir.take() {
             let path = self.levels.last().map_or_else(PathBuf::new, |level| level.path.join(name));
             let entered = match self.levels.len() {
                 _ if self.is_exceeded => Ok(()),
                 depth if depth >= self.options.max_depth => Ok(()),
-                // Defense: walk-has-a-greatest-depth
                 depth if depth >= WALK_DEPTH => Err(Code::TooDeep.into()),
                 _ => self.list(&path),
             };
             if let Err(error) = entered {
-                return Some(Err(error.at("walk", path.as_os_str())));
+                self.fail(error, &path)?;
             }
         }
         while let Some(level) = self.levels.last_mut() {
-            let Some(entry) = level.entries.pop() else {
+            let Some((name, file_type)) = level.entries.pop() else {
                 self.levels.pop();
+                #[cfg(feature = "ignore")]
+                if let Some(rules) = &mut self.rules {
+                    rules.leave();
+                }
                 continue;
             };
-            self.held_bytes = self.held_bytes.saturating_sub(heap_size(&entry));
-            let DirEntry { name, metadata } = entry;
-            if metadata.is_dir() {
+            self.held_bytes = self.held_bytes.saturating_sub(heap_size(&name));
+            if file_type == FileType::Directory {
                 self.next_dir = Some(name.clone());
             }
-            let directory = Arc::clone(&level.path);
-            return Some(Ok(WalkEntry { directory, name, depth: self.levels.len(), metadata }));
+            let parent = Arc::clone(&level.path);
+            let listed = Arc::clone(&self.listed);
+            let depth = self.levels.len();
+            return Ok(Some(DirEntry { listed, parent, name, depth, file_type }));
         }
-        std::mem::take(&mut self.is_exceeded).then(|| {
-            let limit = self.options.max_entries;
-            let error = match self.listed {
-                listed if listed >= limit => {
-                    Error::over(Code::TooManyEntries, "more than {} entries", limit)
+        if !self.is_exceeded {
+            return Ok(None);
+        }
+        let limit = self.options.max_entries;
+        let error = match self.count {
+            count if count >= limit => {
+                Error::over(Code::TooManyEntries, "more than {} entries", limit)
+            }
+            _ => Code::TooManyEntries.into(),
+        };
+        let request = self.listed.place.request().sent();
+        self.end = Some((Code::TooManyEntries, request.to_owned()));
+        Err(error.at("walk", request))
+    }
+
+    /// Ends the walk with the error of a directory, or collects the error and continues.
+    fn fail(&mut self, error: Error, path: &Path) -> Result<()> {
+        let reason = error.reason();
+        let directory = self.listed.place.request().join(path);
+        let path = directory.sent();
+        let error = error.at("walk", path);
+        let is_over = reason == Code::RootsStale;
+        if !self.options.skip_unreadable || is_over {
+            self.end = Some((reason, path.to_owned()));
+            return Err(error);
+        }
+        self.held_bytes = self.held_bytes.saturating_add(ERROR_BYTES + 2 * path.len());
+        if self.held_bytes > WALK_BYTES {
+            self.is_exceeded = true;
+        }
+        self.unreadable.push(error);
+        Ok(())
+    }
+
+    /// Enters a directory: lists it, and sorts its entries by name.
+    fn list(&mut self, path: &Path) -> Result<()> {
+        self.listed.place.roots().ensure_active()?;
+        let device = self.listed.place.root().identity.device;
+        counted(|| Some(device), || self.list_now(path))
+    }
+
+    fn list_now(&mut self, path: &Path) -> Result<()> {
+        let directory = match self.listed.directory.dir(path, self.listed.mounts) {
+            // The directory was removed or replaced before it was entered.
+            Err(error) if !self.levels.is_empty() && is_replaced(error.reason()) => return Ok(()),
+            directory => Arc::new(directory?),
+        };
+        let names = Names::new(Arc::clone(&directory), self.protected.below(path))?;
+        #[cfg(feature = "ignore")]
+        if let Some(rules) = &mut self.rules {
+            rules.enter(&directory, path, &self.protected.below(path))?;
+        }
+        let (mut entries, mut result) = (Vec::new(), Ok(()));
+        for (number, entry) in names.enumerate() {
+            let is_due = number % ACTIVE_EVERY == ACTIVE_EVERY - 1;
+            let active = if is_due { self.listed.place.roots().ensure_active() } else { Ok(()) };
+            let listed = active.and_then(|()| {
+                let (name, file_type) = entry?;
+                Ok((self.omits(&name, file_type)?, name, file_type))
+            });
+            let (name, file_type) = match listed {
+                Ok((true, ..)) => continue,
+                Ok((false, name, file_type)) => (name, file_type),
+                Err(error) => {
+                    result = Err(error);
+                    break;
                 }
-                _ => Code::TooManyEntries.into(),
             };
-            Err(error.at("walk", &self.request))
-        })
+            let held_bytes = self.held_bytes.saturating_add(heap_size(&name));
+            // Defense: walk-holds-bounded-memory
+            if self.count >= self.options.max_entries || held_bytes > WALK_BYTES {
+                self.is_exceeded = true;
+                break;
+            }
+            (self.count, self.held_bytes) = (self.count + 1, held_bytes);
+            entries.push((name, file_type));
+        }
+        entries.shrink_to_fit();
+        entries.sort_unstable_by(|one, other| other.0.cmp(&one.0));
+        self.levels.push(Level { path: path.into(), entries });
+        result
+    }
+
+    /// Whether the options exclude an entry of the directory that is being listed.
+    #[cfg_attr(
+        not(feature = "ignore"),
+        allow(unused_variables, clippy::unnecessary_wraps, clippy::needless_pass_by_ref_mut)
+    )]
+    fn omits(&mut self, name: &OsStr, file_type: FileType) -> Result<bool> {
+        let is_dotted = || name.as_encoded_bytes().first() == Some(&b'.');
+        let by_name = !self.options.hidden && is_dotted();
+        #[cfg(feature = "ignore")]
+        if let Some(rules) = &mut self.rules {
+            let is_ignored = rules.decide(name, file_type == FileType::Directory)?;
+            return Ok(is_ignored.unwrap_or(by_name));
+        }
+        Ok(by_name)
     }
 }
 
-/// The heap memory that an entry uses: its place in the directory's list, and the allocation for
-/// its name.
-fn heap_size(entry: &DirEntry) -> usize {
-    size_of::<DirEntry>().saturating_add(entry.name.len()).saturating_add(ALLOCATION)
+/// The heap memory that a listed entry uses: its place in the directory's list, and the allocation
+/// for its name.
+fn heap_size(name: &OsStr) -> usize {
+    size_of::<(OsString, FileType)>().saturating_add(name.len()).saturating_add(ALLOCATION)
 }
 
-fn is_replaced(kind: Code) -> bool {
+/// The number of names after which a listing verifies again that its request has not ended. A
+/// directory can have any number of names that do not count as entries.
+const ACTIVE_EVERY: usize = 64;
+
+/// The approximate memory that an error uses, apart from the path in it.
+const ERROR_BYTES: usize = 256;
+
+pub(super) fn is_replaced(kind: Code) -> bool {
     matches!(kind, Code::NotFound | Code::NotADirectory | Code::Changed)
 }
 
 impl CheckedPath {
     pub(super) fn read_dir_now(&self) -> Result<ReadDir> {
-        ReadDir::new(self.directory()?, self.request().sent(), self.protected())
+        let listed = self.listed()?;
+        let names = Names::new(Arc::clone(&listed.directory), self.protected())?;
+        Ok(ReadDir { names, listed, parent: Path::new("").into() })
     }
 
     pub(super) fn walk_now(&self, options: WalkOptions) -> Result<Walk> {
-        let (base, mounts) = (self.directory()?, self.roots().policy().mounts);
-        let request = self.request().sent().to_owned();
-        let device = self.root().identity.device;
-        let (levels, next_dir, listed, held_bytes, is_exceeded) = (Vec::new(), None, 0, 0, false);
         let mut walk = Walk {
-            base,
-            request,
-            mounts,
+            listed: self.listed()?,
             protected: self.protected(),
-            device,
             options,
-            levels,
-            next_dir,
-            listed,
-            held_bytes,
-            is_exceeded,
+            #[cfg(feature = "ignore")]
+            rules: None,
+            levels: Vec::new(),
+            next_dir: None,
+            count: 0,
+            held_bytes: 0,
+            unreadable: Vec::new(),
+            is_exceeded: false,
+            end: None,
         };
         if options.max_depth > 0 {
+            #[cfg(feature = "ignore")]
+            if options.git_ignore {
+                walk.rules = Some(IgnoreRules::above(self)?);
+            }
             walk.list(Path::new(""))?;
         }
         Ok(walk)
     }
 
-    fn directory(&self) -> Result<Handle> {
+    fn listed(&self) -> Result<Arc<Listed>> {
+        let mounts = self.roots().policy().mounts;
+        let directory = Arc::new(self.directory()?);
+        Ok(Arc::new(Listed { place: self.clone(), directory, mounts }))
+    }
+
+    pub(super) fn directory(&self) -> Result<Handle> {
         if self.root().is_file() {
             return Err(Code::NotADirectory.into());
         }

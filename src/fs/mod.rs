@@ -7,11 +7,20 @@
 //! | operation | intent | module | follows a symlink as the last name |
 //! | --- | --- | --- | --- |
 //! | open, read, read_to_string, metadata | [`Existing`] | `open` | yes, inside |
-//! | open to create, write, write_with | [`New`] | `open`, `write` | yes, inside, even if dangling |
+//! | version | [`Existing`] | `version` | yes, inside |
+//! | open to create, write | [`New`] | `open`, `write` | yes, inside, even if dangling |
+//! | write_with, atomic_file | [`New`], or [`NewTree`] to create parents | `write`, `atomic` | yes, inside, even if dangling |
 //! | create_dir, create_dir_all | [`NewTree`] | `write` | yes, inside |
 //! | read_dir, walk | [`Existing`] | `list` | yes, inside, but no listed symlinks |
 //! | symlink_metadata, rename, remove_file | [`NoFollow`] | `open`, `change` | no |
+//! | rename_if_unchanged, remove_file_if_unchanged | [`NoFollow`] | `change`, `version` | no, a symlink is refused |
 //! | remove_dir, remove_dir_all | [`NoFollow`] | `change` | no |
+//! | copy, copy_tree | [`Existing`] to [`New`] or [`NewTree`] | `copy` | yes, inside, but no symlinks in a tree |
+//! | read_link, symlink, hard_link | [`NoFollow`] | `links` | no |
+//! | set_attributes, open_unguarded_dir | [`Existing`] | `attributes` | yes, inside |
+//!
+//! A write replaces a file by an [`AtomicFile`]. A [`ChangeSet`] (`changes`) prepares several of
+//! these operations and commits them in order.
 //!
 //! [`Existing`]: Intent::Existing
 //! [`New`]: Intent::New
@@ -19,18 +28,38 @@
 //! [`NoFollow`]: Intent::NoFollow
 
 mod open;
+#[cfg(feature = "ignore")]
+mod ignored;
 mod list;
 #[cfg(unix)]
 mod acl;
 #[cfg(unix)]
 mod permissions;
+mod version;
+mod options;
+mod atomic;
 mod write;
 mod change;
+mod changes;
+mod links;
+mod copy;
+mod attributes;
 
+pub use atomic::AtomicFile;
+pub use attributes::Attributes;
 pub use change::Replace;
-pub use list::{DirEntry, ReadDir, Walk, WalkEntry, WalkOptions};
+pub use changes::{ChangeSet, PartialCommit};
+pub use copy::{CopyOptions, CopyProgress, CopyReport, Refused, SkippedEntry};
+pub use links::Link;
+pub use list::{DirEntry, ReadDir, Walk, WalkOptions};
 pub use open::{OpenFile, OpenOptions};
-pub use write::{Existing, WriteOptions};
+
+pub use options::{Durability, Existing, WriteOptions};
+#[cfg(unix)]
+use std::os::fd::OwnedFd;
+#[cfg(windows)]
+use std::os::windows::io::OwnedHandle as OwnedFd;
+pub use version::Version;
 
 use crate::check::CheckedPath;
 use crate::dir::Metadata;
@@ -40,11 +69,12 @@ use crate::roots::{Intent, Roots};
 
 /// Defines the operations, one row each. A row generates a method of [`Roots`], which checks the
 /// request for the intent and performs the operation in one step, and a method of [`CheckedPath`].
-/// The private method after `=>` does the work.
+/// The options of an operation can determine its intent. The private method after `=>` does the
+/// work.
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*
-        $intent:ident: fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty => $work:ident, $operation:literal;
+        $intent:ident $(($options:ident))?: fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty => $work:ident, $operation:literal;
     )*) => {
         impl Roots {
             $(
@@ -59,7 +89,7 @@ macro_rules! operations {
                 {
                     let request = self.location(request)?;
                     self.run_request($operation, &request, |budget| {
-                        let checked = self.decide(&request, Intent::$intent, budget)?;
+                        let checked = self.decide(&request, operations!(@intent $intent $($options)?), budget)?;
                         checked.operate(|| checked.$work($($argument),*))
                     })
                 }
@@ -75,6 +105,8 @@ macro_rules! operations {
             )*
         }
     };
+    (@intent $intent:ident) => { Intent::$intent };
+    (@intent $intent:ident $options:ident) => { $options.intent() };
 }
 
 operations! {
@@ -89,21 +121,30 @@ operations! {
     /// POSIX access control list. These permissions grant nobody access that the old ones denied.
     /// If the owner, the group or the list cannot be kept, the group and others keep only the bits
     /// that every owner, group and entry that was not kept had too. The exception is the owner of
-    /// the new file, who can always change its mode. The permissions are those of the old file when
-    /// the write began. Lists of other kinds (NFSv4, macOS, Windows) are not kept, and the new file
-    /// inherits the list of its directory.
+    /// the new file, who can always change its mode. The permissions are those of the old file
+    /// shortly before it is replaced, after the content was written. Lists of other kinds (NFSv4,
+    /// macOS, Windows) are not kept, and the new file inherits the list of its directory.
     ///
     /// The new file does not keep extended attributes, the birth time or other hard links, which
     /// still name the old content. [`write_with`](Self::write_with) can write in place, which keeps
-    /// all of these. A file that did not exist has mode 0666 minus the umask, or the permissions
+    /// all of these, and can create missing parents, require an unchanged file, and reduce what is
+    /// synced. A file that did not exist has mode 0666 minus the umask, or the permissions
     /// from the default access control list of its directory.
     ///
     /// If the process is killed during a write, the new file remains. Its name is
-    /// `.mcp-roots-guard-` followed by 16 hexadecimal digits and `.tmp`. No write uses such a file
-    /// for longer than an hour, so an older one can be removed:
+    /// `.mcp-roots-guard-` followed by 16 hexadecimal digits and `.tmp`. A server that keeps no
+    /// [`AtomicFile`] or [`ChangeSet`] for longer than an hour can remove the files that were not
+    /// modified for that long:
     ///
     /// ```sh
     /// find DIRECTORY -name '.mcp-roots-guard-????????????????.tmp' -type f -mmin +60 -delete
+    /// ```
+    ///
+    /// A [copy of a tree](Self::copy_tree) that is killed leaves a directory with such a name. A
+    /// copy can take longer than an hour, so remove these directories only while none is running:
+    ///
+    /// ```sh
+    /// find DIRECTORY -name '.mcp-roots-guard-????????????????.tmp' -type d -prune -exec rm -r {} +
     /// ```
     ///
     /// # Errors
@@ -117,13 +158,27 @@ operations! {
     New: fn write(content: impl AsRef<[u8]> + Copy) -> () => write_now, "write";
 
     /// Writes a whole file like [`write`](Self::write), and lets the caller choose how an existing
-    /// file is treated.
+    /// file is treated, whether missing parents are created, whether the file must be unchanged,
+    /// and what is synced.
     ///
     /// # Errors
     ///
-    /// Same as [`write`](Self::write). A write in place that fails midway leaves part of the new
-    /// content.
-    New: fn write_with(content: impl AsRef<[u8]> + Copy, options: WriteOptions) -> () => write_with_now, "write";
+    /// The errors of [`write`](Self::write), and the errors of
+    /// [`atomic_file`](Self::atomic_file) for its options, except that a file can be written in
+    /// place. A write in place that fails midway leaves part of the new content.
+    New(options): fn write_with(content: impl AsRef<[u8]> + Copy, options: WriteOptions) -> () => write_with_now, "write";
+
+    /// Begins a file that is written in pieces and appears under its name when it is committed.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write`](Self::write); [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// (`invalid_options`) with [`Existing::InPlace`] and
+    /// [`Existing::InPlaceIfOwnerChanges`], because such a
+    /// file is never written in place; [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with
+    /// [`Existing::Refuse`]; [`Changed`](crate::ErrorKind::Changed)
+    /// (`modified`) with [`WriteOptions::if_unchanged`](crate::WriteOptions::if_unchanged).
+    New(options): fn atomic_file(options: WriteOptions) -> AtomicFile => atomic_file_now, "write";
 
     /// Creates a directory. Its parent must exist.
     ///
@@ -143,8 +198,18 @@ operations! {
     /// not a directory. Directories that were created before an error remain.
     NewTree: fn create_dir_all() -> () => create_dir_all_now, "create directory";
 
-    /// Lists a directory, in no particular order. Entries are described but neither opened nor
-    /// followed, so a FIFO or a symlink that points outside is listed like any other entry. Names
+    /// Returns the version of a regular file of at most `limit` bytes: the size and the hash of its
+    /// content. To get the version of content that was read, use
+    /// [`Version::of`](crate::Version::of), because the file can change between two reads.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`open`](Self::open); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// (`too_large`).
+    Existing: fn version(limit: u64) -> Version => version_now, "read";
+
+    /// Lists a directory, in no particular order. Entries are neither opened nor followed, so a FIFO
+    /// or a symlink that points outside is listed like any other entry. Names
     /// that are hidden ([`Protection::Hidden`](crate::Protection::Hidden)) are omitted.
     ///
     /// # Errors
@@ -154,7 +219,7 @@ operations! {
     Existing: fn read_dir() -> ReadDir => read_dir_now, "list";
 
     /// Walks a directory and everything beneath it. The entries of each directory are sorted by
-    /// name, and a directory comes before its content. Symlinks are described but not followed, so
+    /// name, and a directory comes before its content. Symlinks are yielded but not followed, so
     /// the walk has no loops and stays inside. It is limited in depth
     /// ([`WALK_DEPTH`](crate::limits::WALK_DEPTH)), entries
     /// ([`WALK_ENTRIES`](crate::limits::WALK_ENTRIES), or the limit in the options) and memory
@@ -162,8 +227,9 @@ operations! {
     ///
     /// # Errors
     ///
-    /// [`NotADirectory`](crate::ErrorKind::NotADirectory). The walk itself yields an error for each
-    /// directory that it cannot read, and continues. It ends with the error
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory). The walk itself ends with an error at a
+    /// directory that it cannot read, unless
+    /// [`WalkOptions::skip_unreadable`](crate::WalkOptions::skip_unreadable) is set, and with
     /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) if it reaches a limit on entries or
     /// memory.
     Existing: fn walk(options: WalkOptions) -> Walk => walk_now, "walk";
@@ -190,6 +256,17 @@ operations! {
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself),
     /// [`IsADirectory`](crate::ErrorKind::IsADirectory), [`NotFound`](crate::ErrorKind::NotFound).
     NoFollow: fn remove_file() -> () => remove_file_now, "remove";
+
+    /// Removes a regular file that still has this content. See
+    /// [`WriteOptions::if_unchanged`](crate::WriteOptions::if_unchanged) for how the content is
+    /// compared, and for the changes that are not detected.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`remove_file`](Self::remove_file);
+    /// [`Changed`](crate::ErrorKind::Changed) (`modified`), also if the file does not exist;
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a symlink.
+    NoFollow: fn remove_file_if_unchanged(version: Version) -> () => remove_file_if_unchanged_now, "remove";
 
     /// Removes an empty directory.
     ///
@@ -226,4 +303,73 @@ operations! {
     /// Entries that were removed before an error stay removed, so another call continues after
     /// `too_many_entries`.
     NoFollow: fn remove_dir_all() -> () => remove_dir_all_now, "remove";
+
+    /// Reads the text of a symlink, and decides whether it leads inside the roots. Nothing outside
+    /// is looked up.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::ErrorKind::NotFound);
+    /// [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`not_a_symlink`);
+    /// [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a symlink in a proc filesystem.
+    NoFollow: fn read_link() -> Link => read_link_now, "read link";
+
+    /// Sets attributes of a file or directory. Symlinks are followed. The file is opened and
+    /// verified first, and the attributes are set on the open file.
+    ///
+    /// On Unix, this requires ownership of the file, and permission to open it: to read or to write
+    /// a file, or to read a directory. For a file that its owner may neither read nor write, the
+    /// error is `permission_denied`.
+    ///
+    /// Attributes are set in the order of the methods of [`Attributes`]. If one cannot be set, the
+    /// earlier ones remain set.
+    ///
+    /// # Errors
+    ///
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_options`) if no attribute is
+    ///   set; [`Unsupported`](crate::ErrorKind::Unsupported) for an attribute that the system does
+    ///   not have.
+    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly); [`NotFound`](crate::ErrorKind::NotFound);
+    ///   [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
+    /// - [`IsADirectory`](crate::ErrorKind::IsADirectory) for an attribute of regular files;
+    ///   [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`, `hard_linked`).
+    Existing: fn set_attributes(attributes: Attributes) -> () => set_attributes_now, "set attributes of";
+
+    /// Opens a directory as a file descriptor, or as a handle on Windows, for a library that works
+    /// beneath one. The directory was beneath its root when it was opened, and no symlink was
+    /// followed.
+    ///
+    /// The descriptor is outside the protection of the guard:
+    ///
+    /// - `..` leaves the directory and its root, and so does a symlink in it, unless the library
+    ///   refuses both, for example with `openat2` and `RESOLVE_BENEATH`.
+    /// - Read-only access, protected and hidden names, and the [`Policy`](crate::Policy) are not
+    ///   enforced.
+    /// - It remains valid after the request has ended, after the client has withdrawn the root, and
+    ///   after the directory has been moved out of the root.
+    ///
+    /// On Unix, it is opened with `O_RDONLY | O_DIRECTORY | O_CLOEXEC`, so it can be listed. While
+    /// it is open on Windows, the directory cannot be renamed or removed.
+    ///
+    /// # Errors
+    ///
+    /// [`NotADirectory`](crate::ErrorKind::NotADirectory),
+    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
+    ///
+    /// ```
+    /// # #[cfg(unix)] fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcp_roots_guard::Roots;
+    /// use rustix::fs::{Mode, OFlags, openat};
+    ///
+    /// # let work = tempfile::tempdir()?;
+    /// # std::fs::create_dir(work.path().join("site"))?;
+    /// # std::fs::write(work.path().join("site/a.txt"), "")?;
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// let directory = roots.open_unguarded_dir("site")?;
+    /// openat(&directory, "a.txt", OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty())?;
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(unix))] fn main() {}
+    /// ```
+    Existing: fn open_unguarded_dir() -> OwnedFd => open_unguarded_dir_now, "open directory";
 }

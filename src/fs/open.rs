@@ -11,6 +11,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::OnceLock;
 
 use crate::check::CheckedPath;
+#[cfg(all(target_os = "linux", feature = "rmcp"))]
+use crate::dir::cached;
 use crate::dir::{Budget, FileType, Look, Metadata, Policy, Rule, Want};
 use crate::error::{Code, Error, Result};
 use crate::limits::READ_AHEAD;
@@ -300,11 +302,36 @@ impl Roots {
         })
     }
 
+    /// Like [`read_to_string`](Self::read_to_string), if this cannot wait for a device. Returns
+    /// `None` if it could, and for every error except that the request leaves the roots.
+    #[cfg(feature = "rmcp")]
+    #[cfg_attr(not(target_os = "linux"), allow(clippy::unused_self))]
+    pub(crate) fn read_without_waiting(
+        &self,
+        request: &Location,
+        limit: u64,
+    ) -> Option<Result<String>> {
+        #[cfg(not(target_os = "linux"))]
+        let _ = (request, limit);
+        #[cfg(not(target_os = "linux"))]
+        return None;
+        #[cfg(target_os = "linux")]
+        match self.open_without_waiting(request)? {
+            Err(refused) => Some(Err(self.log_refusal(refused.at("read", request.sent())))),
+            Ok((file, metadata)) => {
+                allow(&metadata, self.policy()).ok()?;
+                let limit = usize::try_from(limit.min(READ_AHEAD)).ok()?;
+                let size = usize::try_from(metadata.size()).ok().filter(|size| *size <= limit)?;
+                let content = cached::read(&file, size, limit).ok()?;
+                String::from_utf8(content).ok().map(Ok)
+            }
+        }
+    }
+
     fn open_for_reading(&self, request: &Location, budget: &mut Budget<'_>) -> Result<OpenFile> {
         #[cfg(target_os = "linux")]
         if let Some(file) = self.open_by_kernel(request) {
             let file = file?;
-            // Defense: file-opened-by-the-kernel-is-verified
             let metadata = verify(&file, self.policy())?;
             return Ok(OpenFile::new(file, metadata, request));
         }
@@ -448,7 +475,7 @@ pub(super) fn allow(metadata: &Metadata, policy: Policy) -> Result<()> {
     }
 }
 
-fn too_large(limit: u64) -> Error {
+pub(super) fn too_large(limit: u64) -> Error {
     Error::over(Code::TooLarge, "larger than {} bytes", limit)
 }
 

@@ -8,10 +8,14 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::fchown;
+use std::path::Path;
 
 use rustix::fs::Mode;
 
 use super::acl::{self, Acl};
+use crate::dir::{Handle, Rule, Want, temporary_name};
+use crate::error::{Code, Result};
+use crate::limits::NAMES_TRIED;
 
 /// The permissions of a file.
 #[derive(Debug)]
@@ -69,9 +73,7 @@ impl Permissions {
         };
         // An inherited list has no effect either while the group bits, which are its mask, are
         // zero.
-        // Defense: unknown-permissions-grant-nothing
         let Some(Known { uid, gid, acl }) = &self.known else { return Ok(carried(0, 0, false)) };
-        // Defense: inherited-list-is-removed
         acl::remove(new)?;
         let (has_owner, has_group) = change_owner(new, *uid, *gid)?;
         let owning_group = acl.as_ref().map_or(group, |acl| acl.owning_group(group));
@@ -97,6 +99,96 @@ impl Permissions {
         // Every named user is now a member of the group, or one of the others.
         let at_most = by_owner & by_group & acl.named(group);
         Ok(carried(owning_group & at_most, other & at_most, false))
+    }
+}
+
+/// Copies have their own owner and group, which are never changed.
+impl Permissions {
+    /// Returns the mode bits that a copy of the file may have, so that they grant nobody access to
+    /// the content that the file denies. The exception is the user of this process, who can read
+    /// the file.
+    ///
+    /// `copy` is the new file, or an existing file that receives the content. The access control
+    /// list of the file is not copied, so the group and others keep only the bits that each of its
+    /// entries has.
+    pub(super) fn limit_of_copy(&self, copy: &File) -> io::Result<u32> {
+        let [owner, group, other] = [self.mode >> 6 & 7, self.mode >> 3 & 7, self.mode & 7];
+        let Some(Known { uid, gid, acl }) = &self.known else { return Ok(owner << 6) };
+        let stat = rustix::fs::fstat(copy)?;
+        let (has_owner, has_group) = (*uid == Some(stat.st_uid), *gid == Some(stat.st_gid));
+        let owning_group = acl.as_ref().map_or(group, |acl| acl.owning_group(group));
+        let named = acl.as_ref().map_or(7, |acl| acl.named(group));
+        // The owner of the file can be a member of the copy's group, or one of the others. The
+        // same is true of members of the file's group, and of the users and groups in its list.
+        let by_owner = if has_owner { 7 } else { owner };
+        let by_group = if has_group { 7 } else { owning_group & other };
+        let at_most = by_owner & by_group & named;
+        let everybody = owner & owning_group & other & named;
+        // The list of an existing file can name anybody, and the bits of the group are its mask.
+        let is_listed = !matches!(Acl::of(copy), Ok(None));
+        let group = if is_listed { everybody } else { owning_group & at_most };
+        let is_own = has_owner || stat.st_uid == rustix::process::geteuid().as_raw();
+        let owner = if is_own { owner } else { owner & everybody };
+        Ok(owner << 6 | group << 3 | (other & at_most))
+    }
+
+    /// Returns the mode for a copy that was created with mode 0600 or 0700, and removes the list
+    /// that it inherited. That list has no effect before, because the bits of the group, which are
+    /// its mask, are zero.
+    pub(super) fn mode_of_copied_file(&self, copy: &File, new: NewFileMode) -> io::Result<u32> {
+        acl::remove(copy)?;
+        // Defense: copy-grants-no-more-than-its-source
+        Ok(self.limit_of_copy(copy)? & new.0)
+    }
+
+    /// Like [`mode_of_copied_file`](Self::mode_of_copied_file), for a directory. The sticky bit
+    /// restricts who may remove its entries, so it is copied. Set-group-ID is inherited from the
+    /// parent of the copy, as for any new directory (mkdir(2)).
+    #[allow(clippy::useless_conversion)] // `st_mode` is u16 on macOS.
+    pub(super) fn mode_of_copied_directory(
+        &self,
+        copy: &File,
+        new: NewFileMode,
+    ) -> io::Result<u32> {
+        let inherited = u32::from(rustix::fs::fstat(copy)?.st_mode) & 0o2000;
+        Ok(self.mode_of_copied_file(copy, new)? | inherited | self.mode & 0o1000)
+    }
+}
+
+/// The most bits that a new file or directory in some directory receives, because of the umask of
+/// this process or the default access control list of the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NewFileMode(u32);
+
+impl NewFileMode {
+    /// Creates an empty file in a directory to find out these bits, and removes it. A process
+    /// cannot read its umask without changing it (umask(2)).
+    pub(super) fn in_directory(directory: &Handle) -> Result<Self> {
+        let want = Want { read: false, write: true, append: false, create_new: Some(0o777) };
+        for _ in 0..NAMES_TRIED {
+            let name = temporary_name();
+            match directory.open(Path::new(&name), want, Rule::Allow) {
+                Err(error) if error.reason() == Code::AlreadyExists => {}
+                opened => {
+                    let mode = Self::of(&opened?);
+                    directory.remove_file(&name)?;
+                    return Ok(mode?);
+                }
+            }
+        }
+        Err(Code::AlreadyExists.into())
+    }
+
+    /// Reads the bits from a file that was just created with mode 0777.
+    #[allow(clippy::useless_conversion)] // `st_mode` is u16 on macOS.
+    fn of(file: &File) -> io::Result<Self> {
+        let mode = u32::from(rustix::fs::fstat(file)?.st_mode);
+        let group = match Acl::of(file) {
+            Ok(None) => mode >> 3 & 7,
+            Ok(Some(acl)) => acl.owning_group(mode >> 3 & 7),
+            Err(_) => 0,
+        };
+        Ok(Self(mode & 0o707 | group << 3))
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct PathIndex {
     /// The aliases that differ from their root's canonical path. Unlike in `canonical`, the
     /// ancestors in this tree have no meaning.
     aliases: Tree,
-    /// The aliases that the operator declared, with the indices of their places in `declared`.
+    /// The aliases that the operator declared, each marked with its index in `declared`.
     declared_paths: Tree,
     declared: Vec<Declared>,
     /// For each root, its node in `canonical` and its kind.
@@ -37,7 +37,7 @@ pub(crate) enum RootKind {
 /// The place of a declared alias.
 #[derive(Clone, Copy, Debug)]
 struct Declared {
-    /// Its node in the canonical paths, unless no root is inside or around it.
+    /// Its node in `PathIndex::canonical`, or `None` if no root is at or below this place.
     node: Option<Node>,
     /// Whether the alias resolves to that place on this system.
     is_here: bool,
@@ -107,7 +107,7 @@ impl PathIndex {
         }
     }
 
-    /// Adds an alias that the operator declared for the place with a canonical path, which may be a
+    /// Adds an alias that the operator declared for the place at a canonical path, which may be a
     /// root or an ancestor of roots. Declared aliases must not be nested.
     pub(crate) fn declare(&mut self, alias: &Path, target: &Path, is_here: bool) {
         self.declared_paths.insert(alias, self.declared.len());
@@ -170,7 +170,7 @@ impl PathIndex {
         self.begin_from(path, Origin::Request)
     }
 
-    /// Like [`begin`](Self::begin), for a path from any text.
+    /// Like [`begin`](Self::begin), but also for the target of a symlink.
     pub(crate) fn begin_from<'a>(
         &self,
         path: &'a OsStr,
@@ -182,8 +182,8 @@ impl PathIndex {
         }
     }
 
-    /// The place whose declared alias a path begins with, and the rest of the path. The place is
-    /// `None` if no root is inside or around it.
+    /// If a path begins with a declared alias, returns the place of that alias and the rest of the
+    /// path. The place is `None` if no root is at or below it.
     pub(crate) fn declared<'a>(
         &self,
         path: &'a OsStr,
@@ -205,8 +205,8 @@ impl PathIndex {
         None
     }
 
-    /// Whether a request does not start at the base: it is an absolute path, or begins with a
-    /// declared alias.
+    /// Whether a request is an absolute path or begins with a declared alias, and so does not start
+    /// at the base.
     pub(crate) fn is_absolute(&self, request: &OsStr) -> bool {
         is_absolute(request) || self.declared(request, Origin::Request).is_some()
     }

@@ -136,6 +136,19 @@ impl Location {
         self.sent.as_deref().map_or(&self.path, OsStr::new)
     }
 
+    /// The location of a path below this one, for use in errors.
+    pub(crate) fn join(&self, path: &Path) -> Self {
+        match self.as_path() {
+            here if here == Path::new(".") => Self::of_place(path),
+            here => Self::of_place(&here.join(path)),
+        }
+    }
+
+    /// The location of a path that is known to be valid.
+    pub(crate) fn of_place(path: &Path) -> Self {
+        Self { path: path.as_os_str().into(), sent: None }
+    }
+
     /// The same location, as the guard resolves it with these aliases. If the path begins with a
     /// declared alias of Windows, a backslash separates names in the rest of the path as well.
     #[cfg(unix)]

@@ -1,19 +1,19 @@
 //! Protected names: patterns for names that are read-only or hidden below the allowed directories.
 //!
-//! A [`Patterns`] is the operator's list of patterns. An [`Automaton`] is compiled from it and from
-//! the canonical paths of the allowed directories. A [`Protected`] is the automaton's state at one
-//! place, and each root holds the one at its own canonical path. Stepping by a name gives the state
-//! at an entry of that place. A state holds the strongest protection on the path so far, which
-//! never weakens below that place, and the patterns that have matched in part.
+//! A [`Patterns`] is the operator's list of patterns. It is compiled, together with the canonical
+//! paths of the allowed directories, into an [`Automaton`]. A [`Protected`] is the automaton's
+//! state at one place, and each root stores the state at its own canonical path. A step by a name
+//! returns the state at the entry with that name. A state contains the strongest protection on the
+//! path so far, which never weakens below that place, and the partially matched patterns.
 //!
 //! This module matches names and does no I/O. It compares each name by [`key`], so that a name is
-//! protected if any supported filesystem could treat it as a protected one. Too many names match
-//! rather than too few.
+//! protected if any supported filesystem could treat it as equal to a protected name. When in
+//! doubt, a name matches.
 //!
 //! # Attacks
 //!
-//! Each row is refused whether the request names the place directly, through a symlink, through an
-//! alias, in a nested root or client root, in a root that is the protected file or directory
+//! Each attack is refused, whether the request names the place directly, through a symlink, through
+//! an alias, in a nested root or client root, in a root that is the protected file or directory
 //! itself, or in a snapshot that was narrowed to a directory at or below it. All of these resolve
 //! to one canonical path, and the state at that path does not depend on how it was named.
 //!
@@ -21,8 +21,8 @@
 //! | --- | --- |
 //! | write, append, truncate, or open for writing `.git/config` | `CheckedPath::ensure_writable` steps through the whole canonical path |
 //! | create `.git`, `.git/hooks/x`, or `new/.git/x` with its missing parents | the same, because missing names are part of the path |
-//! | write `.GIT/config`, `.git./config` or `.g\u{200c}it/config`, which a filesystem could find under the name `.git` | names are compared by [`key`] |
-//! | remove or rename `.git` or an entry of it, or replace one by a rename | `ensure_writable`, for source and destination |
+//! | write `.GIT/config`, `.git./config` or `.g\u{200c}it/config`, which a filesystem could treat as `.git/config` | names are compared by [`key`] |
+//! | remove or rename `.git` or an entry in it, or replace either by a rename | `ensure_writable`, for source and destination |
 //! | rename a directory to `.git`, or `.git` to another name | the same |
 //! | rename `x` to `.github`, if `.github/workflows` is protected and `x/workflows` exists; or `.github` to `x` | the states of source and destination must be equal |
 //! | rename or remove a directory that contains `.git` at any depth | the directory is searched before anything changes; a removal also checks each name |
@@ -32,9 +32,9 @@
 //! | attack on a hidden name `.env` | defense |
 //! | --- | --- |
 //! | read, list, describe or change `.env` or anything below it | the resolver refuses the name as outside, before it is looked up |
-//! | learn whether `.env` exists, from `.env/..`, `.env/../a`, a symlink to it, a missing name in it, or a name after it | the same, at every step, and the refusal is the same as for a place outside |
-//! | let the kernel follow a symlink into it | with hidden names, the kernel follows no symlink, and gets only paths whose names are not hidden |
-//! | find its name in a listing or a walk | hidden entries are omitted, and do not count towards any limit |
+//! | learn whether `.env` exists, from `.env/..`, `.env/../a`, a symlink to it, a missing name in it, or a name after it | the same at every step, and the refusal is identical to the one for a place outside |
+//! | let the kernel follow a symlink into it | if names can be hidden, the kernel does not follow symlinks, and receives only paths without hidden names |
+//! | find its name in a listing or a walk | hidden entries are omitted and do not count towards any limit |
 //! | list it as a client root | the entry is rejected as outside |
 //! | remove its directory recursively | the removal leaves it in place, and ends with `directory_not_empty` |
 //! | rename its directory so that an anchored or longer pattern no longer matches | the states of source and destination must be equal |
@@ -69,31 +69,31 @@ pub enum Protection {
 /// The names that
 /// [`BoundaryBuilder::protect_defaults`](crate::BoundaryBuilder::protect_defaults) makes read-only.
 ///
-/// Through each of them, a tool that may only edit files could run a program later, or could change
-/// the rules that apply to itself:
+/// By changing any of them, a tool that can only edit files could cause a program to run later, or
+/// change its own rules:
 ///
-/// - `.git`, `.hg`, `.svn`, `.jj`, `.husky`: hooks, and settings that name programs (`core.fsmonitor`,
-///   `core.sshCommand`, filters), which the next version control command runs. `.git` is also a
-///   file in worktrees and submodules, which names the actual directory. `.gitmodules` names the
-///   repositories that the next update fetches.
+/// - `.git`, `.hg`, `.svn`, `.jj`, `.husky`: hooks, and settings that name programs
+///   (`core.fsmonitor`, `core.sshCommand`, filters), which the next version control command runs.
+///   In worktrees and submodules, `.git` is a file that names the actual directory. `.gitmodules`
+///   names the repositories that the next update fetches.
 /// - `.vscode`, `.idea`, `.zed`, `.devcontainer`: tasks, debuggers and containers that an editor
 ///   starts, and the programs that it uses.
 /// - `.agents`, `.codex`, `.cursor`, `.gemini`, `.windsurf`, and parts of `.claude`: permissions,
 ///   hooks and instructions of coding agents. Codex also protects `.git`, `.codex` and `.agents`,
 ///   and Zed asks before its settings are edited. `.claude` is not protected as a whole, because
-///   Claude Code creates worktrees in `.claude/worktrees`, in which clients work.
+///   Claude Code creates worktrees in `.claude/worktrees`, and clients work in them.
 /// - `.mcp.json`: the MCP servers that a client starts.
 /// - `.github/workflows`, `.github/actions`: programs that run with the repository's secrets. GitHub requires a
 ///   separate permission for a token to change these files.
 ///
-/// Clients cannot change anything in a directory inside one of these, such as a worktree in
-/// `.codex`. These names do not cover everything that runs code. For example, git also treats a directory with
-/// the entries `HEAD`, `objects` and `refs` as a repository, unless `safe.bareRepository` is
-/// `explicit` in its configuration.
+/// Clients cannot change anything inside one of these directories, for example in a worktree in
+/// `.codex`. The list does not cover every way to run code. For example, git also treats a
+/// directory with the entries `HEAD`, `objects` and `refs` as a repository, unless
+/// `safe.bareRepository` is `explicit` in its configuration.
 ///
 /// Source code, build scripts and files such as `AGENTS.md` are not included, because editing them
 /// is the purpose of these tools. Files with secrets, such as `.env`, are not included either,
-/// because reading them is not prevented by this protection. Hide them if no tool needs them.
+/// because read-only protection does not prevent reading. Hide them if no tool needs them.
 pub const PROTECTED_DEFAULTS: [&str; 24] = [
     ".git",
     ".gitmodules",
@@ -140,8 +140,8 @@ impl Patterns {
     ///
     /// # Errors
     ///
-    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`), naming
-    /// the pattern.
+    /// [`InvalidConfiguration`](crate::ErrorKind::InvalidConfiguration) (`invalid_pattern`) if a
+    /// pattern is invalid. The error names the pattern.
     pub(crate) fn parse(patterns: &[(String, Protection)]) -> Result<Self> {
         let parse = |(number, (text, protection)): (usize, &(String, Protection))| {
             let parsed = if number < PROTECTED_PATTERNS {
@@ -161,8 +161,9 @@ impl Patterns {
         self.at_directories(&[Path::new("")]).pop().unwrap_or_default()
     }
 
-    /// Returns the state at each allowed directory. `directories` contains all of their canonical
-    /// paths, because patterns also match below the directories that enclose another one.
+    /// Returns the state at each allowed directory. `directories` must contain the canonical paths
+    /// of all of them, because the patterns of a directory also match in the directories nested in
+    /// it.
     pub(crate) fn at_directories(&self, directories: &[&Path]) -> Vec<Protected> {
         let mut states = vec![Protected::default(); directories.len()];
         if self.0.is_empty() {
@@ -170,7 +171,7 @@ impl Patterns {
         }
         let mut automaton = Automaton::new(&self.0);
         let has_anchored = self.0.iter().any(|pattern| pattern.is_anchored);
-        // In this order, a directory is followed by the directories inside it.
+        // After sorting, each directory is followed by the directories inside it.
         let mut order: Vec<_> = directories.iter().map(|path| path_key(path)).enumerate().collect();
         order.sort_by(|(_, one), (_, other)| one.cmp(other));
         let mut outermost: Option<(&Path, usize, NodeId)> = None;
@@ -195,8 +196,7 @@ impl Patterns {
         for (number, outer, node) in starts {
             let start = Protected::new(automaton.clone(), automaton.start(node));
             let names = |number: usize| directories.get(number).copied().unwrap_or(Path::new(""));
-            // The names of a directory are taken from its own path, after as many names as the
-            // outer path has.
+            // The names come from the directory's original path, because `order` contains keys.
             let depth = components(names(outer).as_os_str()).count();
             let rest = components(names(number).as_os_str()).skip(depth);
             let place = rest.fold(start, |place, (name, _)| place.child(name));
@@ -243,7 +243,7 @@ impl Pattern {
     }
 }
 
-/// The patterns as a tree of names, which matches all of them at once.
+/// The patterns as one tree of names, so that all of them are matched at once.
 #[derive(Debug, PartialEq, Eq)]
 struct Automaton {
     nodes: Vec<Node>,
@@ -251,8 +251,8 @@ struct Automaton {
     hides: bool,
     /// Whether any pattern makes names read-only.
     protects: bool,
-    /// Which names could match a pattern that is not anchored: for each first byte in lower case, a
-    /// bit for each length, where the last bit also stands for all greater lengths.
+    /// The names that could match the first name of an unanchored pattern. For each lowercase first
+    /// byte, there is a bit for each length. The last bit also stands for all greater lengths.
     filter: Box<[u64; 128]>,
 }
 
@@ -264,16 +264,16 @@ struct Node {
     children: HashMap<Box<str>, NodeId>,
     /// The last names that contain wildcards.
     globs: Vec<(Box<str>, Protection)>,
-    /// The protection of the name that leads to this node.
+    /// The protection of the name at this node.
     protection: Option<Protection>,
-    /// Whether an allowed directory is here, so that anchored patterns begin.
+    /// Whether this is an allowed directory, at which anchored patterns begin.
     is_directory: bool,
 }
 
-/// Where patterns that are not anchored begin, at each name.
+/// The start of unanchored patterns, which can begin at any name.
 const ANYWHERE: NodeId = 0;
 
-/// Where anchored patterns begin.
+/// The start of anchored patterns.
 const ANCHORED: NodeId = 1;
 
 impl Automaton {
@@ -343,7 +343,7 @@ impl Automaton {
                     *lengths = u64::MAX;
                 }
             }
-            // A name that is not ASCII does not use the filter.
+            // `may_begin` does not use the filter for names that are not ASCII.
             [first, ..] => {
                 if let Some(lengths) = self.filter.get_mut(usize::from(*first)) {
                     *lengths |= bit(name.len());
@@ -353,7 +353,8 @@ impl Automaton {
         }
     }
 
-    /// The state at an allowed directory, whose nested allowed directories begin at `node`.
+    /// The state at an allowed directory. The tree of the directories nested in it starts at
+    /// `node`.
     fn start(&self, node: NodeId) -> State {
         let nodes = [ANCHORED, node].into_iter().filter(|node| !self.is_leaf(*node)).collect();
         State { protection: None, nodes }
@@ -382,7 +383,7 @@ impl Automaton {
         }
     }
 
-    /// Returns false for most names that no pattern can begin with, except anchored ones.
+    /// Returns false for most names with which no unanchored pattern can begin.
     fn may_begin(&self, name: &OsStr) -> bool {
         let bytes = trimmed(name.as_encoded_bytes());
         let first = bytes.first().map_or(0, u8::to_ascii_lowercase);
@@ -390,7 +391,7 @@ impl Automaton {
         lengths & (1 << bytes.len().min(63)) != 0 || !bytes.is_ascii()
     }
 
-    /// Whether the state is the same at each place on a path of these names.
+    /// Whether the state stays the same along this path.
     fn ignores(&self, state: &State, path: &OsStr) -> bool {
         state.nodes.is_empty() && !components(path).any(|(name, _)| self.may_begin(name))
     }
@@ -427,12 +428,12 @@ impl Automaton {
 struct State {
     /// The strongest protection of the place and the directories that contain it.
     protection: Option<Protection>,
-    /// The patterns that have matched in part, except those that begin anywhere.
+    /// The nodes of the partially matched patterns. [`ANYWHERE`] is omitted, because it is always
+    /// one.
     nodes: Vec<NodeId>,
 }
 
-/// The protection of a place and of the names below it. The default is a place where nothing is
-/// protected.
+/// The protection of a place and of the names below it. By default, nothing is protected.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Protected(Option<Arc<Place>>);
 
@@ -482,12 +483,12 @@ impl Protected {
         self.can_hide() && self.protection_of(name) == Some(Protection::Hidden)
     }
 
-    /// The entry `name` of this place.
+    /// The state at the entry `name` of this place.
     pub(crate) fn child(&self, name: &OsStr) -> Self {
         self.below(Path::new(name))
     }
 
-    /// The place at a path of plain names below this one.
+    /// The state at a path of plain names below this place.
     pub(crate) fn below(&self, path: &Path) -> Self {
         let Some(place) = &self.0 else { return Self::default() };
         let automaton = &place.automaton;
@@ -505,7 +506,7 @@ impl Protected {
         Self::new(automaton.clone(), state)
     }
 
-    /// Whether this place and another one give every name below them the same protection.
+    /// Whether every name has the same protection below this place as below the other one.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,
@@ -518,9 +519,9 @@ impl Protected {
         }
     }
 
-    /// Whether a path from this place goes through a hidden name, if none of its names is a
-    /// symlink. The path may contain `.` and `..`. The names after a `..` that leaves this place
-    /// are not considered.
+    /// Whether a path from this place goes through a hidden name, assuming that it contains no
+    /// symlink. The path may contain `.` and `..`. Names after a `..` that leaves this place are
+    /// ignored.
     pub(crate) fn hides_any(&self, path: &OsStr) -> bool {
         let Some(place) = self.0.as_ref().filter(|place| place.automaton.hides) else {
             return false;
@@ -529,7 +530,8 @@ impl Protected {
         if place.automaton.ignores(&place.state, path) {
             return is_hidden(&place.state);
         }
-        // The states of the directories on the path, for `..`. The first one is this place.
+        // The states of the directories on the path, to which `..` returns. The first one is this
+        // place.
         let mut above: Vec<State> = Vec::new();
         let climbs = components(path).any(|(name, _)| name == "..");
         let mut here = None;
@@ -551,7 +553,7 @@ impl Protected {
         is_hidden(&place.state)
     }
 
-    /// The size on the heap, in bytes, without the automaton, which all roots share.
+    /// The size on the heap, in bytes, excluding the automaton, which all roots share.
     pub(crate) fn heap(&self) -> usize {
         let size = |place: &Arc<Place>| {
             2 * size_of::<usize>()
@@ -562,11 +564,12 @@ impl Protected {
     }
 }
 
-/// Whether a name matches a pattern in which `*` stands for any characters and `?` for one, with
-/// the marks that its decomposition adds.
+/// Whether a name matches a pattern. `*` matches any number of characters. `?` matches one
+/// character and the marks that follow it in its decomposition.
 fn matches(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.chars(), name.chars());
-    // After the last `*`: the rest of the pattern, and the rest of the name that it was tried with.
+    // The rest of the pattern after the last `*`, and the rest of the name with which it was last
+    // tried.
     let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
     loop {
         let (before, expected) = (name.clone(), pattern.next());
@@ -586,7 +589,7 @@ fn matches(pattern: &str, name: &str) -> bool {
             (Some(expected), Some(found)) if expected == found => continue,
             _ => {}
         }
-        // `*` stands for one more character.
+        // The `*` matches one more character.
         let Some((rest, tried)) = &mut retry else { return false };
         if tried.next().is_none() {
             return false;
@@ -601,9 +604,9 @@ fn is_mark(character: char) -> bool {
     is_combining_mark(character) || ('\u{1160}'..='\u{11ff}').contains(&character)
 }
 
-/// A key that is equal for all names that a supported filesystem could treat as one: ignoring case,
-/// Unicode normalization (APFS, HFS+), characters without a visible form (HFS+), and trailing dots
-/// and spaces (Windows, SMB). Invalid UTF-8 is replaced by replacement characters.
+/// A key that is equal for all names that a supported filesystem could treat as the same name. It
+/// ignores case, Unicode normalization (APFS, HFS+), invisible characters (HFS+), and trailing dots
+/// and spaces (Windows, SMB). Replacement characters stand for invalid UTF-8.
 fn key(name: &OsStr) -> Cow<'_, str> {
     let name = name.to_string_lossy();
     if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase())
@@ -612,8 +615,8 @@ fn key(name: &OsStr) -> Cow<'_, str> {
         return name;
     }
     let visible = name.chars().filter(|character| !is_ignorable(*character));
-    // Some letters share only one of the cases. The last step decomposes what a change of case
-    // composed.
+    // Some letters are equal only in lower case, and others only in upper case, so both are
+    // applied. The last step decomposes characters that a change of case composed.
     let lower = visible.nfd().flat_map(char::to_lowercase);
     let folded = lower.flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd();
     let mut key: String = folded.collect();
@@ -628,7 +631,7 @@ fn trimmed(mut name: &[u8]) -> &[u8] {
     name
 }
 
-/// Whether a character has no visible form by default (`Default_Ignorable_Code_Point` in
+/// Whether a character is invisible by default (`Default_Ignorable_Code_Point` in
 /// DerivedCoreProperties.txt, Unicode 16). This includes the characters that HFS+ ignores (Apple
 /// Technical Note TN1150, "Unicode Subtleties").
 fn is_ignorable(character: char) -> bool {
@@ -849,7 +852,7 @@ mod tests {
         assert!(!parsed(&[(".h", ReadOnly)]).at_filesystem_root().hides_any(OsStr::new(".h")));
     }
 
-    /// Compares names one character at a time, by trying every length for `*`.
+    /// Matches one character at a time, and tries every length for `*`.
     fn naive_glob(pattern: &[char], name: &[char]) -> bool {
         match (pattern.split_first(), name.split_first()) {
             (None, None) => true,
@@ -863,7 +866,7 @@ mod tests {
         }
     }
 
-    /// Tries each pattern at each place of the path below each directory that encloses it.
+    /// Tries each pattern at each position of the path, for each directory that encloses it.
     fn naive(
         patterns: &[(String, Protection)],
         directories: &[&str],

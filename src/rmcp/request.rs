@@ -19,7 +19,7 @@ use super::peer::PeerSource;
 use super::transport::{Connection, Received};
 use crate::error::{Code, Error, Result};
 use crate::events::{self, SessionId};
-use crate::roots::Roots;
+use crate::roots::{Lease, Roots};
 use crate::session::cache::Cached;
 use crate::session::runtime::Instant;
 use crate::session::{
@@ -45,11 +45,18 @@ use crate::workers::Account;
 /// [`Session::still_allows`].
 #[derive(Debug)]
 pub struct RequestRoots {
+    request: Arc<Request>,
+}
+
+/// A request, shared by the pieces of its work. The roots end when this is dropped.
+#[derive(Debug)]
+struct Request {
+    guard: Guard,
     roots: Roots,
     /// Cancelled when the roots end. A child of the request's own token.
     lease: CancellationToken,
-    /// The session, and its epoch if the client has roots. `None` in the stateless era.
-    session: Option<(Session, Option<u64>)>,
+    /// `None` in the stateless era.
+    session: Option<Session>,
     cancelled: CancellationToken,
     responses: InputResponses,
     /// Whether each retry must contain the client's list. This is so in the stateless era if the
@@ -58,7 +65,7 @@ pub struct RequestRoots {
     /// The account that the request's work is charged to.
     account: Account,
     /// The key whose cached list was used, in the stateless era.
-    from_cache: Option<(Guard, ClientKey)>,
+    from_cache: Option<ClientKey>,
 }
 
 /// The roots for a request, or the result that asks the client for them.
@@ -84,11 +91,7 @@ impl RequestRoots {
     ///
     /// In the stateless era, changes are not announced, so only the first error occurs.
     pub fn ensure_active(&self) -> Result<()> {
-        match &self.session {
-            _ if self.cancelled.is_cancelled() => Err(Code::Cancelled.into()),
-            Some((session, epoch)) => session.ensure_current(*epoch),
-            None => Ok(()),
-        }
+        self.ensure_in_force()
     }
 
     /// Checks whether work that waited for a slot may start. The request must pass
@@ -96,62 +99,72 @@ impl RequestRoots {
     /// cached ones.
     pub(super) fn ensure_may_start(&self) -> Result<()> {
         self.ensure_active()?;
-        match &self.from_cache {
-            Some((guard, key))
-                if !guard.last_of(key).is_some_and(|last| last.is_same_snapshot(&self.roots)) =>
-            {
-                Err(Code::RootsStale.into())
-            }
+        let request = &*self.request;
+        let is_cached = |key| {
+            let last = request.guard.last_of(key);
+            last.is_some_and(|last| last.is_same_snapshot(&request.roots))
+        };
+        match &request.from_cache {
+            Some(key) if !is_cached(key) => Err(Code::RootsStale.into()),
             _ => Ok(()),
         }
     }
 
     pub(super) fn session_id(&self) -> Option<SessionId> {
-        self.roots.session()
+        self.request.roots.session()
     }
 
     pub(super) fn account(&self) -> &Account {
-        &self.account
+        &self.request.account
     }
 
     /// The client's responses to the handler's own requests for input, under the handler's keys.
     /// Like everything in a request, they are untrusted.
     #[must_use]
     pub fn responses(&self) -> &InputResponses {
-        &self.responses
+        &self.request.responses
     }
 
     /// The client's session. `None` in the stateless era, or if the transport is not wrapped.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
-        self.session.as_ref().map(|(session, _)| session)
+        self.request.session.as_ref()
     }
 
     /// Adds a request for roots to a handler's own request for input, if the retry must contain the
     /// roots again. [`Guard::tool`] and its siblings do this themselves.
     #[must_use]
     pub fn input_required(&self, mut result: InputRequiredResult) -> InputRequiredResult {
-        if self.must_list_again {
+        if self.request.must_list_again {
             add_roots_request(&mut result);
         }
         result
     }
 
     pub(super) fn must_list_again(&self) -> bool {
-        self.must_list_again
+        self.request.must_list_again
     }
 
     /// Returns a guard that ends the roots when dropped, even if the work moved them elsewhere.
     pub(super) fn end_on_drop(&self) -> DropGuard {
-        self.lease.clone().drop_guard()
+        self.request.lease.clone().drop_guard()
     }
 
     pub(super) fn cancellation(&self) -> CancellationToken {
-        self.cancelled.clone()
+        self.request.cancelled.clone()
+    }
+
+    pub(super) fn guard(&self) -> &Guard {
+        &self.request.guard
+    }
+
+    /// Returns the roots for a piece of the request's work.
+    pub(super) fn share(&self) -> Self {
+        Self { request: self.request.clone() }
     }
 }
 
-impl Drop for RequestRoots {
+impl Drop for Request {
     fn drop(&mut self) {
         self.lease.cancel();
     }
@@ -161,7 +174,7 @@ impl Deref for RequestRoots {
     type Target = Roots;
 
     fn deref(&self) -> &Roots {
-        &self.roots
+        &self.request.roots
     }
 }
 
@@ -237,9 +250,19 @@ impl Guard {
         let (roots, epoch) = client.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
         let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
         let account = client.account().clone();
-        let session = session.map(|session| (session, epoch));
-        let roots = roots.with_lease(lease.clone());
-        Ok(RequestRoots {
+        let is_current = session.as_ref().map(|session| session.ensure_current(epoch));
+        let in_force = {
+            let cancelled = cancelled.clone();
+            move || match &is_current {
+                _ if cancelled.is_cancelled() => Err(Code::Cancelled.into()),
+                Some(is_current) => is_current(),
+                None => Ok(()),
+            }
+        };
+        let ensure_in_force = Arc::new(in_force);
+        let roots = roots.with_lease(Lease { ended: lease.clone(), ensure_in_force });
+        let request = Arc::new(Request {
+            guard: self.clone(),
             roots,
             lease,
             session,
@@ -248,7 +271,8 @@ impl Guard {
             must_list_again: false,
             account,
             from_cache: None,
-        })
+        });
+        Ok(RequestRoots { request })
     }
 
     async fn roots_stateless(
@@ -301,7 +325,7 @@ impl Guard {
                 let roots = self.cached_roots(key).await;
                 match roots.map_err(|error| refused(Some(session.id()), error))? {
                     Some(roots) => {
-                        from_cache = key.map(|key| (self.clone(), key.clone()));
+                        from_cache = key.cloned();
                         roots.for_session(session.id(), session.account())
                     }
                     None if can_ask => {
@@ -313,8 +337,14 @@ impl Guard {
         };
         let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
         let account = session.account().clone();
-        let roots = roots.with_lease(lease.clone());
-        Ok(RootsForRequest::Roots(RequestRoots {
+        let in_force = {
+            let cancelled = cancelled.clone();
+            move || if cancelled.is_cancelled() { Err(Code::Cancelled.into()) } else { Ok(()) }
+        };
+        let ensure_in_force = Arc::new(in_force);
+        let roots = roots.with_lease(Lease { ended: lease.clone(), ensure_in_force });
+        let request = Arc::new(Request {
+            guard: self.clone(),
             roots,
             lease,
             session: None,
@@ -323,7 +353,8 @@ impl Guard {
             must_list_again: declares_roots,
             account,
             from_cache,
-        }))
+        });
+        Ok(RootsForRequest::Roots(RequestRoots { request }))
     }
 
     /// Returns the roots of a list that came with an earlier request of the client, if the list has

@@ -7,7 +7,9 @@
 //! operator see.
 
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
 
 use ::rmcp::ErrorData;
 use ::rmcp::handler::server::tool::IntoCallToolResult;
@@ -17,10 +19,13 @@ use ::rmcp::model::{
 };
 use ::rmcp::service::{RequestContext, RoleServer};
 
+use tokio_util::sync::DropGuard;
+
 use super::input::{ClientInput, add_roots_request};
 use super::request::{RequestRoots, RootsForRequest, refused, revision, stateless};
 use crate::error::{Code, Error};
-use crate::events;
+use crate::events::{self, SessionId};
+use crate::path::Location;
 use crate::session::Guard;
 use crate::wire::{ErrorBody, Revision};
 use crate::workers::For;
@@ -114,23 +119,83 @@ impl Guard {
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
         let work = move |roots| Ok(work(roots)?.into_call_tool_result()?);
-        let HandlerError(reason) = match self.respond(ctx, input.into(), work).await {
-            Ok(response) => return Ok(response),
-            Err(error) => error,
-        };
-        // Defense: handler-error-is-hidden
-        let text = match reason {
-            Reason::Protocol(error) => return Err(error),
-            Reason::Refused(error)
-                if stateless(ctx) && error.reason() == Code::RootsUnsupported =>
-            {
-                return Err(error.to_error_body(revision(ctx), None).into());
-            }
-            Reason::Refused(error) => error.to_string(),
-            Reason::Text(text) => text,
-            Reason::Other(_) => FAILED.into(),
-        };
-        Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
+        let run = |roots| run_blocking(roots, work);
+        respond_to_tool(ctx, self.respond(ctx, input.into(), run).await)
+    }
+
+    /// Reads a text file of at most `limit` bytes, and returns the response for `call_tool`. This is
+    /// [`tool_async`](Self::tool_async) with [`RequestRoots::read_to_string_async`], which is faster
+    /// than [`tool`](Self::tool) for a file that the system has in memory.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`tool`](Self::tool).
+    pub async fn read_text<L>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        input: impl Into<ClientInput>,
+        request: L,
+        limit: u64,
+    ) -> Result<CallToolResponse, ErrorData>
+    where
+        L: TryInto<Location> + Send,
+        Error: From<L::Error>,
+    {
+        let read =
+            async move |roots: RequestRoots| Ok(roots.read_to_string_async(request, limit).await?);
+        self.tool_async(ctx, input, read).await
+    }
+
+    /// Runs a tool's asynchronous work with the roots in force, like [`tool`](Self::tool).
+    ///
+    /// `work` runs in the task of the request, and occupies none of the slots that clients share, so
+    /// it can wait for other services, for input, or for a [child
+    /// process](crate::ChildCommand::output_async). It must not block. Use the filesystem in
+    /// [`RequestRoots::run`], which waits for a slot each time and refuses to start when the roots
+    /// have changed.
+    ///
+    /// If the request is cancelled, `work` is dropped at its next `await`. The roots end when `work`
+    /// ends, even if it moved them elsewhere.
+    ///
+    /// ```
+    /// # use mcp_roots_guard::Guard;
+    /// # use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
+    /// # use rmcp::handler::server::tool::InputResponses;
+    /// # use rmcp::model::CallToolResponse;
+    /// # use rmcp::service::{RequestContext, RoleServer};
+    /// # async fn summarize(text: String) -> Result<String, HandlerError> { Ok(text) }
+    /// # struct Server { guard: Guard }
+    /// # impl Server {
+    /// async fn summary(&self, path: String, ctx: RequestContext<RoleServer>, answers: InputResponses)
+    /// -> Result<CallToolResponse, rmcp::ErrorData> {
+    ///     let work = async move |roots: RequestRoots| {
+    ///         let text = roots.run(move |roots| Ok(roots.read_to_string(&path, 1 << 20)?)).await?;
+    ///         let summary = summarize(text).await?;
+    ///         roots.run(move |roots| Ok(roots.write("summary.txt", &summary)?)).await?;
+    ///         Ok("written to summary.txt".to_owned())
+    ///     };
+    ///     self.guard.tool_async(&ctx, answers, work).await
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Same as [`tool`](Self::tool).
+    pub async fn tool_async<T, W, F>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        input: impl Into<ClientInput>,
+        work: W,
+    ) -> Result<CallToolResponse, ErrorData>
+    where
+        T: IntoCallToolResult,
+        W: FnOnce(RequestRoots) -> F,
+        F: Future<Output = Result<T, HandlerError>> + Send,
+    {
+        let work = async |roots| Ok(work(roots).await?.into_call_tool_result()?);
+        let run = |roots| run_async(roots, work);
+        respond_to_tool(ctx, self.respond(ctx, input.into(), run).await)
     }
 
     /// Runs the work of `resources/read` with the roots in force, like [`tool`](Self::tool).
@@ -149,7 +214,30 @@ impl Guard {
         T: Into<ReadResourceResponse> + Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = self.respond(ctx, params.into(), move |roots| Ok(work(roots)?.into())).await;
+        let work = move |roots| Ok(work(roots)?.into());
+        let done = self.respond(ctx, params.into(), |roots| run_blocking(roots, work)).await;
+        done.map_err(|error| error.into_error_data(revision(ctx), Some(&params.uri)))
+    }
+
+    /// Runs the asynchronous work of `resources/read` with the roots in force, like
+    /// [`tool_async`](Self::tool_async).
+    ///
+    /// # Errors
+    ///
+    /// Same as [`resource`](Self::resource).
+    pub async fn resource_async<T, W, F>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        params: &ReadResourceRequestParams,
+        work: W,
+    ) -> Result<ReadResourceResponse, ErrorData>
+    where
+        T: Into<ReadResourceResponse>,
+        W: FnOnce(RequestRoots) -> F,
+        F: Future<Output = Result<T, HandlerError>> + Send,
+    {
+        let work = async |roots| Ok(work(roots).await?.into());
+        let done = self.respond(ctx, params.into(), |roots| run_async(roots, work)).await;
         done.map_err(|error| error.into_error_data(revision(ctx), Some(&params.uri)))
     }
 
@@ -169,7 +257,30 @@ impl Guard {
         T: Into<GetPromptResponse> + Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = self.respond(ctx, params.into(), move |roots| Ok(work(roots)?.into())).await;
+        let work = move |roots| Ok(work(roots)?.into());
+        let done = self.respond(ctx, params.into(), |roots| run_blocking(roots, work)).await;
+        done.map_err(|error| error.into_error_data(revision(ctx), None))
+    }
+
+    /// Runs the asynchronous work of `prompts/get` with the roots in force, like
+    /// [`tool_async`](Self::tool_async).
+    ///
+    /// # Errors
+    ///
+    /// Same as [`prompt`](Self::prompt).
+    pub async fn prompt_async<T, W, F>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        params: &GetPromptRequestParams,
+        work: W,
+    ) -> Result<GetPromptResponse, ErrorData>
+    where
+        T: Into<GetPromptResponse>,
+        W: FnOnce(RequestRoots) -> F,
+        F: Future<Output = Result<T, HandlerError>> + Send,
+    {
+        let work = async |roots| Ok(work(roots).await?.into());
+        let done = self.respond(ctx, params.into(), |roots| run_async(roots, work)).await;
         done.map_err(|error| error.into_error_data(revision(ctx), None))
     }
 
@@ -196,67 +307,232 @@ impl Guard {
         T: Send + 'static,
         W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
     {
-        let done = match self.roots_if_asking(ctx, ClientInput::default(), false).await {
-            Ok(RootsForRequest::InputRequired(_)) => {
-                Err(refused(None, Code::RootsStale.into()).into())
-            }
-            Ok(RootsForRequest::Roots(roots)) => self.run(roots, work).await,
-            Err(error) => Err(error.into()),
-        };
+        let done = self.respond_without_asking(ctx, |roots| run_blocking(roots, work)).await;
         done.map_err(|error| error.into_error_data(revision(ctx), resource))
     }
 
+    /// Runs the asynchronous work of any other request with the roots in force, like
+    /// [`tool_async`](Self::tool_async). See [`request`](Self::request) for the roots that are in
+    /// force.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`request`](Self::request).
+    pub async fn request_async<T, W, F>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        resource: Option<&str>,
+        work: W,
+    ) -> Result<T, ErrorData>
+    where
+        W: FnOnce(RequestRoots) -> F,
+        F: Future<Output = Result<T, HandlerError>> + Send,
+    {
+        let done = self.respond_without_asking(ctx, |roots| run_async(roots, work)).await;
+        done.map_err(|error| error.into_error_data(revision(ctx), resource))
+    }
+
+    /// Runs the work of a request in which the client cannot be asked in the stateless era.
+    async fn respond_without_asking<T, F>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        run: impl FnOnce(RequestRoots) -> F,
+    ) -> Result<T, HandlerError>
+    where
+        F: Future<Output = Result<T, HandlerError>>,
+    {
+        match self.roots_if_asking(ctx, ClientInput::default(), false).await? {
+            RootsForRequest::InputRequired(_) => Err(refused(None, Code::RootsStale.into()).into()),
+            RootsForRequest::Roots(roots) => run(roots).await,
+        }
+    }
+
     /// Runs the work of a request in which the client can be asked, or asks the client.
-    async fn respond<R: Response>(
+    async fn respond<R: Response, F>(
         &self,
         ctx: &RequestContext<RoleServer>,
         input: ClientInput,
-        work: impl FnOnce(RequestRoots) -> Result<R, HandlerError> + Send + 'static,
-    ) -> Result<R, HandlerError> {
+        run: impl FnOnce(RequestRoots) -> F,
+    ) -> Result<R, HandlerError>
+    where
+        F: Future<Output = Result<R, HandlerError>>,
+    {
         let roots = match self.roots_for(ctx, input).await? {
             RootsForRequest::InputRequired(result) => return Ok(result.into()),
             RootsForRequest::Roots(roots) => roots,
         };
         let must_list_again = roots.must_list_again();
-        let mut response = self.run(roots, work).await?;
+        let mut response = run(roots).await?;
         if let (Some(result), true) = (response.input_required(), must_list_again) {
             add_roots_request(result);
         }
         Ok(response)
     }
+}
 
-    /// Runs a handler's work on a thread of the guard, and waits until it ends or the request is
-    /// cancelled.
-    async fn run<T, W>(&self, roots: RequestRoots, work: W) -> Result<T, HandlerError>
+impl RequestRoots {
+    /// Runs a piece of asynchronous work that uses the filesystem, on a thread of the guard.
+    ///
+    /// Use it in [`Guard::tool_async`] and its siblings, whose own work occupies none of the slots
+    /// that clients share. Each piece waits for a slot, like the work of [`Guard::tool`]. If the
+    /// client's roots have changed since the request obtained them, the piece does not start. In
+    /// the stateless era, changes are not announced, but roots from the cache of a
+    /// [`ClientKey`](super::ClientKey) are refused once the client has sent another list, and once
+    /// the cached list has [expired](crate::GuardBuilder::time_to_live_keyed).
+    ///
+    /// Dropping the future cancels a piece that has not started. One that has started continues,
+    /// until its next call to [`ensure_active`](Self::ensure_active).
+    ///
+    /// # Errors
+    ///
+    /// - The error that `work` returned.
+    /// - [`RootsStale`](crate::ErrorKind::RootsStale),
+    ///   [`SessionClosed`](crate::ErrorKind::SessionClosed) or
+    ///   [`Cancelled`](crate::ErrorKind::Cancelled) if the request or its roots have ended.
+    /// - [`Busy`](crate::ErrorKind::Busy), as for [`Guard::tool`].
+    /// - The protocol error -32603 if `work` panicked.
+    pub async fn run<T, W>(&self, work: W) -> Result<T, HandlerError>
     where
         T: Send + 'static,
-        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+        W: FnOnce(Self) -> Result<T, HandlerError> + Send + 'static,
     {
-        let (cancelled, account, session) =
-            (roots.cancellation(), roots.account().clone(), roots.session_id());
-        let lease = roots.end_on_drop();
-        let work = move || {
-            // The work may move the roots elsewhere, but they end when this guard is dropped.
-            let _lease = lease;
-            // While the work waited for a slot, the request may have been cancelled, or the roots
-            // changed.
-            // Defense: work-starts-with-roots-in-force
-            roots.ensure_may_start().map_err(|error| refused(roots.session_id(), error))?;
-            work(roots)
-        };
-        let done = async {
-            let done = self.workers().run(For::Work, account, work).await;
-            let done = done.map_err(|error| refused(None, error))?;
-            done.map_err(|_| ErrorData::internal_error("the handler panicked", None))?
-        };
-        let done = cancelled.run_until_cancelled(done).await;
-        let done = done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()));
-        if let Err(HandlerError(Reason::Other(error))) = &done {
-            // The `Display` implementation of the author's error may panic.
-            let _ = catch_unwind(AssertUnwindSafe(|| events::failed(session, &**error)));
-        }
-        done
+        run_piece(self.share(), None, work).await
     }
+
+    /// Reads a text file of at most `limit` bytes, for [`Guard::tool_async`] and its siblings.
+    ///
+    /// On Linux, the file is read at once, without waiting for a slot, if reading it cannot wait for
+    /// a device: the root is on a local filesystem (ext2 to ext4, XFS, Btrfs, F2FS or tmpfs), the
+    /// kernel has the names on the path and the content of the file in memory (`RESOLVE_CACHED`,
+    /// openat2(2); `RWF_NOWAIT`, preadv(2)), and the file has at most 1 MiB. A request that leaves
+    /// the roots is refused at once if no symlink is involved. In every other case, this is the same
+    /// as calling [`read_to_string`](crate::Roots::read_to_string) in [`run`](Self::run). The
+    /// results are the same in all cases.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Roots::read_to_string`](crate::Roots::read_to_string), and those of
+    /// [`run`](Self::run) that the guard returns.
+    pub async fn read_to_string_async<L>(&self, request: L, limit: u64) -> crate::Result<String>
+    where
+        L: TryInto<Location> + Send,
+        Error: From<L::Error>,
+    {
+        self.ensure_may_start().map_err(|error| refused(self.session_id(), error))?;
+        let request = self.location(request)?;
+        if let Some(read) = self.read_without_waiting(&request, limit) {
+            return read;
+        }
+        self.read_in_slot(request, limit).await
+    }
+
+    async fn read_in_slot(&self, request: Location, limit: u64) -> crate::Result<String> {
+        match self.run(move |roots| Ok(roots.read_to_string(request, limit))).await {
+            Ok(read) => read,
+            Err(HandlerError(Reason::Refused(error))) => Err(error),
+            Err(error) => Err(Error::new(Code::Io).detail(error.to_string())),
+        }
+    }
+}
+
+/// Turns the result of a tool's work into the response.
+fn respond_to_tool(
+    ctx: &RequestContext<RoleServer>,
+    done: Result<CallToolResponse, HandlerError>,
+) -> Result<CallToolResponse, ErrorData> {
+    let HandlerError(reason) = match done {
+        Ok(response) => return Ok(response),
+        Err(error) => error,
+    };
+    // Defense: handler-error-is-hidden
+    let text = match reason {
+        Reason::Protocol(error) => return Err(error),
+        Reason::Refused(error) if stateless(ctx) && error.reason() == Code::RootsUnsupported => {
+            return Err(error.to_error_body(revision(ctx), None).into());
+        }
+        Reason::Refused(error) => error.to_string(),
+        Reason::Text(text) => text,
+        Reason::Other(_) => FAILED.into(),
+    };
+    Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
+}
+
+/// Runs a handler's synchronous work, and waits until it ends or the request is cancelled.
+async fn run_blocking<T, W>(roots: RequestRoots, work: W) -> Result<T, HandlerError>
+where
+    T: Send + 'static,
+    W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+{
+    let (session, lease) = (roots.session_id(), roots.end_on_drop());
+    report(session, run_piece(roots, Some(lease), work).await)
+}
+
+/// Runs a handler's asynchronous work, until it ends or the request is cancelled.
+async fn run_async<T, F>(
+    roots: RequestRoots,
+    work: impl FnOnce(RequestRoots) -> F,
+) -> Result<T, HandlerError>
+where
+    F: Future<Output = Result<T, HandlerError>>,
+{
+    let (cancelled, session) = (roots.cancellation(), roots.session_id());
+    // The work may move the roots elsewhere, but they end when this guard is dropped.
+    let _lease = roots.end_on_drop();
+    roots.ensure_may_start().map_err(|error| refused(session, error))?;
+    let mut work = Box::pin(async { work(roots).await });
+    let polled = poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| Poll::Ready(Err(panicked())))
+    });
+    let done = cancelled.run_until_cancelled(polled).await;
+    let done = done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()));
+    // The destructor of the work may also panic.
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
+    report(session, dropped.map_err(|_| panicked()).and(done))
+}
+
+fn panicked() -> HandlerError {
+    ErrorData::internal_error("the handler panicked", None).into()
+}
+
+/// Runs work on a thread of the guard when it is the client's turn, and waits until it ends or the
+/// request is cancelled. The roots end with the work if it has the lease.
+async fn run_piece<T, W>(
+    roots: RequestRoots,
+    lease: Option<DropGuard>,
+    work: W,
+) -> Result<T, HandlerError>
+where
+    T: Send + 'static,
+    W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+{
+    let (cancelled, account) = (roots.cancellation(), roots.account().clone());
+    let guard = roots.guard().clone();
+    let work = move || {
+        // The work may move the roots elsewhere, but they end when this guard is dropped.
+        let _lease = lease;
+        // While the work waited for a slot, the request may have been cancelled, or the roots
+        // changed.
+        // Defense: work-starts-with-roots-in-force
+        roots.ensure_may_start().map_err(|error| refused(roots.session_id(), error))?;
+        work(roots)
+    };
+    let done = async {
+        let done = guard.workers().run(For::Work, account, work).await;
+        let done = done.map_err(|error| refused(None, error))?;
+        done.map_err(|_| panicked())?
+    };
+    let done = cancelled.run_until_cancelled(done).await;
+    done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()))
+}
+
+/// Reports an error that only the operator may see.
+fn report<T>(session: Option<SessionId>, done: Result<T, HandlerError>) -> Result<T, HandlerError> {
+    if let Err(HandlerError(Reason::Other(error))) = &done {
+        // The `Display` implementation of the author's error may panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| events::failed(session, &**error)));
+    }
+    done
 }
 
 /// A response that may request input from the client.

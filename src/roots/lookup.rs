@@ -12,6 +12,7 @@ use crate::path::index::ALIAS_NAMES;
 use crate::path::protect::Protected;
 use crate::roots::{
     EntryKind, Found, Intent, Lookup, Place, Root, Roots, Trail, TrailEntry, path_hashes, resolve,
+    resolve_symlink,
 };
 
 /// Performs the resolver's look-ups on the filesystem, beneath the handles of the roots. Records
@@ -24,6 +25,26 @@ pub(crate) struct Lookups<'a, 'b> {
     /// The directories from the root to the last name that was looked up, indexed by depth.
     ancestors: Vec<Ancestor>,
     visible: Visible,
+    renamed: Option<Renamed<'a>>,
+}
+
+/// A directory of a root that will be renamed. Its content is hidden or not as it will be under the
+/// new name.
+#[derive(Clone, Copy)]
+pub(crate) struct Renamed<'a> {
+    pub(crate) root: usize,
+    pub(crate) from: &'a Path,
+    pub(crate) to: &'a Path,
+}
+
+/// A place in a root of a snapshot.
+pub(crate) struct Located {
+    pub(crate) root: usize,
+    /// The path relative to the root. It consists of plain names.
+    pub(crate) path: PathBuf,
+    pub(crate) found: Found,
+    /// Whether the last name of the request is a symlink that was followed.
+    pub(crate) is_target: bool,
 }
 
 /// The last path that was found not to be hidden. The states of its names are kept, so that a path
@@ -86,6 +107,7 @@ impl<'a, 'b> Lookups<'a, 'b> {
             trail: Trail::new(),
             ancestors: Vec::new(),
             visible: Visible::default(),
+            renamed: None,
         }
     }
 
@@ -190,7 +212,13 @@ impl Lookup for Lookups<'_, '_> {
 
     fn is_hidden(&mut self, number: usize, path: &Path) -> bool {
         let Ok(root) = self.roots.root(number) else { return false };
-        self.visible.is_hidden(number, &root.protected, path)
+        let renamed = self.renamed.filter(|renamed| renamed.root == number);
+        let renamed = renamed.and_then(|Renamed { from, to, .. }| {
+            // Joining an empty path would add a trailing slash.
+            let rest = path.strip_prefix(from).ok()?;
+            Some(to.iter().chain(rest).collect::<PathBuf>())
+        });
+        self.visible.is_hidden(number, &root.protected, renamed.as_deref().unwrap_or(path))
     }
 }
 
@@ -238,18 +266,33 @@ pub(crate) fn resolve_in(
     request: &OsStr,
     intent: Intent,
     budget: &mut Budget<'_>,
-) -> Result<(usize, PathBuf, Found)> {
+) -> Result<Located> {
     if base.is_none() && !roots.index().is_absolute(request) {
         return Err(roots.without_base());
     }
-    match resolve(
-        &mut RequestLookups(Lookups::new(roots, budget)),
-        roots.index(),
-        base,
-        request,
-        intent,
-    )? {
-        Place::Inside { root, path, found } => Ok((root, path, found)),
+    let lookups = &mut RequestLookups(Lookups::new(roots, budget));
+    place_inside(resolve(lookups, roots.index(), base, request, intent)?)
+}
+
+/// Resolves the target of a symlink at `link` in a root of a snapshot, whether or not the symlink
+/// exists. Fails with `OutsideRoots` if the target is an ancestor of a root.
+pub(crate) fn resolve_symlink_in(
+    roots: &Roots,
+    root: usize,
+    link: &Path,
+    text: &OsStr,
+    renamed: Option<Renamed<'_>>,
+    budget: &mut Budget<'_>,
+) -> Result<Located> {
+    let lookups = &mut RequestLookups(Lookups { renamed, ..Lookups::new(roots, budget) });
+    place_inside(resolve_symlink(lookups, roots.index(), root, link, text)?)
+}
+
+fn place_inside(place: Place) -> Result<Located> {
+    match place {
+        Place::Inside { root, path, found, is_target } => {
+            Ok(Located { root, path, found, is_target })
+        }
         Place::Above(_) => Err(Code::OutsideRoots.into()),
     }
 }

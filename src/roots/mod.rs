@@ -19,13 +19,17 @@ mod snapshot;
 mod lookup;
 
 pub(crate) use self::handles::Opened;
-pub(crate) use self::lookup::{Lookups, resolve_in, retry_changed};
+pub(crate) use self::lookup::{
+    Located, Lookups, Renamed, resolve_in, resolve_symlink_in, retry_changed,
+};
 pub use self::rejected::RejectedRoot;
 pub use self::resolve::Intent;
-pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve};
+pub(crate) use self::resolve::{EntryKind, Found, Lookup, Place, resolve, resolve_symlink};
 pub use self::root::Root;
 pub(crate) use self::root::{Held, display_path, file_uri, held_directory};
 pub(crate) use self::sharing::WeakTable;
+#[cfg(feature = "rmcp")]
+pub(crate) use self::snapshot::Lease;
 pub use self::snapshot::Roots;
 pub(crate) use self::snapshot::{DeclaredAlias, Snapshot, Verification};
 pub(crate) use self::throttle::Throttle;

@@ -24,7 +24,7 @@ pub struct Root {
     pub(crate) listed: Option<String>,
     pub(crate) access: Access,
     pub(crate) is_always: bool,
-    /// The protection at the canonical path, and of the names below it.
+    /// The protection of the canonical path and of the names below it.
     pub(crate) protected: Protected,
     /// For a file root, its name in the parent directory, whose handle is held instead.
     pub(crate) leaf: Option<OsString>,
@@ -61,8 +61,8 @@ impl Root {
     /// The paths by which a request may name this root: the canonical path, followed by its
     /// aliases. The listed path is an alias if it differs from the canonical path, contains no
     /// `..`, and takes few look-ups to resolve. On macOS, the other paths through the system's own
-    /// symlinks are also aliases. A declared [alias](crate::DirectoryOptions::alias) is included
-    /// for the allowed directory itself, if it resolves to that directory on this system.
+    /// symlinks are also aliases. The root of an allowed directory also has the declared
+    /// [aliases](crate::DirectoryOptions::alias) that resolve to it on this system.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(self.canonical.as_path()).chain(self.aliases.iter().map(PathBuf::as_path))
     }
@@ -76,11 +76,12 @@ impl Root {
     }
 
     /// The path under which the client listed this root, as text that may be shown to that client.
-    /// It is the path of the URI, decoded. If the client used a Windows
-    /// [alias](crate::DirectoryOptions::alias), the separators are backslashes. If the client did
-    /// not list this root itself, this is the [canonical path](Self::display_path).
+    /// It is the decoded path of the URI, without `.`, `//` or a trailing slash. If the client used
+    /// a Windows [alias](crate::DirectoryOptions::alias), the separators are backslashes. This is
+    /// the [canonical path](Self::display_path) if the client did not list the root itself, or if
+    /// the listed path contains `..` or takes too many look-ups to resolve.
     ///
-    /// A request of the same client may use this path.
+    /// The same client can use this path in requests.
     #[must_use]
     pub fn client_path(&self) -> String {
         self.listed.clone().unwrap_or_else(|| self.display_path())
@@ -126,8 +127,8 @@ impl Root {
         !self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Returns the same root with read-only access. If it is found to be unavailable, the snapshot
-    /// of this root is outdated.
+    /// Returns the same root with read-only access. If the new root is found to be unavailable, the
+    /// snapshot of the original is also outdated.
     pub(crate) fn with_read_only_access(&self) -> Self {
         Self {
             canonical: self.canonical.clone(),
@@ -168,6 +169,20 @@ impl Root {
             Held::FilesystemRoot(handle) => Ok(handle.clone()),
             Held::Open(opened, _) => Ok(opened.handle().clone()),
             Held::OnUse(_) => Ok(Arc::new(self.record_if_gone(self.open_by_path())?)),
+        }
+    }
+
+    /// Returns the handle of a directory that is held open and whose filesystem is known to be
+    /// local. Obtaining it does not wait.
+    #[cfg(all(target_os = "linux", feature = "rmcp"))]
+    pub(crate) fn local_handle(&self) -> Option<&Arc<Handle>> {
+        match &self.held {
+            Held::Open(opened, _)
+                if opened.is_local() && self.is_available() && !self.is_file() =>
+            {
+                Some(opened.handle())
+            }
+            _ => None,
         }
     }
 
@@ -302,7 +317,6 @@ impl Root {
     }
 
     fn outer(&self) -> Option<&Self> {
-        // Defense: root-is-kept-from-narrowed-roots
         self.enclosing_root().map(|(outer, _)| outer)
     }
 

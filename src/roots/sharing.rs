@@ -1,5 +1,5 @@
-//! A table of values that are shared while they are alive, such as open directories and equal
-//! snapshots.
+//! A table of values that are shared while they are alive, such as open directories, equal snapshots
+//! and locks.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -26,17 +26,26 @@ use tokio_util::sync::CancellationToken;
 pub struct Roots {
     snapshot: Arc<Snapshot>,
     base: Option<usize>,
-    /// The reason why there are no roots of the client, if its list could not be obtained. Relative
-    /// requests are refused with it.
+    /// The error with which relative requests are refused, if the client's list could not be
+    /// obtained.
     failure: Option<Arc<Error>>,
     /// The session that uses these roots, for events.
     session: Option<SessionId>,
-    /// The account that the directories of narrowed snapshots are charged to.
+    /// The account to which the directories of narrowed snapshots are charged.
     account: Account,
-    /// Set if these roots are valid only for one request. The token is cancelled when that request
-    /// ends.
+    /// Set if these roots are valid only for one request.
     #[cfg(feature = "rmcp")]
-    lease: Option<CancellationToken>,
+    lease: Option<Lease>,
+}
+
+/// The request to which roots belong.
+#[cfg(feature = "rmcp")]
+#[derive(Clone)]
+pub(crate) struct Lease {
+    /// Cancelled when the request ends.
+    pub(crate) ended: CancellationToken,
+    /// Returns an error if the request was cancelled or its client has changed its roots since.
+    pub(crate) ensure_in_force: Arc<dyn Fn() -> Result<()> + Send + Sync>,
 }
 
 pub(crate) struct Snapshot {
@@ -46,11 +55,11 @@ pub(crate) struct Snapshot {
     rejected: Arc<[RejectedRoot]>,
     /// The aliases that the operator declared for the allowed directories, if there are any.
     declared: Option<Arc<[DeclaredAlias]>>,
-    /// For a client's roots, the allowed directories, if some of them are always in force. The
-    /// others must not be removed through those.
+    /// All allowed directories, if some of a client's roots are directories that are always in
+    /// force. A client must not remove the other allowed directories through these roots.
     allowed: Option<Roots>,
-    /// The number of roots that a client's list put in force, if the roots are a client's. The
-    /// directories that are always in force follow them.
+    /// For a client's roots, the number of roots that its list put in force. The directories that
+    /// are always in force follow them.
     listed: Option<usize>,
     /// The original list, if it may have to be resolved again.
     list: Option<Arc<ListRootsResult>>,
@@ -160,6 +169,11 @@ impl Roots {
         }
     }
 
+    /// Returns the same roots, with relative requests resolved against the root with this number.
+    pub(crate) fn with_base_number(&self, base: Option<usize>) -> Self {
+        Self { base, ..self.clone() }
+    }
+
     /// Verifies that every root's paths still resolve to the same object, with a few system calls
     /// for each root. Skips the verification if the last one was within
     /// [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), or if another caller is performing one.
@@ -226,8 +240,8 @@ impl Roots {
         self
     }
 
-    /// Returns those of these allowed directories that are always in force, for a client whose list
-    /// could not be obtained.
+    /// Selects the allowed directories that are always in force, for a client whose list could not
+    /// be obtained.
     pub(crate) fn always_despite(&self, failure: &Error) -> Self {
         let mut always = self.select(Root::is_always, None);
         // Defense: failed-client-has-no-base
@@ -243,7 +257,7 @@ impl Roots {
         self.failure.is_some()
     }
 
-    /// Returns these allowed directories, as the roots of a client whose empty list means them.
+    /// Returns these allowed directories as the roots of a client that sent an empty list.
     pub(crate) fn of_empty_list(&self) -> Self {
         self.select(|_| true, Some(self.roots().len()))
     }
@@ -257,8 +271,8 @@ impl Roots {
             .among(self)
     }
 
-    /// Records the allowed directories that some of these roots belong to. This has no effect once
-    /// the snapshot is shared.
+    /// Records all allowed directories in a snapshot that contains some of them. This has no effect
+    /// once the snapshot is shared.
     pub(crate) fn among(mut self, allowed: &Self) -> Self {
         if let Some(snapshot) = Arc::get_mut(&mut self.snapshot) {
             snapshot.allowed = Some(allowed.clone());
@@ -281,7 +295,7 @@ impl Roots {
         }
     }
 
-    /// The refusal of a relative request if there is no root in which it could start.
+    /// The error for a relative request if there is no root at which it could start.
     pub(crate) fn without_base(&self) -> Error {
         match &self.failure {
             Some(failure) => failure.repeated(),
@@ -333,9 +347,10 @@ impl Roots {
         Self { snapshot, base, failure: None, ..self.clone() }
     }
 
-    /// Returns the roots beneath which a directory inside `root`, one of these roots, is verified.
-    /// They are these roots or, if these roots are narrowed, the roots that were narrowed first. A
-    /// snapshot that is narrowed repeatedly therefore keeps only one other snapshot alive.
+    /// Returns the roots beneath which a directory inside `root` is verified, where `root` is one
+    /// of these roots. If these roots are narrowed, the result is the snapshot from which they were
+    /// first narrowed, and otherwise these roots. A repeatedly narrowed snapshot therefore keeps
+    /// only one other snapshot alive.
     pub(crate) fn enclosing_for(&self, root: &Root) -> Self {
         match root.enclosing() {
             Some(first) if self.snapshot.is_narrowed => first.clone(),
@@ -352,7 +367,11 @@ impl Roots {
             policy: own.policy,
             rejected: own.rejected.clone(),
             declared: own.declared.clone(),
-            allowed: own.allowed.clone(),
+            // The directories remain writable for others.
+            allowed: own
+                .allowed
+                .clone()
+                .or_else(|| Some(Self::from_snapshot(self.snapshot.clone()))),
             listed: own.listed,
             list: None,
             generation: own.generation,
@@ -366,20 +385,33 @@ impl Roots {
     /// Returns the same roots with a lease. These roots and their clones are valid until the lease
     /// is cancelled.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn with_lease(self, lease: CancellationToken) -> Self {
+    pub(crate) fn with_lease(self, lease: Lease) -> Self {
         Self { lease: Some(lease), ..self }
     }
 
-    /// Returns an error if the request to which these roots belong has ended.
-    #[cfg(feature = "rmcp")]
+    /// Returns an error if the request to which these roots belong has ended. Without the feature
+    /// `rmcp`, roots belong to no request.
+    #[cfg_attr(not(feature = "rmcp"), allow(clippy::unused_self, clippy::unnecessary_wraps))]
     pub(crate) fn ensure_active(&self) -> Result<()> {
-        if self.lease.as_ref().is_some_and(CancellationToken::is_cancelled) {
+        #[cfg(feature = "rmcp")]
+        if self.lease.as_ref().is_some_and(|lease| lease.ended.is_cancelled()) {
             let text = "the request that these roots belong to has ended, or its RequestRoots was \
                         dropped; obtain roots for each request, and keep RequestRoots while its \
                         clones are in use";
             return Err(Error::new(Code::RootsStale).says(text));
         }
         Ok(())
+    }
+
+    /// Like [`ensure_active`](Self::ensure_active). Also returns an error if the request was
+    /// cancelled, or if its client has changed its roots since they were obtained.
+    #[cfg_attr(shuttle, allow(dead_code))]
+    pub(crate) fn ensure_in_force(&self) -> Result<()> {
+        #[cfg(feature = "rmcp")]
+        if let Some(lease) = &self.lease {
+            (lease.ensure_in_force)()?;
+        }
+        self.ensure_active()
     }
 
     pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
@@ -428,7 +460,7 @@ impl Roots {
         Self::assemble(roots, Vec::new(), None, None, policy, rejected)
     }
 
-    /// Creates a snapshot of new roots, followed by roots of another snapshot.
+    /// Creates a snapshot of new roots, followed by roots that are shared with another snapshot.
     pub(crate) fn assemble(
         mut roots: Vec<Root>,
         shared: Vec<Arc<Root>>,

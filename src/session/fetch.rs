@@ -66,14 +66,15 @@ impl Client {
         }
     }
 
-    /// Returns the directories that are always in force, after the client's roots could not be
-    /// obtained. Fails with the same error if there are none, or if the client is not the cause.
+    /// Returns the directories that are always in force, for a client whose roots could not be
+    /// obtained because of `error`. Fails with `error` if there are no such directories, or if the
+    /// client did not cause the error.
     pub(crate) async fn always_roots(&self, error: Error) -> Result<Roots> {
         if !self.guard.boundary().has_always_directories() || !is_clients(error.reason()) {
             return Err(error);
         }
         let allowed = self.guard.allowed_roots(self.deadline(Instant::now())).await?;
-        // The session may have been closed meanwhile.
+        // The session may have been closed in the meantime.
         self.epoch()?;
         match allowed.always_despite(&error) {
             always if always.is_empty() => Err(error),
@@ -328,7 +329,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Whether an error means that the client's roots could not be obtained because of the client.
+/// Whether an error means that the client failed to provide its roots.
 fn is_clients(code: Code) -> bool {
     matches!(
         code,

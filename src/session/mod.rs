@@ -93,16 +93,16 @@ use crate::workers::Account;
 /// | the list is empty | nothing, or the allowed directories: [`empty_list`] |
 /// | every entry of the list is rejected | nothing |
 /// | the list is late, malformed or an error | nothing |
-/// | in each of these cases | also the allowed directories that are [always] in force, after the client's roots |
+/// | in any of these cases | also the allowed directories that are [always] in force, after the client's roots |
 /// | the capabilities are missing or malformed | there is no session: answer the request with -32602 |
 /// | an allowed directory is replaced or comes back (a deploy) | the cached list is resolved again, and the client is not asked. If that fails, the roots that are still available are served, and the next attempt follows half a second later |
 ///
 /// A relative path starts at the client's first root or, if the client does not narrow the allowed
-/// directories, at the first of these. [`Roots::with_base`] chooses another root. Mention this in
-/// the descriptions of your tools.
+/// directories, at the first allowed directory. [`Roots::with_base`] chooses another root. Mention
+/// this in the descriptions of your tools.
 ///
-/// If only directories that are always in force are served, because the client's list could not be
-/// obtained or grants nothing, a relative path is refused. The error is the one that the call would
+/// If the client's list could not be obtained or grants nothing, only the directories that are
+/// always in force are served. A relative path is then refused with the error that the call would
 /// return without these directories.
 ///
 /// # When the client is asked
@@ -175,8 +175,8 @@ pub enum RootsState {
     Stale,
     /// The roots were requested but could not be obtained. None of them is in force.
     Failed(ErrorKind),
-    /// The client sent its list, but the list put no root in force: it is empty, or every entry was
-    /// rejected.
+    /// The client sent its list, but the list put no root in force, because it is empty or every
+    /// entry was rejected.
     Empty,
     /// The roots are in force.
     Available,
@@ -257,9 +257,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If a directory is [always](crate::DirectoryOptions::always) in force, the errors of the
-    /// client's list are not returned. The roots are then these directories, and relative requests
-    /// are refused with the error.
+    /// If a directory is [always](crate::DirectoryOptions::always) in force, errors from the
+    /// client's list are not returned. The roots are then the directories that are always in force,
+    /// and relative requests are refused with the error.
     ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported) if [`WithoutClientRoots::Deny`]
     /// applies or the source returned it; [`RootsFailed`](crate::ErrorKind::RootsFailed)
@@ -291,12 +291,16 @@ impl Session {
         &self.client().account
     }
 
-    /// Returns an error if the session is closed or no longer in `epoch`.
+    /// Returns a function that returns an error if the session is closed or no longer in `epoch`.
+    /// The function does not keep the session open.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn ensure_current(&self, epoch: Option<u64>) -> Result<()> {
-        let now = self.client().epoch()?;
-        match epoch {
-            Some(epoch) if epoch != now => Err(Code::RootsStale.into()),
+    pub(crate) fn ensure_current(
+        &self,
+        epoch: Option<u64>,
+    ) -> impl Fn() -> Result<()> + Send + Sync + 'static {
+        let client = self.shared.0.clone();
+        move || match (epoch, client.epoch()?) {
+            (Some(epoch), now) if epoch != now => Err(Code::RootsStale.into()),
             _ => Ok(()),
         }
     }
@@ -308,7 +312,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As for [`roots`](Self::roots), the errors of the list are not returned if a directory is
+    /// As with [`roots`](Self::roots), errors from the list are not returned if a directory is
     /// [always](crate::DirectoryOptions::always) in force.
     ///
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported),
@@ -342,7 +346,7 @@ impl Session {
     /// contact the client, because a server may send requests only while it is handling a request,
     /// and a notification is not one. Call it before the client's next message is handled. If
     /// messages are handled concurrently, call it in the loop that reads them, not in a task that
-    /// the notification starts. If an SDK contains that loop, use an [`Observer`].
+    /// the notification starts. If that loop is part of an SDK, use an [`Observer`].
     ///
     /// Directories of the withdrawn list may stay open until the next list replaces it, the cache
     /// evicts it, or the session closes. No later call receives them. A request that already
@@ -369,7 +373,7 @@ impl Session {
     /// live](crate::GuardBuilder::time_to_live_unannounced). Also the errors of
     /// [`Roots::still_allows`], [`SessionClosed`](crate::ErrorKind::SessionClosed) and
     /// [`RootsUnsupported`](crate::ErrorKind::RootsUnsupported). A proof in a directory that is
-    /// [always](crate::DirectoryOptions::always) in force stays allowed while the client's roots
+    /// [always](crate::DirectoryOptions::always) in force remains allowed while the client's roots
     /// must be requested again or could not be obtained.
     pub fn still_allows(&self, checked: &CheckedPath) -> Result<()> {
         let client = self.client();
@@ -506,7 +510,7 @@ mod tests {
     fn a_closed_session_is_never_current() {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
-        let still = |epoch| session.ensure_current(epoch).map_err(|error| error.reason());
+        let still = |epoch| session.ensure_current(epoch)().map_err(|error| error.reason());
         let epoch = session.client().epoch().unwrap();
         assert_eq!(
             (still(None), still(Some(epoch)), still(Some(0))),

@@ -1,9 +1,10 @@
 //! Observes a client's messages before the server's SDK does, for any SDK.
 //!
-//! An SDK that handles messages in separate tasks may begin a call before the handler of an earlier
-//! `list_changed`. The change must therefore be marked by something that sees each message before
-//! the SDK does. [`Observer`] takes whole messages, for an SDK whose transport can be wrapped. An
-//! [`ObservedReader`] takes a stream of bytes, for an SDK that accepts a reader.
+//! An SDK that handles messages in separate tasks may begin a call before it runs the handler of an
+//! earlier `list_changed`. The change must therefore be recorded by code that sees each message
+//! before the SDK does. If the SDK's transport can be wrapped, the wrapper passes each message to
+//! an [`Observer`]. If the SDK accepts a reader, it reads the client's stream through an
+//! [`ObservedReader`].
 
 use std::fmt;
 use std::io;
@@ -21,16 +22,16 @@ use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, Effect};
 
 impl Session {
-    /// Takes note of an incoming message. Call this for each message of the client, in the order in
-    /// which they arrive, before the SDK sees the message. To let the guard begin the session too,
-    /// use an [`Observer`].
+    /// Observes an incoming message. Call this for each of the client's messages, in the order in
+    /// which they arrive, before the SDK sees the message. If the guard should also begin the
+    /// session, use an [`Observer`] instead.
     ///
     /// The message is the JSON of one message or of a batch. If it contains a
     /// [`RootsListChanged`](crate::RootsListChanged), this calls
     /// [`list_changed`](Self::list_changed), so the change takes effect before this method returns.
-    /// A message that cannot be parsed, or that is longer than
-    /// [`MESSAGE_BYTES`], counts as a change, because it may contain
-    /// one. So does an `initialize`: the capabilities that the session began with stay.
+    /// A message that cannot be parsed, or that is longer than [`MESSAGE_BYTES`], counts as a
+    /// change, because it may contain one. An `initialize` also counts as a change, but the session
+    /// keeps the capabilities with which it began.
     ///
     /// ```
     /// # use mcp_roots_guard::{
@@ -59,8 +60,8 @@ impl Session {
     }
 }
 
-/// Observes the messages of one client, begins its [`Session`], and marks changes of its roots. An
-/// observer is cheap to clone, and all clones share the session.
+/// Observes the messages of one client, begins its [`Session`], and records changes to its roots.
+/// An observer is cheap to clone, and all clones share the session.
 ///
 /// Use this with any SDK that does not have an adapter in this crate. Create one observer for each
 /// connection, and use it in one of two ways:
@@ -69,16 +70,15 @@ impl Session {
 /// - If the SDK reads the stream itself, wrap its transport, and call [`observe`](Self::observe)
 ///   for each message before the SDK handles it.
 ///
-/// In each tool, call [`session`](Self::session), and obtain the roots from it. The example
-/// `examples/rust-mcp-sdk` in the crate's repository wraps the transport of an SDK that reads
-/// standard input itself.
+/// In each tool, call [`session`](Self::session), and obtain the roots from the session. The
+/// example `examples/rust-mcp-sdk` in the crate's repository wraps the transport of an SDK that
+/// reads standard input itself.
 ///
-/// The session begins with the client's first `initialize` and the capabilities in it. If they are
-/// missing or malformed, no session begins, and calls are refused. A later `initialize` counts as a
-/// change of roots, and the first capabilities stay. The session remains open at the end of the
-/// stream, so that requests in progress can still be answered. It closes when the observer, its
-/// clones, its readers and the sessions obtained from it are dropped, or when
-/// [`Session::close`] is called.
+/// The session begins with the client's first `initialize` that contains valid capabilities. Until
+/// then, calls are refused. A later `initialize` counts as a change of roots, but the session keeps
+/// its capabilities. The session remains open at the end of the stream, so that requests in
+/// progress can still be answered. It closes when the observer, its clones, its readers and the
+/// sessions obtained from it have all been dropped, or when [`Session::close`] is called.
 ///
 /// ```
 /// use mcp_roots_guard::{Boundary, Guard, RootsState};
@@ -107,12 +107,12 @@ pub struct Observer {
 
 struct Shared {
     guard: Guard,
-    /// The session, or the error for calls as long as there is none.
+    /// The session or, until it begins, the error with which calls are refused.
     session: Mutex<Result<Session>>,
 }
 
 impl Guard {
-    /// Returns an observer for the messages of one client, which begins the client's session.
+    /// Returns an observer for the messages of one client. It begins the client's session.
     #[must_use]
     pub fn observer(&self) -> Observer {
         let none = Error::new(Code::NoSession).detail("the client has not sent initialize");
@@ -122,13 +122,13 @@ impl Guard {
 }
 
 impl Observer {
-    /// Takes note of an incoming message, as [`Session::observe`] does, and begins the session at
-    /// the first `initialize` with readable capabilities. Call this for each message, in the order
-    /// in which they arrive, before the SDK sees the message.
+    /// Observes an incoming message, as [`Session::observe`] does, and begins the session at the
+    /// first `initialize` with valid capabilities. Call this for each of the client's messages, in
+    /// the order in which they arrive, before the SDK sees the message.
     ///
-    /// A wrapper around a transport that yields parsed messages can serialize them again. It does
-    /// not see the messages that the transport drops, for example because it cannot parse them. A
-    /// [`filter`](Self::filter) sees every byte.
+    /// If the wrapped transport yields parsed messages, the wrapper can serialize them again. It
+    /// does not see the messages that the transport drops, for example because they cannot be
+    /// parsed. A [`filter`](Self::filter) sees every byte.
     pub fn observe(&self, message: &[u8]) {
         self.apply(Effect::of(message));
     }
@@ -137,20 +137,20 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// [`NoSession`](crate::ErrorKind::NoSession) if the client has not sent `initialize`, or only
-    /// without readable capabilities; [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if
+    /// [`NoSession`](crate::ErrorKind::NoSession) if the client has not sent `initialize` with
+    /// valid capabilities, and [`Busy`](crate::ErrorKind::Busy) (`too_many_sessions`) if
     /// [`SESSIONS`](crate::limits::SESSIONS) sessions were open when it sent `initialize`.
     pub fn session(&self) -> Result<Session> {
         self.lock().as_ref().map(Session::clone).map_err(Error::repeated)
     }
 
-    /// Wraps the stream of the client's messages, one on each line, as on stdio.
+    /// Wraps the stream of the client's messages, which has one message per line, as on stdio.
     ///
     /// The reader yields the same bytes. It holds back the bytes of a line until the line is
     /// complete and has been observed. A change therefore takes effect before the SDK can read any
     /// part of its message. At the end of the stream, the last line needs no newline. If a line is
-    /// longer than [`MESSAGE_BYTES`], the reader marks a change, passes the line on as it arrives,
-    /// and marks another change before the newline.
+    /// longer than [`MESSAGE_BYTES`], the reader records a change, passes the line on as it
+    /// arrives, and records another change before it passes on the newline.
     pub fn filter<R>(&self, reader: R) -> ObservedReader<R> {
         ObservedReader { reader, lines: Lines::default(), observer: self.clone() }
     }
@@ -186,7 +186,7 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// A reader that observes the messages that are read through it ([`Observer::filter`]).
+/// A reader that observes the messages that pass through it ([`Observer::filter`]).
 ///
 /// A read that is dropped before it completes loses no bytes.
 pub struct ObservedReader<R> {
@@ -223,8 +223,8 @@ impl<R> fmt::Debug for ObservedReader<R> {
     }
 }
 
-/// The bytes that were read but not released yet. At most one line of [`MESSAGE_BYTES`] and one
-/// chunk are held, because nothing is read while observed bytes remain.
+/// The bytes that were read but not yet released. They are at most one line of [`MESSAGE_BYTES`]
+/// and one chunk, because nothing is read while observed bytes remain.
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
@@ -284,13 +284,13 @@ impl Lines {
         if self.released == self.observed {
             self.bytes.drain(..self.released);
             (self.released, self.observed) = (0, 0);
-            // A long line must not occupy memory after it was released.
+            // A long line must not occupy memory after it is released.
             self.bytes.shrink_to(2 * CHUNK);
         }
     }
 }
 
-/// The number of bytes that are read at once: as many as tokio's `BufReader` reads.
+/// The maximum number of bytes per read, which is also the default of tokio's `BufReader`.
 const CHUNK: usize = 8 * 1024;
 
 #[cfg(test)]
@@ -317,7 +317,7 @@ mod tests {
         observer.session().unwrap().client().epoch().unwrap()
     }
 
-    /// A reader that yields these chunks, and is not ready between two of them.
+    /// A reader that yields these chunks and is not ready between them.
     struct Chunks {
         chunks: VecDeque<Vec<u8>>,
         is_ready: bool,
@@ -344,8 +344,8 @@ mod tests {
         }
     }
 
-    /// Reads the chunks through a filter, at most `most` bytes at once. Each read is a new one, so
-    /// a read that is not ready is dropped. Returns the bytes of each read, and the epoch after it.
+    /// Reads the chunks through a filter, at most `most` bytes at once. Drops each read that is not
+    /// ready, and starts a new one. Returns the bytes of each read and the epoch after it.
     fn read<'a>(
         observer: &Observer,
         chunks: impl IntoIterator<Item = &'a [u8]>,
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_a_change_mark_none_however_the_stream_is_split() {
+    fn lines_without_a_change_mark_no_change_however_the_stream_is_split() {
         let input = format!("\n{CALL}\r\n \n[{CALL},{CALL}]\n{{}}\n{CALL}");
         for at in 0..=input.len() {
             let observer = guard().observer();
@@ -470,7 +470,7 @@ mod tests {
         let during = epochs.iter().find(|(released, _)| *released > start).unwrap().1;
         let after = epochs.iter().find(|(released, _)| *released > end).unwrap().1;
         assert!(first < during && during < after, "{first} {during} {after}");
-        // The call after the long line is read as a line of its own.
+        // The call after the long line is a separate line.
         assert_eq!(epoch(&observer), after);
         // Most of the long line was released before its end arrived.
         assert!(reads.len() > MESSAGE_BYTES / CHUNK);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn session_observes_a_second_initialize_as_a_change() {
+    fn session_treats_a_second_initialize_as_a_change() {
         let declared = ClientCapabilities::with_roots(RootsCapability::silent());
         let session = guard().session(declared).unwrap();
         let epoch = || session.client().epoch().unwrap();

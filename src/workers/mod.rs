@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-pub(crate) use self::account::Account;
+pub(crate) use self::account::{Account, Permit, Permits};
 use self::devices::Devices;
 pub(crate) use self::devices::counted;
 use self::queue::{Queue, Shares};

@@ -68,7 +68,6 @@ impl<J> Queue<J> {
     /// Adds a job and returns its number. Returns the job itself if too many jobs are waiting.
     pub(super) fn push(&mut self, account: &Account, job: J) -> Result<u64, J> {
         let waiting = self.accounts.get(account).map_or(0, |jobs| jobs.waiting.len());
-        // Defense: queue-is-bounded
         if waiting >= self.max_waiting(account) {
             return Err(job);
         }

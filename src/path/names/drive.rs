@@ -1,15 +1,15 @@
-//! The names of a Windows path on another system, as a client on Windows sends it.
+//! Parses the Windows paths that a client sends to a server on another system.
 //!
-//! The path begins with a drive. A backslash separates names as a slash does, and names are
-//! compared ignoring the case of ASCII letters. A `file:` URI such as `file:///c%3A/proj` is
-//! decoded to a path with a slash before the drive.
+//! The path begins with a drive. Names are separated by slashes or backslashes, and are compared
+//! ignoring ASCII case. A `file:` URI such as `file:///c%3A/proj` is decoded to a path with a slash
+//! before the drive.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// The names of a path that begins with a drive, in lower case, each with the rest of the path
-/// after it and after one separator. The drive is the first name.
+/// The lowercase names of a path that begins with a drive, each with the rest of the path after the
+/// name and one separator. The drive is the first name.
 pub(crate) fn names(path: &OsStr) -> Option<impl Iterator<Item = (OsString, &OsStr)>> {
     let mut rest = starts_with_drive(path)?;
     Some(std::iter::from_fn(move || {
@@ -23,8 +23,8 @@ pub(crate) fn names(path: &OsStr) -> Option<impl Iterator<Item = (OsString, &OsS
     }))
 }
 
-/// The path with slashes instead of backslashes, if it begins with a drive. After a slash, which
-/// only a decoded URI has before the drive, backslashes are characters of names.
+/// Replaces backslashes with slashes in a path that begins with a drive. The path is unchanged if a
+/// slash precedes the drive, as in a decoded URI, because its backslashes are part of names.
 pub(crate) fn with_slashes(path: &OsStr) -> Cow<'_, OsStr> {
     let bytes = path.as_bytes();
     if bytes.starts_with(b"/") || starts_with_drive(path).is_none() || !bytes.contains(&b'\\') {
@@ -35,7 +35,7 @@ pub(crate) fn with_slashes(path: &OsStr) -> Cow<'_, OsStr> {
 }
 
 /// The path without a slash before the drive, or `None` if it does not begin with a drive. `C:` is
-/// a drive only with a slash before or a separator after it.
+/// a drive only if a slash precedes it or a separator follows it.
 pub(crate) fn starts_with_drive(path: &OsStr) -> Option<&[u8]> {
     let path = path.as_bytes();
     let from = path.strip_prefix(b"/").unwrap_or(path);

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 use self::walk::Walk;
 use crate::error::{Code, Result};
-use crate::path::index::{Node, Origin, PathIndex};
+use crate::path::index::{Node, PathIndex};
 
 /// The purpose for which a path is checked.
 ///
@@ -100,7 +100,13 @@ pub(crate) enum EntryKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Inside a root, at a path of plain names relative to the root.
-    Inside { root: usize, path: PathBuf, found: Found },
+    Inside {
+        root: usize,
+        path: PathBuf,
+        found: Found,
+        /// Whether the last name of the request is a symlink that was followed.
+        is_target: bool,
+    },
     /// At an ancestor of roots.
     Above(Node),
 }
@@ -117,20 +123,35 @@ pub(crate) enum Found {
 
 /// Resolves `request`. A relative request starts at the root `base`, and fails with `OutsideRoots`
 /// if there is no base.
-pub(crate) fn resolve(
-    lookup: &mut impl Lookup,
-    aliases: &PathIndex,
+pub(crate) fn resolve<'a>(
+    lookup: &'a mut impl Lookup,
+    aliases: &'a PathIndex,
     base: Option<usize>,
-    request: &OsStr,
+    request: &'a OsStr,
     intent: Intent,
 ) -> Result<Place> {
     let mut walk = Walk::new(lookup, aliases, intent);
     if aliases.is_absolute(request) {
-        walk.start(request, Origin::Request);
+        walk.start(request);
     } else {
         walk.enter(base.ok_or(Code::OutsideRoots)?);
         // Defense: dot-dot-follows-symlinks-first
         walk.push(request);
     }
+    walk.run()
+}
+
+/// Resolves the target of a symlink at `link` in root number `root`, whether or not the symlink
+/// exists. `link` consists of plain names. Missing names of the target are allowed, as with
+/// [`Intent::NewTree`].
+pub(crate) fn resolve_symlink(
+    lookup: &mut impl Lookup,
+    aliases: &PathIndex,
+    root: usize,
+    link: &Path,
+    text: &OsStr,
+) -> Result<Place> {
+    let mut walk = Walk::new(lookup, aliases, Intent::NewTree);
+    walk.start_at_symlink(root, link, text)?;
     walk.run()
 }

@@ -1,7 +1,8 @@
 //! The state machine of [`resolve`](super::resolve).
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{EntryKind, Found, Intent, Lookup, Place};
 use crate::error::{Code, Error, Result, quoted};
@@ -15,9 +16,11 @@ pub(super) struct Walk<'a, N> {
     intent: Intent,
     position: Position,
     /// The remaining components. The next one is last.
-    todo: Vec<OsString>,
+    todo: Vec<Cow<'a, OsStr>>,
     steps: usize,
     hops: usize,
+    /// Whether the last name of the request is a symlink that was followed.
+    is_target: bool,
     /// Whether `lookup` can skip several names at once.
     looks_ahead: bool,
     /// The last symlink that was followed, and its target. They are reported only to the operator.
@@ -45,9 +48,10 @@ impl<'a, N: Lookup> Walk<'a, N> {
             aliases,
             intent,
             position,
-            todo: Vec::new(),
+            todo: Vec::with_capacity(TODO),
             steps: 0,
             hops: 0,
+            is_target: false,
             last_link: None,
             looks_ahead: true,
         }
@@ -120,17 +124,21 @@ impl<'a, N: Lookup> Walk<'a, N> {
                     root: *root,
                     path: path.clone(),
                     found: Found::Link,
+                    is_target: false,
                 }));
             }
             // rmdir(2) and rename(2) also refuse `link/`.
             EntryKind::Link(_)
-                if self.intent == Intent::NoFollow && self.todo.iter().all(|name| name == ".") =>
+                if self.intent == Intent::NoFollow
+                    && self.todo.iter().all(|name| &**name == ".") =>
             {
                 return Err(Code::NotADirectory.into());
             }
             EntryKind::Link(text) => {
                 let link = path.clone();
                 path.pop();
+                // Defense: target-of-a-symlink-is-not-its-name
+                self.is_target |= self.todo.iter().all(|name| &**name == ".");
                 self.follow(link, text)?;
             }
         }
@@ -180,6 +188,22 @@ impl<'a, N: Lookup> Walk<'a, N> {
         Ok(())
     }
 
+    /// Starts a walk at the symlink at `link` in a root, as if the walk had just met it.
+    pub(super) fn start_at_symlink(
+        &mut self,
+        root: usize,
+        link: &Path,
+        text: &OsStr,
+    ) -> Result<()> {
+        self.enter(root);
+        self.follow(link.to_owned(), text.to_owned())?;
+        if !is_absolute(text) {
+            // The target is resolved after the directory that contains the symlink.
+            self.push_owned(link.parent().unwrap_or(link).as_os_str());
+        }
+        Ok(())
+    }
+
     fn follow(&mut self, link: PathBuf, text: OsString) -> Result<()> {
         self.hops += 1;
         if self.hops > LINK_HOPS {
@@ -188,11 +212,8 @@ impl<'a, N: Lookup> Walk<'a, N> {
         if text.is_empty() {
             return Err(Code::NotFound.into());
         }
-        if is_absolute(&text) {
-            self.start(&text, Origin::Symlink);
-        } else {
-            self.push(&text);
-        }
+        let rest = if is_absolute(&text) { self.begin(&text, Origin::Symlink) } else { &text };
+        self.push_owned(rest);
         self.last_link = Some((link, text));
         Ok(())
     }
@@ -222,7 +243,12 @@ impl<'a, N: Lookup> Walk<'a, N> {
         let Position::Inside { root, path, .. } = &mut self.position else {
             return Err(Code::NotFound.into());
         };
-        Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Missing(count) })
+        Ok(Place::Inside {
+            root: *root,
+            path: std::mem::take(path),
+            found: Found::Missing(count),
+            is_target: self.is_target,
+        })
     }
 
     fn end(&mut self) -> Result<Place> {
@@ -235,7 +261,12 @@ impl<'a, N: Lookup> Walk<'a, N> {
         let Position::Inside { root, path, .. } = &mut self.position else {
             return Err(Code::NotFound.into());
         };
-        Ok(Place::Inside { root: *root, path: std::mem::take(path), found: Found::Exists })
+        Ok(Place::Inside {
+            root: *root,
+            path: std::mem::take(path),
+            found: Found::Exists,
+            is_target: self.is_target,
+        })
     }
 
     /// The kind of the file at the position, or `Unknown` if it no longer exists.
@@ -257,18 +288,23 @@ impl<'a, N: Lookup> Walk<'a, N> {
 
     /// Starts an absolute path at the root with the longest matching path or alias. If there is
     /// none, starts it at the place of a declared alias, or else at `/`.
-    pub(super) fn start(&mut self, path: &OsStr, origin: Origin) {
+    pub(super) fn start(&mut self, path: &'a OsStr) {
+        let rest = self.begin(path, Origin::Request);
+        self.push(rest);
+    }
+
+    /// Moves to the start of an absolute path. Returns the rest of the path.
+    fn begin<'p>(&mut self, path: &'p OsStr, origin: Origin) -> &'p OsStr {
         if let Some((root, rest)) = self.aliases.begin_from(path, origin) {
             self.enter(root);
-            self.push(rest);
-        } else {
-            let (node, rest) = match self.aliases.declared(path, origin) {
-                Some((Some(node), rest)) => (node, rest),
-                _ => (TOP, path),
-            };
-            self.position = Position::Above(node);
-            self.push(rest);
+            return rest;
         }
+        let (node, rest) = match self.aliases.declared(path, origin) {
+            Some((Some(node), rest)) => (node, rest),
+            _ => (TOP, path),
+        };
+        self.position = Position::Above(node);
+        rest
     }
 
     /// Moves from a root to the position above it.
@@ -299,18 +335,30 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
     }
 
-    pub(super) fn push(&mut self, path: &OsStr) {
+    pub(super) fn push(&mut self, path: &'a OsStr) {
+        self.push_all(path, components(path).map(|(name, _)| Cow::Borrowed(name)));
+    }
+
+    /// Like [`push`](Self::push), for text that is not part of the request.
+    fn push_owned(&mut self, path: &OsStr) {
+        self.push_all(path, components(path).map(|(name, _)| Cow::Owned(name.to_owned())));
+    }
+
+    fn push_all(&mut self, path: &OsStr, names: impl Iterator<Item = Cow<'a, OsStr>>) {
         let first = self.todo.len();
-        self.todo.extend(components(path).map(|(name, _)| name.to_owned()));
+        self.todo.extend(names);
         // A trailing slash requires a directory, as `.` does.
         if ends_as_directory(path) {
-            self.todo.push(OsString::from("."));
+            self.todo.push(Cow::Borrowed(OsStr::new(".")));
         }
         if let Some(pushed) = self.todo.get_mut(first..) {
             pushed.reverse();
         }
     }
 }
+
+/// The number of components that most requests have at most.
+const TODO: usize = 24;
 
 fn is_plain(name: &OsStr) -> bool {
     name != "." && name != ".." && name.len() <= NAME_BYTES
@@ -333,7 +381,6 @@ fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
 mod tests {
     use super::Intent::{Existing, New, NewTree, NoFollow};
     use std::collections::BTreeMap;
-    use std::path::Path;
 
     use super::super::resolve;
     use super::*;
@@ -413,7 +460,7 @@ mod tests {
 
     fn resolved(memory: &mut Memory, aliases: &PathIndex, request: &str, intent: Intent) -> String {
         match resolve(memory, aliases, Some(0), OsStr::new(&native(request)), intent) {
-            Ok(Place::Inside { root, path, found }) => {
+            Ok(Place::Inside { root, path, found, .. }) => {
                 format!("{root}:{} {found:?}", path.display().to_string().replace('\\', "/"))
             }
             Ok(Place::Above(_)) => "above".into(),

@@ -1,0 +1,324 @@
+//! Child processes that start inside a root.
+//!
+//! [`CheckedPath::command`] returns a [`ChildCommand`] for a checked directory. Its working
+//! directory is set by the descriptor of that directory, so a directory that is swapped after the
+//! check does not change where the program starts.
+//!
+//! | attack or accident | defense | module |
+//! | --- | --- | --- |
+//! | the directory is replaced by a symlink between the check and the start | it is set by descriptor | `spawn` |
+//! | a program that a client wrote, found through `PATH` or through a symlink | it must be outside all writable roots | `program` |
+//! | secrets in the server's environment | only [`CHILD_ENVIRONMENT`] is inherited | `program` |
+//! | descriptors of the server without `FD_CLOEXEC` | closed in a copy of the descriptor table, or refused | `spawn` |
+//! | a program that reads the server's protocol from standard input | standard input is empty unless it is given | `spawn` |
+//! | endless output, endless time | limits | `spawn`, `wait` |
+//! | a cancelled request, withdrawn roots | the process group is killed | `wait` |
+//! | processes that the program leaves behind | the process group is killed when the program exits | `spawn` |
+//! | too many programs of one client | permits for each account | `spawn` |
+//! | access to files outside the roots | confinement by Landlock (feature `landlock`) | `confine` |
+//!
+//! Each program is started and supervised by a thread of its own (`spawn`). Where the kernel
+//! allows it, that thread has its own descriptor table, and if requested it is confined, which
+//! affects neither the server nor its other threads. Its descriptors have no meaning elsewhere, so
+//! it never receives or drops a value that owns a descriptor of the server. The calling thread or
+//! task waits and checks whether the request is still active (`wait`).
+
+mod output;
+mod program;
+mod spawn;
+mod wait;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::output::{ChildOutput, Ended};
+pub use self::program::CHILD_ENVIRONMENT;
+use crate::check::CheckedPath;
+#[cfg(feature = "landlock")]
+use crate::confine::Confinement;
+use crate::error::{Code, Result};
+use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
+
+/// A program to run with a checked directory as its working directory, from
+/// [`CheckedPath::command`].
+///
+/// - The environment contains only the variables in [`CHILD_ENVIRONMENT`] and those added with
+///   [`env`](Self::env).
+/// - Standard input is empty, unless [`stdin`](Self::stdin) provides it. Standard output and
+///   standard error are captured. On Linux, no other descriptor is inherited. On other systems,
+///   descriptors without `FD_CLOEXEC` and inheritable handles are inherited. Rust creates none.
+/// - The program runs in a new process group. The group is killed when the program exits, when a
+///   limit is reached, when the request that the roots belong to ends, and when its client
+///   withdraws the roots. A process that creates its own session or group (setsid(2)) escapes this.
+///   On Windows, only the program itself is killed.
+///
+/// The program runs with the permissions of the server. It is **not restricted to the roots** and
+/// ignores read-only access and protected names, unless it is confined on Linux
+/// (`confined`, feature `landlock`). Even a confined program can use protected and hidden names.
+///
+/// ```
+/// # #[cfg(target_os = "linux")] fn main() -> mcp_roots_guard::Result<()> {
+/// use std::time::Duration;
+///
+/// use mcp_roots_guard::{Intent, Roots};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// # std::fs::write(work.path().join("a.txt"), "").unwrap();
+/// let roots = Roots::from_dirs([work.path()])?;
+/// let listing = roots
+///     .check(".", Intent::Existing)?
+///     .command("ls")?
+///     .arg("-1")
+///     .time_limit(Duration::from_secs(10))
+///     .output_limit(1 << 16)
+///     .output()?;
+/// assert!(listing.success());
+/// assert_eq!(listing.stdout(), b"a.txt\n");
+/// # Ok(())
+/// # }
+/// # #[cfg(not(target_os = "linux"))] fn main() {}
+/// ```
+#[must_use = "the program runs when `output` or `output_async` is called"]
+pub struct ChildCommand {
+    directory: CheckedPath,
+    /// The name or path of the program as the caller gave it, for errors.
+    name: OsString,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, Option<OsString>)>,
+    stdin: Option<Vec<u8>>,
+    time: Duration,
+    output: usize,
+    stop: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    is_directory_by_path: bool,
+    #[cfg(feature = "landlock")]
+    confinement: Option<Confinement>,
+    #[cfg(feature = "landlock")]
+    allowed: crate::confine::ChildScope,
+}
+
+impl CheckedPath {
+    /// Prepares to run a program with this directory as its working directory.
+    ///
+    /// `program` is an absolute path, or a name that is looked up in the directories of the
+    /// server's `PATH`. Relative directories in `PATH` and directories inside a writable root are
+    /// skipped. The program must not be inside a writable root, and no symlink on its path may be
+    /// inside one, because a client could have written it. This also applies to writable allowed
+    /// directories that this client's roots do not include.
+    ///
+    /// # Errors
+    ///
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_program`) if `program` is empty
+    ///   or is a relative path with more than one name.
+    /// - [`NotFound`](crate::ErrorKind::NotFound) (`no_such_program`) if there is no such
+    ///   executable file outside the writable roots.
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`program_inside_roots`) if the
+    ///   program is inside a writable root, or its path follows a symlink inside one.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Result<ChildCommand> {
+        let name = program.as_ref();
+        let found = self.perform_beside("run", name, || program::find(self, name))?;
+        Ok(ChildCommand {
+            directory: self.clone(),
+            name: name.to_owned(),
+            program: found,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            stdin: None,
+            time: CHILD_TIME,
+            output: CHILD_OUTPUT,
+            stop: None,
+            is_directory_by_path: false,
+            #[cfg(feature = "landlock")]
+            confinement: None,
+            #[cfg(feature = "landlock")]
+            allowed: crate::confine::ChildScope::default(),
+        })
+    }
+
+    /// Runs work about another name than the request's, which its error mentions.
+    fn perform_beside<T>(
+        &self,
+        operation: &'static str,
+        name: &OsStr,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        work().map_err(|error| self.roots().log_refusal(error.at(operation, name)))
+    }
+}
+
+impl ChildCommand {
+    /// Adds an argument. It is passed to the program unchanged, without a shell. An argument from a
+    /// model can be an option (`--output=FILE`), so put `--` before it or reject a leading `-`.
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Adds several arguments, like [`arg`](Self::arg).
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets an environment variable.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), Some(value.as_ref().to_owned())));
+        self
+    }
+
+    /// Removes an environment variable, for example one in [`CHILD_ENVIRONMENT`].
+    pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), None));
+        self
+    }
+
+    /// Passes these bytes to the program's standard input, which then ends.
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// Sets how long the program may run. The default is [`CHILD_TIME`].
+    pub fn time_limit(mut self, time: Duration) -> Self {
+        self.time = time;
+        self
+    }
+
+    /// Sets how many bytes the program may write to standard output and standard error together.
+    /// The default is [`CHILD_OUTPUT`].
+    pub fn output_limit(mut self, bytes: usize) -> Self {
+        self.output = bytes;
+        self
+    }
+
+    /// Stops the program when this function returns true. It is called about every 50 ms
+    /// ([`CHILD_TICK`](crate::limits::CHILD_TICK)) on the waiting thread or task.
+    ///
+    /// Roots of a request (`RequestRoots`) need no such function,
+    /// because the program is stopped when they end. Other callers can pass a function that calls
+    /// [`Session::still_allows`](crate::Session::still_allows).
+    pub fn stop_if(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.stop = Some(Arc::new(stop));
+        self
+    }
+
+    /// Sets the working directory by its path. This is for systems other than Linux, where it
+    /// cannot be set by descriptor, and for Linux without `/proc`. If the directory is replaced
+    /// after it was checked, the program can start outside the roots.
+    pub fn unguarded_dir(mut self) -> Self {
+        self.is_directory_by_path = true;
+        self
+    }
+
+    /// Confines the program and all processes that it starts: to the roots in force, with their
+    /// access, and to the extras of the confinement. The server is not affected. If the server
+    /// itself is [confined](crate::Guard::confine_process), the program can use only what both
+    /// allow, and the server must be able to read `/proc`. The program may
+    /// run, but it also needs its libraries ([`Confinement::programs`]).
+    ///
+    /// Running files in the roots, TCP connections, and signals and abstract Unix sockets of
+    /// processes outside the confinement are denied unless they are allowed with the methods below.
+    /// No kernel restricts other network protocols, or connections to Unix sockets by path. The
+    /// other restrictions and gaps are those of
+    /// [`Guard::confine_process`](crate::Guard::confine_process).
+    ///
+    /// [`output`](Self::output) fails if the kernel does not enforce all of this, unless
+    /// [`allow_partial_confinement`](Self::allow_partial_confinement) is called.
+    #[cfg(feature = "landlock")]
+    pub fn confined(mut self, confinement: Confinement) -> Self {
+        self.confinement = Some(confinement);
+        self
+    }
+
+    /// Lets a confined program run files in the roots, for example tests that it has just built.
+    #[cfg(feature = "landlock")]
+    pub fn allow_programs_in_roots(mut self) -> Self {
+        self.allowed.programs = true;
+        self
+    }
+
+    /// Lets a confined program use TCP.
+    #[cfg(feature = "landlock")]
+    pub fn allow_network(mut self) -> Self {
+        self.allowed.network = true;
+        self
+    }
+
+    /// Lets a confined program send signals and connect to abstract Unix sockets outside the
+    /// confinement.
+    #[cfg(feature = "landlock")]
+    pub fn allow_signals(mut self) -> Self {
+        self.allowed.signals = true;
+        self
+    }
+
+    /// Runs a confined program even if the kernel is too old to enforce all restrictions.
+    /// [`ChildOutput::confined`] reports those that it does not enforce.
+    #[cfg(feature = "landlock")]
+    pub fn allow_partial_confinement(mut self) -> Self {
+        self.allowed.partial = true;
+        self
+    }
+
+    /// Runs the program and waits until it exits or is stopped.
+    ///
+    /// In a handler, this occupies one of the client's slots for the whole time. Use
+    /// [`output_async`](Self::output_async) for a program that takes longer than a file operation.
+    ///
+    /// # Errors
+    ///
+    /// - [`Cancelled`](crate::ErrorKind::Cancelled),
+    ///   [`RootsStale`](crate::ErrorKind::RootsStale) or
+    ///   [`SessionClosed`](crate::ErrorKind::SessionClosed) if the program was killed because its
+    ///   request or its roots ended, or `Cancelled` because of [`stop_if`](Self::stop_if).
+    /// - [`Busy`](crate::ErrorKind::Busy) (`too_many_children`) if this client already runs its
+    ///   share of [`CHILDREN`](crate::limits::CHILDREN) programs; `busy` if no thread can be
+    ///   started.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported): `directory_by_path` on a system where the
+    ///   directory cannot be set by descriptor; `inherited_descriptors` if the program would
+    ///   inherit descriptors of the server that cannot be closed.
+    /// - [`ConfinementUnavailable`](crate::ErrorKind::ConfinementUnavailable) and the errors of
+    ///   `Guard::confine_process` for a confined program.
+    /// - [`NotADirectory`](crate::ErrorKind::NotADirectory) and other errors from opening the
+    ///   directory; [`PermissionDenied`](crate::ErrorKind::PermissionDenied),
+    ///   [`Io`](crate::ErrorKind::Io) from starting the program.
+    pub fn output(self) -> Result<ChildOutput> {
+        self.directory.perform_beside("run", &self.name, || wait::output(&self))
+    }
+
+    /// Runs the program and waits without blocking a thread of the runtime. If the future is
+    /// dropped, the program is killed.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`output`](Self::output), and [`NoRuntime`](crate::ErrorKind::NoRuntime) outside a
+    /// tokio runtime with a timer.
+    pub async fn output_async(self) -> Result<ChildOutput> {
+        let (roots, name) = (self.directory.roots().clone(), self.name.clone());
+        let done = wait::output_async(self).await;
+        done.map_err(|error| roots.log_refusal(error.at("run", &name)))
+    }
+
+    /// Returns an error if the program must not continue.
+    fn ensure_wanted(&self) -> Result<()> {
+        self.directory.roots().ensure_in_force()?;
+        if self.stop.as_ref().is_some_and(|stop| stop()) {
+            return Err(Code::Cancelled.into());
+        }
+        Ok(())
+    }
+}
+
+/// Shows the program and its arguments, but not the environment, which can contain secrets.
+impl fmt::Debug for ChildCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildCommand")
+            .field("directory", &self.directory)
+            .field("program", &self.program)
+            .field("arguments", &self.arguments)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,148 @@
+//! The program to run, and its environment.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::boundary::{resolve_ambient, runs_through};
+use crate::check::CheckedPath;
+use crate::dir::Access;
+use crate::error::{Code, Result};
+use crate::roots::{Root, Roots};
+
+/// The environment variables that a child process inherits (environ(7), locale(7)). `PATH` contains
+/// only absolute directories outside all writable roots. On Windows, programs do not start without
+/// some of the last ones.
+pub const CHILD_ENVIRONMENT: &[&str] = &[
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LOGNAME",
+    "PATH",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    #[cfg(windows)]
+    "PATHEXT",
+    #[cfg(windows)]
+    "SystemDrive",
+    #[cfg(windows)]
+    "SystemRoot",
+    #[cfg(windows)]
+    "TEMP",
+    #[cfg(windows)]
+    "TMP",
+    #[cfg(windows)]
+    "USERPROFILE",
+];
+
+/// Returns the absolute path of a program.
+pub(super) fn find(directory: &CheckedPath, name: &OsStr) -> Result<PathBuf> {
+    let path = Path::new(name);
+    if path.is_absolute() {
+        let found = executables(path).find(|path| is_executable(path));
+        let found = found.ok_or(Code::NoSuchProgram)?;
+        return if is_outside(directory, &found) {
+            Ok(found)
+        } else {
+            Err(Code::ProgramInsideRoots.into())
+        };
+    }
+    let is_name = path.file_name() == Some(name) && !name.as_encoded_bytes().contains(&0);
+    if !is_name {
+        return Err(Code::InvalidProgram.into());
+    }
+    let mut refused = Code::NoSuchProgram;
+    for entry in search_path(directory) {
+        for found in executables(&entry.join(name)).filter(|path| is_executable(path)) {
+            if is_outside(directory, &found) {
+                return Ok(found);
+            }
+            refused = Code::ProgramInsideRoots;
+        }
+    }
+    Err(refused.into())
+}
+
+/// The inherited environment.
+pub(super) fn environment(directory: &CheckedPath) -> Vec<(OsString, OsString)> {
+    let value = |name: &&str| match *name {
+        "PATH" => std::env::join_paths(search_path(directory)).ok(),
+        name => std::env::var_os(name),
+    };
+    let pair = |name: &&str| Some((OsString::from(*name), value(name)?));
+    CHILD_ENVIRONMENT.iter().filter_map(pair).collect()
+}
+
+/// The directories of `PATH` that are absolute and outside all writable roots.
+fn search_path(directory: &CheckedPath) -> Vec<PathBuf> {
+    let entries = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&entries)
+        .filter(|entry| entry.is_absolute() && is_outside(directory, entry))
+        .collect()
+}
+
+/// Whether a path exists and a client can neither have written it nor a symlink on it.
+fn is_outside(directory: &CheckedPath, path: &Path) -> bool {
+    // The filesystem root encloses the configured directories, but is not one of them.
+    let is_writable =
+        |root: &Root| root.access() == Access::ReadWrite && !root.is_filesystem_root();
+    let Ok((canonical, trail)) = resolve_ambient(path) else { return false };
+    let is_inside = directory.snapshots().any(|roots| {
+        let enclosing = roots.index().enclosing_roots(&canonical);
+        enclosing.into_iter().any(|number| roots.root(number).is_ok_and(is_writable))
+    });
+    let directories = || {
+        let roots = directory.snapshots().flat_map(Roots::roots);
+        let directories = roots.filter(|root| is_writable(root) && !root.is_file());
+        directories.map(|root| (root.path().to_owned(), root.identity))
+    };
+    // Defense: program-is-outside-writable-roots
+    !is_inside && !runs_through(directories(), &trail) && !is_other_name(&canonical, directories())
+}
+
+/// Whether an ancestor of the path is one of these directories under another name, such as a bind
+/// mount.
+#[cfg(unix)]
+fn is_other_name(
+    canonical: &Path,
+    directories: impl Iterator<Item = (PathBuf, crate::dir::Identity)>,
+) -> bool {
+    let identity = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(crate::dir::Metadata::of_std(&metadata).identity())
+    };
+    let ancestors: Vec<_> = canonical.ancestors().filter_map(identity).collect();
+    directories.into_iter().any(|(_, identity)| ancestors.contains(&identity))
+}
+
+/// Windows resolves a path to the name of its volume, so a directory has only one canonical path.
+#[cfg(windows)]
+fn is_other_name<T>(_: &Path, _: T) -> bool {
+    false
+}
+
+#[cfg(unix)]
+fn executables(path: &Path) -> impl Iterator<Item = PathBuf> {
+    std::iter::once(path.to_owned())
+}
+
+/// The names under which Windows looks for a program that is no script.
+#[cfg(windows)]
+fn executables(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let mut with_extension = path.as_os_str().to_owned();
+    with_extension.push(".exe");
+    [path.to_owned(), with_extension.into()].into_iter()
+}
+
+#[cfg(unix)]
+fn is_executable(path: &Path) -> bool {
+    use rustix::fs::{Access, access};
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+#[cfg(windows)]
+fn is_executable(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("exe"))
+        && path.is_file()
+}

@@ -1,0 +1,557 @@
+//! Files that are written under a temporary name and then renamed to their final name.
+//!
+//! | at commit, the name | and when writing began | result |
+//! | --- | --- | --- |
+//! | exists | it existed | the file is replaced, and the new one gets the permissions that it has now |
+//! | exists | it did not | `already_exists` with [`Existing::Refuse`], otherwise `changed`, because the new file has the permissions of a new file |
+//! | does not exist | it existed | `changed`, because the permissions for the new file are not known |
+//! | does not exist | it did not | the file is created |
+//!
+//! Until the commit, the temporary file of a file that will be replaced can be read only by its
+//! owner.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[cfg(unix)]
+use super::open::verify;
+use super::open::{NEW_FILE, allow};
+use super::options::{Durability, Existing, WriteOptions};
+#[cfg(unix)]
+use super::permissions::{Carried, NewFileMode, Permissions};
+use super::version::{Condition, change_if, removed};
+use crate::check::CheckedPath;
+#[cfg(unix)]
+use crate::dir::Policy;
+use crate::dir::{Handle, Identity, Look, Metadata, Rule, Want, split, temporary_name};
+#[cfg(unix)]
+use crate::error::Error;
+use crate::error::{Code, Result};
+use crate::limits::NAMES_TRIED;
+use crate::roots::Found;
+use crate::workers::counted;
+
+/// A file that is written in pieces and appears under its name only when it is committed.
+///
+/// Until then, the content is in a temporary file in the same directory, as described at
+/// [`Roots::write`](crate::Roots::write), and the name keeps the old file. If the value is dropped
+/// without a commit, the temporary file is removed, and so are the parent directories that were
+/// created for it, if they are empty.
+///
+/// The file is committed in the directory object that was opened when writing began, even if that
+/// directory is moved in the meantime, unless names are
+/// [protected](crate::BoundaryBuilder::protect).
+///
+/// ```
+/// use std::io::{Seek as _, Write as _};
+///
+/// use mcp_roots_guard::{Roots, WriteOptions};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// let roots = Roots::from_dirs([work.path()])?;
+/// let mut report = roots.atomic_file("out/report.txt", WriteOptions::new().create_parents(true))?;
+/// report.write_all(b"????\n")?;
+/// report.write_all(b"the rest")?;
+/// report.rewind()?;
+/// report.write_all(b"head")?;
+/// assert!(!roots.check("out/report.txt", mcp_roots_guard::Intent::New)?.exists());
+/// report.commit()?;
+/// assert_eq!(roots.read("out/report.txt", 1 << 20)?, b"head\nthe rest");
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+#[must_use = "a file that is not committed is removed"]
+pub struct AtomicFile {
+    place: CheckedPath,
+    name: OsString,
+    options: WriteOptions,
+    /// The file to be replaced, as it was when writing began.
+    old: Option<Metadata>,
+    /// The file whose copy this is.
+    #[cfg(unix)]
+    source: Option<CopySource>,
+    // Declared before the created directories, which can be removed only when they are empty.
+    temporary: Temporary,
+    created: Created,
+}
+
+/// The file that an [`AtomicFile`] is a copy of.
+#[cfg(unix)]
+struct CopySource {
+    permissions: Permissions,
+    new_mode: NewFileMode,
+}
+
+/// The place of a file to be written, with its directory open.
+pub(super) struct Destination {
+    pub(super) directory: Arc<Handle>,
+    pub(super) name: OsString,
+    pub(super) old: Option<Metadata>,
+    created: Created,
+}
+
+impl AtomicFile {
+    /// Gives the file its name. If this fails, the old file remains, and the new one is removed.
+    ///
+    /// # Errors
+    ///
+    /// - The errors of [`Roots::write`](crate::Roots::write).
+    /// - [`Changed`](crate::ErrorKind::Changed) (`changed`) if another process created or removed
+    ///   the file since writing began.
+    /// - [`Changed`](crate::ErrorKind::Changed) (`modified`) if the file does not have the version
+    ///   of [`WriteOptions::if_unchanged`].
+    /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) with [`Existing::Refuse`].
+    /// - [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the roots belong has
+    ///   ended (feature `rmcp`).
+    pub fn commit(self) -> Result<()> {
+        let place = self.place.clone();
+        place
+            .operate(|| {
+                place.roots().ensure_active()?;
+                self.commit_now()
+            })
+            .map_err(|error| place.roots().log_refusal(error.at("write", place.request().sent())))
+    }
+
+    pub(super) fn begin(
+        place: &CheckedPath,
+        to: Destination,
+        options: WriteOptions,
+    ) -> Result<Self> {
+        let mode = if to.old.is_some() { PRIVATE_FILE } else { NEW_FILE };
+        Self::begin_with(place, to, options, mode)
+    }
+
+    /// Like [`begin`](Self::begin), for the copy of a file. Until the commit, only the owner can
+    /// read it.
+    #[cfg(unix)]
+    pub(super) fn begin_copy(
+        place: &CheckedPath,
+        to: Destination,
+        options: WriteOptions,
+        permissions: Permissions,
+    ) -> Result<Self> {
+        let mut file = Self::begin_with(place, to, options, PRIVATE_FILE)?;
+        let new_mode = NewFileMode::in_directory(&file.temporary.directory)?;
+        file.source = Some(CopySource { permissions, new_mode });
+        Ok(file)
+    }
+
+    fn begin_with(
+        place: &CheckedPath,
+        to: Destination,
+        options: WriteOptions,
+        mode: u32,
+    ) -> Result<Self> {
+        let Destination { directory, name, old, created } = to;
+        // This check comes last, so that a directory is refused with `IsADirectory`.
+        place.ensure_not_root()?;
+        place.ensure_not_file_root_alias(&directory, &name)?;
+        let temporary = Temporary::new(directory, mode)?;
+        let file = Self {
+            place: place.clone(),
+            name,
+            options,
+            old,
+            #[cfg(unix)]
+            source: None,
+            temporary,
+            created,
+        };
+        if let Some(condition) = file.condition() {
+            condition.verify()?;
+        }
+        Ok(file)
+    }
+
+    /// Gives the new file the permissions of the old one, but not yet its mode. Returns `None` if
+    /// there is no old file.
+    #[cfg(unix)]
+    pub(super) fn carry(&self) -> Result<Option<Carried>> {
+        let Some(old) = &self.old else { return Ok(None) };
+        let Temporary { directory, file, .. } = &self.temporary;
+        let policy = self.place.roots().policy();
+        Ok(Some(permissions(directory, &self.name, old, policy)?.carry_to(file)?))
+    }
+
+    pub(super) fn write_content(&mut self, content: impl AsRef<[u8]>) -> Result<()> {
+        Ok(self.temporary.file.write_all(content.as_ref())?)
+    }
+
+    /// The file until the commit.
+    pub(super) fn file(&self) -> &File {
+        &self.temporary.file
+    }
+
+    /// Syncs the content and the created directories before the commit, which syncs again.
+    pub(super) fn sync(&self) -> Result<()> {
+        if self.options.durability != Durability::None {
+            self.temporary.file.sync_all()?;
+        }
+        if self.options.durability == Durability::DataAndDirectory {
+            self.created.sync();
+        }
+        Ok(())
+    }
+
+    /// Takes the directories that were created for this file, which the caller then removes or
+    /// keeps.
+    pub(super) fn take_created(&mut self) -> Created {
+        std::mem::take(&mut self.created)
+    }
+
+    pub(super) fn place(&self) -> &CheckedPath {
+        &self.place
+    }
+
+    pub(super) fn location(&self) -> (&Handle, &OsStr) {
+        (&self.temporary.directory, &self.name)
+    }
+
+    pub(super) fn commit_now(mut self) -> Result<()> {
+        #[cfg(unix)]
+        if let Some(Carried { mode, is_complete }) = self.carry()? {
+            if self.options.existing == Existing::InPlaceIfOwnerChanges && !is_complete {
+                return Err(Code::Changed.into());
+            }
+            let file = &self.temporary.file;
+            let mode = match &self.source {
+                Some(source) => mode & source.permissions.limit_of_copy(file)?,
+                None => mode,
+            };
+            // Defense: new-content-gets-the-old-mode
+            set_mode(file, mode)?;
+        } else if let Some(CopySource { permissions, new_mode }) = &self.source {
+            let file = &self.temporary.file;
+            set_mode(file, permissions.mode_of_copied_file(file, *new_mode)?)?;
+        }
+        self.sync()?;
+        let (place, name, temporary) = (&self.place, &self.name, &mut self.temporary);
+        let directory = temporary.directory.clone();
+        let condition = self.options.if_unchanged.map(|version| {
+            let directory = &directory;
+            Condition { place, directory, name, version, is_destination: false }
+        });
+        place.ensure_not_file_root_alias(&directory, name)?;
+        let is_old = self.old.is_some();
+        let renamed = change_if(condition.as_slice(), || {
+            place.ensure_not_moved(&directory)?;
+            temporary.rename(name, is_old)
+        });
+        renamed.map_err(|error| match error.reason() {
+            Code::AlreadyExists if !is_old && self.options.existing != Existing::Refuse => {
+                Code::Changed.into()
+            }
+            _ => error,
+        })?;
+        self.created.keep();
+        // The write has already succeeded. Not every filesystem can sync a directory, and Windows
+        // has no call for it.
+        #[cfg(not(windows))]
+        if self.options.durability == Durability::DataAndDirectory {
+            let _ = directory.sync();
+        }
+        Ok(())
+    }
+
+    fn condition(&self) -> Option<Condition<'_>> {
+        let (directory, name) = self.location();
+        let version = self.options.if_unchanged?;
+        Some(Condition { place: &self.place, directory, name, version, is_destination: false })
+    }
+
+    /// Runs one call of an I/O trait of `std` as an operation on the root's device.
+    fn io<T>(&self, call: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
+        let device = || Some(self.place.root().identity.device);
+        counted(device, || Ok(call(&self.temporary.file)))
+            .map_err(|busy| io::Error::new(io::ErrorKind::ResourceBusy, busy))?
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
+        self.io(|mut file| file.write(content))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.io(|mut file| file.flush())
+    }
+}
+
+impl Seek for AtomicFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.io(|mut file| file.seek(to))
+    }
+}
+
+impl fmt::Debug for AtomicFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AtomicFile")
+            .field("place", &self.place)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CheckedPath {
+    pub(super) fn atomic_file_now(&self, options: WriteOptions) -> Result<AtomicFile> {
+        options.validate_atomic()?;
+        AtomicFile::begin(self, self.destination(options)?, options)
+    }
+
+    /// Opens the directory of a file to be written, after creating its missing parents, and looks
+    /// up the file.
+    pub(super) fn destination(&self, options: WriteOptions) -> Result<Destination> {
+        options.validate()?;
+        self.ensure_writable()?;
+        let (handle, place) = self.place()?;
+        let name = place.file_name().ok_or(Code::RootItself)?.to_owned();
+        let mut created = Created::default();
+        let directory = self.create_dirs(&handle, &place, 1, &mut created)?;
+        let policy = self.roots().policy();
+        let old = match directory.look_in(&name, policy.mounts)? {
+            Look::Missing if options.if_unchanged.is_some() => return Err(removed()),
+            Look::Missing => None,
+            Look::Link(..) | Look::Other(_) if options.existing == Existing::Refuse => {
+                return Err(Code::AlreadyExists.into());
+            }
+            Look::Link(..) if self.found() == Found::Link => return Err(Code::SpecialFile.into()),
+            Look::Link(..) => return Err(Code::Changed.into()),
+            Look::Other(metadata) => {
+                allow(&metadata, policy)?;
+                Some(metadata)
+            }
+        };
+        Ok(Destination { directory: Arc::new(directory), name, old, created })
+    }
+
+    /// Opens the directory that is `above` names above `place`, a path beneath `handle`, and creates
+    /// the names in it that were missing, one at a time. `created` receives the directories that
+    /// were created, also if an error follows.
+    pub(super) fn create_dirs(
+        &self,
+        handle: &Handle,
+        place: &Path,
+        above: usize,
+        created: &mut Created,
+    ) -> Result<Handle> {
+        let missing = match self.found() {
+            // Only `Intent::NewTree` finds more than one missing name.
+            Found::Missing(missing) => missing.saturating_sub(above),
+            Found::Exists | Found::Link => 0,
+        };
+        let mounts = self.roots().policy().mounts;
+        let present = place.ancestors().nth(above + missing).ok_or(Code::RootItself)?;
+        let mut directory = handle.dir(present, mounts)?;
+        let names = place.iter().skip(present.iter().count()).take(missing);
+        for (name, missing) in names.zip((1..=missing).rev()) {
+            self.ensure_ancestor_not_moved(&directory, above + missing)?;
+            let is_new = match directory.create_dir(name) {
+                // Another process has just created it. The next open fails if it is not a
+                // directory.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+                result => result.map(|()| true)?,
+            };
+            let child = directory.dir(Path::new(name), mounts);
+            if is_new && child.is_err() {
+                // For example, no descriptor is left. The caller reports this error.
+                let _ = directory.remove_dir(name);
+            }
+            let child = child?;
+            created.add(directory, name, is_new.then(|| child.identity()).transpose()?);
+            directory = child;
+        }
+        Ok(directory)
+    }
+}
+
+/// Directories that were created for a file. They are removed on drop, deepest first, unless they
+/// are kept. A directory that is not empty remains.
+#[derive(Default)]
+pub(super) struct Created {
+    /// The directory in which the first one was created.
+    base: Option<Handle>,
+    /// The path of the last one beneath `base`.
+    path: PathBuf,
+    /// For each name in `path`, the identity of its directory, or `None` if another process created
+    /// it.
+    identities: Vec<Option<Identity>>,
+}
+
+impl Created {
+    fn add(&mut self, parent: Handle, name: &OsStr, identity: Option<Identity>) {
+        if self.base.is_none() && identity.is_none() {
+            return;
+        }
+        self.base.get_or_insert(parent);
+        self.path.push(name);
+        self.identities.push(identity);
+    }
+
+    /// Keeps the directories.
+    pub(super) fn keep(&mut self) {
+        self.base = None;
+    }
+
+    /// Syncs the directories that contain the created ones, as far as the filesystem supports that.
+    /// Windows has no call for it.
+    #[cfg_attr(windows, allow(clippy::unused_self))]
+    pub(super) fn sync(&self) {
+        #[cfg(not(windows))]
+        for parent in self.path.ancestors().skip(1) {
+            let Some(base) = &self.base else { return };
+            let _ = base.dir(parent, Rule::Allow).map(|parent| parent.sync());
+        }
+    }
+}
+
+impl Drop for Created {
+    fn drop(&mut self) {
+        let Some(base) = self.base.take() else { return };
+        let levels = self.path.ancestors().zip(self.identities.iter().rev());
+        for (path, identity) in levels {
+            let Some((parent, name)) = split(path).filter(|_| identity.is_some()) else { continue };
+            let found = |path| base.dir(path, Rule::Allow).ok();
+            // Another directory can be at this path now.
+            let is_same = found(path).and_then(|found| found.identity().ok()) == *identity;
+            if let Some(parent) = found(parent).filter(|_| is_same) {
+                // The caller reports why the write failed, so an error here is ignored.
+                let _ = parent.remove_dir(name);
+            }
+        }
+    }
+}
+
+/// A temporary file that is being written. It is removed on drop unless it was renamed.
+struct Temporary {
+    directory: Arc<Handle>,
+    name: OsString,
+    file: File,
+    is_renamed: bool,
+}
+
+impl Temporary {
+    fn new(directory: Arc<Handle>, mode: u32) -> Result<Self> {
+        let want = Want { create_new: Some(mode), ..WRITE };
+        for _ in 0..NAMES_TRIED {
+            let name = temporary_name();
+            match directory.open(Path::new(&name), want, Rule::Allow) {
+                Err(error) if error.reason() == Code::AlreadyExists => {}
+                file => return Ok(Self { directory, name, file: file?, is_renamed: false }),
+            }
+        }
+        Err(Code::AlreadyExists.into())
+    }
+
+    /// Renames the file to its final name. If no old file was expected and one exists now, this
+    /// fails, because the permissions of that file are not known.
+    fn rename(&mut self, name: &OsStr, is_old: bool) -> Result<()> {
+        // Defense: new-name-replaces-nothing
+        let renamed = self.directory.rename(&self.name, &self.directory, name, is_old);
+        self.is_renamed = renamed.is_ok();
+        Ok(renamed?)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Defense: failed-write-leaves-no-file
+        if !self.is_renamed {
+            // The caller reports why the write failed, so an error here is ignored.
+            let _ = self.directory.remove_file(&self.name);
+        }
+    }
+}
+
+/// Reads the permissions of the file to be replaced. The file is opened for this, unless it is a
+/// special file.
+#[cfg(unix)]
+fn permissions(
+    directory: &Handle,
+    name: &OsStr,
+    old: &Metadata,
+    policy: Policy,
+) -> Result<Permissions> {
+    if old.is_file() {
+        for want in [Want::READ, WRITE] {
+            match directory.open(Path::new(name), want, policy.mounts) {
+                Ok(file) => {
+                    verify(&file, policy)?;
+                    return Ok(Permissions::of(&file)?);
+                }
+                // The file existed when it was looked up.
+                Err(error) if error.reason() == Code::NotFound => return Err(Code::Changed.into()),
+                Err(error) if !is_denied(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(Permissions::unknown(old.mode().unwrap_or_default()))
+}
+
+/// Returns whether a file cannot be opened although it could be replaced, because its permissions
+/// deny it, another process has a lease on it, or it is being executed (open(2)).
+#[cfg(unix)]
+fn is_denied(error: &Error) -> bool {
+    use io::ErrorKind::{ExecutableFileBusy, PermissionDenied, WouldBlock};
+    let cause =
+        std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| {
+        matches!(cause.kind(), PermissionDenied | WouldBlock | ExecutableFileBusy)
+    })
+}
+
+#[cfg(unix)]
+pub(super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.set_permissions(std::fs::Permissions::from_mode(mode))
+}
+
+pub(super) const WRITE: Want = Want { read: false, write: true, append: false, create_new: None };
+
+/// The mode of the new file until it receives the mode of the old one. Only the owner can read the
+/// new content until then.
+pub(super) const PRIVATE_FILE: u32 = 0o600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A write that fails at any point leaves the old file and no other file.
+    #[test]
+    fn a_failed_write_leaves_no_temporary_file() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("taken")).unwrap();
+        std::fs::write(directory.path().join("old"), "old").unwrap();
+        let handle = Arc::new(Handle::ambient(directory.path()).unwrap());
+        let temporary = || Temporary::new(handle.clone(), NEW_FILE).unwrap();
+        let names = || {
+            let entries = std::fs::read_dir(directory.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name());
+            entries.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        // Writing or syncing failed.
+        let mut new = temporary();
+        new.file.write_all(b"half").unwrap();
+        assert_eq!(names(), 3);
+        // The name of a temporary file cannot be predicted.
+        assert_ne!(temporary().name, new.name);
+        drop(new);
+        assert_eq!(names(), 2);
+        // The destination has become a directory.
+        let mut new = temporary();
+        assert_eq!(new.rename(OsStr::new("taken"), true).unwrap_err().reason(), Code::IsADirectory);
+        drop(new);
+        assert_eq!(names(), 2);
+        // Another process created the destination, so its permissions are not known.
+        let mut new = temporary();
+        assert_eq!(new.rename(OsStr::new("old"), false).unwrap_err().reason(), Code::AlreadyExists);
+        drop(new);
+        assert_eq!(names(), 2);
+        assert_eq!(std::fs::read(directory.path().join("old")).unwrap(), b"old");
+    }
+}

@@ -1,0 +1,366 @@
+//! Changes of several files that are prepared together and then committed in order.
+//!
+//! | step | what happens |
+//! | --- | --- |
+//! | a change is added | the request is checked, every precondition is verified, and new content is written to a temporary file and synced |
+//! | commit | each change is made in the order in which it was added, and verifies its preconditions again; the first error ends the commit |
+//! | drop without commit | the temporary files and the created directories are removed |
+//!
+//! Two changes of one set must not affect the same name, or a name and a directory that contains
+//! it. Their order therefore does not matter for the result.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Write as _};
+use std::path::PathBuf;
+
+use super::atomic::{AtomicFile, Created};
+use super::change::Replace;
+use super::options::WriteOptions;
+use super::version::Version;
+use crate::check::CheckedPath;
+use crate::dir::Identity;
+use crate::error::{Code, Error, Result, quoted};
+use crate::limits::CHANGES;
+use crate::path::Location;
+use crate::path::names::{below, key};
+use crate::roots::{Intent, Roots};
+
+/// Changes of several files, which are prepared together and committed in order.
+///
+/// A change is verified as far as possible when it is added: the request is allowed, the file has
+/// the expected [version](Version), and new content fits on the device. An error there changes
+/// nothing, and the set can still be committed without that change. If the set is dropped before it
+/// is committed, nothing remains of it.
+///
+/// The commit makes each change atomically, but not all of them together. If one fails, for example
+/// because another process changed its file in the meantime, the changes before it have been made
+/// and the rest have not. [`PartialCommit`] says which. The same is true if the process is killed
+/// during the commit, after which the temporary files of the remaining changes are left behind, as
+/// described at [`Roots::write`].
+///
+/// ```
+/// use mcp_roots_guard::{Replace, Roots, Version, WriteOptions};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// # for name in ["main.rs", "old.rs", "notes.txt"] {
+/// #     std::fs::write(work.path().join(name), name).unwrap();
+/// # }
+/// let roots = Roots::from_dirs([work.path()])?;
+/// let version = Version::of(&roots.read("main.rs", 1 << 20)?);
+///
+/// let mut patch = roots.change_set();
+/// patch.write("main.rs", "mod new;", WriteOptions::new().if_unchanged(version))?;
+/// patch.write("new/mod.rs", "", WriteOptions::new().create_parents(true))?;
+/// patch.rename("notes.txt", "NOTES.txt", Replace::Never)?;
+/// patch.remove_file("old.rs", None)?;
+/// assert_eq!(roots.read("main.rs", 99)?, b"main.rs");
+/// patch.commit()?;
+/// assert_eq!(roots.read("main.rs", 99)?, b"mod new;");
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+#[must_use = "changes that are not committed are discarded"]
+pub struct ChangeSet {
+    roots: Roots,
+    affected: Vec<Affected>,
+    // Declared before the created directories, which can be removed only when they are empty.
+    changes: Vec<Change>,
+    created: AllCreated,
+}
+
+enum Change {
+    Write(AtomicFile),
+    RemoveFile(CheckedPath, Option<Version>),
+    Rename { from: CheckedPath, to: CheckedPath, replace: Replace },
+}
+
+/// A name that a change affects.
+struct Affected {
+    directory: Identity,
+    name: OsString,
+    path: PathBuf,
+}
+
+/// The directories that were created for the files of a set, which must be removed in reverse order.
+#[derive(Default)]
+struct AllCreated(Vec<Created>);
+
+impl Roots {
+    /// Begins changes of several files in these roots.
+    pub fn change_set(&self) -> ChangeSet {
+        ChangeSet {
+            roots: self.clone(),
+            affected: Vec::new(),
+            changes: Vec::new(),
+            created: AllCreated::default(),
+        }
+    }
+}
+
+impl ChangeSet {
+    /// Adds a write of a whole file. The content is written to a temporary file and, depending on
+    /// the options, synced.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Roots::atomic_file`]; [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// (`conflicting_changes`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// (`too_many_changes`) for more than [`CHANGES`] changes.
+    pub fn write<L>(
+        &mut self,
+        request: L,
+        content: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        self.ensure_room()?;
+        let mut file = self.roots.atomic_file(request, options)?;
+        let place = file.place().clone();
+        let affected = place.operate(|| {
+            let (directory, name) = file.location();
+            let affected = self.affected(&place, directory.identity()?, name)?;
+            file.write_content(content)?;
+            file.sync()?;
+            Ok(affected)
+        });
+        let named = |error: Error| error.at("write", place.request().sent());
+        self.affected.push(affected.map_err(|error| self.roots.log_refusal(named(error)))?);
+        self.created.0.push(file.take_created());
+        self.changes.push(Change::Write(file));
+        Ok(())
+    }
+
+    /// Adds the removal of a file, a symlink or a special file or, with a version, of a regular
+    /// file with that content.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Roots::remove_file`] and [`Roots::remove_file_if_unchanged`];
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`);
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_many_changes`) for more than
+    /// [`CHANGES`] changes.
+    pub fn remove_file<L>(&mut self, request: L, version: Option<Version>) -> Result<()>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        self.ensure_room()?;
+        let request = self.roots.location(request)?;
+        let (checked, affected) = self.roots.run_request("remove", &request, |budget| {
+            let checked = self.roots.decide(&request, Intent::NoFollow, budget)?;
+            checked.operate(|| checked.verify_removal(version))?;
+            let affected = checked.operate(|| self.affected_entry(&checked))?;
+            Ok((checked, affected))
+        })?;
+        self.affected.push(affected);
+        self.changes.push(Change::RemoveFile(checked, version));
+        Ok(())
+    }
+
+    /// Adds a rename.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Roots::rename`]; [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// (`conflicting_changes`); [`LimitExceeded`](crate::ErrorKind::LimitExceeded)
+    /// (`too_many_changes`) for more than [`CHANGES`] changes.
+    pub fn rename<F, T>(&mut self, from: F, to: T, replace: Replace) -> Result<()>
+    where
+        F: TryInto<Location>,
+        T: TryInto<Location>,
+        Error: From<F::Error> + From<T::Error>,
+    {
+        self.ensure_room()?;
+        let (from, to, affected) = self.roots.rename_by(from, to, |from, to| {
+            from.verify_rename(to, replace)?;
+            let destination = self.affected_entry(to).map_err(Error::of_destination)?;
+            Ok((from.clone(), to.clone(), [self.affected_entry(from)?, destination]))
+        })?;
+        self.affected.extend(affected);
+        self.changes.push(Change::Rename { from, to, replace });
+        Ok(())
+    }
+
+    /// Makes the changes in the order in which they were added, until one fails.
+    ///
+    /// # Errors
+    ///
+    /// [`PartialCommit`], which contains the error of the change that failed: the errors of
+    /// [`AtomicFile::commit`], [`Roots::remove_file`], [`Roots::remove_file_if_unchanged`] and
+    /// [`Roots::rename`]; [`RootsStale`](crate::ErrorKind::RootsStale) if the request to which the
+    /// roots belong has ended (feature `rmcp`).
+    pub fn commit(mut self) -> Result<(), PartialCommit> {
+        let changes = std::mem::take(&mut self.changes);
+        let places: Vec<Vec<CheckedPath>> = changes.iter().map(Change::places).collect();
+        for (made, change) in changes.into_iter().enumerate() {
+            let result = self.roots.ensure_active().map_err(|error| self.roots.log_refusal(error));
+            if let Err(error) = result.and_then(|()| change.commit()) {
+                let (committed, pending) = places.split_at_checked(made).unwrap_or_default();
+                return Err(PartialCommit::new(committed, pending, error));
+            }
+        }
+        self.created.0.iter_mut().for_each(Created::keep);
+        Ok(())
+    }
+
+    fn ensure_room(&self) -> Result<()> {
+        if self.changes.len() < CHANGES {
+            return Ok(());
+        }
+        Err(self.roots.log_refusal(Code::TooManyChanges.into()))
+    }
+
+    fn affected_entry(&self, place: &CheckedPath) -> Result<Affected> {
+        let (directory, name) = place.parent_dir()?;
+        self.affected(place, directory.identity()?, &name)
+    }
+
+    /// Returns the name that a change affects, or an error if another change conflicts with it.
+    fn affected(&self, place: &CheckedPath, directory: Identity, name: &OsStr) -> Result<Affected> {
+        let new = Affected { directory, name: key(name).into_owned(), path: place.canonical() };
+        if self.affected.iter().any(|other| other.conflicts_with(&new)) {
+            return Err(Code::ConflictingChanges.into());
+        }
+        Ok(new)
+    }
+}
+
+impl Affected {
+    fn conflicts_with(&self, other: &Self) -> bool {
+        (self.directory, &self.name) == (other.directory, &other.name)
+            || below(self.path.as_os_str(), &other.path).is_some()
+            || below(other.path.as_os_str(), &self.path).is_some()
+    }
+}
+
+impl Change {
+    fn places(&self) -> Vec<CheckedPath> {
+        match self {
+            Self::Write(file) => vec![file.place().clone()],
+            Self::RemoveFile(place, _) => vec![place.clone()],
+            Self::Rename { from, to, .. } => vec![from.clone(), to.clone()],
+        }
+    }
+
+    fn commit(self) -> Result<()> {
+        match self {
+            Self::Write(file) => file.commit(),
+            Self::RemoveFile(place, None) => place.remove_file(),
+            Self::RemoveFile(place, Some(version)) => place.remove_file_if_unchanged(version),
+            Self::Rename { from, to, replace } => from.rename(&to, replace),
+        }
+    }
+}
+
+impl fmt::Debug for ChangeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeSet").field("changes", &self.changes.len()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for AllCreated {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
+    }
+}
+
+/// The commit of a [`ChangeSet`] that ended at an error.
+///
+/// It converts to an [`Error`], whose text names the changes that were made and those that were
+/// not, for example:
+///
+/// ```text
+/// write "b.txt": the file was modified since it was read; read it again; 1 of 3 changes was made ("a.txt"), and 2 were not ("b.txt", "c.txt" to "d.txt")
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct PartialCommit {
+    committed: Vec<CheckedPath>,
+    pending: Vec<CheckedPath>,
+    error: Error,
+}
+
+impl PartialCommit {
+    fn new(committed: &[Vec<CheckedPath>], pending: &[Vec<CheckedPath>], error: Error) -> Self {
+        let (made, left) = (committed.len(), pending.len());
+        let outcome = if made == 0 {
+            "no file was changed".to_owned()
+        } else {
+            format!(
+                "{made} of {} changes {} made ({}), and {left} {} not ({})",
+                made + left,
+                was(made),
+                listed(committed),
+                was(left),
+                listed(pending)
+            )
+        };
+        Self {
+            committed: committed.concat(),
+            pending: pending.concat(),
+            error: error.with_outcome(outcome),
+        }
+    }
+
+    /// The places of the changes that were made, in order. A rename has two places, the source and
+    /// the destination.
+    #[must_use]
+    pub fn committed(&self) -> &[CheckedPath] {
+        &self.committed
+    }
+
+    /// The places of the changes that were not made, in order, beginning with the one that failed.
+    #[must_use]
+    pub fn pending(&self) -> &[CheckedPath] {
+        &self.pending
+    }
+
+    /// The error of the change that failed. Its text also names the changes that were made and
+    /// those that were not.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+}
+
+impl fmt::Display for PartialCommit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for PartialCommit {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl From<PartialCommit> for Error {
+    fn from(partial: PartialCommit) -> Self {
+        partial.error
+    }
+}
+
+fn was(count: usize) -> &'static str {
+    if count == 1 { "was" } else { "were" }
+}
+
+/// The requests of the first changes, quoted, and the number of the rest.
+fn listed(changes: &[Vec<CheckedPath>]) -> String {
+    let mut text = String::new();
+    for (number, places) in changes.iter().take(LISTED).enumerate() {
+        text.push_str(if number == 0 { "" } else { ", " });
+        let quoted: Vec<_> = places.iter().map(|place| quoted(place.request().sent())).collect();
+        text.push_str(&quoted.join(" to "));
+    }
+    if let Some(rest) = changes.len().checked_sub(LISTED).filter(|rest| *rest > 0) {
+        let _ = write!(text, " and {rest} more");
+    }
+    text
+}
+
+/// The maximum number of changes that an error lists of each kind. The caller can obtain the rest
+/// from [`PartialCommit`].
+const LISTED: usize = 16;

@@ -1,0 +1,254 @@
+//! Copying files and directory trees. [`tree`] copies trees.
+//!
+//! A file is copied through two open files. The source is verified after it was opened, and the
+//! destination is written like any other file ([`AtomicFile`]).
+//!
+//! | case | result |
+//! | --- | --- |
+//! | the source is a FIFO, a socket or a device | refused, whatever the policy allows |
+//! | source and destination are the same file, also by different names | `same_file`; nothing is truncated or replaced |
+//! | the source is larger than the limit, or grows beyond it during the copy | `too_large`; nothing is left, except part of the content in a file that is written in place |
+//! | the source grows during the copy, within the limit | copied to its end |
+//! | the source is sparse | its size counts; holes are filled, or stay holes, as the system decides |
+//! | the destination does not exist | mode of the source, minus the umask, narrowed because the copy has the owner and group of this process |
+//! | the destination exists and is replaced | attributes as for a write, and no bit that a copy of the source may not have |
+//! | the destination exists and is written in place | its mode is narrowed likewise, before its content changes |
+//! | set-user-ID and set-group-ID | never copied |
+//! | the source cannot be read | refused before the destination is looked up |
+
+mod options;
+mod temporary;
+mod tree;
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+
+pub use self::options::{CopyOptions, CopyProgress, CopyReport, Refused, SkippedEntry};
+#[cfg(unix)]
+use super::atomic::set_mode;
+use super::atomic::{AtomicFile, WRITE};
+use super::open::too_large;
+use super::options::{Durability, Existing, WriteOptions};
+#[cfg(unix)]
+use super::permissions::Permissions;
+use super::version::{Condition, change_in_place_if};
+use crate::check::CheckedPath;
+use crate::dir::{Metadata, Want};
+use crate::error::{Code, Error, Result};
+use crate::limits::COPY_PIECE;
+use crate::path::Location;
+use crate::roots::{Intent, Roots, retry_changed};
+use crate::workers::counted;
+
+impl Roots {
+    /// Copies a file of at most `limit` bytes, within a root or from one root to another, and
+    /// returns its size. Symlinks are followed. The options are those of
+    /// [`write_with`](Self::write_with) and apply to the destination.
+    ///
+    /// Where the system can, the content is not read into memory, and filesystems that support it
+    /// share the blocks of both files. A sparse file counts with its full size, because its copy
+    /// can take that much space. A file that grows during the copy is copied to its end, or refused
+    /// beyond the limit.
+    ///
+    /// The copy belongs to this process. It gets the permission bits of the source minus the umask,
+    /// without set-user-ID and set-group-ID, and grants nobody else access that the source denies:
+    /// where owner, group or access control list differ, the group and others keep only the bits
+    /// that every affected user had. If the destination exists, it keeps the attributes that it
+    /// would keep in a [write](Self::write), and its permissions are narrowed by those of the
+    /// source in the same way. The exception is its owner, who can always change its mode. Access
+    /// control lists, extended attributes and times are not copied. On Windows, a new file inherits
+    /// the list of its directory.
+    ///
+    /// # Errors
+    ///
+    /// - The errors of [`Roots::check`] for both paths, and of [`open`](Self::open) for the source.
+    /// - The errors of [`write_with`](Self::write_with) for the destination.
+    /// - [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`).
+    /// - [`Overlap`](crate::ErrorKind::Overlap) (`same_file`).
+    ///
+    /// ```
+    /// # use mcp_roots_guard::{ErrorKind, Existing, Roots, WriteOptions};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// roots.write("a.txt", "text")?;
+    /// let options = WriteOptions::new().existing(Existing::Refuse);
+    /// assert_eq!(roots.copy("a.txt", "b.txt", 1 << 20, options)?, 4);
+    /// let refused = roots.copy("a.txt", "b.txt", 1 << 20, options).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn copy<F, T>(&self, from: F, to: T, limit: u64, options: WriteOptions) -> Result<u64>
+    where
+        F: TryInto<Location>,
+        T: TryInto<Location>,
+        Error: From<F::Error> + From<T::Error>,
+    {
+        let (from, to) = (self.location(from)?, self.location(to)?);
+        let copied = self.run_verified(&from, |budget| {
+            let from = self.decide(&from, Intent::Existing, budget)?;
+            let to = self
+                .run_verified(&to, |_| self.decide(&to, options.intent(), budget))
+                .map_err(Error::of_destination)?;
+            from.copy_now(&to, limit, options)
+        });
+        copied.map_err(|error| self.log_refusal(error.between("copy", from.sent(), to.sent())))
+    }
+}
+
+impl CheckedPath {
+    /// Copies the file to another checked path, which must have been checked for [`Intent::New`]
+    /// or [`Intent::NewTree`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::copy`].
+    pub fn copy(&self, to: &CheckedPath, limit: u64, options: WriteOptions) -> Result<u64> {
+        let copied = retry_changed(|| self.copy_now(to, limit, options));
+        let named =
+            |error: Error| error.between("copy", self.request().sent(), to.request().sent());
+        copied.map_err(|error| self.roots().log_refusal(named(error)))
+    }
+
+    fn copy_now(&self, to: &CheckedPath, limit: u64, options: WriteOptions) -> Result<u64> {
+        let of_destination = Error::of_destination;
+        to.ensure_writable().map_err(of_destination)?;
+        let source = self.operate(|| Source::open(self, to, limit))?;
+        let place = to.operate(|| to.destination(options)).map_err(of_destination)?;
+        if let Some(old) = &place.old {
+            source.ensure_is_not(old)?;
+        }
+        let in_place = match options.existing {
+            Existing::Replace | Existing::Refuse => false,
+            Existing::InPlace => true,
+            Existing::InPlaceIfOwnerChanges => cfg!(windows),
+        };
+        if in_place && place.old.is_some() {
+            return source.copy_in_place(options);
+        }
+        #[cfg(unix)]
+        let begin = || AtomicFile::begin_copy(to, place, options, source.permissions()?);
+        #[cfg(not(unix))]
+        let begin = || AtomicFile::begin(to, place, options);
+        let file = to.operate(begin).map_err(of_destination)?;
+        #[cfg(unix)]
+        if options.existing == Existing::InPlaceIfOwnerChanges
+            && file.carry().map_err(of_destination)?.is_some_and(|carried| !carried.is_complete)
+        {
+            drop(file);
+            return source.copy_in_place(options);
+        }
+        let copied = source.copy_to(file.file())?;
+        to.operate(|| file.commit_now()).map_err(of_destination)?;
+        Ok(copied)
+    }
+}
+
+/// The file to be copied, which is open and verified.
+struct Source<'a> {
+    from: &'a CheckedPath,
+    to: &'a CheckedPath,
+    file: File,
+    metadata: Metadata,
+    limit: u64,
+}
+
+impl<'a> Source<'a> {
+    fn open(from: &'a CheckedPath, to: &'a CheckedPath, limit: u64) -> Result<Self> {
+        let (file, metadata) = from.open_existing(Want::READ)?;
+        if !metadata.is_file() {
+            return Err(Code::SpecialFile.into());
+        }
+        if metadata.size() > limit {
+            return Err(too_large(limit));
+        }
+        Ok(Self { from, to, file, metadata, limit })
+    }
+
+    #[cfg(unix)]
+    fn permissions(&self) -> Result<Permissions> {
+        Ok(Permissions::of(&self.file)?)
+    }
+
+    /// While the source is open, no other file has its identity.
+    fn ensure_is_not(&self, destination: &Metadata) -> Result<()> {
+        if destination.identity() == self.metadata.identity() {
+            return Err(Code::SameFile.into());
+        }
+        Ok(())
+    }
+
+    fn copy_to(&self, to: &File) -> Result<u64> {
+        let devices = [self.from, self.to].map(|place| place.root().identity.device);
+        copy_content(&self.file, to, self.limit, devices, |_| {
+            self.from.roots().ensure_active()?;
+            self.to.roots().ensure_active()
+        })
+    }
+
+    fn copy_in_place(&self, options: WriteOptions) -> Result<u64> {
+        let (directory, name) = &self.to.parent_dir().map_err(Error::of_destination)?;
+        let condition = options.if_unchanged.map(|version| Condition {
+            place: self.to,
+            directory,
+            name,
+            version,
+            is_destination: true,
+        });
+        change_in_place_if(condition, || self.overwrite(options.durability))
+    }
+
+    /// Overwrites the destination before truncating it, as a write in place does.
+    fn overwrite(&self, durability: Durability) -> Result<u64> {
+        let of_destination = Error::of_destination;
+        let opened = self.to.operate(|| self.to.open_existing(WRITE));
+        let (to, metadata) = opened.map_err(of_destination)?;
+        // The name can refer to another file than when it was looked up.
+        self.ensure_is_not(&metadata)?;
+        if !metadata.is_file() {
+            return Err(Error::from(Code::SpecialFile).of_destination());
+        }
+        #[cfg(unix)]
+        if let Some(mode) = metadata.mode() {
+            let narrowed = mode & (self.permissions()?.limit_of_copy(&to)? | 0o1000);
+            if narrowed != mode {
+                set_mode(&to, narrowed).map_err(|error| Error::from(error).of_destination())?;
+            }
+        }
+        (&self.file).rewind()?;
+        let copied = self.copy_to(&to)?;
+        to.set_len(copied)?;
+        if durability != Durability::None {
+            to.sync_all()?;
+        }
+        Ok(copied)
+    }
+}
+
+/// Copies the content of a file, from the current positions of both files to the end of `from`.
+/// Fails with `too_large` if that is more than `limit` bytes, so a file that grows without end does
+/// not keep the copy running. `each_piece` is called with the number of bytes copied so far.
+///
+/// [`io::copy`] uses copy_file_range(2) on Linux.
+fn copy_content(
+    from: &File,
+    to: &File,
+    limit: u64,
+    [from_device, to_device]: [u64; 2],
+    mut each_piece: impl FnMut(u64) -> Result<()>,
+) -> Result<u64> {
+    let mut copied = 0_u64;
+    loop {
+        // One byte more than the limit shows that the file is too large.
+        let piece = COPY_PIECE.min((limit - copied).saturating_add(1));
+        let copy = || Ok(io::copy(&mut from.take(piece), &mut &*to)?);
+        let bytes = counted(|| Some(from_device), || counted(|| Some(to_device), copy))?;
+        copied += bytes;
+        if copied > limit {
+            return Err(too_large(limit));
+        }
+        each_piece(copied)?;
+        if bytes < piece {
+            return Ok(copied);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The entries that git ignores (gitignore(5)).
+//!
+//! The rule files are read beneath open directories, never by name, and the matching is that of the
+//! crate `ignore`. Its own walk is not used, because it opens directories by name and follows the
+//! path of each again.
+//!
+//! | rule file | covers | precedence |
+//! | --- | --- | --- |
+//! | `.ignore` | its directory and everything below | first; deeper files before shallower ones |
+//! | `.gitignore` | the same, up to the nearest directory above the entry that contains `.git` | second, likewise |
+//! | `.git/info/exclude` | the same | third |
+//!
+//! In one file, the last rule that matches decides. A directory that is ignored is not entered, so
+//! no rule can include anything below it again.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::open::verify;
+use crate::check::CheckedPath;
+use crate::dir::{Handle, Look, Policy, Rule, Want};
+use crate::error::{Code, Error, Result};
+use crate::limits::{IGNORE_BYTES, IGNORE_WORK};
+use crate::path::protect::Protected;
+
+/// The rules that apply in the directory that the walk is in.
+pub(super) struct IgnoreRules {
+    /// The walked directory, relative to its root.
+    base: PathBuf,
+    policy: Policy,
+    /// The directories from the root to the current one, the innermost last.
+    levels: Vec<Level>,
+    /// The bytes that the rule files of this walk may still have.
+    left: u64,
+    /// The [work](weight) that this walk may still spend on matching.
+    work_left: u64,
+}
+
+/// The rules of one directory.
+struct Level {
+    /// The directory, relative to the root.
+    path: PathBuf,
+    ignore: Option<Gitignore>,
+    git_ignore: Option<Gitignore>,
+    exclude: Option<Gitignore>,
+    /// The sum of the weights of the rules.
+    weight: u64,
+    /// Whether the directory contains `.git`, so that git reads no rules above it.
+    is_repository: bool,
+}
+
+impl Level {
+    fn is_empty(&self) -> bool {
+        self.ignore.is_none() && self.git_ignore.is_none() && self.exclude.is_none()
+    }
+}
+
+impl fmt::Debug for IgnoreRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IgnoreRules")
+    }
+}
+
+impl IgnoreRules {
+    /// Reads the rules of the directories above a walked directory, up to its root.
+    pub(super) fn above(walked: &CheckedPath) -> Result<Self> {
+        let mut rules = Self {
+            base: walked.relative().to_owned(),
+            policy: walked.roots().policy(),
+            levels: Vec::new(),
+            left: IGNORE_BYTES,
+            work_left: IGNORE_WORK,
+        };
+        let mut above = Some(walked.clone());
+        let mut parents = Vec::new();
+        while let Some(parent) = above.as_ref().and_then(CheckedPath::parent) {
+            above = Some(parent.clone());
+            parents.push(parent);
+        }
+        for parent in parents.into_iter().rev() {
+            let directory = parent.directory()?;
+            rules.read(&directory, parent.relative().to_owned(), &parent.protected())?;
+        }
+        Ok(rules)
+    }
+
+    /// Reads the rules of a directory that the walk enters. `path` is relative to the walked
+    /// directory, and `protected` is the protection of the directory.
+    pub(super) fn enter(
+        &mut self,
+        directory: &Handle,
+        path: &Path,
+        protected: &Protected,
+    ) -> Result<()> {
+        self.read(directory, self.base.join(path), protected)
+    }
+
+    /// Forgets the rules of the directory that the walk leaves.
+    pub(super) fn leave(&mut self) {
+        self.levels.pop();
+    }
+
+    /// Returns whether an entry of the current directory is ignored, or `None` if no rule matches
+    /// it. Fails with `too_costly` if the rules of this walk took too much work.
+    pub(super) fn decide(&mut self, name: &OsStr, is_directory: bool) -> Result<Option<bool>> {
+        if self.levels.iter().all(Level::is_empty) {
+            return Ok(None);
+        }
+        let Some(innermost) = self.levels.last() else { return Ok(None) };
+        let path = innermost.path.join(name);
+        let work = self.levels.iter().map(|level| {
+            let length = path.as_os_str().len().saturating_sub(level.path.as_os_str().len());
+            u64::try_from(length).unwrap_or(u64::MAX).saturating_mul(level.weight)
+        });
+        // Defense: ignore-rules-take-bounded-work
+        let work_left = self.work_left.checked_sub(work.fold(0, u64::saturating_add));
+        self.work_left = work_left.unwrap_or_default();
+        if work_left.is_none() {
+            let text = "its ignore rules take too long to match";
+            return Err(Error::new(Code::TooCostly).says(text));
+        }
+        let mut decisions = [None; 3];
+        let mut is_in_repository = false;
+        for level in self.levels.iter().rev() {
+            let of_git = [&level.git_ignore, &level.exclude];
+            let of_git = of_git.map(|rules| rules.as_ref().filter(|_| !is_in_repository));
+            for (decision, rules) in
+                decisions.iter_mut().zip([level.ignore.as_ref(), of_git[0], of_git[1]])
+            {
+                // The crate removes the path of the rules' directory, which is faster than
+                // `Path::strip_prefix`.
+                *decision = decision.or_else(|| match rules?.matched(&path, is_directory) {
+                    Match::None => None,
+                    Match::Ignore(_) => Some(true),
+                    Match::Whitelist(_) => Some(false),
+                });
+            }
+            is_in_repository |= level.is_repository;
+        }
+        Ok(decisions.into_iter().flatten().next())
+    }
+
+    fn read(&mut self, directory: &Handle, path: PathBuf, protected: &Protected) -> Result<()> {
+        let visible = |name: &str| !protected.hides(OsStr::new(name));
+        let mut weight = 0;
+        let mut file = |name: &str| {
+            let is_visible = visible(name);
+            let mut read = || self.file(directory, Path::new(name), &path, &mut weight);
+            if is_visible { read() } else { Ok(None) }
+        };
+        let (ignore, git_ignore) = (file(".ignore")?, file(".gitignore")?);
+        let is_repository = visible(".git")
+            && matches!(directory.look_in(OsStr::new(".git"), Rule::Allow)?, Look::Other(_));
+        let exclude = Path::new(".git/info/exclude");
+        let is_hidden = || protected.below(exclude).is_hidden();
+        let exclude = if is_repository && !is_hidden() {
+            self.file(directory, exclude, &path, &mut weight)?
+        } else {
+            None
+        };
+        self.levels.push(Level { path, ignore, git_ignore, exclude, weight, is_repository });
+        Ok(())
+    }
+
+    /// Reads one rule file of the directory at `covered`, relative to the root. Returns `None` if
+    /// it does not exist, or is not a regular file. Adds the weight of its rules to `weight`.
+    fn file(
+        &mut self,
+        directory: &Handle,
+        path: &Path,
+        covered: &Path,
+        total_weight: &mut u64,
+    ) -> Result<Option<Gitignore>> {
+        let file = match directory.open(path, Want::READ, self.policy.mounts) {
+            Err(error) if is_absent(error.reason()) => return Ok(None),
+            file => file?,
+        };
+        match verify(&file, self.policy) {
+            // Otherwise, the walk would read up to the limit again in each directory.
+            Ok(metadata) if metadata.is_file() && metadata.size() > self.left => {
+                return Err(too_large());
+            }
+            Ok(metadata) if metadata.is_file() => {}
+            Ok(_) => return Ok(None),
+            Err(error) if is_absent(error.reason()) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let mut text = Vec::new();
+        let read = file.take(self.left.saturating_add(1)).read_to_end(&mut text)?;
+        let left = self.left.checked_sub(u64::try_from(read).unwrap_or(u64::MAX));
+        self.left = left.ok_or_else(too_large)?;
+        let mut rules = GitignoreBuilder::new(covered);
+        for line in String::from_utf8_lossy(&text).trim_start_matches('\u{feff}').lines() {
+            // git skips a rule that is not valid, too.
+            let _ = rules.add_line(None, line);
+            *total_weight = total_weight.saturating_add(weight(line));
+        }
+        let text = "its ignore rules are too complex";
+        rules.build().map(Some).map_err(|_| Error::new(Code::TooLarge).says(text))
+    }
+}
+
+/// The work of comparing a rule with one byte of a path. All rules without a wildcard, or with one
+/// `*` at an end, are looked up together. The others are parts of a regular expression, which can
+/// take time in proportion to their length for each byte.
+fn weight(rule: &str) -> u64 {
+    let rule = rule.trim_matches(['!', '/', ' ']);
+    let rule = rule.strip_prefix("**/").unwrap_or(rule);
+    let wildcards = rule.bytes().filter(|byte| matches!(byte, b'*' | b'?' | b'[' | b'{')).count();
+    match wildcards {
+        0 => 0,
+        1 if rule.starts_with('*') || rule.ends_with('*') => 0,
+        1 => 1,
+        _ => u64::try_from(rule.len()).unwrap_or(u64::MAX),
+    }
+}
+
+fn too_large() -> Error {
+    Error::over(Code::TooLarge, "its ignore files have more than {} bytes", IGNORE_BYTES)
+}
+
+/// Whether there is no rule file to read. Like git, this does not follow a symlink.
+fn is_absent(reason: Code) -> bool {
+    matches!(
+        reason,
+        Code::NotFound
+            | Code::NotADirectory
+            | Code::IsADirectory
+            | Code::Changed
+            | Code::SpecialFile
+            | Code::MountCrossing
+    )
+}

@@ -1,0 +1,339 @@
+//! Symlinks and hard links.
+//!
+//! | case | `symlink` | `read_link` | `hard_link` |
+//! | --- | --- | --- | --- |
+//! | the place is read-only, protected or a root | refused | allowed | refused |
+//! | the name exists | `already_exists` | | `already_exists` |
+//! | the target is inside, and exists or not | created | leads inside | |
+//! | the target is outside or hidden | refused as outside | does not lead inside | |
+//! | the target cannot be resolved: a loop, a file used as a directory | refused | does not lead inside | |
+//! | the entry is not a symlink | | `not_a_symlink` | |
+//! | the source is not a regular file | | | refused |
+//! | the source and the destination have different protection | | | `protected` |
+//! | the source and the destination are in different roots | | | `different_roots` |
+//! | the policy refuses hard links | | | `hard_linked` |
+//! | a symlink in a proc filesystem | refused by the system | refused as outside | |
+//!
+//! Where a symlink leads is decided by the resolver, so nothing outside the roots is looked up. The
+//! decision holds at the time of the call: names on the path of the target can change later, and
+//! the symlink can be moved. Every later access through the symlink is therefore decided again.
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::check::CheckedPath;
+use crate::dir::{Budget, Handle, Look, Metadata, Rule, Want, symlink_text, temporary_name};
+use crate::error::{Code, Error, Result};
+use crate::limits::{NAMES_TRIED, PATH_BYTES};
+use crate::path::Location;
+use crate::roots::{Found, Intent, Located, Renamed, Roots, resolve_symlink_in, retry_changed};
+
+/// A symlink, as [`Roots::read_link`] describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Link {
+    text: PathBuf,
+    leads_inside: bool,
+}
+
+impl Link {
+    /// The text of the symlink, as stored. On Windows, this is the normal form of the stored path.
+    ///
+    /// The text is untrusted: whoever can write to the root can create a symlink with any text.
+    /// Show it, or pass it to [`Roots::symlink`], but do not open it.
+    #[must_use]
+    pub fn text(&self) -> &Path {
+        &self.text
+    }
+
+    /// Whether the symlink led to a place inside the roots when it was read. The place need not
+    /// exist. The result is `false` if the target is outside or hidden, or cannot be resolved. It
+    /// does not depend on whether anything exists outside.
+    #[must_use]
+    pub fn leads_inside(&self) -> bool {
+        self.leads_inside
+    }
+}
+
+/// The target of a symlink, which was resolved to a place inside the roots.
+pub(super) struct Target<'a> {
+    /// The text to store in the symlink.
+    pub(super) text: Cow<'a, OsStr>,
+    /// Whether the target is a directory. This is always false on Unix, which has only one kind of
+    /// symlink.
+    pub(super) is_dir: bool,
+}
+
+impl Roots {
+    /// Creates a symlink at `at` with the text `target`. An existing entry is never replaced.
+    ///
+    /// A relative target is resolved from the directory that contains the symlink, as in
+    /// symlink(7). The target must be inside the roots, but it need not exist. Its text is stored
+    /// unchanged, except on Windows, where it is normalized first.
+    ///
+    /// The target is inside when the symlink is created. It can be outside later, for example if
+    /// the symlink is moved, or if a directory on the target's path is replaced by a symlink. Every
+    /// access through the guard is decided again, and a symlink in a granted directory never grants
+    /// a client root. Programs that do not use the guard follow the symlink wherever it leads.
+    ///
+    /// On Windows, creating a symlink requires developer mode or a privilege, and a symlink is for
+    /// either files or directories. If the target does not exist, the symlink is for files.
+    ///
+    /// # Errors
+    ///
+    /// - The errors of [`Roots::check`] for `at`.
+    /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists),
+    ///   [`ReadOnly`](crate::ErrorKind::ReadOnly), [`RootItself`](crate::ErrorKind::RootItself).
+    /// - For the target, which the text then names:
+    ///   [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if it is outside or hidden;
+    ///   [`InvalidPath`](crate::ErrorKind::InvalidPath) (`empty`, `nul`) and
+    ///   [`TooLong`](crate::ErrorKind::TooLong) for the text; and the errors of [`Roots::check`] if
+    ///   it cannot be resolved.
+    ///
+    /// ```
+    /// # #[cfg(unix)] fn main() -> Result<(), mcp_roots_guard::Error> {
+    /// # use mcp_roots_guard::{ErrorKind, Roots};
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # std::fs::create_dir(work.path().join("docs")).unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// roots.write("readme.md", "Hello")?;
+    /// roots.symlink("../readme.md", "docs/index.md")?;
+    /// assert_eq!(roots.read_to_string("docs/index.md", 99)?, "Hello");
+    /// assert!(roots.read_link("docs/index.md")?.leads_inside());
+    /// let refused = roots.symlink("../../secret", "docs/secret").unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::OutsideRoots);
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(unix))] fn main() {}
+    /// ```
+    pub fn symlink<L>(&self, target: impl AsRef<Path>, at: L) -> Result<()>
+    where
+        L: TryInto<Location>,
+        Error: From<L::Error>,
+    {
+        let (text, at) = (target.as_ref().as_os_str(), self.location(at)?);
+        let created = self.run_verified(&at, |budget| {
+            let checked = self.decide(&at, Intent::NoFollow, budget)?;
+            checked.symlink_now(text, budget)
+        });
+        created.map_err(|error| self.log_refusal(error.between("create symlink", at.sent(), text)))
+    }
+
+    /// Creates a hard link: a second name `to` of the regular file `from`, in the same root. An
+    /// existing entry is never replaced, and a symlink is not followed.
+    ///
+    /// The file must be readable. It is opened and verified, and then linked under a temporary name
+    /// in the directory of `to`. If that name refers to the verified file, it is linked to `to` and
+    /// removed. If another process exchanged the file in the meantime, nothing is created. A
+    /// process that can write to the directory can still replace the temporary name in the time
+    /// between the comparison and the link to `to`. If this process is killed, the temporary name
+    /// can remain, as after [`write`](Self::write).
+    ///
+    /// Both names refer to the same file for as long as they exist. If the client later withdraws
+    /// the directory of one name but not that of the other, the file can still be read and written
+    /// through the other name. If that is not acceptable, refuse hard links with
+    /// [`Policy::hard_links`](crate::Policy::hard_links).
+    ///
+    /// # Errors
+    ///
+    /// - The errors of [`Roots::check`] for both paths.
+    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) and [`RootItself`](crate::ErrorKind::RootItself)
+    ///   for both paths; [`ReadOnly`](crate::ErrorKind::ReadOnly) (`protected`) if the protection
+    ///   of the names differs.
+    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`hard_linked` if the policy refuses
+    ///   hard links, `special_file`); [`IsADirectory`](crate::ErrorKind::IsADirectory).
+    /// - [`AlreadyExists`](crate::ErrorKind::AlreadyExists) if `to` exists.
+    /// - [`CrossDevice`](crate::ErrorKind::CrossDevice) (`different_roots`, `cross_device`).
+    /// - [`PermissionDenied`](crate::ErrorKind::PermissionDenied), also if the filesystem does not
+    ///   support hard links or if the system protects the file of another user (proc_sys_fs(5)).
+    ///
+    /// ```
+    /// # use mcp_roots_guard::Roots;
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let roots = Roots::from_dirs([work.path()])?;
+    /// roots.write("a.txt", "content")?;
+    /// roots.hard_link("a.txt", "b.txt")?;
+    /// assert_eq!(roots.metadata("b.txt")?.hard_links(), 2);
+    /// # Ok::<(), mcp_roots_guard::Error>(())
+    /// ```
+    pub fn hard_link<F, T>(&self, from: F, to: T) -> Result<()>
+    where
+        F: TryInto<Location>,
+        T: TryInto<Location>,
+        Error: From<F::Error> + From<T::Error>,
+    {
+        let (from, to) = (self.location(from)?, self.location(to)?);
+        let linked = self.run_verified(&from, |budget| {
+            let from = self.decide(&from, Intent::NoFollow, budget)?;
+            let to = self
+                .run_verified(&to, |_| self.decide(&to, Intent::NoFollow, budget))
+                .map_err(Error::of_destination)?;
+            from.hard_link_now(&to)
+        });
+        linked.map_err(|error| self.log_refusal(error.between("hard link", from.sent(), to.sent())))
+    }
+}
+
+impl CheckedPath {
+    /// Creates a symlink at this place, which must have been checked for [`Intent::NoFollow`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::symlink`].
+    pub fn symlink(&self, target: impl AsRef<Path>) -> Result<()> {
+        let text = target.as_ref().as_os_str();
+        let created = retry_changed(|| self.operate(|| self.symlink_now(text, &mut Budget::new())));
+        let named = |error: Error| error.between("create symlink", self.request().sent(), text);
+        created.map_err(|error| self.roots().log_refusal(named(error)))
+    }
+
+    /// Creates a hard link to this file at another checked path. Both must have been checked for
+    /// [`Intent::NoFollow`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Roots::hard_link`].
+    pub fn hard_link(&self, to: &CheckedPath) -> Result<()> {
+        let linked = retry_changed(|| self.operate(|| self.hard_link_now(to)));
+        let named =
+            |error: Error| error.between("hard link", self.request().sent(), to.request().sent());
+        linked.map_err(|error| self.roots().log_refusal(named(error)))
+    }
+
+    pub(super) fn read_link_now(&self) -> Result<Link> {
+        let (handle, place) = self.place()?;
+        let text = match handle.look(&place, self.roots().policy().mounts)? {
+            Look::Link(text, _) if self.found() == Found::Link => text,
+            Look::Link(..) => return Err(Code::Changed.into()),
+            Look::Missing => return Err(Code::NotFound.into()),
+            Look::Other(_) => return Err(Code::NotASymlink.into()),
+        };
+        let leads_inside =
+            match self.resolve_symlink(self.relative(), &text, None, &mut Budget::new()) {
+                Ok(_) => true,
+                Err(error) if error.reason() == Code::Changed => return Err(error),
+                Err(_) => false,
+            };
+        Ok(Link { text: text.into(), leads_inside })
+    }
+
+    fn symlink_now(&self, text: &OsStr, budget: &mut Budget<'_>) -> Result<()> {
+        self.ensure_removable()?;
+        let target =
+            self.resolve_symlink(self.relative(), text, None, budget).map_err(Error::of_target)?;
+        let (directory, name) = self.parent_dir()?;
+        self.ensure_not_moved(&directory)?;
+        Ok(directory.symlink(&target.text, &name, target.is_dir)?)
+    }
+
+    /// Resolves the target of a symlink at `link`, a path of plain names relative to the root of
+    /// this proof. Fails unless the target is inside. Neither the symlink nor its target needs to
+    /// exist. `temporary` is the path of a directory that will be renamed to this place.
+    pub(super) fn resolve_symlink<'a>(
+        &self,
+        link: &Path,
+        text: &'a OsStr,
+        temporary: Option<&Path>,
+        budget: &mut Budget<'_>,
+    ) -> Result<Target<'a>> {
+        match text.as_encoded_bytes() {
+            b"" => return Err(Code::Empty.into()),
+            text if text.contains(&0) => return Err(Code::Nul.into()),
+            text if text.len() > PATH_BYTES => return Err(Code::TooLong.into()),
+            _ => {}
+        }
+        let (roots, text) = (self.roots(), symlink_text(text)?);
+        let number = roots.roots().position(|root| std::ptr::eq(root, self.root()));
+        let number = number.ok_or(Code::RootUnavailable)?;
+        let to = self.relative();
+        let renamed = temporary.map(|from| Renamed { root: number, from, to });
+        // Defense: new-symlink-leads-inside
+        let Located { root, path, found, .. } =
+            resolve_symlink_in(roots, number, link, &text, renamed, budget)?;
+        if !cfg!(windows) || found != Found::Exists {
+            return Ok(Target { text, is_dir: false });
+        }
+        let root = roots.root(root)?;
+        let look = root.handle()?.look(&root.beneath_handle(&path), roots.policy().mounts)?;
+        let is_dir = matches!(look, Look::Other(metadata) if metadata.is_dir());
+        Ok(Target { text, is_dir })
+    }
+
+    fn hard_link_now(&self, to: &CheckedPath) -> Result<()> {
+        self.ensure_linkable()?;
+        to.ensure_linkable().map_err(Error::of_destination)?;
+        if self.root().object() != to.root().object() {
+            return Err(Code::DifferentRoots.into());
+        }
+        let policy = self.roots().policy();
+        if policy.hard_links == Rule::Refuse || to.roots().policy().hard_links == Rule::Refuse {
+            return Err(Error::new(Code::HardLinked).says("the server refuses hard links"));
+        }
+        if !self.protected().is_equivalent(&to.protected()) {
+            return Err(Error::new(Code::Protected)
+                .says("protected: the names would have different protection"));
+        }
+        let (from_directory, from_name) = self.operate(|| self.parent_dir())?;
+        let (to_directory, to_name) =
+            to.operate(|| to.parent_dir()).map_err(Error::of_destination)?;
+        // While the file is open, no other file has its identity.
+        let (file, metadata) = self.open_existing(Want::READ)?;
+        if !metadata.is_file() {
+            return Err(Code::SpecialFile.into());
+        }
+        self.ensure_not_moved(&from_directory)?;
+        to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
+        let new = TemporaryLink::new(&from_directory, &from_name, &to_directory)?;
+        match to_directory.look_in(&new.name, Rule::Allow)? {
+            // The identity is read again, because overlayfs can change it when a file is linked.
+            Look::Other(linked)
+                if linked.identity() == Metadata::without_birth(&file)?.identity() => {}
+            _ => return Err(Code::Changed.into()),
+        }
+        to.ensure_not_moved(&to_directory).map_err(Error::of_destination)?;
+        let linked = to_directory.hard_link(&new.name, &to_directory, &to_name);
+        let linked = linked.map_err(|error| match Error::from(error) {
+            error if error.reason() == Code::AlreadyExists => error.of_destination(),
+            error => error,
+        });
+        self.operate(|| to.operate(|| linked))
+    }
+
+    fn ensure_linkable(&self) -> Result<()> {
+        self.ensure_removable().map_err(|error| match error.reason() {
+            Code::RootItself => error.says("a root itself cannot be linked or replaced"),
+            _ => error,
+        })
+    }
+}
+
+/// A second name of a file that is not yet in its final place. It is removed on drop.
+struct TemporaryLink<'a> {
+    directory: &'a Handle,
+    name: OsString,
+}
+
+impl<'a> TemporaryLink<'a> {
+    fn new(from_directory: &Handle, from: &OsStr, directory: &'a Handle) -> Result<Self> {
+        for _ in 0..NAMES_TRIED {
+            let name = temporary_name();
+            match from_directory.hard_link(from, directory, &name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // The file was there when it was opened.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(Code::Changed.into());
+                }
+                linked => return linked.map(|()| Self { directory, name }).map_err(Error::from),
+            }
+        }
+        Err(Code::AlreadyExists.into())
+    }
+}
+
+impl Drop for TemporaryLink<'_> {
+    fn drop(&mut self) {
+        // The file has its final name, or the caller reports why it does not.
+        let _ = self.directory.remove_file(&self.name);
+    }
+}

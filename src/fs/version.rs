@@ -1,0 +1,349 @@
+//! Versions of files, and changes that are made only if a file still has a version.
+//!
+//! | step of a conditional change | what is compared |
+//! | --- | --- |
+//! | before anything is changed | the size and the hash of the content, read through one descriptor |
+//! | immediately before the change, while no other conditional change of this process in the same directory can run | the identity, the size and the times of the name, with those of that descriptor before it was read |
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest as _, Sha256};
+
+use super::open::{too_large, verify};
+use crate::check::CheckedPath;
+use crate::dir::{Handle, Identity, Look, Metadata, Want};
+use crate::error::{Code, Error, Result};
+use crate::limits::HASHED_PIECE;
+use crate::roots::{Found, Roots, WeakTable, retry_changed};
+
+/// The version of a file's content: its size and its SHA-256 hash.
+///
+/// A version is taken when a file is read, and passed to a later write, rename or removal, which
+/// then fails if the file has other content ([`WriteOptions::if_unchanged`]). It depends only on
+/// the content. It contains no inode number, device or time, so it can be sent to a client, and it
+/// is the same for equal files. Anybody who can guess the content can compute it.
+///
+/// The text form is the size in decimal, a hyphen, and the hash as 64 lowercase hexadecimal digits.
+/// With serde, a version is a string in this form.
+///
+/// ```
+/// use mcp_roots_guard::{ErrorKind, Roots, Version, WriteOptions};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// let roots = Roots::from_dirs([work.path()])?;
+/// roots.write("notes.txt", "old")?;
+/// let read = roots.read("notes.txt", 1 << 20)?;
+/// let version = Version::of(&read);
+/// assert_eq!(version, roots.version("notes.txt", 1 << 20)?);
+/// assert_eq!(version, version.to_string().parse()?);
+///
+/// let if_unchanged = WriteOptions::new().if_unchanged(version);
+/// roots.write_with("notes.txt", "new", if_unchanged)?;
+/// let refused = roots.write_with("notes.txt", "newer", if_unchanged).unwrap_err();
+/// assert_eq!((refused.kind(), refused.code()), (ErrorKind::Changed, "modified"));
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
+///
+/// [`WriteOptions::if_unchanged`]: crate::WriteOptions::if_unchanged
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version {
+    size: u64,
+    hash: [u8; 32],
+}
+
+impl Version {
+    /// Returns the version of this content, which must be the content of the whole file.
+    #[must_use]
+    pub fn of(content: &[u8]) -> Self {
+        let size = u64::try_from(content.len()).unwrap_or(u64::MAX);
+        Self { size, hash: Sha256::digest(content).into() }
+    }
+
+    /// Reads a file to its end. Returns `None` if it has more than `limit` bytes.
+    fn read(mut file: &File, limit: u64, roots: &Roots) -> Result<Option<Self>> {
+        let (mut size, mut hasher, mut piece) = (0_u64, Sha256::new(), vec![0; HASHED_PIECE]);
+        loop {
+            roots.ensure_active()?;
+            let read = match file.read(&mut piece) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            let Some(read) = piece.get(..read).filter(|read| !read.is_empty()) else {
+                return Ok(Some(Self { size, hash: hasher.finalize().into() }));
+            };
+            size = size.saturating_add(u64::try_from(read.len()).unwrap_or(u64::MAX));
+            if size > limit {
+                return Ok(None);
+            }
+            hasher.update(read);
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-", self.size)?;
+        self.hash.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Version({self})")
+    }
+}
+
+/// Accepts exactly the text that `Display` writes.
+impl FromStr for Version {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parse(text)
+            .ok_or_else(|| Error::new(Code::InvalidVersion).at("parse version", OsStr::new(text)))
+    }
+}
+
+fn parse(text: &str) -> Option<Version> {
+    let (size, digits) = text.split_once('-')?;
+    let size: u64 = size.parse().ok()?;
+    let mut hash = [0; 32];
+    if digits.len() != 2 * hash.len() {
+        return None;
+    }
+    for (byte, digits) in hash.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    let version = Version { size, hash };
+    // `parse` and `from_str_radix` also accept leading zeros, uppercase digits and a plus sign.
+    (version.to_string() == text).then_some(version)
+}
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Text)
+    }
+}
+
+struct Text;
+
+impl de::Visitor<'_> for Text {
+    type Value = Version;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the version of a file")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Version, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+/// A file that must have a version, as a name in an open directory.
+#[derive(Clone, Copy)]
+pub(super) struct Condition<'a> {
+    pub(super) place: &'a CheckedPath,
+    pub(super) directory: &'a Handle,
+    pub(super) name: &'a OsStr,
+    pub(super) version: Version,
+    /// Whether the file is the destination of a rename, which an error then says.
+    pub(super) is_destination: bool,
+}
+
+/// A file whose content had the expected version.
+struct Seen {
+    /// The metadata from before the content was read, so that a later change is detected.
+    metadata: Metadata,
+    /// While the file is open, no other file can have its identity.
+    #[cfg(unix)]
+    _file: File,
+}
+
+impl Condition<'_> {
+    /// Fails with `modified` unless the file has the version.
+    pub(super) fn verify(&self) -> Result<()> {
+        self.compare().map(drop)
+    }
+
+    fn compare(&self) -> Result<Seen> {
+        self.compare_now().map_err(|error| self.blame(error))
+    }
+
+    fn compare_now(&self) -> Result<Seen> {
+        if self.place.found() == Found::Link {
+            return Err(Code::SpecialFile.into());
+        }
+        let policy = self.place.roots().policy();
+        let file = match self.directory.open(Path::new(self.name), Want::READ, policy.mounts) {
+            Err(error) if error.reason() == Code::NotFound => return Err(removed()),
+            file => file?,
+        };
+        let metadata = verify(&file, policy)?;
+        if !metadata.is_file() {
+            return Err(Code::SpecialFile.into());
+        }
+        let has_version = metadata.size() == self.version.size
+            && Version::read(&file, self.version.size, self.place.roots())? == Some(self.version);
+        // Defense: modified-file-is-not-changed
+        if !has_version {
+            return Err(Code::Modified.into());
+        }
+        Ok(Seen {
+            metadata,
+            #[cfg(unix)]
+            _file: file,
+        })
+    }
+
+    /// Fails with `changed` unless the name still refers to the file that was compared, in the same
+    /// state.
+    fn ensure_still(&self, seen: &Seen) -> Result<()> {
+        let still = match self.directory.look_in(self.name, self.place.roots().policy().mounts) {
+            Ok(Look::Missing) => Err(removed()),
+            Ok(Look::Other(metadata))
+                if metadata.is_same_state(&seen.metadata)
+                    && IN_PLACE.get(&metadata.identity()).is_none() =>
+            {
+                Ok(())
+            }
+            Ok(Look::Link(..) | Look::Other(_)) => Err(Code::Changed.into()),
+            Err(error) => Err(error),
+        };
+        still.map_err(|error| self.blame(error))
+    }
+
+    fn blame(&self, error: Error) -> Error {
+        if self.is_destination { error.of_destination() } else { error }
+    }
+}
+
+/// The error for a file that does not exist although a version was expected.
+pub(super) fn removed() -> Error {
+    Error::new(Code::Modified).says("the file was removed since it was read")
+}
+
+/// Runs `change` if every condition holds. Without conditions, it is simply run. The content is
+/// compared again, a bounded number of times, if a file changes after its content was compared.
+pub(super) fn change_if<T>(
+    conditions: &[Condition<'_>],
+    mut change: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    if conditions.is_empty() {
+        return change();
+    }
+    retry_changed(|| {
+        let seen = conditions.iter().map(Condition::compare).collect::<Result<Vec<_>>>()?;
+        change_if_still(conditions, &seen, &mut change)
+    })
+}
+
+/// Runs `change` if every file is still in the state in which it was compared.
+fn change_if_still<T>(
+    conditions: &[Condition<'_>],
+    seen: &[Seen],
+    change: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let locks = locks(conditions)?;
+    let _held: Vec<MutexGuard<'_, ()>> =
+        locks.iter().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+    for (condition, seen) in conditions.iter().zip(seen) {
+        condition.ensure_still(seen)?;
+    }
+    change()
+}
+
+/// Like [`change_if`], for a change in place, which takes as long as its content. The lock of the
+/// directory is not held during the change. Until it ends, other conditional changes of the file
+/// fail with `changed`.
+pub(super) fn change_in_place_if<T>(
+    condition: Option<Condition<'_>>,
+    mut change: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let Some(condition) = condition else { return change() };
+    retry_changed(|| {
+        let seen = condition.compare()?;
+        let claim = Arc::new(());
+        change_if_still(&[condition], std::slice::from_ref(&seen), || {
+            IN_PLACE.insert(seen.metadata.identity(), &claim);
+            Ok(())
+        })?;
+        let changed = change();
+        drop(claim);
+        changed
+    })
+}
+
+/// The locks of the directories, in an order that is the same for every caller, so that two callers
+/// cannot wait for each other.
+fn locks(conditions: &[Condition<'_>]) -> Result<Vec<Arc<Mutex<()>>>> {
+    let directories = conditions.iter().map(|condition| condition.directory.identity());
+    let mut directories = directories.collect::<Result<Vec<_>>>()?;
+    directories.sort_unstable();
+    directories.dedup();
+    let lock = |directory| LOCKS.get_or_insert(directory, || Some(Arc::default()));
+    Ok(directories.into_iter().filter_map(lock).collect())
+}
+
+/// The directories in which conditional changes are being made. A lock is held for one look-up and
+/// one change, never while content is read or written.
+static LOCKS: LazyLock<WeakTable<Identity, Mutex<()>>> = LazyLock::new(WeakTable::default);
+
+/// The files that conditional changes are overwriting in place.
+static IN_PLACE: LazyLock<WeakTable<Identity, ()>> = LazyLock::new(WeakTable::default);
+
+impl CheckedPath {
+    pub(super) fn version_now(&self, limit: u64) -> Result<Version> {
+        let (file, metadata) = self.open_existing(Want::READ)?;
+        if !metadata.is_file() {
+            return Err(Code::SpecialFile.into());
+        }
+        let version =
+            if metadata.size() > limit { None } else { Version::read(&file, limit, self.roots())? };
+        version.ok_or_else(|| too_large(limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::options::WriteOptions;
+    use crate::roots::Intent;
+
+    /// Otherwise, one client could delay the conditional changes of another one for as long as a
+    /// large file takes to copy.
+    #[test]
+    fn change_in_place_excludes_only_changes_of_the_same_file() {
+        let work = tempfile::tempdir().unwrap();
+        let roots = Roots::from_dirs([work.path()]).unwrap();
+        roots.write("a", "old").unwrap();
+        roots.write("b", "old").unwrap();
+        let version = Version::of(b"old");
+        let if_unchanged = WriteOptions::new().if_unchanged(version);
+        let place = roots.check("a", Intent::New).unwrap();
+        let (directory, name) = &place.parent_dir().unwrap();
+        let condition =
+            Condition { place: &place, directory, name, version, is_destination: false };
+        change_in_place_if(Some(condition), || {
+            roots.write_with("b", "new", if_unchanged)?;
+            let refused = roots.write_with("a", "new", if_unchanged).unwrap_err();
+            assert_eq!(refused.code(), "changed");
+            let refused = roots.remove_file_if_unchanged("a", version).unwrap_err();
+            assert_eq!(refused.code(), "changed");
+            Ok(())
+        })
+        .unwrap();
+        roots.write_with("a", "new", if_unchanged).unwrap();
+    }
+}
