@@ -1,11 +1,11 @@
-//! Compares the roots in force with a naive model, for each combination of a small scope: the
-//! options of the allowed directories, the states of a client, and its lists.
+//! Compares the roots in force with a naive model, for many combinations of the options of allowed
+//! directories, the states of a client, and its lists.
 //!
-//! The model ([`boundary_model`](crate::support::boundary_model)) works on strings and shares no
+//! The model ([`boundary_model`](crate::support::boundary_model)) uses only strings and shares no
 //! code with the guard. After each step of a client, the test compares the roots in order, their
 //! access, [`Root::is_always`] and [`Root::client_path`], the rejected entries, the decision on a
 //! request for each interesting place, the state of the session, and [`Session::still_allows`] for
-//! a proof in each allowed directory. The decisions on relative requests show the base.
+//! a proof in each allowed directory. The decisions on relative requests reveal the base.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,7 +35,7 @@ const TREE: &str = "file p/f; file p/w/f; file p/w/in/f; file q/f; file q/s/f; f
 
 const DIRECTORIES: [&str; 4] = ["p", "p/w", "q", "m"];
 
-/// The aliases of each directory: a symlink, a path that does not exist here, a path of Windows.
+/// The aliases of each directory: a symlink, a path that does not exist here, and a Windows path.
 const ALIASES: [[&str; 3]; 4] = [
     ["$T/v", "/Users/me/proj", r"C:\proj"],
     ["$T/vw", "/Users/me/inner", r"E:\inner"],
@@ -43,7 +43,7 @@ const ALIASES: [[&str; 3]; 4] = [
     ["$T/vm", "/srv/host-m", r"F:\m"],
 ];
 
-/// The lists of clients. `!` stands for an entry that is malformed.
+/// The lists of clients. `!` stands for a malformed entry.
 const LISTS: [&[&str]; 45] = [
     &[],
     &["$T/p"],
@@ -92,7 +92,7 @@ const LISTS: [&[&str]; 45] = [
     &["$T/vw", "$T/p"],
 ];
 
-/// The requests, all for an existing file or directory or for nothing.
+/// The requests. Each names an existing file or directory, or nothing.
 const REQUESTS: [&str; 38] = [
     "$T",
     "$T/p",
@@ -120,7 +120,7 @@ const REQUESTS: [&str; 38] = [
     "../w/f",
     "$T/v/f",
     "/Users/me/proj/f",
-    // With aliases only.
+    // These begin with aliases.
     "$T/v/w/f",
     "$T/vw/in/f",
     "$T/u/s/f",
@@ -144,24 +144,24 @@ const COMBINATIONS: usize = 20_000;
 /// One combination.
 #[derive(Clone, Copy, Debug, Default)]
 struct Combination {
-    /// Indices into [`DIRECTORIES`], in the order of the configuration.
+    /// Indices into [`DIRECTORIES`], in configuration order.
     directories: [Option<usize>; 3],
     read_only: [bool; 3],
     always: [bool; 3],
-    /// A bit for each form of alias.
+    /// A bit for each kind of alias.
     aliases: [usize; 3],
     empty_means_allowed: bool,
-    /// Whether an undeclared client is refused.
+    /// Whether a client that did not declare roots is refused.
     denies: bool,
     ignores: bool,
-    /// Nothing, announcing or silent.
+    /// What the client declared: no roots, roots with announcements, or roots without them.
     declared: usize,
     script: usize,
     list: usize,
 }
 
 #[test]
-fn the_roots_in_force_equal_those_of_a_naive_model() {
+fn roots_in_force_agree_with_a_naive_model() {
     let tree = Tree::in_memory(TREE);
     let files = Files::new(&tree);
     let all = combinations();
@@ -205,7 +205,7 @@ fn the_roots_in_force_equal_those_of_a_naive_model() {
         counts.into_inner().unwrap()
     );
     assert!(all.len() >= COMBINATIONS, "only {} combinations", all.len());
-    // One combination for each kind of difference.
+    // Shows one combination for each kind of difference.
     let kinds: BTreeMap<_, _> = differences
         .values()
         .rev()
@@ -223,11 +223,11 @@ fn the_roots_in_force_equal_those_of_a_naive_model() {
     assert!(missing.is_empty(), "pairs that no combination contains: {missing:?}");
 }
 
-/// The scope: five complete products, and random combinations that complete the pairs.
+/// Five complete products, and random combinations that complete the pairs of options.
 fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
     let default = Combination { declared: 1, ..Combination::default() };
-    // No allowed directory: each list is granted.
+    // Without allowed directories, each list is granted.
     for list in 0..LISTS.len() {
         for declared in 0..3 {
             all.push(Combination { denies: true, declared, list, ..default });
@@ -252,7 +252,7 @@ fn combinations() -> Vec<Combination> {
                     all.push(Combination { list, aliases, empty_means_allowed: even, ..one });
                 }
             }
-            // Each state of a client, where the access is the same in each directory.
+            // Each state of a client, if all directories have the same access.
             if count < 3 && read_only[..count].iter().all(|one| *one == read_only[0]) {
                 for script in 0..SCRIPTS {
                     for list in [0, 15] {
@@ -268,8 +268,8 @@ fn combinations() -> Vec<Combination> {
             }
         }
     }
-    // Each set of forms of alias, with the lists that use one. If the second directory has some
-    // of the forms only, a quarter of the lists.
+    // Each set of kinds of aliases, with the lists that use one. If the second directory has only
+    // some of the kinds, a quarter of these lists.
     for directories in [[Some(0), None, None], [Some(0), Some(2), None], [Some(1), Some(0), None]] {
         let count = directories.iter().flatten().count();
         for aliases in 0..8 << (3 * (count - 1)) {
@@ -372,7 +372,7 @@ fn pairs_of_options(all: &[Combination]) -> (usize, Vec<(OptionValue, OptionValu
     let (mut pairs, mut missing) = (0, Vec::new());
     for (at, first) in values().enumerate() {
         for (number, second) in values().enumerate().filter(|(_, second)| second.0 > first.0) {
-            // A directory is configured once. A guard that ignores client roots denies nobody.
+            // A directory is configured once. A guard that ignores client roots refuses no client.
             let is_directory = |option: usize| (6..9).contains(&option);
             let is_impossible =
                 is_directory(first.0) && is_directory(second.0) && first.1 == second.1
@@ -481,7 +481,7 @@ async fn compare(
                 {
                     return differs("rejected", format!("{rejected:?}"), format!("{wanted:?}"));
                 }
-                // Without aliases, most requests by an alias are not interesting.
+                // Without aliases, most requests that begin with one are not interesting.
                 let requests = if combination.aliases == [0; 3] { 26 } else { REQUESTS.len() };
                 for request in REQUESTS[..requests].iter().map(|request| tree.expand(request)) {
                     let (made, wanted) = decisions_on(actual, expected, &model, &request);
@@ -542,7 +542,7 @@ fn plain_path(path: &str) -> String {
     path.trim_end_matches('/').to_owned()
 }
 
-/// The reasons for having no roots.
+/// The reasons why there are no roots.
 const REASONS: [&str; 4] = [
     "the server has no directories configured",
     "the client listed no directories",
@@ -602,7 +602,7 @@ async fn run(session: &Session, step: &Step) -> Option<Result<Roots, String>> {
     Some(roots.map_err(|error| error.code().to_owned()))
 }
 
-/// The response of a client that fails in this way, for each page.
+/// The response for each page from a client that fails in this way.
 fn failing(code: &str, page: usize) -> RootsResponse {
     let list = |uris: Vec<String>, next_cursor: Option<String>| {
         RootsResponse::List(ListRootsResult { next_cursor, ..ListRootsResult::from_uris(uris) })
@@ -673,7 +673,7 @@ fn aliases(tree: &Tree, directory: usize, forms: usize) -> Vec<String> {
     forms.map(|form| tree.expand(ALIASES[directory][form])).collect()
 }
 
-/// The error of a configuration: a directory in another one with different access.
+/// The error of a configuration in which a directory is inside one with different access.
 fn config_error(config: &Config, one: &Combination) -> Option<&'static str> {
     let is_in = |inner: &Directory, outer: &Directory| {
         Path::new(&inner.path).starts_with(&outer.path) && inner.path != outer.path
@@ -738,7 +738,7 @@ fn root_entry(entry: &Entry) -> RootEntry {
             list.roots[0].clone()
         }
         Entry::Bad(_) => RootEntry::new("https://x"),
-        // Clients encode the colon of a drive, or do not.
+        // Some clients encode the colon of a drive.
         Entry::Path(path) if path.starts_with("/c:") => {
             RootEntry::new(format!("file://{}", path.replacen(':', "%3A", 1)))
         }

@@ -39,7 +39,7 @@ fn list(tree: &Tree, paths: &[&str]) -> ListRootsResult {
     ListRootsResult::from_uris(paths.iter().map(|path| tree.uri(path)))
 }
 
-/// The paths of the roots relative to the tree. A root that is always in force has a `!`.
+/// The paths of the roots relative to the tree, with a `!` if the root is always in force.
 fn names(tree: &Tree, roots: &Roots) -> Vec<String> {
     let name = |root: &mcp_roots_guard::Root| {
         let path = root.path().strip_prefix(tree.path("")).unwrap().display().to_string();
@@ -48,7 +48,7 @@ fn names(tree: &Tree, roots: &Roots) -> Vec<String> {
     roots.roots().map(name).collect()
 }
 
-/// The path that a request resolves to relative to the tree, or the code of the error.
+/// The path to which a request resolves, relative to the tree, or the code of the error.
 fn resolved(
     tree: &Tree,
     roots: &Roots,
@@ -64,7 +64,7 @@ fn code<T>(result: mcp_roots_guard::Result<T>) -> Option<&'static str> {
 }
 
 #[test]
-fn an_always_directory_follows_the_client_roots_in_the_order_of_the_configuration() {
+fn always_directories_follow_the_client_roots_in_configuration_order() {
     let tree = tree();
     let boundary = home_and_external(&tree)
         .directory_with(tree.path("outside"), always(Access::ReadWrite))
@@ -118,7 +118,7 @@ fn a_symlink_from_a_client_root_into_an_always_directory_is_followed() {
     assert_eq!(code(roots.read("out/f", 99)), Some("outside_roots"));
 }
 
-/// The reason for the refusal of a relative request depends only on the list.
+/// The reason that a relative request is refused depends only on the list.
 #[test]
 fn relative_requests_without_a_client_root_are_refused_with_the_reason() {
     let tree = tree();
@@ -140,7 +140,7 @@ fn relative_requests_without_a_client_root_are_refused_with_the_reason() {
 }
 
 #[test]
-fn an_empty_list_means_what_the_server_chose_and_rejected_entries_do_not_empty_a_list() {
+fn the_empty_list_option_applies_only_to_a_list_without_entries() {
     let tree = tree();
     for with_always in [false, true] {
         let builder = if with_always {
@@ -165,7 +165,7 @@ fn an_empty_list_means_what_the_server_chose_and_rejected_entries_do_not_empty_a
         let all = (format!("{external} home"), Ok("external".into()));
         assert_eq!(resolve(allowed.clone(), &[]), all);
         assert_eq!(resolve(allowed.clone(), &["outside"]), denied);
-        // A malformed entry is an entry.
+        // A malformed entry is still an entry.
         let malformed: ListRootsResult = serde_json::from_str(r#"{ "roots": [3] }"#).unwrap();
         let roots = allowed.build().unwrap().resolve(&malformed).unwrap();
         assert_eq!(names(&tree, &roots), none);
@@ -175,7 +175,7 @@ fn an_empty_list_means_what_the_server_chose_and_rejected_entries_do_not_empty_a
     only.empty_list(WithoutClientRoots::Deny).build().unwrap();
 }
 
-/// Every client's tools can write to `shared`, so they could change where its symlinks point.
+/// Every client's tools can write to `shared`, so they could change the targets of its symlinks.
 #[cfg(unix)]
 #[test]
 fn a_symlink_in_a_writable_always_directory_grants_nothing() {
@@ -207,9 +207,9 @@ fn session(builder: GuardBuilder, declared: ClientCapabilities) -> Session {
     builder.build().unwrap().session(declared).unwrap()
 }
 
-/// Each state of a client, with and without a directory that is always in force.
+/// Tries each state of a client, with and without a directory that is always in force.
 #[tokio::test(start_paused = true)]
-async fn an_always_directory_is_in_force_in_each_state_of_the_client() {
+async fn an_always_directory_is_in_force_in_every_state_of_the_client() {
     let tree = tree();
     let listing = |listed: &[&str]| RootsResponse::List(list(&tree, listed));
     let page = |cursor: &str| {
@@ -256,7 +256,7 @@ async fn an_always_directory_is_in_force_in_each_state_of_the_client() {
                 .without_client_roots(WithoutClientRoots::Deny);
             let session = session(guard, declared);
             let mut asked = 0;
-            // The second call gets the cached list, or is refused during the back-off.
+            // The second call uses the cached list, or is refused during the back-off.
             for _ in 0..2 {
                 let source = |_: Option<String>| {
                     asked += 1;
@@ -294,7 +294,7 @@ async fn an_always_directory_is_in_force_in_each_state_of_the_client() {
 }
 
 #[tokio::test]
-async fn a_proof_in_an_always_directory_stays_allowed_while_the_list_must_be_requested() {
+async fn a_proof_in_an_always_directory_stays_allowed_while_the_list_is_stale() {
     let tree = tree();
     let guard = Guard::builder(home_and_external(&tree).build().unwrap());
     let session = session(guard, ANNOUNCING);
@@ -311,7 +311,7 @@ async fn a_proof_in_an_always_directory_stays_allowed_while_the_list_must_be_req
     let failed = session.roots(fail).await.unwrap();
     assert_eq!(names(&tree, &failed), ["external!"]);
     assert_eq!(still(), [Some("roots_stale"), None]);
-    // The failed list was not cached: after a change, the client is asked again.
+    // The failure was not cached, so the client is asked again after a change.
     session.list_changed();
     let roots = session.roots(source).await.unwrap();
     assert_eq!(names(&tree, &roots), ["home/work", "external!"]);
@@ -321,7 +321,7 @@ async fn a_proof_in_an_always_directory_stays_allowed_while_the_list_must_be_req
 }
 
 #[tokio::test]
-async fn a_list_that_comes_with_a_request_has_the_always_directories() {
+async fn always_directories_are_added_to_a_list_that_comes_with_a_request() {
     let tree = tree();
     let guard = Guard::builder(home_and_external(&tree).empty_list(ALLOWED).build().unwrap());
     let session = session(guard, ANNOUNCING);
@@ -340,7 +340,7 @@ async fn a_list_that_comes_with_a_request_has_the_always_directories() {
     assert_eq!(resolved(&tree, &roots, "."), Err("too_many_roots"));
 }
 
-/// The allowed directories are in force in the order of the configuration.
+/// The allowed directories are in configuration order.
 #[tokio::test]
 async fn all_allowed_directories_are_in_force_if_the_client_does_not_narrow_them() {
     let tree = tree();
@@ -393,7 +393,7 @@ async fn an_always_directory_that_is_created_or_replaced_is_resolved_again() {
     }
 }
 
-/// `workspace` has the aliases `/host/proj`, which does not exist here, and `C:\Proj`. `plain` has
+/// `workspace` has two aliases, `C:\Proj` and `/host/proj`, which does not exist here. `plain` has
 /// none.
 #[cfg(unix)]
 fn workspace(tree: &Tree) -> BoundaryBuilder {
@@ -436,7 +436,7 @@ fn an_alias_names_its_directory_in_root_lists_and_requests() {
         ("/host/Proj/sub/f", outside()),
         ("/host", outside()),
         (r"C:\Proj", outside()),
-        // A backslash also separates names after the prefix, unless it was decoded from a URI.
+        // A backslash also separates names after the alias, unless it was decoded from a URI.
         (r"C:\Proj\sub\f", sub.clone()),
         (r"C:\Proj\other\..\sub\f", outside()),
         (r"C:\Proj\sub\..\..\..\outside", outside()),
@@ -457,7 +457,7 @@ fn an_alias_names_its_directory_in_root_lists_and_requests() {
         for uri in ["file:///c%3A/proj/sub/f", "file:///host/proj/sub/f"] {
             assert_eq!(roots.read_to_string(uri, 99).unwrap(), "workspace/sub/f");
         }
-        // A new name ends after the prefix.
+        // A path that begins with an alias can also name a new file.
         roots.write(r"C:\Proj\sub/new", "x").unwrap();
         assert_eq!(std::fs::read(tree.path("workspace/sub/new")).unwrap(), b"x");
     }
@@ -475,7 +475,7 @@ fn an_alias_names_its_directory_in_root_lists_and_requests() {
 
 #[cfg(unix)]
 #[test]
-fn an_alias_of_a_directory_that_is_not_in_force_is_outside() {
+fn an_alias_of_a_directory_that_is_not_in_force_is_refused_as_outside() {
     let tree = tree();
     let boundary = workspace(&tree).build().unwrap();
     let roots = boundary.resolve(&list(&tree, &["plain"])).unwrap();
@@ -490,7 +490,7 @@ fn an_alias_of_a_directory_that_is_not_in_force_is_outside() {
     }
 }
 
-/// A tool could otherwise create a symlink that only the guard follows.
+/// Otherwise, a tool could create a symlink that only the guard follows.
 #[cfg(unix)]
 #[test]
 fn a_symlink_through_an_alias_is_followed_only_if_the_alias_resolves_here() {
@@ -535,7 +535,7 @@ fn a_symlink_through_an_alias_is_followed_only_if_the_alias_resolves_here() {
         assert_eq!(resolved(&tree, &roots, alias.join("work/f")), target);
         assert_eq!(resolved(&tree, &roots, "/host/me/work/f"), target);
     }
-    // The entry of a list is a request, but the target of a symlink in it is not.
+    // An entry of a list may begin with any alias, but the target of a symlink in its path may not.
     for name in ["host", "drive"] {
         let listed = format!("var/home/me/work/{name}");
         let roots = boundary.resolve(&list(&tree, &[&listed])).unwrap();
@@ -546,7 +546,7 @@ fn a_symlink_through_an_alias_is_followed_only_if_the_alias_resolves_here() {
 /// The alias resolved to the directory when the server started.
 #[cfg(unix)]
 #[test]
-fn a_directory_whose_alias_resolves_elsewhere_is_unavailable() {
+fn a_directory_is_unavailable_while_its_alias_resolves_elsewhere() {
     let tree = tree();
     tree.add("file var/me/f; file evil/me/f; link home2 -> $T/var");
     let alias = tree.path("home2/me");
@@ -570,7 +570,7 @@ fn a_directory_whose_alias_resolves_elsewhere_is_unavailable() {
         assert!(start.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Nothing has that name now, so it names the directory only in requests.
+    // Nothing exists at that path now, so the alias is valid only in requests.
     let roots = boundary.allowed_roots();
     assert_eq!(roots.read_to_string(alias.join("f"), 99).unwrap(), "var/me/f");
 }
@@ -632,7 +632,7 @@ fn an_alias_that_could_hide_a_path_is_a_configuration_error() {
     for (aliases, others, expected) in rows {
         assert_eq!(build(aliases, others), expected, "{aliases:?} {others:?}");
     }
-    // A directory inside another one can be configured through the alias of the outer one.
+    // A nested directory can be configured through an alias of the outer one.
     let nested = Boundary::builder()
         .directory_with(
             tree.path("me"),
@@ -647,7 +647,7 @@ fn an_alias_that_could_hide_a_path_is_a_configuration_error() {
 
 #[cfg(unix)]
 #[test]
-fn client_path_is_the_path_under_which_this_client_listed_the_root() {
+fn client_path_is_the_path_under_which_the_client_listed_the_root() {
     let tree = tree();
     tree.add("link to-plain -> plain");
     let boundary = workspace(&tree).bare_paths(mcp_roots_guard::Rule::Allow).build().unwrap();
@@ -674,13 +674,13 @@ fn client_path_is_the_path_under_which_this_client_listed_the_root() {
             assert_eq!(resolved(&tree, &roots, shown), Ok("workspace/sub".into()));
         }
     }
-    // An ancestor names directories that the client did not list themselves.
+    // If the client lists an ancestor, it does not list the directories themselves.
     let roots = boundary.resolve(&list(&tree, &[""])).unwrap();
     assert!(roots.roots().all(|root| root.client_path() == root.display_path()));
     assert!(boundary.allowed_roots().roots().all(|r| r.client_path() == r.display_path()));
 }
 
-/// Equal directories share a handle, but not the path under which they were listed.
+/// Roots for the same directory share its handle, but not the path under which it was listed.
 #[cfg(unix)]
 #[tokio::test]
 async fn client_path_is_never_the_path_of_another_client() {

@@ -7,6 +7,7 @@ use mcp_roots_guard::{
 };
 
 use crate::support::tree::Tree;
+use crate::support::walked;
 
 fn text<T>(result: Result<T>) -> String {
     result.map_or_else(|error| error.to_string(), |_| panic!("the operation succeeded"))
@@ -65,7 +66,7 @@ fn an_exceeded_limit_is_named_with_its_number() {
     let open = roots.open("f").unwrap();
     assert_eq!(text(open.read_all_to_string(1)), r#"read "f": larger than 1 bytes"#);
     let walk = roots.walk("d", WalkOptions::new().max_entries(1)).unwrap();
-    assert_eq!(text(walk.last().unwrap()), r#"walk "d": more than 1 entries"#);
+    assert_eq!(text(walked(walk).pop().unwrap()), r#"walk "d": more than 1 entries"#);
     let uri = format!("file:///{}", "a".repeat(URI_BYTES));
     assert!(
         text(Location::parse(&uri))

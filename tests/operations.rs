@@ -3,20 +3,22 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::ops::ControlFlow;
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 #[cfg(target_os = "linux")]
 use std::sync::mpsc;
 #[cfg(target_os = "linux")]
 use std::thread;
+use std::time::SystemTime;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::limits::WALK_DEPTH;
 use mcp_roots_guard::{
-    Access, Boundary, Error, Existing, Intent, OpenOptions, Policy, Replace, Result, Roots, Rule,
-    WalkOptions, WriteOptions,
+    Access, Attributes, Boundary, CopyOptions, Error, Existing, Intent, OpenOptions, Policy,
+    Replace, Result, Roots, Rule, WalkOptions, WriteOptions,
 };
 #[cfg(target_os = "linux")]
 use mcp_roots_guard::{FileType, Metadata};
@@ -25,6 +27,8 @@ use mcp_roots_guard::{FileType, Metadata};
 use rustix::fs::{CWD, Mode, makedev, mknodat};
 
 use crate::support::tree::{Tree, symlinks_are_visible};
+#[cfg(target_os = "linux")]
+use crate::support::walked;
 
 fn code<T>(result: Result<T>) -> Option<&'static str> {
     result.err().map(|error| error.code())
@@ -42,12 +46,13 @@ fn with_policy(tree: &Tree, policy: Policy) -> Roots {
 type Operation = fn(&Roots, &str) -> Result<()>;
 
 /// Every operation with a single path. Operations that remove the path come last.
-pub(crate) const OPERATIONS: [(&str, Operation); 23] = [
+pub(crate) const OPERATIONS: [(&str, Operation); 37] = [
     ("check open", |roots, request| roots.check(request, Intent::Existing).map(drop)),
     ("check create", |roots, request| roots.check(request, Intent::New).map(drop)),
     ("open", |roots, request| roots.open(request).map(drop)),
     ("read", |roots, request| roots.read(request, 99).map(drop)),
     ("read_to_string", |roots, request| roots.read_to_string(request, 99).map(drop)),
+    ("read version", |roots, request| roots.version(request, 99).map(drop)),
     ("read and write", |roots, request| {
         open(roots, request, OpenOptions::new().read(true).write(true))
     }),
@@ -63,18 +68,47 @@ pub(crate) const OPERATIONS: [(&str, Operation); 23] = [
     ("write in place", |roots, request| {
         roots.write_with(request, "overwritten", WriteOptions::new().existing(Existing::InPlace))
     }),
+    ("write with parents", |roots, request| {
+        roots.write_with(request, "overwritten", WriteOptions::new().create_parents(true))
+    }),
+    ("atomic file", |roots, request| {
+        let mut file = roots.atomic_file(request, WriteOptions::new())?;
+        file.write_all(b"overwritten")?;
+        file.commit()
+    }),
     ("create_dir", |roots, request| roots.create_dir(request)),
     ("create_dir_all", |roots, request| roots.create_dir_all(request)),
     ("read_dir", |roots, request| roots.read_dir(request).map(drop)),
     ("walk", |roots, request| roots.walk(request, WalkOptions::new()).map(drop)),
     ("metadata", |roots, request| roots.metadata(request).map(drop)),
+    ("set_attributes", |roots, request| {
+        roots.set_attributes(request, Attributes::new().modified(SystemTime::UNIX_EPOCH))
+    }),
+    ("open_unguarded_dir", |roots, request| roots.open_unguarded_dir(request).map(drop)),
+    ("copy from", |roots, request| {
+        roots.copy(request, "copied", 99, WriteOptions::new()).map(drop)
+    }),
+    ("copy to", |roots, request| roots.copy("inside", request, 99, WriteOptions::new()).map(drop)),
+    ("copy_tree from", |roots, request| copy_tree(roots, request, "copied tree")),
+    ("copy_tree to", |roots, request| copy_tree(roots, "d", request)),
     ("symlink_metadata", |roots, request| roots.symlink_metadata(request).map(drop)),
+    ("read_link", |roots, request| roots.read_link(request).map(drop)),
+    ("symlink", |roots, request| roots.symlink("inside", request)),
+    ("hard_link from", |roots, request| roots.hard_link(request, "linked")),
+    ("hard_link to", |roots, request| roots.hard_link("inside", request)),
     ("rename from", |roots, request| roots.rename(request, "renamed", Replace::Existing)),
     ("rename to", |roots, request| roots.rename("inside", request, Replace::Existing)),
     ("remove_file", |roots, request| roots.remove_file(request)),
     ("remove_dir", |roots, request| roots.remove_dir(request)),
     ("remove_dir_all", |roots, request| roots.remove_dir_all(request)),
+    ("remove by a proof for reading", |roots, request| {
+        roots.check(request, Intent::Existing)?.no_follow()?.remove_file()
+    }),
 ];
+
+fn copy_tree(roots: &Roots, from: &str, to: &str) -> Result<()> {
+    roots.copy_tree(from, to, CopyOptions::new(), |_| ControlFlow::Continue(())).map(drop)
+}
 
 fn open(roots: &Roots, request: &str, options: OpenOptions) -> Result<()> {
     roots.open_with(request, options).map(drop)
@@ -123,12 +157,14 @@ fn no_operation_reads_or_changes_anything_outside() {
     // The symlinks themselves are inside and can be described, renamed and removed. Their targets
     // are outside.
     for request in ["abs", "l", "fifo"] {
+        // The operations on the symlink before may have moved it.
+        fs::write(tree.path("root/inside"), "inside").unwrap();
         for (name, operation) in
-            OPERATIONS.into_iter().filter(|(name, _)| *name != "symlink_metadata").take(17)
+            OPERATIONS.into_iter().filter(|(name, _)| *name != "symlink_metadata").take(26)
         {
             assert_eq!(code(operation(&roots, request)), Some("outside_roots"), "{name} {request}");
         }
-        for (name, operation) in OPERATIONS.into_iter().skip(18) {
+        for (name, operation) in OPERATIONS.into_iter().skip(27) {
             let _ = operation(&roots, request);
             assert_eq!(
                 [tree.snapshot("out"), tree.snapshot("root-evil")],
@@ -250,8 +286,10 @@ fn a_write_replaces_the_file_atomically_and_keeps_its_mode() {
     assert_eq!(code(roots.write(".", "x")), Some("root_itself"));
     assert_eq!(code(roots.write("none/x", "x")), Some("not_found"));
     // No temporary file remains after success or failure.
-    let names: Vec<_> =
-        roots.walk(".", WalkOptions::new()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let names: Vec<_> = walked(roots.walk(".", WalkOptions::new()).unwrap())
+        .into_iter()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert_eq!(names.len(), 6, "{names:?}");
 }
 
@@ -271,6 +309,12 @@ fn a_refused_hard_link_is_not_truncated() {
         "create",
         "write",
         "write in place",
+        "write with parents",
+        "atomic file",
+        "read version",
+        "set_attributes",
+        "copy from",
+        "hard_link from",
     ];
     for (name, operation) in OPERATIONS.into_iter().filter(|(name, _)| opens.contains(name)) {
         assert_eq!(code(operation(&refuse, "h")), Some("hard_linked"), "{name}");
@@ -323,7 +367,8 @@ fn opening_a_fifo_for_writing_does_not_wake_its_reader() {
 #[cfg(target_os = "linux")]
 #[test]
 fn every_operation_that_opens_refuses_special_files_immediately() {
-    let tree = Tree::new("fifo root/p; socket root/s; link root/l -> p; file root/inside");
+    let tree =
+        Tree::new("fifo root/p; socket root/s; link root/l -> p; file root/inside; dir root/d");
     let mut special = vec!["l", "p", "s"];
     // Only root can create devices: a copy of /dev/null, and one without a driver.
     for (name, device) in [("null", makedev(1, 3)), ("nodev", makedev(250, 250))] {
@@ -349,9 +394,16 @@ fn every_operation_that_opens_refuses_special_files_immediately() {
                 "check open" | "check create" | "metadata" | "symlink_metadata" | "remove_file" => {
                     None
                 }
-                "create_new" | "create_dir" | "create_dir_all" => Some("already_exists"),
-                "read_dir" | "walk" => Some("not_a_directory"),
-                "remove_dir" | "remove_dir_all" => Some("not_found"),
+                "read_link" if *request == "l" => None,
+                "read_link" => Some("not_a_symlink"),
+                "create_new" | "create_dir" | "create_dir_all" | "copy_tree to" | "symlink"
+                | "hard_link to" => Some("already_exists"),
+                "read_dir" | "walk" | "open_unguarded_dir" | "copy_tree from" => {
+                    Some("not_a_directory")
+                }
+                "remove_dir" | "remove_dir_all" | "remove by a proof for reading" => {
+                    Some("not_found")
+                }
                 _ => Some("special_file"),
             };
             assert_eq!(code(operation(&roots, request)), expected, "{name} {request}");
@@ -385,7 +437,7 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
         entries.sort_by(|one, other| one.name().cmp(other.name()));
         let types: Vec<_> = entries
             .iter()
-            .map(|entry| (entry.name().to_str().unwrap(), entry.metadata().file_type()))
+            .map(|entry| (entry.name().to_str().unwrap(), entry.file_type()))
             .collect();
         let expected = [
             ("e", FileType::Directory),
@@ -395,8 +447,8 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
             ("s", FileType::Socket),
         ];
         assert_eq!(types, expected, "{request}");
-        assert_eq!(entries[1].metadata().size(), 5);
-        assert!(entries[1].metadata().modified().is_some());
+        assert_eq!(entries[1].metadata().unwrap().size(), 5);
+        assert!(entries[1].metadata().unwrap().modified().is_some());
         let same = |one: &Metadata, other: &Metadata| {
             (one.created(), one.modified(), one.size(), one.mode(), one.hard_links())
                 == (
@@ -407,14 +459,18 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
                     other.hard_links(),
                 )
         };
-        assert!(same(entries[1].metadata(), &roots.metadata("d/f").unwrap()), "{:?}", entries[1]);
         assert!(
-            same(roots.open("d/f").unwrap().metadata(), entries[1].metadata()),
+            same(&entries[1].metadata().unwrap(), &roots.metadata("d/f").unwrap()),
+            "{:?}",
+            entries[1]
+        );
+        assert!(
+            same(roots.open("d/f").unwrap().metadata(), &entries[1].metadata().unwrap()),
             "{:?}",
             entries[1]
         );
         assert_eq!(
-            entries[2].metadata().size(),
+            entries[2].metadata().unwrap().size(),
             "../../out/secret".len() as u64,
             "not the size of the symlink itself"
         );
@@ -437,7 +493,13 @@ fn a_listing_describes_each_entry_without_following_symlinks() {
         .unwrap();
     let roots = tree.roots(["root"]);
     assert_eq!(roots.read_dir(".").unwrap().map(Result::unwrap).count(), 1);
-    assert_eq!(roots.walk(".", WalkOptions::new()).unwrap().map(Result::unwrap).count(), 1);
+    assert_eq!(
+        walked(roots.walk(".", WalkOptions::new()).unwrap())
+            .into_iter()
+            .map(Result::unwrap)
+            .count(),
+        1
+    );
     assert_eq!(roots.read("old", 9).unwrap(), b"root/old");
     assert!(roots.metadata("old").is_ok() && roots.symlink_metadata("old").is_ok());
 }
@@ -451,11 +513,11 @@ fn a_walk_is_bounded_and_ordered_and_stays_inside() {
     );
     let roots = tree.roots(["root"]);
     let paths = |request: &str, options: WalkOptions| -> Vec<String> {
-        let path_or_code = |entry: Result<mcp_roots_guard::WalkEntry>| match entry {
+        let path_or_code = |entry: Result<mcp_roots_guard::DirEntry>| match entry {
             Ok(entry) => entry.path().display().to_string(),
             Err(error) => error.code().to_string(),
         };
-        roots.walk(request, options).unwrap().map(path_or_code).collect()
+        walked(roots.walk(request, options).unwrap()).into_iter().map(path_or_code).collect()
     };
     let all = ["a", "a/b", "a/b/f", "a/loop", "a/z", "c", "out", "p"];
     assert_eq!(paths(".", WalkOptions::new()), all);
@@ -468,16 +530,16 @@ fn a_walk_is_bounded_and_ordered_and_stays_inside() {
     assert_eq!(code(roots.walk("p", WalkOptions::new())), Some("not_a_directory"));
     assert_eq!(code(roots.walk("out", WalkOptions::new())), Some("outside_roots"));
     let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
-    assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("a"));
+    assert_eq!(walk.next_entry().unwrap().unwrap().path().to_str(), Some("a"));
     walk.skip_current_dir();
-    assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("c"));
+    assert_eq!(walk.next_entry().unwrap().unwrap().path().to_str(), Some("c"));
     // A directory that becomes a symlink before the walk enters it is skipped.
     let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
-    assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("a"));
+    assert_eq!(walk.next_entry().unwrap().unwrap().path().to_str(), Some("a"));
     fs::rename(tree.path("root/a"), tree.path("root/was-a")).unwrap();
     tree.add("link root/a -> ../out");
-    assert_eq!(walk.next().unwrap().unwrap().path().to_str(), Some("c"));
-    // A directory that is too deep gives an error, and the walk continues.
+    assert_eq!(walk.next_entry().unwrap().unwrap().path().to_str(), Some("c"));
+    // A directory that is too deep ends the walk.
     let deep = "d/".repeat(WALK_DEPTH + 1);
     fs::create_dir_all(tree.path("root/c").join(&deep)).unwrap();
     let all = paths("c", WalkOptions::new());
@@ -617,8 +679,18 @@ fn a_read_only_directory_refuses_every_change() {
         Boundary::builder().directory(tree.path("root"), Access::ReadOnly).build().unwrap();
     let roots = boundary.allowed_roots();
     let before = tree.snapshot("root");
-    let reads =
-        ["check open", "check create", "open", "read", "read_to_string", "read_dir", "walk"];
+    let reads = [
+        "check open",
+        "check create",
+        "open",
+        "read",
+        "read_to_string",
+        "read version",
+        "read_dir",
+        "read_link",
+        "open_unguarded_dir",
+        "walk",
+    ];
     for request in ["f", "d", "new"] {
         for (name, operation) in OPERATIONS {
             if !reads.contains(&name) && !name.ends_with("metadata") {
@@ -676,7 +748,10 @@ fn the_policy_controls_mount_crossing_and_mounts_are_never_removed() {
         }
     }
     let walked: Vec<_> =
-        refuse.walk("/", WalkOptions::new().max_depth(2)).unwrap().filter_map(Result::ok).collect();
+        walked(refuse.walk("/", WalkOptions::new().max_depth(2).skip_unreadable(true)).unwrap())
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
     assert!(walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("etc")));
     assert!(!walked.iter().any(|entry| entry.depth() > 1 && entry.path().starts_with("proc")));
     assert_eq!(code(allow.remove_dir_all("/proc")), Some("mount_crossing"));

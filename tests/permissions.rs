@@ -7,12 +7,13 @@
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use mcp_roots_guard::{Existing, Intent, Roots, WriteOptions};
+use mcp_roots_guard::{CopyOptions, Existing, Intent, Refused, Roots, SkippedEntry, WriteOptions};
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -251,6 +252,158 @@ fn a_write_gives_nobody_new_access() {
         }
     }
     println!("{rows} writes, none gave anybody new access");
+}
+
+/// Like [`gained`], for a copy: describes the users who can use it but not the source.
+fn more_than_source(
+    source: &[(User, bool, bool)],
+    copy: &[(User, bool, bool)],
+    by: User,
+) -> String {
+    let others = |users: &[(User, bool, bool)]| {
+        users.iter().copied().filter(|(user, ..)| user.0 != by.0).collect::<Vec<_>>()
+    };
+    gained(&others(source), &others(copy), by)
+}
+
+/// The copy is made by each user who can read the source, with each way of copying, to a new name
+/// and over a file of another mode.
+#[test]
+fn a_copy_lets_nobody_use_what_the_source_denies() {
+    let Some(keep) = directory("/dev/shm") else { return };
+    let mut rows = 0;
+    for (name, directory_mode, inherited) in
+        [("plain", 0o777, None), ("shared", 0o2777, None), ("listed", 0o777, Some(INHERITED))]
+    {
+        let directory = keep.path().join(name);
+        fs::create_dir_all(directory.join("source")).unwrap();
+        chown(&directory, None, Some(DIRECTORY_GROUP)).unwrap();
+        for path in [&directory, &directory.join("source")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(directory_mode)).unwrap();
+        }
+        if let Some(inherited) = inherited {
+            set_acl(&directory, DEFAULT, inherited);
+        }
+        let roots = Roots::from_dirs([&directory]).unwrap();
+        for mode in [0o600, 0o640, 0o664, 0o644, 0o604, 0o666, 0o464, 0o044, 0o060, 0o4755] {
+            for acl_of in [None, Some(GROUP_DENIED), Some(USER_DENIED), Some(OWNER_NAMED)] {
+                for (owner, group) in [(OWNER, GROUP), (7006, DIRECTORY_GROUP)] {
+                    let source = file(&directory.join("source"), "f", mode, acl_of);
+                    chown(&source, Some(owner), Some(group)).unwrap();
+                    fs::set_permissions(&source, fs::Permissions::from_mode(mode)).unwrap();
+                    let allowed = access(&source);
+                    for (writer, kind) in WRITERS
+                        .into_iter()
+                        .flat_map(|writer| (0..5).map(move |kind| (writer, kind)))
+                    {
+                        let row =
+                            format!("{name} {mode:o} {acl_of:?} {owner} by {writer:?} {kind}");
+                        let to = directory.join("copy");
+                        let old = (kind > 1).then(|| {
+                            let list = [None, Some(OWNER_NAMED), None][kind - 2];
+                            access(&file(&directory, "copy", [0o666, 0o664, 0o777][kind - 2], list))
+                        });
+                        let existing =
+                            if kind == 4 { Existing::InPlace } else { Existing::Replace };
+                        let options = WriteOptions::new().existing(existing);
+                        let copied = as_user(writer, || match kind {
+                            0 => roots
+                                .copy_tree("source", "copy", CopyOptions::new(), |_| {
+                                    ControlFlow::Continue(())
+                                })
+                                .map(|report| report.bytes()),
+                            _ => roots.copy("source/f", "copy", 9, options),
+                        });
+                        let copy = if kind == 0 { to.join("f") } else { to.clone() };
+                        match copied {
+                            Ok(bytes) => {
+                                assert_eq!(bytes, 3, "{row}");
+                                let (after, now) = (access(&copy), fs::metadata(&copy).unwrap());
+                                assert_eq!(now.mode() & 0o7000, 0, "{row}");
+                                let more = more_than_source(&allowed, &after, writer);
+                                assert_eq!(more, "", "{row}: now {:o}", now.mode());
+                                if let Some(old) = old {
+                                    assert_eq!(gained(&old, &after, writer), "", "{row}");
+                                }
+                                rows += 1;
+                            }
+                            Err(error) => {
+                                assert_eq!(error.code(), "permission_denied", "{row}: {error}");
+                                assert!(kind < 2 || access(&copy) == old.unwrap(), "{row}");
+                            }
+                        }
+                        let _ = fs::remove_file(&to).or_else(|_| fs::remove_dir_all(&to));
+                    }
+                    fs::remove_file(&source).unwrap();
+                }
+            }
+        }
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "only the source is left");
+    }
+    println!("{rows} copies, none let anybody use what the source denies");
+    assert!(rows > 2000, "{rows}");
+}
+
+#[test]
+fn entries_that_cannot_be_read_are_refused_or_skipped() {
+    let Some(keep) = directory("/tmp") else { return };
+    let source = keep.path().join("source");
+    for path in ["source/open", "source/closed"] {
+        fs::create_dir_all(keep.path().join(path)).unwrap();
+    }
+    for (path, mode) in [("open/f", 0o644), ("open/secret", 0o600), ("closed/f", 0o644)] {
+        fs::write(source.join(path), "x").unwrap();
+        fs::set_permissions(source.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::set_permissions(source.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    let roots = Roots::from_dirs([keep.path()]).unwrap();
+    let copy = |options| {
+        as_user(MEMBER, || {
+            roots.copy_tree("source", "copy", options, |_| ControlFlow::Continue(()))
+        })
+    };
+    let refused = copy(CopyOptions::new()).unwrap_err();
+    assert_eq!(refused.code(), "permission_denied");
+    assert_eq!(fs::read_dir(keep.path()).unwrap().count(), 1);
+    let report = copy(CopyOptions::new().refused(Refused::Skip)).unwrap();
+    let mut skipped: Vec<_> = report.skipped().iter().map(SkippedEntry::path).collect();
+    skipped.sort();
+    assert_eq!(skipped, [Path::new("closed"), Path::new("open/secret")]);
+    assert_eq!((report.files(), report.directories()), (1, 2));
+    // A destination that cannot be written is an error, whatever is skipped.
+    fs::set_permissions(keep.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::remove_dir_all(keep.path().join("copy")).unwrap();
+    let refused = copy(CopyOptions::new().refused(Refused::Skip)).unwrap_err();
+    assert_eq!(refused.code(), "permission_denied");
+}
+
+/// A copy has the permissions of a new file, as far as the source allows.
+#[test]
+fn a_copy_has_the_mode_of_the_source_minus_the_umask() {
+    let Some(keep) = directory("/tmp") else { return };
+    let roots = Roots::from_dirs([keep.path()]).unwrap();
+    let new = keep.path().join("new");
+    fs::write(&new, "").unwrap();
+    let umask = 0o666 & !fs::metadata(&new).unwrap().mode();
+    // Each row has the owner of the source, its mode, and the expected mode before the umask.
+    for (owner, mode, expected) in [
+        (0, 0o777, 0o777),
+        (0, 0o640, 0o640),
+        (0, 0o4751, 0o751),
+        // The owner could only read, and is now one of the others or a member of the group.
+        (OWNER, 0o466, 0o444),
+        (OWNER, 0o666, 0o666),
+        (OWNER, 0o640, 0o640),
+    ] {
+        let source = file(keep.path(), "f", mode, None);
+        chown(&source, Some(owner), Some(0)).unwrap();
+        fs::set_permissions(&source, fs::Permissions::from_mode(mode)).unwrap();
+        roots.copy("f", "copy", 9, WriteOptions::new()).unwrap();
+        let copy = fs::metadata(keep.path().join("copy")).unwrap();
+        let row = format!("{owner} {mode:o}");
+        assert_eq!((copy.uid(), copy.mode() & 0o7777), (0, expected & !umask), "{row}");
+        fs::remove_file(keep.path().join("copy")).unwrap();
+    }
 }
 
 /// If the writer cannot preserve everything, the new file keeps exactly the permissions that every

@@ -11,6 +11,7 @@ use mcp_roots_guard::{
 
 use crate::operations::OPERATIONS;
 use crate::support::tree::{Tree, symlinks_are_visible};
+use crate::support::walked;
 
 const TREE: &str = "file root/a; dir root/d; file root/.git/config; file root/.git/hooks/h; \
                     file root/sub/.git/config; file root/sub/x; file root/.env; \
@@ -38,10 +39,9 @@ fn code<T>(result: Result<T>) -> Option<&'static str> {
 /// The operations that change something, and those that only read.
 fn split() -> (Vec<usize>, Vec<usize>) {
     let reads = |name: &str| {
-        ["check", "open", "read", "walk", "metadata", "symlink_metadata"]
-            .iter()
-            .any(|read| name.starts_with(read))
-            && name != "read and write"
+        let reads = ["check", "open", "read", "walk", "metadata", "symlink_metadata"];
+        let copies = ["copy from", "copy_tree from"];
+        reads.iter().chain(&copies).any(|read| name.starts_with(read)) && name != "read and write"
     };
     (0..OPERATIONS.len()).partition(|number| !reads(OPERATIONS[*number].0))
 }
@@ -49,7 +49,7 @@ fn split() -> (Vec<usize>, Vec<usize>) {
 #[test]
 fn every_change_at_or_below_a_read_only_name_is_refused() {
     let (changes, reads) = split();
-    assert_eq!((changes.len(), reads.len()), (14, 9));
+    assert_eq!((changes.len(), reads.len()), (23, 14));
     for number in changes {
         let tree = Tree::new(TREE);
         tree.add("file root/inside");
@@ -76,7 +76,7 @@ fn every_change_at_or_below_a_read_only_name_is_refused() {
             requests.extend(["l/config", "l/new", "l/hooks"]);
         }
         if !cfg!(target_os = "linux") {
-            // A filesystem that ignores case, or Windows' own rules, decide first.
+            // A filesystem that ignores case, or a rule of Windows, applies first.
             requests.retain(|request| !request.contains("GIT") && !request.contains("git."));
         }
         for request in requests {
@@ -99,7 +99,7 @@ fn read_only_name_can_be_read_and_listed() {
     assert_eq!(roots.read(".git/config", 99).unwrap(), b"root/.git/config");
     assert_eq!(roots.open(".git/hooks/h").unwrap().metadata().size(), 17);
     assert_eq!(roots.read_dir(".git").unwrap().count(), 2);
-    assert_eq!(roots.walk(".git", WalkOptions::new()).unwrap().count(), 3);
+    assert_eq!(walked(roots.walk(".git", WalkOptions::new()).unwrap()).len(), 3);
     assert!(roots.metadata(".git/config").is_ok() && roots.symlink_metadata(".git").is_ok());
     assert!(roots.check(".git/new", Intent::New).is_ok());
     // Only whole names are protected.
@@ -147,12 +147,12 @@ fn rename_that_would_change_the_protection_is_refused() {
         assert_eq!(code(renamed), Some("protected"), "{from} {to}");
         assert_eq!(tree.snapshot("root"), before, "{from} {to}");
     }
-    // A state that is equal, and a directory without protected names.
+    // These renames do not change the protection, and no protected name is in the directory.
     let tree = Tree::new(TREE);
     let roots = protected(&tree);
     roots.rename("keep", "kept", Replace::Never).unwrap();
     roots.rename("kept/f", "d/f", Replace::Never).unwrap();
-    // A directory that contains only a hidden name: it stays hidden.
+    // The directory contains only a hidden name, which stays hidden.
     tree.add("file root/h/.env");
     roots.rename("h", "d/h", Replace::Never).unwrap();
     assert_eq!(code(roots.read("d/h/.env", 9)), Some("outside_roots"));
@@ -173,10 +173,10 @@ fn directory_with_a_read_only_name_is_not_removed() {
     assert_eq!(tree.snapshot("root"), before);
 }
 
-/// Creating so many entries takes more than ten minutes under Wine.
+/// Creating this many entries takes more than ten minutes under Wine.
 #[cfg(unix)]
 #[test]
-fn directory_with_too_many_entries_to_search_is_kept() {
+fn directory_with_too_many_entries_to_search_is_neither_renamed_nor_removed() {
     let tree = Tree::in_memory("dir root/d");
     for number in 0..=mcp_roots_guard::limits::WALK_ENTRIES {
         fs::write(tree.path(format!("root/d/{number}")), "").unwrap();
@@ -241,7 +241,7 @@ fn request_at_or_through_a_hidden_name_is_refused_as_outside() {
         requests.push(&absolute);
         for (name, operation) in OPERATIONS {
             for request in &requests {
-                let no_follow = ["symlink_metadata", "rename", "remove"];
+                let no_follow = ["symlink", "read_link", "hard_link", "rename", "remove"];
                 let on_link = no_follow.iter().any(|start| name.starts_with(start))
                     && ["via", "abs"].contains(request);
                 if on_link {
@@ -274,9 +274,8 @@ fn hidden_names_are_omitted_from_listings_and_walks() {
         .collect();
     names.sort();
     assert_eq!(names, [".git", ".github", "a", "d", "keep", "sub"]);
-    let walked: Vec<_> = roots
-        .walk("sub", WalkOptions::new().max_entries(3))
-        .unwrap()
+    let walked: Vec<_> = walked(roots.walk("sub", WalkOptions::new().max_entries(3)).unwrap())
+        .into_iter()
         .map(|entry| entry.unwrap().path().to_str().unwrap().replace('\\', "/"))
         .collect();
     assert_eq!(walked, [".git", ".git/config", "x"]);
@@ -317,7 +316,7 @@ fn recursive_removal_leaves_hidden_names_in_place() {
 }
 
 #[test]
-fn client_root_at_or_below_a_read_only_name_is_read_only_in_effect() {
+fn client_root_at_or_below_a_read_only_name_is_read_only() {
     let tree = Tree::new(TREE);
     let boundary = boundary(&tree, |builder| builder);
     for (root, file) in [
@@ -339,7 +338,7 @@ fn client_root_at_or_below_a_read_only_name_is_read_only_in_effect() {
             Some("protected")
         );
     }
-    // A pattern that begins above the root.
+    // Here, the pattern begins above the root.
     let list = ListRootsResult::from_uris([tree.uri("root/.github")]);
     let roots = boundary.resolve(&list).unwrap();
     assert_eq!(code(roots.write("workflows/new", "no")), Some("protected"));
@@ -451,7 +450,7 @@ fn proof_of_a_place_that_is_now_protected_is_no_longer_allowed() {
     assert_eq!(code(roots.still_allows(&own)), None);
 }
 
-/// Content that moves a directory when a write asks for it, which is after the write has opened the
+/// Content that moves a directory when the write reads it, which is after the write has opened the
 /// directory.
 #[cfg(unix)]
 #[derive(Clone, Copy)]
@@ -470,7 +469,7 @@ impl AsRef<[u8]> for Moving<'_> {
 
 #[cfg(unix)]
 #[test]
-fn file_is_not_put_in_place_in_a_directory_that_was_renamed_during_the_write() {
+fn write_is_refused_if_its_directory_is_renamed_meanwhile() {
     for (moved, to, root) in
         [("root/d", "root/.git", "root"), ("root/d", "root/.git", "root/d"), ("root/d", "gone", "")]
     {
@@ -496,7 +495,7 @@ fn file_is_not_put_in_place_in_a_directory_that_was_renamed_during_the_write() {
     }
 }
 
-/// Like [`Moving`], but another directory then takes the place of the first one.
+/// Like [`Moving`], but then creates another directory at the original path.
 #[cfg(unix)]
 #[derive(Clone, Copy)]
 struct Replacing<'a>(Moving<'a>);
@@ -512,7 +511,7 @@ impl AsRef<[u8]> for Replacing<'_> {
 
 #[cfg(unix)]
 #[test]
-fn file_is_written_in_the_directory_that_is_at_its_path() {
+fn write_goes_to_the_directory_that_is_now_at_its_path() {
     let tree = Tree::new("file root/d/config = old");
     let (from, to) = (tree.path("root/d"), tree.path("root/.git"));
     let content = Replacing(Moving { from: &from, to: &to });

@@ -1,19 +1,19 @@
-//! Attacks on protected names: every operation on every kind of pattern, in every way to name the
-//! place.
+//! Attacks on protected names: every operation on every kind of pattern, with every way to name the
+//! protected place.
 //!
 //! The rows are generated: patterns × states of the place × ways × paths at and below the place ×
 //! operations × direct or by a proof. An oracle that matches strings
-//! ([`protected`](crate::support::protected)) says which places are protected, and the same request
-//! to roots without protected names says what is served otherwise. The properties:
+//! ([`protected`](crate::support::protected)) decides which places are protected. The same request
+//! to roots without protected names shows the result without protection. The tested properties are:
 //!
-//! - Nothing that is protected is created, changed, renamed or removed. After the operations, each
+//! - No protected entry is created, changed, renamed or removed. After the operations, each
 //!   protected entry has the same type, mode, inode, times and content.
 //! - Read-only: each change is refused with `protected`, unless it would fail without the
-//!   protection too. Reading gives the same result as without it.
-//! - Hidden: the error equals, byte for byte, the one for a place that is really outside, whatever
-//!   exists at the hidden name. Listings and walks are the same as if the name did not exist. The
-//!   traced system calls never look the name up.
-//! - Names that no pattern matches are served as without protected names.
+//!   protection too. Reading has the same result as without it.
+//! - Hidden: the error is identical, byte for byte, to the error for a place that is really
+//!   outside, regardless of what exists at the hidden name. Listings and walks are the same as if
+//!   the name did not exist. The traced system calls never look the name up.
+//! - Names that no pattern matches are served as if there were no protected names.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -29,12 +29,15 @@ use mcp_roots_guard::{
     Roots, WalkOptions,
 };
 
-use self::operations::{INTENTS, Mode, Operation, RENAMES, described, operations};
+use self::operations::{
+    INTENTS, Mode, Operation, PATHS, TWO_PATHS, TwoPaths, described, operations,
+};
 use self::world::{
     Case, PATTERNS, STATES, Snapshot, State, UNPROTECTED, VARIANTS, WAYS, Way, World,
 };
 use crate::support::protected::Effect;
 use crate::support::runs_without_openat2;
+use crate::support::walked;
 
 mod operations;
 #[cfg(target_arch = "x86_64")]
@@ -100,7 +103,7 @@ fn names_that_no_pattern_matches_are_served() {
     assert!(judge.served > 500, "only {} changes were made", judge.served);
 }
 
-/// Without protected names, the attacks succeed. Otherwise the rows above would prove nothing.
+/// If the attacks failed even without protected names, the rows above would prove nothing.
 #[test]
 fn attacks_succeed_without_protected_names() {
     let mut succeeded = Vec::new();
@@ -163,7 +166,7 @@ fn pairs(effects: &[Effect], states: &[State]) -> Vec<(Effect, State)> {
     effects.iter().flat_map(|effect| states.iter().map(|state| (*effect, *state))).collect()
 }
 
-/// One request, and what is expected.
+/// One request and its expected result.
 struct Row {
     what: String,
     changes: bool,
@@ -214,8 +217,8 @@ impl<'a> Attack<'a> {
         *self = Self::new(self.world, self.effect, self.way);
     }
 
-    /// Whether the place that a request names, without protection, is protected. `None` if the
-    /// request names no place.
+    /// Whether the place that a request would name without protection is protected. `None` if it
+    /// would name no place.
     fn is_protected(&self, text: &str, intent: Intent) -> Option<bool> {
         let checked = self.twin.check(text, intent).ok()?;
         Some(self.world.is_protected(&checked.to_unguarded_path()))
@@ -235,7 +238,7 @@ impl<'a> Attack<'a> {
     }
 }
 
-/// The symlinks that lead to the protected place.
+/// The symlinks that point to the protected place.
 const SYMLINKS: [&str; 7] =
     ["to-p", "to-p-abs", "chain", "chain-3", "through", "dangling", "dangling-tree"];
 
@@ -252,7 +255,7 @@ impl Judge {
             return;
         }
         let mut attack = Attack::new(world, effect, way);
-        // The errors of each operation outside.
+        // The error of each operation for a place outside.
         let mut outside = BTreeMap::new();
         for suffix in world.state.suffixes() {
             let Some(text) = (way.text)(world, suffix) else { continue };
@@ -281,16 +284,16 @@ impl Judge {
                 }
             }
             if suffix.is_empty() {
-                self.renames(&mut attack, modes);
+                self.two_paths(&mut attack, modes);
             }
             self.compare(&mut attack, &format!("all operations on {text:?}"));
         }
     }
 
-    fn renames(&mut self, attack: &mut Attack<'_>, modes: Modes) {
+    fn two_paths(&mut self, attack: &mut Attack<'_>, modes: Modes) {
         let Some(helpers) = attack.way.helpers else { return };
         let (world, helpers) = (attack.world, helpers(attack.world));
-        for &(from, to) in RENAMES {
+        for &(from, to) in PATHS {
             let is_at_place = [from, to].map(|side| side.starts_with('@'));
             let text_of = |side: &str| match side.strip_prefix('@') {
                 Some(rest) => (attack.way.text)(world, rest.trim_start_matches('/')),
@@ -300,22 +303,22 @@ impl Judge {
             if from == "." || to == "." {
                 continue; // The root itself.
             }
-            for replace in [Replace::Never, Replace::Existing] {
-                for mode in modes.of(Intent::NoFollow).into_iter().take(2) {
-                    let by_proof = mode != Mode::Directly;
-                    let what = format!("rename({replace:?}) by_proof={by_proof} {from:?} {to:?}");
+            for operation in TWO_PATHS {
+                let TwoPaths { name, intents, .. } = operation;
+                let modes = modes.of(Intent::NoFollow).into_iter().take(2);
+                for by_proof in modes.map(|mode| mode != Mode::Directly) {
+                    let what = format!("{name} by_proof={by_proof} {from:?} {to:?}");
                     let run = |roots: &Roots, from: &str, to: &str| {
                         if by_proof {
-                            let check = |side: &str| roots.check(side, Intent::NoFollow);
-                            check(from)?.rename(&check(to)?, replace)
+                            let from = roots.check(from, intents[0])?;
+                            (operation.by_proof)(&from, &roots.check(to, intents[1])?)
                         } else {
-                            roots.rename(from, to, replace)
+                            (operation.directly)(roots, from, to)
                         }
-                        .map(|()| "done".into())
                     };
                     let sides = [&from, &to];
                     let hides = [0, 1].map(|side| {
-                        is_at_place[side] && attack.is_hidden(sides[side], Intent::NoFollow)
+                        is_at_place[side] && attack.is_hidden(sides[side], intents[side])
                     });
                     let control = hides.contains(&true).then(|| {
                         let pairs: Vec<_> = [0, 1]
@@ -327,19 +330,17 @@ impl Judge {
                             .into();
                         (shown(&run(&attack.roots, &pairs[0].0, &pairs[1].0)), pairs)
                     });
-                    let both = sides.map(|side| attack.is_protected(side, Intent::NoFollow));
-                    let is_protected = if both.contains(&None) {
-                        None
-                    } else {
-                        Some(both.contains(&Some(true)) || Self::escapes(attack, sides))
+                    let both = [0, 1].map(|side| attack.is_protected(sides[side], intents[side]));
+                    let is_protected = match both {
+                        [None, _] | [_, None] => None,
+                        // A tree can contain a name that is protected at the destination.
+                        [_, to] if name.starts_with("copy_tree") => to.filter(|it| *it),
+                        // A copy changes only its destination.
+                        [_, to] if name.starts_with("copy") => to,
+                        _ => Some(both.contains(&Some(true)) || Self::escapes(attack, sides)),
                     };
-                    let row = Row {
-                        what,
-                        changes: true,
-                        is_protected,
-                        intent: Intent::NoFollow,
-                        control,
-                    };
+                    let row =
+                        Row { what, changes: true, is_protected, intent: intents[1], control };
                     self.judge(attack, row, |roots| run(roots, &from, &to));
                 }
             }
@@ -402,8 +403,8 @@ impl Judge {
                     if twin.is_ok() && changes {
                         attack.rebuild();
                     }
-                    // The kernel's walk keeps the system's error as a source, and the resolver does
-                    // not have one.
+                    // A request that the kernel resolves has the system's error as its source, and
+                    // one that the resolver refuses has no source.
                     let text = |done: &Result<String>| {
                         shown(done).split(" | ").take(3).map(Into::into).collect::<Vec<String>>()
                     };
@@ -421,7 +422,7 @@ impl Judge {
         }
     }
 
-    /// Compares what is protected with its state before.
+    /// Compares the protected entries with their earlier state.
     fn compare(&mut self, attack: &mut Attack<'_>, what: &str) {
         let after = attack.world.protected();
         if after != attack.before {
@@ -529,7 +530,7 @@ fn prepared_directory_cannot_become_a_protected_name() {
             let names: Vec<&str> = case.place.split('/').collect();
             for first in 0..names.len() {
                 world.rebuild();
-                // `stage` will stand for the first names, and contains the rest of the place.
+                // `stage` is to be renamed to the first names, and contains the rest of the place.
                 let (target, rest) = names.split_at(first + 1);
                 let stage = [&["other", "stage"], rest].concat().join("/");
                 fs::create_dir_all(world.tree.path(&stage)).unwrap();
@@ -538,7 +539,7 @@ fn prepared_directory_cannot_become_a_protected_name() {
                 fs::create_dir_all(world.tree.path(parent)).unwrap();
                 let (roots, before) = (world.allowed(Some(effect)), world.protected());
                 if effect == Effect::Hidden && !before.is_empty() {
-                    continue; // What is hidden anywhere stays hidden when its directory is moved.
+                    continue; // An unanchored hidden name stays hidden when its directory is moved.
                 }
                 let (from, to) = (world.path("other/stage"), target.join("/"));
                 for replace in [Replace::Never, Replace::Existing] {
@@ -569,7 +570,7 @@ fn prepared_directory_cannot_become_a_protected_name() {
 }
 
 /// Requests that concern directories above a hidden name, or the whole tree, have the same result
-/// whatever is hidden. Only the error for a directory that is not empty can differ.
+/// regardless of what is hidden. Only the error for a directory that is not empty can differ.
 #[test]
 fn listings_and_changes_above_a_hidden_name_do_not_depend_on_it() {
     let mut rows = 0;
@@ -625,7 +626,9 @@ fn above(world: &World) -> Vec<String> {
         let listed = roots.read_dir(*directory).and_then(|entries| {
             entries
                 .map(|entry| {
-                    entry.map(|it| format!("{:?} {}", it.name(), described(it.metadata())))
+                    entry.and_then(|it| {
+                        Ok(format!("{:?} {}", it.name(), described(&it.metadata()?)))
+                    })
                 })
                 .collect::<Result<Vec<_>>>()
         });
@@ -635,18 +638,19 @@ fn above(world: &World) -> Vec<String> {
         assert!(!listed.iter().any(|line| line.contains(&format!("{name:?}"))), "{listed:?}");
         answers.push(format!("list {directory}: {listed:?}"));
         let walk = |options: WalkOptions| {
-            let lines: Vec<_> = roots
-                .walk(*directory, options)
-                .unwrap()
+            let lines: Vec<_> = walked(roots.walk(*directory, options).unwrap())
+                .into_iter()
                 .map(|entry| match entry {
-                    Ok(it) => format!("{} {}", it.path().display(), described(it.metadata())),
+                    Ok(it) => {
+                        format!("{} {}", it.path().display(), described(&it.metadata().unwrap()))
+                    }
                     Err(error) => format!("{} {error}", error.code()),
                 })
                 .collect();
             format!("walk {directory} {options:?}: {lines:?}")
         };
-        // Hidden entries do not count: the limits are those of the visible entries.
-        let visible = roots.walk(*directory, WalkOptions::new()).unwrap().count();
+        // Only visible entries count towards the limits.
+        let visible = walked(roots.walk(*directory, WalkOptions::new()).unwrap()).len();
         answers.push(walk(WalkOptions::new()));
         answers.push(walk(WalkOptions::new().max_depth(1)));
         answers.push(walk(WalkOptions::new().max_entries(visible)));
@@ -668,7 +672,7 @@ fn above(world: &World) -> Vec<String> {
     answers
 }
 
-/// A recursive removal removes what is visible and leaves what is hidden.
+/// A recursive removal removes visible entries and leaves hidden ones in place.
 #[test]
 fn recursive_removal_leaves_hidden_names() {
     for case in PATTERNS {
@@ -686,7 +690,7 @@ fn recursive_removal_leaves_hidden_names() {
     }
 }
 
-/// A client's root that is hidden, or whose path passes through a hidden name, is rejected like one
+/// A client root that is hidden, or whose path passes through a hidden name, is rejected like one
 /// outside.
 #[test]
 fn hidden_client_root_is_rejected_like_one_outside() {
@@ -723,7 +727,6 @@ fn hidden_client_root_is_rejected_like_one_outside() {
                 format!("{place}/../plain"),
                 format!("{place}/hooks/../.."),
             ] {
-                // A client's root may be written with `..` only where it names an existing place.
                 rows += 1;
                 let found = rejected(&path).replace(&path, "");
                 if state == State::NoParent && found.contains("not_found") && world.parent() != "."
@@ -784,7 +787,7 @@ fn strongest_protection_wins() {
     }
 }
 
-/// The name of an allowed directory itself is not matched, and neither are the names above it.
+/// Neither the name of an allowed directory nor the names above it are matched.
 #[test]
 fn allowed_directory_may_have_a_protected_name() {
     let world = World::new(PATTERNS[0], State::Directory);
@@ -841,7 +844,7 @@ fn invalid_pattern_is_an_error_that_names_it() {
     assert!(builder.protect(sixteen, Protection::Hidden).build().is_ok());
 }
 
-/// Every operation of the crate is attacked. A new one must be added to the tables here.
+/// A new operation must be added to the tables of this test.
 #[test]
 fn every_operation_of_the_crate_is_attacked() {
     let attacked: Vec<String> = operations(false)
@@ -862,6 +865,7 @@ fn every_operation_of_the_crate_is_attacked() {
             line.starts_with("    pub fn ") && line.contains("<L>(&self, request: L")
                 || line.starts_with("    pub fn ") && line.contains("<F, T>(&self")
                 || INTENTS.iter().any(|it| line.starts_with(&format!("    {it:?}: fn ")))
+                || line.starts_with("    New(options): fn ")
         });
         for row in rows {
             let name = row.split("fn ").nth(1).unwrap();

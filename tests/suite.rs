@@ -9,13 +9,20 @@
 mod boundary_options;
 mod checked_path;
 #[cfg(target_os = "linux")]
+mod child;
+#[cfg(target_os = "linux")]
 mod comparison;
+mod copy;
+#[cfg(target_os = "linux")]
+mod crash;
 mod decisions;
 mod directory_options;
+mod entries;
 mod error_texts;
 #[cfg(target_os = "linux")]
 mod exhaustive;
 mod fuzz_seeds;
+mod links;
 #[cfg(target_os = "linux")]
 mod lookup_limits;
 #[cfg(target_vendor = "apple")]
@@ -23,6 +30,8 @@ mod macos_names;
 #[cfg(target_os = "linux")]
 mod mounts;
 mod open_file;
+#[cfg(target_os = "linux")]
+mod operate;
 mod operations;
 #[cfg(target_os = "linux")]
 mod permissions;
@@ -41,8 +50,11 @@ mod support;
 mod syscall_counts;
 #[cfg(target_os = "linux")]
 mod syscall_trace;
+#[cfg(target_os = "linux")]
+mod tasks;
 #[cfg(windows)]
 mod windows_filesystem;
 mod windows_names;
 mod within;
 mod without_openat2;
+mod writing;

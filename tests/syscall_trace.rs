@@ -13,11 +13,14 @@
 use std::error::Error as _;
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::SystemTime;
 
 use mcp_roots_guard::{
-    Error, Existing, Intent, OpenOptions, Replace, Roots, WalkOptions, WriteOptions,
+    Attributes, CopyOptions, Error, Existing, Intent, OpenOptions, Refused, Replace, Roots,
+    Version, WalkOptions, WriteOptions,
 };
 use nix::sys::ptrace::{self};
 use nix::sys::signal::{Signal, raise};
@@ -247,24 +250,104 @@ const OPERATIONS: &[(&str, Last, Operation)] = &[
     ("write in place", Followed, |roots, at| {
         roots.write_with(at, "new", WriteOptions::new().existing(Existing::InPlace))
     }),
+    ("write with parents", Followed, |roots, at| {
+        roots.write_with(at, "new", WriteOptions::new().create_parents(true))
+    }),
+    ("write if unchanged", Followed, |roots, at| {
+        let version = roots.version(at, LIMIT)?;
+        roots.write_with(at, "new", WriteOptions::new().if_unchanged(version))
+    }),
+    ("atomic file", Followed, |roots, at| {
+        drop(roots.atomic_file(at, WriteOptions::new())?);
+        roots.atomic_file(at, WriteOptions::new())?.commit()
+    }),
+    ("change set", Followed, |roots, at| {
+        let mut changes = roots.change_set();
+        changes.write(at, "new", WriteOptions::new().create_parents(true))?;
+        changes.remove_file("spare", None)?;
+        Ok(changes.commit()?)
+    }),
+    ("copy", Followed, |roots, at| roots.copy(at, "moved", LIMIT, WriteOptions::new()).map(drop)),
+    ("copy to", Followed, |roots, at| {
+        roots.copy("spare", at, LIMIT, WriteOptions::new()).map(drop)
+    }),
+    ("copy_tree", Followed, |roots, at| copy_tree(roots, at, "moved")),
+    ("copy_tree to", Followed, |roots, at| copy_tree(roots, "a", at)),
     ("create_dir", Followed, |roots, at| roots.create_dir(at)),
     ("create_dir_all", Followed, |roots, at| roots.create_dir_all(at)),
     ("read_dir", Followed, |roots, at| roots.read_dir(at)?.try_for_each(|entry| entry.map(drop))),
     ("walk", Followed, |roots, at| {
-        roots.walk(at, WalkOptions::new())?.try_for_each(|entry| entry.map(drop))
+        let mut walk = roots.walk(at, WalkOptions::new())?;
+        while let Some(entry) = walk.next_entry()? {
+            drop((entry.metadata(), entry.open()));
+        }
+        Ok(())
     }),
     ("metadata", Followed, |roots, at| roots.metadata(at).map(drop)),
+    ("set_attributes", Followed, |roots, at| {
+        roots.set_attributes(at, Attributes::new().modified(SystemTime::UNIX_EPOCH))
+    }),
+    ("open_unguarded_dir", Followed, |roots, at| roots.open_unguarded_dir(at).map(drop)),
+    ("open entries", Followed, |roots, at| {
+        roots.read_dir(at)?.try_for_each(|entry| {
+            let entry = entry?;
+            entry.metadata()?;
+            let _ = entry.open();
+            let _ = entry.to_checked().open_with(with().write(true));
+            Ok(())
+        })
+    }),
+    ("remove entries", Followed, |roots, at| {
+        let mut walk = roots.walk(at, WalkOptions::new())?;
+        while let Some(entry) = walk.next_entry()? {
+            let _ = entry.to_checked().remove_file();
+        }
+        Ok(())
+    }),
+    ("join", Followed, |roots, at| {
+        // An absolute path is refused before it is decided.
+        if at.starts_with('/') || at.contains(':') {
+            return roots.metadata(at).map(drop);
+        }
+        roots.check(".", Intent::Existing)?.join(at, Intent::Existing)?.metadata().map(drop)
+    }),
+    ("check and no_follow", Followed, |roots, at| {
+        roots.check(at, Intent::Existing)?.no_follow()?.remove_file()
+    }),
+    ("check and parent", Followed, |roots, at| {
+        let parent = roots.check(at, Intent::Existing)?.parent();
+        parent.map_or(Ok(()), |parent| parent.symlink_metadata().map(drop))
+    }),
+    ("symlink to", Followed, |roots, at| {
+        // The text of a symlink is never a URI.
+        if at.contains(':') {
+            return roots.metadata(at).map(drop);
+        }
+        roots.symlink(at, "new-link")
+    }),
+    ("read_link", Itself, |roots, at| roots.read_link(at).map(drop)),
+    ("symlink", Itself, |roots, at| roots.symlink("spare", at)),
+    ("hard_link", Itself, |roots, at| roots.hard_link(at, "linked")),
+    ("hard_link to", Itself, |roots, at| roots.hard_link("spare", at)),
     ("symlink_metadata", Itself, |roots, at| roots.symlink_metadata(at).map(drop)),
     ("rename", Itself, |roots, at| roots.rename(at, "moved", Replace::Never)),
     ("rename and replace", Itself, |roots, at| roots.rename(at, "moved", Replace::Existing)),
     ("rename to", Itself, |roots, at| roots.rename("spare", at, Replace::Never)),
     ("replace", Itself, |roots, at| roots.rename("spare", at, Replace::Existing)),
     ("remove_file", Itself, |roots, at| roots.remove_file(at)),
+    ("remove_file if unchanged", Itself, |roots, at| {
+        roots.remove_file_if_unchanged(at, Version::of(b"root/spare"))
+    }),
     ("remove_dir", Itself, |roots, at| roots.remove_dir(at)),
     ("remove_dir_all", Itself, |roots, at| roots.remove_dir_all(at)),
 ];
 
 const LIMIT: u64 = 1 << 20;
+
+fn copy_tree(roots: &Roots, from: &str, to: &str) -> Result<(), Error> {
+    let options = CopyOptions::new().refused(Refused::Skip);
+    roots.copy_tree(from, to, options, |_| ControlFlow::Continue(())).map(drop)
+}
 
 fn with() -> OpenOptions {
     OpenOptions::new()
@@ -380,6 +463,15 @@ const OUTSIDE_ACCESSES: &[fn(&Path, &File)] = &[
         );
     },
     |_, root| _ = rustix::fs::renameat(root, "spare", root, "../spare"),
+    |_, root| _ = rustix::fs::symlinkat("spare", root, "../new"),
+    |_, root| _ = rustix::fs::symlinkat("spare", root, "out-dir/new"),
+    |_, root| {
+        let times = rustix::fs::Timestamps {
+            last_access: rustix::fs::Timespec { tv_sec: 0, tv_nsec: 0 },
+            last_modification: rustix::fs::Timespec { tv_sec: 0, tv_nsec: 0 },
+        };
+        _ = rustix::fs::utimensat(root, "out-x", &times, rustix::fs::AtFlags::empty());
+    },
     |top, root| {
         _ = rustix::fs::linkat(
             root,

@@ -66,7 +66,7 @@ fn narrowed_roots_serve_only_their_directory() {
         let escape = narrowed.rename("f", tree.path("w/moved"), Replace::Never);
         assert_eq!(code(escape), Err("outside_roots"));
     }
-    // The roots that were narrowed are unchanged.
+    // The original roots are unchanged.
     assert_eq!(read(&roots, "f"), inside("above"));
     assert_eq!(read(&roots, &tree.expand("$T/other/f")), inside("other"));
 }
@@ -114,7 +114,7 @@ fn roots_narrowed_to_a_file_serve_only_that_file() {
 }
 
 #[test]
-fn roots_that_are_narrowed_repeatedly_cannot_be_widened_again() {
+fn repeatedly_narrowed_roots_cannot_be_widened_again() {
     let tree = Tree::new("file w/a/b/c/f = deep; file w/a/b/f = middle; file w/a/f = top");
     let middle = tree.roots(["w"]).within("a").unwrap().within("b").unwrap();
     let deep = middle.within("c").unwrap();
@@ -239,14 +239,14 @@ fn replace_with_symlink(tree: &Tree) {
 async fn narrowed_roots_do_not_follow_a_directory_that_is_replaced_with_a_symlink() {
     let tree = Tree::new("file w/a/f = inside; file w/a/b/f = deep; file outside/f = SECRET");
     tree.add("file outside/b/f = SECRET; file outside/g = SECRET");
-    // A session has handles that no other test can use up.
+    // Other tests cannot use up the handles of a session.
     let roots = listed(&session(&tree), &[tree.path("w")]).await;
     let narrowed = roots.within("a").unwrap();
     let deep = narrowed.within("b").unwrap();
     replace_with_symlink(&tree);
     // The open directory is still served.
     assert_eq!((read(&narrowed, "f"), read(&deep, "f")), (inside("inside"), inside("deep")));
-    // A failure verifies the names, and ends the narrowed root.
+    // After a failure, the names are verified, and the narrowed root becomes unavailable.
     for roots in [&narrowed, &deep] {
         assert_eq!(read(roots, "g"), Err("root_unavailable"));
         assert_eq!(read(roots, "f"), Err("root_unavailable"));
@@ -258,7 +258,7 @@ async fn narrowed_roots_do_not_follow_a_directory_that_is_replaced_with_a_symlin
 
 #[cfg(unix)]
 #[test]
-fn narrowed_roots_end_when_the_root_that_contains_them_is_replaced() {
+fn narrowed_roots_become_unavailable_when_the_root_that_contains_them_is_replaced() {
     let tree = Tree::new("file w/a/f = inside; file v/a/f = other");
     let roots = tree.roots(["w"]);
     let narrowed = roots.within("a").unwrap();
@@ -266,16 +266,16 @@ fn narrowed_roots_end_when_the_root_that_contains_them_is_replaced() {
     fs::rename(tree.path("v"), tree.path("w")).unwrap();
     fs::rename(tree.path("w/a"), tree.path("w/b")).unwrap();
     fs::rename(tree.path("was/a"), tree.path("w/a")).unwrap();
-    // The path leads to the same directory again, but through another root.
+    // The path resolves to the same directory again, but through another root.
     assert_eq!(read(&narrowed, "none"), Err("root_unavailable"));
     assert_eq!(read(&narrowed, "f"), Err("root_unavailable"));
 }
 
-/// The directory alternates between a directory and a symlink to the outside while it is named. A
-/// server that checks the path and then uses it is the control, which must read the secret.
+/// While roots are narrowed to it, the entry alternates between a directory and a symlink to the
+/// outside. The control checks the path and then uses it, and must read the secret.
 #[cfg(unix)]
 #[test]
-fn no_race_narrows_roots_to_the_outside() {
+fn no_race_narrows_roots_to_a_directory_outside() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     const EXPECTED: [&str; 4] = ["outside_roots", "not_found", "changed", "root_unavailable"];
@@ -295,8 +295,8 @@ fn no_race_narrows_roots_to_the_outside() {
             }
         });
         let start = std::time::Instant::now();
-        // A fixed number of attempts can fall into one state of the directory on a busy machine.
-        while (inside < 1_000 || refused < 1_000 || control == 0) && start.elapsed().as_secs() < 60
+        // On a busy machine, a fixed number of attempts could all see the same state of the entry.
+        while (inside < 1_000 || refused < 1_000 || control == 0) && start.elapsed().as_secs() < 600
         {
             if fs::canonicalize(&a).is_ok_and(|path| path == a) {
                 let text = fs::read_to_string(a.join("f"));
@@ -398,7 +398,7 @@ async fn a_proof_from_narrowed_roots_is_valid_while_a_root_in_force_contains_its
     assert_eq!(code(session.still_allows(&proofs[0])), Err("session_closed"));
 }
 
-/// Narrowed roots are cached for nobody.
+/// Narrowed roots are not cached.
 #[tokio::test]
 async fn narrowing_affects_no_other_request() {
     let tree = Tree::new("file a/f = a; file b/f = b");
@@ -444,7 +444,7 @@ fn narrowed_roots_keep_the_protection_of_names() {
     }
     let file = within("a/.git/hooks/h");
     assert_eq!(code(file.write(tree.path("w/a/.git/hooks/h"), "")), Err("protected"));
-    // Here a pattern has matched in part.
+    // Here, a pattern has matched partially.
     let github = roots.within(".github").unwrap();
     assert_eq!(code(github.write("workflows/y", "")), Err("protected"));
     assert_eq!(code(github.write("funding", "")), Ok(()));
@@ -458,8 +458,8 @@ fn narrowed_roots_keep_the_protection_of_names() {
     }
 }
 
-/// A directory that is always in force can be narrowed to, but it is not in force in a directory
-/// outside it.
+/// Roots can be narrowed to a directory that is always in force. If they are narrowed to a
+/// different directory, it is no longer in force.
 #[test]
 fn a_directory_that_is_always_in_force_is_not_in_force_in_narrowed_roots() {
     let tree = Tree::new("file home/work/f = work; file external/d/f = external");
@@ -482,8 +482,8 @@ fn a_directory_that_is_always_in_force_is_not_in_force_in_narrowed_roots() {
     assert_eq!(read(&in_external, &tree.expand("$T/home/work/f")), Err("outside_roots"));
 }
 
-/// Narrowed roots can be named by the aliases that the operator declared, and they are shown to a
-/// client by the path that it used.
+/// Requests can name narrowed roots by declared aliases, and `client_path` is the path that the
+/// client used.
 #[cfg(unix)]
 #[test]
 fn narrowed_roots_keep_the_declared_aliases() {
@@ -511,7 +511,7 @@ fn narrowed_roots_keep_the_declared_aliases() {
             for name in ["d/f", "/host/proj/a/d/f", r"C:\proj\a/d/f", "in/f"] {
                 assert_eq!(read(&narrowed, name), inside("inside"), "{request}: {name}");
             }
-            // The alias does not exist on this system, so a symlink through it leads outside.
+            // The alias does not exist on this system, so a symlink through it points outside.
             for name in ["/host/proj/b/f", r"C:\proj\b/f", "/host/proj", "out/f"] {
                 assert_eq!(read(&narrowed, name), Err("outside_roots"), "{request}: {name}");
             }

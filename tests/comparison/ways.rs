@@ -106,6 +106,10 @@ impl Way for Guard {
         Some(boundary.allowed_roots().read(request, LIMIT).map_err(Into::into))
     }
 
+    fn link(&self, target: &str, at: &str) -> Option<Done<()>> {
+        Some(self.roots.symlink(target, at).map_err(Into::into))
+    }
+
     /// Verifies repeatedly, with pauses, because a root is verified at most once every
     /// `VERIFY_EVERY`.
     fn is_current(&self) -> Option<bool> {

@@ -65,6 +65,15 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     }),
     ("an_error_of_the_last_step_enforces_nothing", an_error_of_the_last_step_enforces_nothing),
     ("a_filter_that_fakes_success_is_detected", a_filter_that_fakes_success_is_detected),
+    ("a_confined_program_leaves_the_server_unconfined", |top| {
+        a_confined_program_leaves_the_server_unconfined(top);
+    }),
+    ("a_confined_program_does_not_start_without_landlock", |top| {
+        a_confined_program_does_not_start(top, LANDLOCK_CREATE_RULESET, libc::ENOSYS);
+    }),
+    ("a_confined_program_does_not_start_if_a_filter_fakes_success", |top| {
+        a_confined_program_does_not_start(top, LANDLOCK_RESTRICT_SELF, 0);
+    }),
 ];
 
 fn guard(top: &Path) -> Guard {
@@ -294,8 +303,10 @@ fn each_operation_of_the_guard_works(top: &Path) {
         roots.rename("link to it", "b/link to it", Replace::Existing).unwrap();
     }
     let entries = roots.read_dir("b").unwrap().collect::<Result<Vec<_>, _>>().unwrap().len();
-    let walked = roots.walk(".", WalkOptions::new()).unwrap();
-    let walked = walked.collect::<Result<Vec<_>, _>>().unwrap().len();
+    let (mut walk, mut walked) = (roots.walk(".", WalkOptions::new()).unwrap(), 0);
+    while walk.next_entry().unwrap().is_some() {
+        walked += 1;
+    }
     println!("{entries} entries, {walked} walked");
     assert!(entries >= 1 && walked > entries);
     assert_eq!(
@@ -641,6 +652,31 @@ fn a_filter_that_fakes_success_is_detected(top: &Path) {
     let refused = guard(top).confine_process(&Confinement::new()).unwrap_err();
     assert_eq!(refused.code(), "confinement_unavailable");
     assert!(outside_is_open(top));
+}
+
+/// Runs `cat out/secret` in `rw`, confined or not. Returns its output.
+fn cat_secret(top: &Path, is_confined: bool) -> mcp_roots_guard::Result<String> {
+    let roots = guard(top).boundary().allowed_roots();
+    let directory = roots.check(top.join("rw"), Intent::Existing).unwrap();
+    let mut command = directory.command("cat").unwrap().arg(top.join("out/secret"));
+    if is_confined {
+        command = command.confined(Confinement::new().programs());
+    }
+    Ok(String::from_utf8_lossy(command.output()?.stdout()).into_owned())
+}
+
+fn a_confined_program_leaves_the_server_unconfined(top: &Path) {
+    assert_eq!(cat_secret(top, false).unwrap(), "secret");
+    assert_eq!(cat_secret(top, true).unwrap(), "");
+    assert!(outside_is_open(top) && !nix::sys::prctl::get_no_new_privs().unwrap());
+    assert_eq!(cat_secret(top, false).unwrap(), "secret");
+}
+
+fn a_confined_program_does_not_start(top: &Path, call: i64, errno: i32) {
+    assert_eq!(cat_secret(top, true).unwrap(), "");
+    block(call, errno);
+    assert_eq!(cat_secret(top, false).unwrap(), "secret");
+    assert_eq!(cat_secret(top, true).unwrap_err().code(), "confinement_unavailable");
 }
 
 /// These system calls have the same number on every architecture.

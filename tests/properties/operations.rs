@@ -4,7 +4,7 @@
 //! Further lines of the tree between the operations stand for a process that writes to the roots:
 //!
 //! ```text
-//! XMa>b             operation X % 24 on `a` (and on `b`, if it takes two paths), in mode M:
+//! XMa>b             operation X on `a` (and on `b`, if it takes two paths), in mode M:
 //!                     M % 3     directly; by a new proof; by the operation's oldest proof
 //!                     M / 3 % 2 with `openat2`, or without
 //! ```
@@ -27,13 +27,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::SystemTime;
 
 use mcp_roots_guard::{
-    CheckedPath, Existing, Intent, Metadata, OpenFile, OpenOptions, ReadDir, Replace, Result,
-    Roots, Walk, WalkOptions, WriteOptions,
+    AtomicFile, Attributes, CheckedPath, CopyOptions, CopyReport, DirEntry, Existing, Intent, Link,
+    Metadata, OpenFile, OpenOptions, ReadDir, Refused, Replace, Result, Roots, Version, Walk,
+    WalkOptions, WriteOptions,
 };
 
 use crate::support::kernel;
@@ -63,7 +67,7 @@ pub(crate) fn hold(bytes: &[u8]) {
         match line {
             [operation, mode, requests @ ..] if !world.add(line, &world.roots[0]) => {
                 mark_hidden(&world);
-                operate(&world, usize::from(*operation), *mode, requests, &mut proofs);
+                operate(&world, operation_number(*operation), *mode, requests, &mut proofs);
             }
             _ => {}
         }
@@ -102,8 +106,11 @@ fn protected(world: &World) -> BTreeMap<String, (String, [i64; 4])> {
 /// Checks that a walk yields exactly the entries that are not hidden.
 fn check_walks(world: &World) {
     for root in world.roots.iter().filter(|_| world.rules.is_some()) {
-        let walked = world.guard.walk(root.as_path(), WalkOptions::new()).unwrap();
-        let mut walked: Vec<_> = walked.map(|entry| root.join(entry.unwrap().path())).collect();
+        let mut walk = world.guard.walk(root.as_path(), WalkOptions::new()).unwrap();
+        let mut walked = Vec::new();
+        while let Some(entry) = walk.next_entry().unwrap() {
+            walked.push(root.join(entry.path()));
+        }
         let mut expected = World::entries(root);
         expected.retain(|path| path != root && !world.is_hidden(path));
         walked.sort();
@@ -119,7 +126,8 @@ type Returned = Result<Vec<u8>>;
 
 struct Operation {
     name: &'static str,
-    intent: Intent,
+    /// The intents of its paths, of which there are one or two.
+    intents: &'static [Intent],
     directly: fn(&Roots, &[String; 2]) -> Returned,
     by_proof: fn(&[CheckedPath]) -> Returned,
 }
@@ -128,32 +136,31 @@ macro_rules! operations {
     ($($intent:ident $method:ident($($arg:expr),*) $returned:expr;)*) => {
         &[$(Operation {
             name: stringify!($method($($arg),*)),
-            intent: Intent::$intent,
+            intents: &[Intent::$intent],
             directly: |roots, requests| roots.$method(requests[0].as_str(), $($arg),*).map($returned),
             by_proof: |checked| checked[0].$method($($arg),*).map($returned),
-        },)*
-        Operation {
-            name: "rename without replacing",
-            intent: Intent::NoFollow,
-            directly: |roots, [from, to]| roots.rename(from.as_str(), to.as_str(), Replace::Never).map(unit),
-            by_proof: |checked| checked[0].rename(&checked[1], Replace::Never).map(unit),
-        },
-        Operation {
-            name: "rename with replacing",
-            intent: Intent::NoFollow,
-            directly: |roots, [from, to]| roots.rename(from.as_str(), to.as_str(), Replace::Existing).map(unit),
-            by_proof: |checked| checked[0].rename(&checked[1], Replace::Existing).map(unit),
-        },
-        Operation {
-            name: "write in place",
-            intent: Intent::New,
-            directly: |roots, requests| roots.write_with(requests[0].as_str(), "written", in_place()).map(unit),
-            by_proof: |checked| checked[0].write_with("written", in_place()).map(unit),
-        }]
+        }),*]
     };
 }
 
-const OPERATIONS: &[Operation] = operations! {
+macro_rules! two_paths {
+    ($($from:ident $to:ident $method:ident($($arg:expr),*) $returned:expr;)*) => {
+        &[$(Operation {
+            name: stringify!($method($($arg),*)),
+            intents: &[Intent::$from, Intent::$to],
+            directly: |roots, [from, to]| {
+                roots.$method(from.as_str(), to.as_str(), $($arg),*).map($returned)
+            },
+            by_proof: |checked| checked[0].$method(&checked[1], $($arg),*).map($returned),
+        }),*]
+    };
+}
+
+/// The operations by number. New ones are added at the end of the last table, because the seeds
+/// contain the numbers as [letters](OPERATION_LETTERS).
+const OPERATIONS: [&[Operation]; 5] = [FIRST, RENAMES, MORE, MORE_WITH_TWO_PATHS, OTHERS];
+
+const FIRST: &[Operation] = operations! {
     Existing read(LIMIT) |content| content;
     Existing read_to_string(LIMIT) String::into_bytes;
     Existing open() opened;
@@ -178,17 +185,189 @@ const OPERATIONS: &[Operation] = operations! {
     NoFollow remove_dir_all() unit;
 };
 
-fn in_place() -> WriteOptions {
-    WriteOptions::new().existing(Existing::InPlace)
+const RENAMES: &[Operation] = two_paths! {
+    NoFollow NoFollow rename(Replace::Never) unit;
+    NoFollow NoFollow rename(Replace::Existing) unit;
+};
+
+const MORE: &[Operation] = operations! {
+    New write_with("written", WriteOptions::new().existing(Existing::InPlace)) unit;
+    NewTree write_with("written", WriteOptions::new().create_parents(true)) unit;
+    New write_with("written", WriteOptions::new().existing(Existing::Refuse)) unit;
+    New write_with("new", WriteOptions::new().if_unchanged(Version::of(b"written"))) unit;
+    New atomic_file(WriteOptions::new()) committed;
+    Existing version(LIMIT) versioned;
+    NoFollow remove_file_if_unchanged(Version::of(b"written")) unit;
+    NoFollow read_link() |link| linked(&link);
+    Existing set_attributes(Attributes::new().executable(true)) unit;
+    Existing set_attributes(Attributes::new().modified(SystemTime::UNIX_EPOCH)) unit;
+    Existing open_unguarded_dir() |directory| listed_unguarded(&directory);
+};
+
+const MORE_WITH_TWO_PATHS: &[Operation] = two_paths! {
+    NoFollow NoFollow rename(Replace::IfUnchanged(Version::of(b"written"))) unit;
+    NoFollow NoFollow rename_if_unchanged(Replace::Never, Version::of(b"content")) unit;
+    NoFollow NoFollow hard_link() unit;
+    Existing New copy(LIMIT, WriteOptions::new()) |_| Vec::new();
+    Existing NewTree copy(LIMIT, WriteOptions::new().create_parents(true)) |_| Vec::new();
+    Existing New copy_tree(CopyOptions::new(), |_| ControlFlow::Continue(())) |report| copied(&report);
+    Existing NewTree copy_tree(skip().create_parents(true), |_| ControlFlow::Continue(())) |report| copied(&report);
+};
+
+const OTHERS: &[Operation] = &[
+    Operation {
+        name: "symlink",
+        intents: &[Intent::NoFollow],
+        directly: |roots, [at, target]| roots.symlink(target, at.as_str()).map(unit),
+        by_proof: |checked| checked[0].symlink("b").map(unit),
+    },
+    Operation {
+        name: "change set, of which a part can be committed",
+        intents: &[Intent::New, Intent::NoFollow],
+        directly: |roots, [written, removed]| {
+            let mut changes = roots.change_set();
+            changes.write(written.as_str(), "written", WriteOptions::new())?;
+            changes.remove_file(removed.as_str(), None)?;
+            Ok(changes.commit().map(unit)?)
+        },
+        by_proof: |checked| {
+            let mut file = checked[0].atomic_file(WriteOptions::new())?;
+            file.write_all(b"written")?;
+            checked[1].remove_file()?;
+            file.commit().map(unit)
+        },
+    },
+    Operation {
+        name: "join and read",
+        intents: &[Intent::Existing],
+        directly: |roots, [directory, file]| {
+            let joined = roots.check(directory.as_str(), Intent::Existing)?;
+            joined.join(file.as_str(), Intent::Existing)?.read(LIMIT)
+        },
+        by_proof: |checked| checked[0].join("../b", Intent::Existing)?.read(LIMIT),
+    },
+    Operation {
+        name: "join and write",
+        intents: &[Intent::Existing],
+        directly: |roots, [directory, file]| {
+            let joined = roots.check(directory.as_str(), Intent::Existing)?;
+            joined.join(file.as_str(), Intent::New)?.write("written").map(unit)
+        },
+        by_proof: |checked| checked[0].join("../b", Intent::New)?.write("written").map(unit),
+    },
+    Operation {
+        name: "no_follow and remove",
+        intents: &[Intent::Existing],
+        directly: |roots, [at, _]| {
+            roots.check(at.as_str(), Intent::Existing)?.no_follow()?.remove_file().map(unit)
+        },
+        by_proof: |checked| checked[0].no_follow()?.remove_file().map(unit),
+    },
+    Operation {
+        name: "no_follow and rename",
+        intents: &[Intent::New, Intent::NoFollow],
+        directly: |roots, [from, to]| {
+            let from = roots.check(from.as_str(), Intent::New)?.no_follow()?;
+            from.rename(&roots.check(to.as_str(), Intent::NoFollow)?, Replace::Never).map(unit)
+        },
+        by_proof: |checked| {
+            checked[0].no_follow()?.rename(&checked[1], Replace::Existing).map(unit)
+        },
+    },
+    Operation {
+        name: "removal of entries, of which a part can be removed",
+        intents: &[Intent::Existing],
+        directly: |roots, [at, _]| remove_entries(roots.read_dir(at.as_str())?),
+        by_proof: |checked| remove_entries(checked[0].read_dir()?),
+    },
+    Operation {
+        name: "copies of entries, of which a part can be made",
+        intents: &[Intent::Existing, Intent::New],
+        directly: |roots, [from, to]| {
+            let mut walk = roots.walk(from.as_str(), WalkOptions::new())?;
+            while let Some(entry) = walk.next_entry()? {
+                let to = roots.check(to.as_str(), Intent::New)?;
+                entry.to_checked().copy(&to, LIMIT, WriteOptions::new())?;
+            }
+            Ok(Vec::new())
+        },
+        by_proof: |checked| {
+            for entry in checked[0].read_dir()? {
+                entry?.to_checked().copy(&checked[1], LIMIT, WriteOptions::new())?;
+            }
+            Ok(Vec::new())
+        },
+    },
+    Operation {
+        name: "parent and describe",
+        intents: &[Intent::New],
+        directly: |roots, [at, _]| parent(&roots.check(at.as_str(), Intent::New)?),
+        by_proof: |checked| parent(&checked[0]),
+    },
+];
+
+/// The letters of the operations, in order. Letters that begin a line of the tree are left out.
+const OPERATION_LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcegijkmoqrstuvwxyz0123456789";
+
+/// The operation of a letter. Any other byte is taken modulo the number of operations.
+fn operation_number(byte: u8) -> usize {
+    let count = OPERATIONS.iter().map(|some| some.len()).sum::<usize>();
+    let letter = OPERATION_LETTERS.iter().position(|letter| *letter == byte);
+    letter.filter(|number| *number < count).unwrap_or(usize::from(byte) % count)
+}
+
+fn remove_entries(entries: ReadDir) -> Returned {
+    for entry in entries {
+        entry?.to_checked().remove_file()?;
+    }
+    Ok(Vec::new())
+}
+
+fn parent(checked: &CheckedPath) -> Returned {
+    checked.parent().map_or(Ok(Vec::new()), |parent| {
+        parent.symlink_metadata().map(|metadata| described(&metadata))
+    })
+}
+
+fn skip() -> CopyOptions {
+    CopyOptions::new().refused(Refused::Skip)
+}
+
+/// The paths of skipped entries. The copy itself is searched for the secret.
+fn copied(report: &CopyReport) -> Vec<u8> {
+    let skipped = report.skipped().iter().map(|skipped| skipped.path().display().to_string());
+    skipped.collect::<String>().into_bytes()
+}
+
+/// Returns the secret for the version of the secret.
+fn versioned(version: Version) -> Vec<u8> {
+    if version == Version::of(SECRET) { SECRET.into() } else { Vec::new() }
+}
+
+fn linked(link: &Link) -> Vec<u8> {
+    link.text().as_os_str().as_bytes().into()
+}
+
+fn listed_unguarded(directory: &OwnedFd) -> Vec<u8> {
+    let mode = rustix::fs::fstat(directory).unwrap().st_mode & 0o777;
+    if mode == DIRECTORY_MODE { SECRET.into() } else { Vec::new() }
+}
+
+fn committed(mut file: AtomicFile) -> Vec<u8> {
+    file.write_all(b"written").unwrap();
+    // An error here is the file's, which a rename in this process cannot cause.
+    file.commit().unwrap();
+    Vec::new()
 }
 
 fn operate(world: &World, number: usize, mode: u8, requests: &[u8], proofs: &mut Proofs) {
-    let number = number % OPERATIONS.len();
-    let Operation { name, intent, directly, by_proof } = OPERATIONS[number];
+    let operation = OPERATIONS.iter().copied().flatten().nth(number).unwrap();
+    let Operation { name, intents, directly, by_proof } = operation;
     let mut texts = requests.splitn(2, |&byte| byte == b'>').map(|text| world.text(text));
     let texts = [texts.next().unwrap_or_default(), texts.next().unwrap_or_default()];
     // A recursive operation that fails may have changed something.
-    let before = (!name.contains("_all")).then(|| snapshot(&world.top.join("r")));
+    let may_be_partial = name.contains("_all") || name.contains("of which a part can");
+    let before = (!may_be_partial).then(|| snapshot(&world.top.join("r")));
     let protected_before = protected(world);
     let (roots, requests) = (world.guard.clone(), texts.clone());
     let stored = if mode % 3 == 2 { proofs.get(&number).cloned() } else { None };
@@ -196,15 +375,9 @@ fn operate(world: &World, number: usize, mode: u8, requests: &[u8], proofs: &mut
         if mode % 3 == 0 {
             return (directly(&roots, &requests), None);
         }
-        let check =
-            || requests.iter().map(|request| roots.check(request.as_str(), intent)).collect();
-        // Only a rename takes two paths.
         let new = || {
-            if name.starts_with("rename") {
-                check()
-            } else {
-                Ok(vec![roots.check(requests[0].as_str(), intent)?])
-            }
+            let each = intents.iter().zip(&requests);
+            each.map(|(intent, request)| roots.check(request.as_str(), *intent)).collect()
         };
         match stored.map_or_else(new, Ok) {
             Ok(checked) => (by_proof(&checked), Some(checked)),
@@ -241,6 +414,13 @@ fn operate(world: &World, number: usize, mode: u8, requests: &[u8], proofs: &mut
             .eq(after.iter().map(|(path, (is, _))| (path, is)));
         assert!(alike, "{before:?} became {after:?} after a failed {}", what());
     }
+    // A copy of something that may not be returned.
+    let mut entries = World::entries(&world.top.join("r")).into_iter();
+    let leaked = entries.find(|path| {
+        let is_file = path.symlink_metadata().unwrap().is_file();
+        is_file && !world.is_hidden(path) && fs::read(path).unwrap() == SECRET
+    });
+    assert_eq!(leaked, None, "copied by {}", what());
     // No line of the input can create such a name.
     let left = snapshot(&world.top.join("r"))
         .into_keys()
@@ -280,17 +460,22 @@ fn written(mut file: OpenFile) -> Vec<u8> {
 }
 
 fn listed(entries: ReadDir) -> Vec<u8> {
-    let returned = |entry: mcp_roots_guard::DirEntry| {
-        [entry.name().as_bytes(), b" ", &described(entry.metadata())].concat()
-    };
-    entries.flatten().flat_map(returned).collect()
+    entries.flatten().flat_map(|entry| returned(&entry)).collect()
 }
 
-fn walked(walk: Walk) -> Vec<u8> {
-    let returned = |entry: mcp_roots_guard::WalkEntry| {
-        [entry.path().as_os_str().as_bytes(), b" ", &described(entry.metadata())].concat()
-    };
-    walk.flatten().flat_map(returned).collect()
+fn walked(mut walk: Walk) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let Ok(Some(entry)) = walk.next_entry() {
+        all.extend(returned(&entry));
+    }
+    all
+}
+
+/// Everything that an entry returns, including its content.
+fn returned(entry: &DirEntry) -> Vec<u8> {
+    let metadata = entry.metadata().map_or_else(|_| Vec::new(), |metadata| described(&metadata));
+    let content = entry.read(LIMIT).unwrap_or_default();
+    [entry.path().as_os_str().as_bytes(), b" ", &metadata, &content].concat()
 }
 
 /// Sets modes that no entry inside the roots has, on a path and everything below it, whatever the

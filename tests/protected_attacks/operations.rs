@@ -1,10 +1,13 @@
-//! Every operation of the crate on one request, and every rename.
+//! Every operation of the crate on one request and on two.
 
 use std::io::{Read as _, Write as _};
+use std::ops::ControlFlow;
+use std::time::UNIX_EPOCH;
 
 use mcp_roots_guard::{
-    CheckedPath, Error, Existing, Intent, Metadata, OpenFile, OpenOptions, ReadDir, Result, Roots,
-    Walk, WalkOptions, WriteOptions,
+    AtomicFile, Attributes, CheckedPath, CopyOptions, CopyReport, Error, Existing, Intent,
+    Metadata, OpenFile, OpenOptions, ReadDir, Replace, Result, Roots, Version, Walk, WalkOptions,
+    WriteOptions,
 };
 
 pub(super) struct Operation {
@@ -74,9 +77,17 @@ pub(super) fn operations(all: bool) -> Vec<Operation> {
         true  New      write(ATTACK)                 done;
         true  New      write_with(ATTACK, by(Existing::InPlace)) done;
         true  New      write_with(ATTACK, by(Existing::InPlaceIfOwnerChanges)) done;
+        true  NewTree  write_with(ATTACK, WriteOptions::new().create_parents(true)) done;
+        true  New      atomic_file(WriteOptions::new()) committed;
+        true  NewTree  atomic_file(WriteOptions::new().create_parents(true)) committed;
+        false Existing version(LIMIT)                |version| Ok(version.to_string());
+        true  Existing set_attributes(Attributes::new().modified(UNIX_EPOCH)) done;
+        false Existing open_unguarded_dir()          |_| Ok("opened".into());
+        false NoFollow read_link()                   |link| Ok(link.text().display().to_string());
         true  NewTree  create_dir()                  done;
         true  NewTree  create_dir_all()              done;
         true  NoFollow remove_file()                 done;
+        true  NoFollow remove_file_if_unchanged(Version::of(b"")) done;
         true  NoFollow remove_dir()                  done;
         true  NoFollow remove_dir_all()              done;
     };
@@ -97,8 +108,24 @@ pub(super) fn operations(all: bool) -> Vec<Operation> {
             let narrowed = roots.within(text)?;
             Ok(narrowed.roots().map(mcp_roots_guard::Root::display_path).collect())
         }),
-        // A proof cannot be narrowed to.
+        // Roots cannot be narrowed to a proof.
         by_proof: Box::new(|it| Ok(checked(it))),
+    });
+    operations.push(Operation {
+        name: "symlink".into(),
+        intent: Intent::NoFollow,
+        changes: true,
+        directly: Box::new(|roots, text| roots.symlink("target", text).and_then(done)),
+        by_proof: Box::new(|it| it.symlink("target").and_then(done)),
+    });
+    operations.push(Operation {
+        name: "no_follow and remove".into(),
+        intent: Intent::Existing,
+        changes: true,
+        directly: Box::new(|roots, text| {
+            roots.check(text, Intent::Existing)?.no_follow()?.remove_file().and_then(done)
+        }),
+        by_proof: Box::new(|it| it.no_follow()?.remove_file().and_then(done)),
     });
     let masks = if all { (0..64).collect() } else { SOME_MASKS.to_vec() };
     operations.extend(masks.into_iter().map(|mask| {
@@ -130,9 +157,40 @@ fn open_options(mask: u8) -> OpenOptions {
 /// Reading; writing; appending; truncating; creating; creating a new file.
 const SOME_MASKS: [u8; 6] = [0b00_0001, 0b00_0011, 0b00_0100, 0b00_1010, 0b01_0100, 0b10_0010];
 
-/// The renames. `@` stands for the protected place, and `+` for a directory with unprotected
-/// entries.
-pub(super) const RENAMES: &[(&str, &str)] = &[
+/// An operation on two paths.
+pub(super) struct TwoPaths {
+    pub(super) name: &'static str,
+    pub(super) intents: [Intent; 2],
+    pub(super) directly: fn(&Roots, &str, &str) -> Result<String>,
+    pub(super) by_proof: fn(&CheckedPath, &CheckedPath) -> Result<String>,
+}
+
+macro_rules! two_paths {
+    ($($from:ident $to:ident $method:ident($($arg:expr),*) $returned:expr;)*) => {
+        &[$(TwoPaths {
+            name: stringify!($method($($arg),*)),
+            intents: [Intent::$from, Intent::$to],
+            directly: |roots, from, to| roots.$method(from, to, $($arg),*).map($returned),
+            by_proof: |from, to| from.$method(to, $($arg),*).map($returned),
+        }),*]
+    };
+}
+
+pub(super) const TWO_PATHS: &[TwoPaths] = two_paths! {
+    NoFollow NoFollow rename(Replace::Never)            |()| "done".into();
+    NoFollow NoFollow rename(Replace::Existing)         |()| "done".into();
+    NoFollow NoFollow hard_link()                       |()| "done".into();
+    Existing New      copy(LIMIT, WriteOptions::new())  |bytes| bytes.to_string();
+    Existing New      copy_tree(CopyOptions::new(), |_| ControlFlow::Continue(())) |report| copied(&report);
+};
+
+fn copied(report: &CopyReport) -> String {
+    format!("{} {} {}", report.files(), report.directories(), report.skipped_count())
+}
+
+/// The paths of [`TWO_PATHS`]. `@` stands for the protected place, and `+` for a directory with
+/// unprotected entries.
+pub(super) const PATHS: &[(&str, &str)] = &[
     ("@", "+free"),
     ("@/config", "+free"),
     ("@/config", "+mine"),
@@ -159,6 +217,11 @@ pub(super) const RENAMES: &[(&str, &str)] = &[
 
 fn by(existing: Existing) -> WriteOptions {
     WriteOptions::new().existing(existing)
+}
+
+fn committed(mut file: AtomicFile) -> Result<String> {
+    file.write_all(ATTACK.as_bytes())?;
+    file.commit().and_then(done)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the other functions for results can fail")]
@@ -189,16 +252,20 @@ fn used(mut file: OpenFile) -> Result<String> {
 
 fn listed(entries: ReadDir) -> Result<String> {
     let mut lines = entries
-        .map(|entry| entry.map(|it| format!("{:?} {}", it.name(), described(it.metadata()))))
+        .map(|entry| {
+            entry.and_then(|it| Ok(format!("{:?} {}", it.name(), described(&it.metadata()?))))
+        })
         .collect::<Result<Vec<_>>>()?;
     lines.sort();
     Ok(lines.join(", "))
 }
 
 fn walked(walk: Walk) -> Result<String> {
-    let lines = walk
+    let lines = crate::support::walked(walk)
+        .into_iter()
         .map(|entry| {
-            entry.map(|it| format!("{} {}", it.path().display(), described(it.metadata())))
+            let it = entry?;
+            Ok(format!("{} {}", it.path().display(), described(&it.metadata()?)))
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(lines.join(", "))

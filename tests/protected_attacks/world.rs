@@ -1,4 +1,4 @@
-//! The tree with a protected place, and the ways to name that place.
+//! A tree with a protected place, and the ways to name that place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -61,7 +61,7 @@ pub(super) const VARIANTS: &[Case] = &[
     Case { pattern: ".GitHub/workflows", place: "sub/.github./Workflows" },
 ];
 
-/// Names that a pattern must not match, because a larger match would make ordinary files
+/// Names that a pattern must not match, because matching too much would make ordinary files
 /// unusable.
 pub(super) const UNPROTECTED: &[Case] = &[
     Case { pattern: ".git", place: "sub/.github" },
@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// The entries below the allowed directories that are protected, and what they are.
+/// The protected entries below the allowed directories, with their descriptions.
 pub(super) type Snapshot = BTreeMap<PathBuf, String>;
 
 pub(super) struct World {
@@ -315,9 +315,11 @@ pub(super) fn key(name: &str) -> String {
 pub(super) struct Way {
     pub(super) name: &'static str,
     pub(super) roots: fn(&World, Option<Effect>) -> Roots,
-    /// The request for a path below the protected place, or `None` if this way has no such request.
+    /// Returns the request for a path below the protected place, or `None` if this way has no such
+    /// request.
     pub(super) text: fn(&World, &str) -> Option<String>,
-    /// Where the unprotected entries for renames are, or `None` if no root contains any.
+    /// Returns the directory of the unprotected entries for renames. `None` if no root contains
+    /// any.
     pub(super) helpers: Option<fn(&World) -> String>,
     /// Whether this way exists.
     pub(super) suits: fn(&World, Option<Effect>) -> bool,
@@ -593,5 +595,5 @@ pub(super) const WAYS: &[Way] = &[
     ),
 ];
 
-/// An alias of `proj`, as on the host of a container.
+/// An alias of `proj`, like the path of a container mount on the host.
 const HOST: &str = "/none/such/host";

@@ -7,6 +7,7 @@ fn code_blocks_in_documents_are_parts_of_compiled_sources() {
     let sources = [
         include_str!("../../examples/minimal_server.rs"),
         include_str!("../../examples/filesystem-server/src/http.rs"),
+        include_str!("documented.rs"),
     ];
     let plain = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
     let sources = sources.map(plain);
@@ -16,7 +17,7 @@ fn code_blocks_in_documents_are_parts_of_compiled_sources() {
         .flat_map(|document| document.split("```rs\n").skip(1))
         .map(|rest| rest.split("```").next().unwrap())
         .collect();
-    assert_eq!(blocks.len(), 2);
+    assert_eq!(blocks.len(), 4);
     for block in blocks {
         assert!(sources.iter().any(|source| source.contains(plain(block).trim())), "{block}");
     }

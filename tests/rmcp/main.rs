@@ -8,11 +8,15 @@
 #![allow(clippy::needless_pass_by_value, clippy::large_futures)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod asynchronous;
 mod documentation;
+mod documented;
 mod eras;
 mod fairness;
 mod http;
 mod ordering;
+#[cfg(target_os = "linux")]
+mod reads;
 mod request_lifetime;
 mod requests;
 mod responsiveness;

@@ -1,10 +1,14 @@
 //! Roots that a handler keeps are valid only until their request ends.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots, RootsForRequest};
-use mcp_roots_guard::{CheckedPath, Guard, Intent, Replace, Roots, Session, WalkOptions};
+use mcp_roots_guard::{
+    AtomicFile, Attributes, ChangeSet, CheckedPath, CopyOptions, Guard, Intent, OpenOptions,
+    Replace, Roots, Session, Version, WalkOptions, WriteOptions,
+};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
@@ -21,6 +25,8 @@ struct Keeping {
     roots: Vec<Roots>,
     requests: Vec<RequestRoots>,
     proofs: Vec<(CheckedPath, Option<Session>)>,
+    /// Writes that were begun and not committed.
+    writes: Vec<(AtomicFile, ChangeSet)>,
 }
 
 /// A server that keeps the roots and proofs of its requests.
@@ -57,6 +63,9 @@ impl ServerHandler for Keeper {
             kept.roots.push(roots.within(".")?.within(".")?.read_only());
             let proof = roots.check("c/in.txt", Intent::Existing)?;
             kept.proofs.push((proof, roots.session().cloned()));
+            let mut changes = roots.change_set();
+            changes.write("c/changed.txt", "new", WriteOptions::new())?;
+            kept.writes.push((roots.atomic_file("c/new.txt", WriteOptions::new())?, changes));
             let text = kept.roots[0].read_to_string("c/in.txt", 9);
             if way == "move" {
                 kept.requests.push(roots);
@@ -82,13 +91,48 @@ impl ServerHandler for Keeper {
 /// Asserts that the roots of an ended request refuse every operation.
 #[track_caller]
 fn assert_ended(roots: &Roots, proof: Option<&CheckedPath>, way: &str) {
+    let options = WriteOptions::new();
+    let version = Version::of(b"c");
+    let copy_tree = |from, to| {
+        roots.copy_tree(from, to, CopyOptions::new(), |_| ControlFlow::Continue(())).map(drop)
+    };
     let refused = [
         ("check", roots.check("c/in.txt", Intent::Existing).map(drop)),
         ("open", roots.open("c/in.txt").map(drop)),
+        ("open_with", roots.open_with("c/in.txt", OpenOptions::new().append(true)).map(drop)),
         ("read", roots.read("c/in.txt", 9).map(drop)),
-        ("write", roots.write("c/new.txt", "new")),
+        ("read_to_string", roots.read_to_string("c/in.txt", 9).map(drop)),
+        ("version", roots.version("c/in.txt", 9).map(drop)),
+        ("metadata", roots.metadata("c/in.txt").map(drop)),
+        ("symlink_metadata", roots.symlink_metadata("c/in.txt").map(drop)),
+        ("read_dir", roots.read_dir("c").map(drop)),
         ("walk", roots.walk("c", WalkOptions::default()).map(drop)),
+        ("write", roots.write("c/new.txt", "new")),
+        ("write_with", roots.write_with("c/new/new.txt", "new", options.create_parents(true))),
+        ("write if unchanged", roots.write_with("c/in.txt", "new", options.if_unchanged(version))),
+        ("atomic_file", roots.atomic_file("c/new.txt", options).map(drop)),
+        ("create_dir", roots.create_dir("c/new")),
+        ("create_dir_all", roots.create_dir_all("c/new/new")),
+        ("set_attributes", roots.set_attributes("c/in.txt", Attributes::new().read_only(true))),
+        ("open_unguarded_dir", roots.open_unguarded_dir("c").map(drop)),
+        ("copy", roots.copy("c/in.txt", "c/copy.txt", 9, options).map(drop)),
+        ("copy_tree", copy_tree("c", "copy")),
+        ("read_link", roots.read_link("c/link").map(drop)),
+        ("symlink", roots.symlink("in.txt", "c/link")),
+        ("hard_link", roots.hard_link("c/in.txt", "c/linked.txt")),
         ("rename", roots.rename("c/in.txt", "c/moved.txt", Replace::Never)),
+        (
+            "rename_if_unchanged",
+            roots.rename_if_unchanged("c/in.txt", "c/moved.txt", Replace::Never, version),
+        ),
+        ("change_set", roots.change_set().write("c/new.txt", "new", options)),
+        ("change_set", roots.change_set().remove_file("c/in.txt", None)),
+        ("change_set", roots.change_set().rename("c/in.txt", "c/moved.txt", Replace::Never)),
+        ("remove_file", roots.remove_file("c/in.txt")),
+        ("remove_file_if_unchanged", roots.remove_file_if_unchanged("c/in.txt", version)),
+        ("remove_dir", roots.remove_dir("c")),
+        ("remove_dir_all", roots.remove_dir_all("c")),
+        ("within", roots.within("c").map(drop)),
     ];
     let still_allows = proof.map(|proof| ("still allows", roots.still_allows(proof)));
     for (operation, refused) in refused.into_iter().chain(still_allows) {
@@ -133,6 +177,16 @@ async fn roots_end_with_their_request() {
             }
             kept.requests.iter().for_each(|roots| assert_ended(roots, proof, &what));
             kept.roots.iter().for_each(|roots| assert_ended(roots, proof, &what));
+            // What the request did not commit is discarded.
+            assert_eq!(kept.writes.is_empty(), way == "obtain", "{what}");
+            for (file, changes) in kept.writes {
+                assert_eq!(file.commit().unwrap_err().code(), "roots_stale", "{what}");
+                let partial = changes.commit().unwrap_err();
+                assert_eq!(partial.error().code(), "roots_stale", "{what}");
+                assert!(partial.committed().is_empty(), "{what}");
+                drop(partial);
+                assert_eq!(std::fs::read_dir(tree.path("op/c")).unwrap().count(), 1, "{what}");
+            }
             // Proofs kept for a subscription remain valid while the session still allows them.
             for (proof, session) in &kept.proofs {
                 assert_eq!(proof.read_to_string(9).unwrap(), "c", "{what}");

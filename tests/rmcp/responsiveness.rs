@@ -27,7 +27,7 @@ async fn long_work_does_not_delay_fetching_roots() {
     assert_eq!(slow.next_report().await.as_deref(), Some("walking"));
     // The client is asked and its list is resolved. Only its work waits for a slot, as do the
     // other walks.
-    other.send(&call(1, "read", "in.txt")).await;
+    other.send(&call(1, "write", "new.txt")).await;
     let question = other.receive().await;
     other
         .send(
@@ -42,7 +42,7 @@ async fn long_work_does_not_delay_fetching_roots() {
     for id in [3, 2, 1] {
         slow.send(&cancelled(id)).await;
     }
-    assert_eq!(tool_text(&other.receive().await).as_deref(), Ok("a"));
+    assert_eq!(tool_text(&other.receive().await).as_deref(), Ok("written"));
     assert_eq!(slow.next_report().await.as_deref(), Some("stopped: cancelled"));
     assert_eq!(slow.earlier_report().as_deref(), None, "another walk began");
 }

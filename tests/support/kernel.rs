@@ -159,8 +159,13 @@ pub(crate) fn without_openat2<T: Send + 'static>(work: impl FnOnce() -> T + Send
 /// Makes `openat2` fail with this error in the current thread, and in the threads and processes
 /// that it starts.
 pub(crate) fn block(error: u32) {
+    block_call(OPENAT2, error);
+}
+
+/// Like [`block`], for the system call with this number.
+pub(crate) fn block_call(number: i64, error: u32) {
     let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
-    let rules = BTreeMap::from([(OPENAT2, Vec::new())]);
+    let rules = BTreeMap::from([(number, Vec::new())]);
     let filter =
         SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error), arch).unwrap();
     let program: seccompiler::BpfProgram = filter.try_into().unwrap();

@@ -2,6 +2,8 @@
 //! call tracer. The oracles are the kernel and naive implementations. The other test binaries
 //! include the files they need with `#[path]`.
 
+use mcp_roots_guard::{DirEntry, Result, Walk};
+
 #[cfg(target_os = "linux")]
 pub(crate) mod boundary_model;
 #[cfg(target_os = "linux")]
@@ -17,6 +19,19 @@ pub(crate) mod tracer;
 pub(crate) mod tree;
 #[cfg(target_os = "linux")]
 pub(crate) mod world;
+
+/// The entries of a walk, followed by the error that ended it.
+pub(crate) fn walked(mut walk: Walk) -> Vec<Result<DirEntry>> {
+    let mut entries = Vec::new();
+    while let Some(entry) = walk.next_entry().transpose() {
+        let is_over = entry.is_err();
+        entries.push(entry);
+        if is_over {
+            break;
+        }
+    }
+    entries
+}
 
 /// The environment variable that makes the suite run without `openat2`. The parent process sets it
 /// to the error number that the system call must return.

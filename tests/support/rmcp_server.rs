@@ -1,7 +1,6 @@
 //! Fixtures for the tests of the rmcp adapter: a tree, a server with guarded tools, and a client
 //! that answers from a script.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -74,12 +73,76 @@ pub(crate) struct Server {
     pub(crate) reporter: mpsc::UnboundedSender<String>,
     /// Sessions kept by the tool `hold` after its request ends.
     pub(crate) kept_sessions: Arc<Mutex<Vec<Session>>>,
+    /// Whether the handlers are asynchronous, and do their work in one piece.
+    pub(crate) is_async: bool,
 }
+
+/// Makes the handlers of all servers asynchronous.
+const ASYNC: &str = "GUARD_TEST_ASYNC";
 
 impl Server {
     pub(crate) fn new(guard: &Guard) -> (Self, mpsc::UnboundedReceiver<String>) {
         let (reporter, reports) = mpsc::unbounded_channel();
-        (Self { guard: guard.clone(), reporter, kept_sessions: Arc::default() }, reports)
+        let is_async = std::env::var_os(ASYNC).is_some();
+        let kept_sessions = Arc::default();
+        (Self { guard: guard.clone(), reporter, kept_sessions, is_async }, reports)
+    }
+
+    async fn tool<T, W>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        call: &CallToolRequestParams,
+        work: W,
+    ) -> Result<CallToolResponse, ErrorData>
+    where
+        T: IntoCallToolResult + Send + 'static,
+        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+    {
+        if !self.is_async {
+            return self.guard.tool(ctx, call, work).await;
+        }
+        self.guard.tool_async(ctx, call, |roots| async move { roots.run(work).await }).await
+    }
+
+    async fn resource<W>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        params: &ReadResourceRequestParams,
+        work: W,
+    ) -> Result<ReadResourceResponse, ErrorData>
+    where
+        W: FnOnce(RequestRoots) -> Result<ReadResourceResult, HandlerError> + Send + 'static,
+    {
+        if !self.is_async {
+            return self.guard.resource(ctx, params, work).await;
+        }
+        self.guard.resource_async(ctx, params, |roots| async move { roots.run(work).await }).await
+    }
+
+    async fn prompt<W>(
+        &self,
+        ctx: &RequestContext<RoleServer>,
+        params: &GetPromptRequestParams,
+        work: W,
+    ) -> Result<GetPromptResponse, ErrorData>
+    where
+        W: FnOnce(RequestRoots) -> Result<GetPromptResult, HandlerError> + Send + 'static,
+    {
+        if !self.is_async {
+            return self.guard.prompt(ctx, params, work).await;
+        }
+        self.guard.prompt_async(ctx, params, |roots| async move { roots.run(work).await }).await
+    }
+
+    async fn request<T, W>(&self, ctx: &RequestContext<RoleServer>, work: W) -> Result<T, ErrorData>
+    where
+        T: Send + 'static,
+        W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
+    {
+        if !self.is_async {
+            return self.guard.request(ctx, None, work).await;
+        }
+        self.guard.request_async(ctx, None, |roots| async move { roots.run(work).await }).await
     }
 }
 
@@ -98,27 +161,24 @@ impl ServerHandler for Server {
         let path = path_of(&call);
         let reporter = self.reporter.clone();
         match &*call.name {
+            "read" if self.is_async => self.guard.read_text(&ctx, &call, path, 1000).await,
             "read" => {
-                self.guard
-                    .tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?))
-                    .await
+                self.tool(&ctx, &call, move |roots| Ok(roots.read_to_string(path, 1000)?)).await
             }
             // Reads a file in the directory that the argument `workspace` names, or the metadata if
             // there is no such argument.
             "read_in" => {
                 let workspace = workspace_of(&call, &ctx);
-                self.guard
-                    .tool(&ctx, &call, move |roots| {
-                        Ok(roots.within(&workspace)?.read_to_string(path, 1000)?)
-                    })
-                    .await
+                self.tool(&ctx, &call, move |roots| {
+                    Ok(roots.within(&workspace)?.read_to_string(path, 1000)?)
+                })
+                .await
             }
             "write" => {
-                self.guard
-                    .tool(&ctx, &call, move |roots| {
-                        Ok(roots.write(path, "new").map(|()| "written".to_owned())?)
-                    })
-                    .await
+                self.tool(&ctx, &call, move |roots| {
+                    Ok(roots.write(path, "new").map(|()| "written".to_owned())?)
+                })
+                .await
             }
             // Asks the user first, and returns the answer.
             "ask" => {
@@ -130,7 +190,7 @@ impl ServerHandler for Server {
                     let text = format!("{} {answers}", roots.read_to_string(path, 1000)?);
                     Ok(CallToolResult::success(vec![rmcp::model::ContentBlock::text(text)]).into())
                 };
-                self.guard.tool(&ctx, &call, work).await
+                self.tool(&ctx, &call, work).await
             }
             // Runs until its roots may no longer be used, but for ten seconds at most.
             "walk" => {
@@ -145,23 +205,24 @@ impl ServerHandler for Server {
                     }
                     Ok("the work was not stopped".to_owned())
                 };
-                self.guard.tool(&ctx, &call, work).await
+                self.tool(&ctx, &call, work).await
             }
             // Reads 100,000 files, as a text search would. It walks the same tree repeatedly.
             "search" => {
                 let work = move |roots: RequestRoots| {
                     let mut read = 0;
                     while read < 100_000 {
-                        for entry in roots.walk(&path, WalkOptions::new())? {
+                        let mut walk = roots.walk(&path, WalkOptions::new())?;
+                        while let Some(entry) = walk.next_entry()? {
                             roots.ensure_active()?;
-                            roots.read(Path::new(&path).join(entry?.path()), 1000)?;
+                            entry.read(1000)?;
                             read += 1;
                         }
                     }
                     let _ = reporter.send("searched".into());
                     Ok(read.to_string())
                 };
-                self.guard.tool(&ctx, &call, work).await
+                self.tool(&ctx, &call, work).await
             }
             "hold" => {
                 let session = self.guard.session_of(&ctx.extensions).unwrap();
@@ -169,15 +230,13 @@ impl ServerHandler for Server {
                 Ok(CallToolResult::success(Vec::new()).into())
             }
             "panic" => {
-                self.guard
-                    .tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") })
+                self.tool(&ctx, &call, |_| -> Result<String, HandlerError> { panic!("on purpose") })
                     .await
             }
             // The work succeeds, but its result panics when it is converted.
-            "unwritten" => self.guard.tool(&ctx, &call, |_| Ok(Unwritable)).await,
+            "unwritten" => self.tool(&ctx, &call, |_| Ok(Unwritable)).await,
             "fail" => {
-                self.guard
-                    .tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words")))
+                self.tool(&ctx, &call, |_| Err::<String, _>(HandlerError::new("in my own words")))
                     .await
             }
             // Uses `?` on errors of any type and converts them in one place.
@@ -188,13 +247,11 @@ impl ServerHandler for Server {
                     let number: u32 = text.parse()?;
                     Ok(number.to_string())
                 };
-                self.guard
-                    .tool(&ctx, &call, move |roots| any(&roots).map_err(HandlerError::other))
-                    .await
+                self.tool(&ctx, &call, move |roots| any(&roots).map_err(HandlerError::other)).await
             }
             "bad" => {
                 let bad = || ErrorData::invalid_params("no such thing", None);
-                self.guard.tool(&ctx, &call, move |_| Err::<String, _>(bad().into())).await
+                self.tool(&ctx, &call, move |_| Err::<String, _>(bad().into())).await
             }
             other => Err(ErrorData::invalid_params(format!("no tool {other}"), None)),
         }
@@ -210,7 +267,7 @@ impl ServerHandler for Server {
             let text = roots.read_to_string(&uri, 1000)?;
             Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri)]))
         };
-        self.guard.resource(&ctx, &params, work).await
+        self.resource(&ctx, &params, work).await
     }
 
     /// Serves the prompt `short` with `Guard::prompt`, and any other with `Guard::roots_for`.
@@ -224,7 +281,7 @@ impl ServerHandler for Server {
         if params.name == "short" {
             let first =
                 move |roots: RequestRoots| Ok(message(roots.read_to_string("in.txt", 1000)?));
-            return self.guard.prompt(&ctx, &params, first).await;
+            return self.prompt(&ctx, &params, first).await;
         }
         match self.guard.roots_for(&ctx, &params).await.unwrap() {
             RootsForRequest::InputRequired(question) => Ok(question.into()),
@@ -246,7 +303,7 @@ impl ServerHandler for Server {
             let root = |root: &mcp_roots_guard::Root| Resource::new(root.uri(), "root");
             Ok(ListResourcesResult::with_all_items(roots.roots().map(root).collect()))
         };
-        self.guard.request(&ctx, None, list).await
+        self.request(&ctx, list).await
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {

@@ -234,7 +234,11 @@ impl Seen {
                 && fs::symlink_metadata(dir.join(&path)).is_ok_and(|found| found.is_symlink());
             PathArgument { dir, path, is_followed_symlink }
         };
-        Call { number, flags, resolve, paths: pairs.iter().map(argument).collect() }
+        // Without a path, `utimensat` sets the times of the descriptor itself.
+        let has_path =
+            |(_, path): &&(usize, usize)| number != libc::SYS_utimensat || args[*path] != 0;
+        let paths = pairs.iter().filter(has_path).map(argument).collect();
+        Call { number, flags, resolve, paths }
     }
 
     /// Checks a call against the table at the top of this file.
@@ -370,11 +374,15 @@ fn takes(number: c_long) -> Option<Takes> {
         libc::SYS_openat | libc::SYS_openat2 => {
             Takes(&[(0, 1)], Some(2), Without(libc::O_NOFOLLOW))
         }
-        libc::SYS_newfstatat => Takes(&[(0, 1)], Some(3), Without(libc::AT_SYMLINK_NOFOLLOW)),
+        libc::SYS_newfstatat | libc::SYS_utimensat => {
+            Takes(&[(0, 1)], Some(3), Without(libc::AT_SYMLINK_NOFOLLOW))
+        }
         libc::SYS_statx => Takes(&[(0, 1)], Some(2), Without(libc::AT_SYMLINK_NOFOLLOW)),
         libc::SYS_readlinkat | libc::SYS_mkdirat | libc::SYS_unlinkat => {
             Takes(&[(0, 1)], None, Never)
         }
+        // The text of the symlink is not a path that the call resolves.
+        libc::SYS_symlinkat => Takes(&[(1, 2)], None, Never),
         libc::SYS_renameat | libc::SYS_renameat2 => Takes(&[(0, 1), (2, 3)], None, Never),
         libc::SYS_linkat => Takes(&[(0, 1), (2, 3)], Some(4), With(libc::AT_SYMLINK_FOLLOW)),
         _ => return None,
@@ -388,6 +396,6 @@ const NO_PATH: &[c_long] = {
     &[
         SYS_read, SYS_pread64, SYS_write, SYS_close, SYS_lseek, SYS_fstat, SYS_fstatfs, SYS_getdents64, SYS_fcntl,
         SYS_fsync, SYS_ftruncate, SYS_fchmod, SYS_fchown, SYS_fgetxattr, SYS_fsetxattr, SYS_fremovexattr, SYS_brk, SYS_mmap, SYS_mremap, SYS_munmap, SYS_madvise, SYS_mprotect,
-        SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_rt_sigprocmask, SYS_getpid, SYS_gettid, SYS_sched_yield,
+        SYS_copy_file_range, SYS_sendfile, SYS_geteuid, SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_rt_sigprocmask, SYS_getpid, SYS_gettid, SYS_sched_yield,
     ]
 };

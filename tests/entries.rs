@@ -1,0 +1,640 @@
+//! Attacks on the entries of listings and walks, on the proofs that are derived from other proofs,
+//! and on ignore files.
+
+use std::fs;
+#[cfg(unix)]
+use std::os::unix::fs::symlink;
+use std::path::{MAIN_SEPARATOR, Path};
+
+#[cfg(unix)]
+use mcp_roots_guard::CheckedPath;
+use mcp_roots_guard::{
+    Access, Boundary, DirEntry, FileType, Intent, Protection, Result, Roots, Walk, WalkOptions,
+};
+
+use crate::support::tree::Tree;
+
+fn code<T>(result: Result<T>) -> Option<&'static str> {
+    result.err().map(|error| error.code())
+}
+
+fn entry(roots: &Roots, directory: &str, path: &str) -> DirEntry {
+    let mut walk = roots.walk(directory, WalkOptions::new()).unwrap();
+    loop {
+        let entry = walk.next_entry().unwrap().unwrap();
+        if entry.path() == Path::new(path) {
+            return entry;
+        }
+    }
+}
+
+fn text(entry: &DirEntry) -> String {
+    entry.path().to_str().unwrap().replace(MAIN_SEPARATOR, "/")
+}
+
+/// Returns the paths that a walk yields, and the codes of its errors.
+fn paths(mut walk: Walk) -> (Vec<String>, Vec<&'static str>) {
+    let mut paths = Vec::new();
+    loop {
+        match walk.next_entry() {
+            Ok(None) => {
+                let unreadable = walk.unreadable().iter().map(mcp_roots_guard::Error::code);
+                return (paths, unreadable.collect());
+            }
+            Ok(Some(entry)) => paths.push(text(&entry)),
+            Err(error) => {
+                // The error is the same in each later call.
+                for _ in 0..3 {
+                    let again = walk.next_entry().unwrap_err();
+                    assert_eq!(again.code(), error.code());
+                }
+                return (paths, vec![error.code()]);
+            }
+        }
+    }
+}
+
+/// Fails if the closure blocks, for example in `open` on a FIFO.
+#[cfg(target_os = "linux")]
+fn within_seconds<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(work()));
+    done.recv_timeout(std::time::Duration::from_secs(20)).expect("the operation does not block")
+}
+
+fn protected(tree: &Tree, directory: &str, name: &str, protection: Protection) -> Roots {
+    let builder = Boundary::builder().directory(tree.path(directory), Access::ReadWrite);
+    builder.protect(name, protection).build().unwrap().allowed_roots()
+}
+
+const TREE: &str = "file r/d/f = old; file r/d/sub/f = sub; file r/x = x; dir r/other; \
+                    file out/f = secret; file out/sub/f = secret";
+
+#[cfg(unix)]
+#[test]
+fn moved_directory_is_read_but_not_changed_through_its_entries() {
+    use mcp_roots_guard::Replace;
+    let tree = Tree::new(TREE);
+    let roots = tree.roots(["r"]);
+    for (path, content) in [("f", "old"), ("sub/f", "sub")] {
+        let moved = entry(&roots, "d", path);
+        fs::rename(tree.path("r/d"), tree.path("r/moved")).unwrap();
+        let checked = moved.to_checked();
+        let new = checked.no_follow().unwrap();
+        for is_replaced in [false, true] {
+            if is_replaced {
+                tree.add("file r/d/f = victim; file r/d/sub/f = victim");
+            }
+            assert_eq!(moved.read(99).unwrap(), content.as_bytes());
+            assert_eq!(moved.metadata().unwrap().size(), 3);
+            assert_eq!(checked.access(), Access::ReadWrite);
+            let to = roots.check("other/to", Intent::NoFollow).unwrap();
+            for refused in [
+                checked.remove_file(),
+                new.remove_file(),
+                checked.rename(&to, Replace::Existing),
+                roots.check("x", Intent::NoFollow).unwrap().rename(&new, Replace::Existing),
+            ] {
+                assert_eq!(code(refused), Some("changed"), "{path}");
+            }
+        }
+        for (at, expected) in [("moved", content), ("d", "victim")] {
+            let at = tree.path("r").join(at).join(path);
+            assert_eq!(fs::read(at).unwrap(), expected.as_bytes());
+        }
+        assert_eq!(fs::read(tree.path("r/x")).unwrap(), b"x");
+        fs::remove_dir_all(tree.path("r/d")).unwrap();
+        // The entries are valid again as soon as the directory is back.
+        fs::rename(tree.path("r/moved"), tree.path("r/d")).unwrap();
+        checked.remove_file().unwrap();
+        assert!(!tree.path("r/d").join(path).exists());
+    }
+}
+
+/// The directory could have been moved to a protected name.
+#[cfg(unix)]
+#[test]
+fn moved_directory_is_neither_read_nor_changed_if_names_are_protected() {
+    for protection in [Protection::ReadOnly, Protection::Hidden] {
+        for to in ["secret", "moved"] {
+            let tree = Tree::new(TREE);
+            let roots = protected(&tree, "r", "secret", protection);
+            for path in ["f", "sub/f"] {
+                let moved = entry(&roots, "d", path);
+                assert_eq!(moved.read(99).unwrap().len(), 3);
+                fs::rename(tree.path("r/d"), tree.path("r").join(to)).unwrap();
+                let before = tree.snapshot("r");
+                assert_eq!(code(moved.read(99)), Some("changed"), "{protection:?} {to}");
+                assert_eq!(code(moved.metadata()), Some("changed"));
+                assert_eq!(code(moved.to_checked().remove_file()), Some("changed"));
+                assert_eq!(tree.snapshot("r"), before);
+                fs::rename(tree.path("r").join(to), tree.path("r/d")).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn protected_entries_are_read_but_not_changed() {
+    let tree = Tree::new("file r/d/ro/f = a; file r/d/ro2 = a; file r/d/no/f = b; file r/no = b");
+    let roots = protected(&tree, "r", "no", Protection::Hidden);
+    let (found, _) = paths(roots.walk(".", WalkOptions::new()).unwrap());
+    assert_eq!(found, ["d", "d/ro", "d/ro/f", "d/ro2"]);
+    let roots = protected(&tree, "r", "ro*", Protection::ReadOnly);
+    for path in ["ro/f", "ro2", "ro"] {
+        let entry = entry(&roots, "d", path);
+        assert_eq!(entry.to_checked().access(), Access::ReadOnly);
+        let removed = match entry.file_type() {
+            FileType::Directory => entry.to_checked().remove_dir_all(),
+            _ => entry.to_checked().remove_file(),
+        };
+        assert_eq!(code(removed), Some("protected"), "{path}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn entry_below_a_directory_that_became_a_symlink_fails_with_changed() {
+    let tree = Tree::new(TREE);
+    let roots = tree.roots(["r"]);
+    for target in ["$T/out/sub", "$T/r/moved", "moved", "missing"] {
+        let inner = entry(&roots, ".", "d/sub/f");
+        fs::rename(tree.path("r/d/sub"), tree.path("r/moved")).unwrap();
+        symlink(tree.expand(target), tree.path("r/d/sub")).unwrap();
+        let before = tree.snapshot(".");
+        assert_eq!(code(inner.read(99)), Some("changed"), "{target}");
+        assert_eq!(code(inner.metadata()), Some("changed"), "{target}");
+        assert_eq!(code(inner.to_checked().remove_file()), Some("changed"), "{target}");
+        assert_eq!(tree.snapshot("."), before);
+        fs::remove_file(tree.path("r/d/sub")).unwrap();
+        fs::rename(tree.path("r/moved"), tree.path("r/d/sub")).unwrap();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn replaced_entry_is_never_followed() {
+    // The replacement, and the codes of reading and of removing.
+    let rows = [
+        ("link r/d/f -> $T/out/f", Some("changed"), None),
+        ("link r/d/f -> ../x", Some("changed"), None),
+        ("link r/d/f -> missing", Some("changed"), None),
+        ("fifo r/d/f", Some("special_file"), None),
+        ("socket r/d/f", Some("special_file"), None),
+        ("dir r/d/f", Some("is_a_directory"), Some("is_a_directory")),
+        ("", Some("not_found"), Some("not_found")),
+        ("file r/d/f = new", None, None),
+    ];
+    for (replacement, read, removed) in rows {
+        let tree = Tree::new(TREE);
+        let roots = tree.roots(["r"]);
+        let entry = entry(&roots, "d", "f");
+        fs::remove_file(tree.path("r/d/f")).unwrap();
+        tree.add(replacement);
+        let outside = tree.snapshot("out");
+        let listed = entry.clone();
+        assert_eq!(within_seconds(move || code(listed.open())), read, "{replacement}");
+        let listed = entry.clone();
+        assert_eq!(within_seconds(move || code(listed.read_to_string(9))), read, "{replacement}");
+        assert_eq!(entry.file_type(), FileType::File);
+        assert_eq!(code(entry.metadata()), removed.filter(|_| read == Some("not_found")));
+        assert_eq!(code(entry.to_checked().remove_file()), removed, "{replacement}");
+        assert_eq!(tree.snapshot("out"), outside);
+        assert_eq!(fs::read(tree.path("r/x")).unwrap(), b"x");
+        let remains = fs::symlink_metadata(tree.path("r/d/f")).is_ok();
+        assert_eq!(remains, removed == Some("is_a_directory"), "{replacement}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn listed_symlink_is_described_and_removed_but_not_opened() {
+    let tree = Tree::new("link r/out -> $T/out/f; file out/f; file r/f; link r/in -> f");
+    let roots = tree.roots(["r"]);
+    for (name, joined) in [("out", Some("outside_roots")), ("in", None)] {
+        let entry = entry(&roots, ".", name);
+        assert_eq!(entry.file_type(), FileType::Symlink);
+        assert!(entry.metadata().unwrap().is_symlink());
+        assert_eq!(code(entry.open()), Some("special_file"));
+        let root = roots.check(".", Intent::Existing).unwrap();
+        assert_eq!(code(root.join(entry.path(), Intent::Existing)), joined);
+        entry.to_checked().remove_file().unwrap();
+    }
+    assert!(tree.path("out/f").exists() && tree.path("r/f").exists());
+}
+
+#[test]
+fn entries_of_a_file_or_of_read_only_roots_give_no_more_access() {
+    let tree = Tree::new(TREE);
+    let roots = tree.roots(["r"]).read_only();
+    let checked = entry(&roots, "d", "f").to_checked();
+    assert_eq!(checked.access(), Access::ReadOnly);
+    assert_eq!(code(checked.remove_file()), Some("read_only"));
+    let parent = checked.parent().unwrap();
+    assert_eq!(code(parent.remove_dir_all()), Some("read_only"));
+    assert_eq!(code(parent.join("n", Intent::New).unwrap().write("n")), Some("read_only"));
+    let file = tree.roots(["r/x"]);
+    assert_eq!(code(file.read_dir(".")), Some("not_a_directory"));
+    assert_eq!(code(file.walk(".", WalkOptions::new())), Some("not_a_directory"));
+}
+
+/// A root beneath the listed directory is not removed through an entry.
+#[test]
+fn entry_that_is_or_contains_a_root_is_not_removed() {
+    let tree = Tree::new(TREE);
+    let roots = tree.roots(["r", "r/d/sub"]);
+    for path in ["d", "d/sub"] {
+        let checked = entry(&roots, ".", path).to_checked();
+        assert_eq!(code(checked.remove_dir_all()), Some("root_itself"), "{path}");
+    }
+    assert_eq!(fs::read(tree.path("r/d/sub/f")).unwrap(), b"sub");
+}
+
+#[cfg(unix)]
+#[test]
+fn joined_path_is_resolved_like_a_request() {
+    let tree = Tree::new(
+        "file r/d/a; file r/d/e/b; file r/f; dir r/d/e/g; link r/d/up -> ..; link r/d/out -> $T/out; \
+         link r/d/in -> e; link r/l -> d/e; file out/f; file r/n/x; dir r/d/empty",
+    );
+    // The first request, the joined text, and the relative path or the code.
+    let rows: &[(&str, &str, std::result::Result<&str, &str>)] = &[
+        ("d", "a", Ok("d/a")),
+        ("d", "./a", Ok("d/a")),
+        ("d", "e/../a", Ok("d/a")),
+        ("d", ".", Ok("d")),
+        ("d", "..", Ok("")),
+        ("d", "../f", Ok("f")),
+        ("d", "../..", Err("outside_roots")),
+        ("d", "../../out/f", Err("outside_roots")),
+        ("d", "../../r/f", Ok("f")),
+        ("d", "e/", Ok("d/e")),
+        ("d", "a/", Err("not_a_directory")),
+        ("d", "a/.", Err("not_a_directory")),
+        ("d", "in/b", Ok("d/e/b")),
+        ("d", "in/", Ok("d/e")),
+        ("d", "up/f", Ok("f")),
+        ("d", "out/f", Err("outside_roots")),
+        ("d", "out", Err("outside_roots")),
+        ("d", "missing", Err("not_found")),
+        ("d", "", Err("empty")),
+        ("d", "/", Err("not_relative")),
+        ("d", "$T/r/f", Err("not_relative")),
+        ("d", "file://$T/r/f", Err("not_relative")),
+        ("d", "a\0", Err("nul")),
+        ("l", "b", Ok("d/e/b")),
+        ("l", "../a", Ok("d/a")),
+        ("l", "..", Ok("d")),
+        ("f", "x", Err("not_a_directory")),
+        ("f", ".", Err("not_a_directory")),
+        ("f", "..", Err("not_a_directory")),
+        (".", "d/a", Ok("d/a")),
+        (".", "..", Err("outside_roots")),
+        ("$T/r/d", "a", Ok("d/a")),
+        ("$T/r/n", "x", Ok("x")),
+        ("$T/r/n", "../f", Ok("f")),
+        ("$T/r/n", "../../out", Err("outside_roots")),
+    ];
+    let roots = tree.roots(["r", "r/n"]);
+    for (request, joined, expected) in rows {
+        let (request, joined) = (tree.expand(request), tree.expand(joined));
+        let first = roots.check(&request, Intent::Existing).unwrap();
+        let found = first.join(&joined, Intent::Existing);
+        let expected = expected.map(Path::new);
+        let error = found.as_ref().err().map(|error| (error.code(), error.to_string()));
+        assert_eq!(
+            found.as_ref().map(CheckedPath::relative).map_err(mcp_roots_guard::Error::code),
+            expected,
+            "{request} {joined} {error:?}"
+        );
+        // A request for the whole path gives the same proof.
+        if let (Ok(found), false) = (found, joined.starts_with('/')) {
+            let whole = roots.check(format!("{request}/{joined}"), Intent::Existing).unwrap();
+            assert_eq!(found, whole, "{request} {joined}");
+            // The second join starts in the place, and not in the first root.
+            if found.metadata().unwrap().is_dir() {
+                assert_eq!(found.join(".", Intent::Existing).unwrap(), found);
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn join_keeps_the_roots_of_its_proof() {
+    let tree = Tree::new("file a/f = a; file b/f = b; file b/d/f = bd; link alias -> b");
+    // In the second root, which is also named by an alias.
+    for second in ["b", "alias"] {
+        let roots = tree.roots(["a", second]);
+        let d = roots.check(tree.path("b/d"), Intent::Existing).unwrap();
+        let joined = d.join("../f", Intent::Existing).unwrap();
+        assert_eq!(joined.read(9).unwrap(), b"b");
+        assert_eq!(joined.root().path(), tree.path("b"));
+        let d = roots.check(tree.path(second).join("d"), Intent::Existing).unwrap();
+        assert_eq!(d.join("f", Intent::Existing).unwrap().read(9).unwrap(), b"bd");
+    }
+    let roots = tree.roots(["a", "b"]);
+    // A narrowed root has no parent to go to.
+    let d = roots.within(tree.path("b/d")).unwrap();
+    let here = d.check(".", Intent::Existing).unwrap();
+    assert_eq!(here.join("f", Intent::Existing).unwrap().read(9).unwrap(), b"bd");
+    assert_eq!(code(here.join("../f", Intent::Existing)), Some("outside_roots"));
+    let read_only = roots.read_only();
+    let here = read_only.check(tree.path("b"), Intent::Existing).unwrap();
+    let new = here.join("new", Intent::New).unwrap();
+    assert_eq!((new.access(), code(new.write("x"))), (Access::ReadOnly, Some("read_only")));
+    // A root that is a file contains nothing.
+    let file = tree.roots(["a/f"]);
+    let only = file.check(tree.path("a/f"), Intent::Existing).unwrap();
+    for joined in ["x", ".", "..", "../f"] {
+        let refused = code(only.join(joined, Intent::Existing));
+        assert!(matches!(refused, Some("not_a_directory" | "outside_roots")), "{refused:?}");
+    }
+    assert!(only.parent().is_none());
+    // The error names the whole path, and the proof of an entry can be joined.
+    let d = roots.check(tree.path("b/d"), Intent::Existing).unwrap();
+    let error = d.join("missing", Intent::Existing).unwrap_err().to_string();
+    assert!(error.contains("b/d/missing"), "{error}");
+    let entry = entry(&roots, tree.path("b").to_str().unwrap(), "d");
+    let joined = entry.to_checked().join("f", Intent::Existing).unwrap();
+    assert_eq!(joined.read(9).unwrap(), b"bd");
+    // Protected and hidden names apply.
+    let roots = protected(&tree, "b", "d", Protection::Hidden);
+    let b = roots.check(".", Intent::Existing).unwrap();
+    assert_eq!(code(b.join("d/f", Intent::Existing)), Some("outside_roots"));
+}
+
+#[cfg(unix)]
+#[test]
+fn parent_is_the_proof_of_the_containing_directory() {
+    let tree = Tree::new("file r/d/e/f = f; link r/l -> d/e/f; dir r/x");
+    let roots = tree.roots(["r"]);
+    let file = roots.check("d/e/f", Intent::Existing).unwrap();
+    for parent in [file.parent(), roots.check("l", Intent::Existing).unwrap().parent()] {
+        let parent = parent.unwrap();
+        assert_eq!(parent, roots.check("d/e", Intent::Existing).unwrap());
+        assert!(parent.exists() && parent.metadata().unwrap().is_dir());
+    }
+    let top = file.parent().unwrap().parent().unwrap().parent().unwrap();
+    assert!(top.relative().as_os_str().is_empty() && top.parent().is_none());
+    assert_eq!(code(top.remove_dir_all()), Some("root_itself"));
+    // Names that do not exist.
+    let new = roots.check("new/a/b", Intent::NewTree).unwrap();
+    let exist: Vec<_> =
+        std::iter::successors(Some(new), CheckedPath::parent).map(|place| place.exists()).collect();
+    assert_eq!(exist, [false, false, false, true]);
+    let new = roots.check("new/a", Intent::NewTree).unwrap();
+    assert_eq!(code(new.parent().unwrap().metadata()), Some("not_found"));
+    new.parent().unwrap().create_dir().unwrap();
+    roots.check("new/a", Intent::NewTree).unwrap().create_dir().unwrap();
+    new.parent().unwrap().remove_dir_all().unwrap();
+}
+
+/// The parents of an entry are the directories between it and the listed one, the listed one
+/// itself, and those above it.
+#[cfg(unix)]
+#[test]
+fn each_parent_of_an_entry_can_be_described_and_removed() {
+    let tree = Tree::new("file r/a/b/c/d/f");
+    let roots = tree.roots(["r"]);
+    let entry = entry(&roots, "a/b", "c/d/f").to_checked();
+    entry.remove_file().unwrap();
+    for path in ["a/b/c/d", "a/b/c", "a/b", "a"] {
+        let mut parent = entry.parent().unwrap();
+        while parent.relative() != Path::new(path) {
+            parent = parent.parent().unwrap();
+        }
+        assert!(parent.metadata().unwrap().is_dir(), "{path}");
+        assert_eq!(parent.read_dir().unwrap().count(), 0, "{path}");
+        parent.no_follow().unwrap().remove_dir().unwrap();
+        assert!(!tree.path("r").join(path).exists(), "{path}");
+    }
+}
+
+/// A server reads a file and then removes it. The target of a symlink must not be removed.
+#[cfg(unix)]
+#[test]
+fn target_of_a_followed_symlink_is_not_removed() {
+    const BOTH: &[&str] = &["wrong_intent", "dot_name"];
+    let tree = Tree::new(
+        "file r/f = f; file r/d/g = g; link r/link -> f; link r/chain -> link; link r/dir -> d; \
+         link r/far -> $T/r/f; link r/slash -> d/; link r/up -> d/../f; link r/d/back -> ../f; \
+         link r/dangling -> missing; link r/tree -> missing/deep; link r/dangling2 -> dangling; \
+         dir r/d/e",
+    );
+    let rows: &[(&str, Intent, &[&str])] = &[
+        ("link", Intent::Existing, &["wrong_intent"]),
+        ("chain", Intent::Existing, &["wrong_intent"]),
+        ("far", Intent::Existing, &["wrong_intent"]),
+        ("up", Intent::Existing, &["wrong_intent"]),
+        ("d/back", Intent::Existing, &["wrong_intent"]),
+        ("dir/back", Intent::Existing, &["wrong_intent"]),
+        ("d/../link", Intent::Existing, &["wrong_intent"]),
+        ("$T/r/link", Intent::Existing, &["wrong_intent"]),
+        ("link", Intent::New, &["wrong_intent"]),
+        ("link", Intent::NewTree, &["wrong_intent"]),
+        ("dir", Intent::Existing, &["wrong_intent"]),
+        ("dir/", Intent::Existing, &["wrong_intent"]),
+        ("dir//", Intent::Existing, &["wrong_intent"]),
+        ("slash", Intent::Existing, &["wrong_intent"]),
+        ("slash/", Intent::Existing, &["wrong_intent"]),
+        ("dir/.", Intent::Existing, BOTH),
+        ("dir/./", Intent::Existing, BOTH),
+        ("dir/././/", Intent::Existing, BOTH),
+        ("dir/e/..", Intent::Existing, &["dot_name"]),
+        ("dangling", Intent::New, &["wrong_intent"]),
+        ("dangling2", Intent::New, &["wrong_intent"]),
+        ("dangling", Intent::NewTree, &["wrong_intent"]),
+        ("tree", Intent::NewTree, &["wrong_intent"]),
+        ("tree/", Intent::NewTree, &["wrong_intent"]),
+        (".", Intent::Existing, &["dot_name"]),
+        ("d/.", Intent::Existing, &["dot_name"]),
+        ("d/e/..", Intent::Existing, &["dot_name"]),
+        ("d/..", Intent::Existing, &["dot_name"]),
+        ("..", Intent::Existing, &["outside_roots"]),
+    ];
+    let roots = tree.roots(["r"]);
+    let before = tree.snapshot(".");
+    for (request, intent, refused) in rows {
+        let request = tree.expand(request);
+        let no_follow = |checked: CheckedPath| -> Result<()> {
+            let entry = checked.no_follow()?;
+            if entry.metadata()?.is_dir() { entry.remove_dir_all() } else { entry.remove_file() }
+        };
+        let direct = roots.check(&request, *intent).and_then(no_follow);
+        let root = roots.check(".", Intent::Existing).unwrap();
+        let error = direct.unwrap_err();
+        assert!(refused.contains(&error.code()), "{request} {intent:?}: {error}");
+        if !request.starts_with('/') {
+            let error = root.join(&request, *intent).and_then(no_follow).unwrap_err();
+            assert!(refused.contains(&error.code()), "{request} {intent:?}: {error}");
+        }
+    }
+    assert_eq!(tree.snapshot("."), before);
+    // Names that are not symlinks, also below symlinks, are removed.
+    for request in ["dir/g", "d/../f", "d/e/", "d//back"] {
+        let intent = if request == "d//back" { Intent::NoFollow } else { Intent::Existing };
+        let entry = roots.check(request, intent).unwrap().no_follow().unwrap();
+        if entry.metadata().unwrap().is_dir() { entry.remove_dir() } else { entry.remove_file() }
+            .unwrap();
+    }
+    assert!(!tree.path("r/d/g").exists() && !tree.path("r/f").exists());
+    assert_eq!(fs::read_dir(tree.path("r/d")).unwrap().count(), 0);
+}
+
+/// The symlink appears after the check. `no_follow` removes the symlink, and never its target.
+#[cfg(unix)]
+#[test]
+fn name_that_became_a_symlink_is_removed_itself() {
+    let tree = Tree::new("file r/f = f; file r/keep = k");
+    let roots = tree.roots(["r"]);
+    let checked = roots.check("f", Intent::Existing).unwrap();
+    assert_eq!(checked.read(9).unwrap(), b"f");
+    fs::remove_file(tree.path("r/f")).unwrap();
+    symlink("keep", tree.path("r/f")).unwrap();
+    checked.no_follow().unwrap().remove_file().unwrap();
+    assert_eq!(tree.snapshot("r").len(), 2);
+    assert_eq!(fs::read(tree.path("r/keep")).unwrap(), b"k");
+}
+
+/// Creates directories that are nested this deep. Returns the path of the deepest one.
+#[cfg(target_os = "linux")]
+fn nested(tree: &Tree, directory: &str, depth: usize) -> String {
+    let path = vec!["x"; depth].join("/");
+    fs::create_dir_all(tree.path(directory).join(&path)).unwrap();
+    path
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn too_deep_directory_ends_the_walk_unless_it_is_skipped() {
+    use mcp_roots_guard::limits::WALK_DEPTH;
+    let tree = Tree::new("file r/d/y; file r/d/a");
+    let deepest = nested(&tree, "r/d", WALK_DEPTH + 3);
+    let roots = tree.roots(["r"]);
+    let options = WalkOptions::new();
+    let (found, errors) = paths(roots.walk("d", options).unwrap());
+    assert_eq!((found.len(), errors.as_slice()), (WALK_DEPTH + 1, ["too_deep"].as_slice()));
+    let mut walk = roots.walk("d", options).unwrap();
+    let error = loop {
+        match walk.next_entry() {
+            Ok(entry) => assert!(entry.is_some()),
+            Err(error) => break error.to_string(),
+        }
+    };
+    // The text names the directory in the same way as the errors of its entries.
+    let prefix = format!("walk \"d/{}", &deepest[..20]);
+    assert!(error.starts_with(&prefix), "{error}");
+    let (found, errors) = paths(roots.walk("d", options.skip_unreadable(true)).unwrap());
+    assert_eq!((found.len(), errors.as_slice()), (WALK_DEPTH + 2, ["too_deep"].as_slice()));
+    assert_eq!(found.last().unwrap(), "y");
+    // A chosen depth is not an error.
+    for depth in [WALK_DEPTH, 5, 1] {
+        let (found, errors) = paths(roots.walk("d", options.max_depth(depth)).unwrap());
+        assert_eq!((found.len(), errors.len()), (depth + 2, 0));
+    }
+    assert_eq!(paths(roots.walk("d", options.max_depth(0)).unwrap()), (vec![], vec![]));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rustix::process::{Gid, Uid};
+    use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+    let tree = Tree::new("file r/a/f; file r/b/f; dir r/b/closed; file r/c");
+    let top = tree.path("r");
+    fs::set_permissions(tree.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(top.join("b/closed"), fs::Permissions::from_mode(0o0)).unwrap();
+    let roots = Roots::from_dirs([&top]).unwrap();
+    let work = move || {
+        if rustix::process::geteuid().is_root() {
+            let (user, group) = (Uid::from_raw(5001), Gid::from_raw(5001));
+            set_thread_res_gid(group, group, group).unwrap();
+            set_thread_res_uid(user, user, user).unwrap();
+        }
+        let options = WalkOptions::new();
+        let expected = ["a", "a/f", "b", "b/closed"].map(str::to_owned).to_vec();
+        let walk = |options| roots.walk(".", options).unwrap();
+        assert_eq!(paths(walk(options)), (expected.clone(), vec!["permission_denied"]));
+        let rest = ["b/f", "c"].map(str::to_owned);
+        let all = [expected, rest.to_vec()].concat();
+        assert_eq!(paths(walk(options.skip_unreadable(true))), (all, vec!["permission_denied"]));
+        let mut walk = roots.walk("b", options.skip_unreadable(true)).unwrap();
+        while walk.next_entry().unwrap().is_some() {}
+        let error = walk.unreadable()[0].to_string();
+        assert!(error.starts_with("walk \"b/closed\": "), "{error}");
+        // The first directory is never skipped.
+        let refused = roots.walk("b/closed", options.skip_unreadable(true));
+        assert_eq!(code(refused), Some("permission_denied"));
+    };
+    std::thread::spawn(work).join().unwrap();
+}
+
+#[test]
+fn walk_with_too_many_entries_ends_with_an_error_that_repeats() {
+    let tree = Tree::new("file r/a/f; file r/b/f; file r/c");
+    let roots = tree.roots(["r"]);
+    for skip in [false, true] {
+        for (limit, yielded, is_complete) in
+            [(0, 0, false), (1, 1, false), (4, 4, false), (5, 5, true), (6, 5, true)]
+        {
+            let options = WalkOptions::new().max_entries(limit).skip_unreadable(skip);
+            let (found, errors) = paths(roots.walk(".", options).unwrap());
+            assert_eq!(found.len(), yielded, "{limit}");
+            let expected: &[&str] = if is_complete { &[] } else { &["too_many_entries"] };
+            assert_eq!(errors, expected, "{limit}");
+        }
+    }
+    // A finished walk stays finished.
+    let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
+    while walk.next_entry().unwrap().is_some() {}
+    assert!(walk.next_entry().unwrap().is_none());
+}
+
+#[test]
+fn skipped_and_hidden_directories_are_not_entered() {
+    let tree = Tree::new("file r/.h/f; file r/a/.g; file r/a/.b/f; file r/b/f; file r/c");
+    let roots = tree.roots(["r"]);
+    let options = WalkOptions::new().hidden(false).max_entries(4);
+    let (found, errors) = paths(roots.walk(".", options).unwrap());
+    assert_eq!((found, errors), (["a", "b", "b/f", "c"].map(str::to_owned).to_vec(), vec![]));
+    // The walked directory itself may begin with a dot.
+    let (found, _) = paths(roots.walk(".h", options).unwrap());
+    assert_eq!(found, ["f"]);
+    // Skipping affects only the directory that was returned last.
+    let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
+    walk.skip_current_dir();
+    let mut found = Vec::new();
+    while let Some(entry) = walk.next_entry().unwrap() {
+        found.push(text(&entry));
+        if entry.name() != "a" {
+            walk.skip_current_dir();
+            walk.skip_current_dir();
+        }
+    }
+    assert_eq!(found, [".h", "a", "a/.b", "a/.g", "b", "c"]);
+}
+
+/// Every directory of the tree is swapped while the walk is in it.
+#[cfg(unix)]
+#[test]
+fn walk_does_not_enter_a_directory_that_became_a_symlink() {
+    let tree = Tree::new("file r/a/f; file r/b/f; file r/c; file out/secret");
+    let roots = tree.roots(["r"]);
+    let mut walk = roots.walk(".", WalkOptions::new()).unwrap();
+    let mut found = Vec::new();
+    while let Some(entry) = walk.next_entry().unwrap() {
+        if entry.name() == "a" || entry.name() == "b" {
+            fs::remove_dir_all(tree.path("r").join(entry.path())).unwrap();
+            symlink(tree.path("out"), tree.path("r").join(entry.path())).unwrap();
+        }
+        found.push(text(&entry));
+    }
+    assert_eq!(found, ["a", "b", "c"]);
+    assert!(walk.unreadable().is_empty());
+}
+
+#[cfg(all(target_os = "linux", feature = "ignore"))]
+mod ignored;

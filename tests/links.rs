@@ -1,0 +1,584 @@
+//! Symlinks, hard links, attributes and directory handles: their effects and refusals.
+
+use std::fs;
+#[cfg(unix)]
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+#[cfg(target_os = "linux")]
+use std::time::Instant;
+use std::time::{Duration, SystemTime};
+
+use mcp_roots_guard::{
+    Access, Attributes, Boundary, Intent, Policy, Protection, Result, Roots, Rule,
+};
+#[cfg(unix)]
+use mcp_roots_guard::{ListRootsResult, Replace};
+
+use crate::support::tree::Tree;
+
+fn code<T>(result: Result<T>) -> Option<&'static str> {
+    result.err().map(|error| error.code())
+}
+
+fn protected(tree: &Tree) -> Roots {
+    Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .protect(".git", Protection::ReadOnly)
+        .protect(".env*", Protection::Hidden)
+        .build()
+        .unwrap()
+        .allowed_roots()
+}
+
+fn with_policy(tree: &Tree, access: Access, policy: Policy) -> Roots {
+    let builder = Boundary::builder().directory(tree.path("root"), access).policy(policy);
+    builder.build().unwrap().allowed_roots()
+}
+
+fn read_only(tree: &Tree) -> Roots {
+    with_policy(tree, Access::ReadOnly, Policy::default())
+}
+
+fn time(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+/// The targets of a symlink at `root/d/l`, and the code with which `symlink` refuses each.
+#[cfg(unix)]
+const TARGETS: [(&str, Option<&str>); 27] = [
+    ("f", None),
+    ("./f", None),
+    ("../d/f", None),
+    ("..", None),
+    ("../", None),
+    ("../../root/d", None),
+    ("$T/root/d/f", None),
+    ("$T/other/f", None),
+    ("../../other/new", None),
+    ("missing", None),
+    ("missing/below", None),
+    ("l", None),
+    ("inner", None),
+    ("dangling", None),
+    ("~", None),
+    ("file:///etc", None),
+    ("../..", Some("outside_roots")),
+    ("../../outside/secret", Some("outside_roots")),
+    ("../../outside/none", Some("outside_roots")),
+    ("$T/outside", Some("outside_roots")),
+    ("/etc/passwd", Some("outside_roots")),
+    ("leaves", Some("outside_roots")),
+    ("leaves/secret", Some("outside_roots")),
+    ("missing/../f", Some("not_found")),
+    ("f/", Some("not_a_directory")),
+    ("loop", Some("too_many_links")),
+    ("", Some("empty")),
+];
+
+#[cfg(unix)]
+const LINK_TREE: &str = "file root/d/f; file other/f; link root/d/inner -> f; \
+                         link root/d/dangling -> none; link root/d/leaves -> ../../outside; \
+                         link root/d/loop -> loop";
+
+#[cfg(unix)]
+#[test]
+fn symlink_is_created_exactly_if_its_target_is_inside() {
+    for (text, expected) in TARGETS {
+        // The outcome does not depend on what exists outside.
+        for outside in ["file outside/secret", "dir x"] {
+            let tree = Tree::new(LINK_TREE);
+            tree.add(outside);
+            let (roots, text) = (tree.roots(["root", "other"]), tree.expand(text));
+            let checked = roots.check("d/l", Intent::NoFollow).unwrap();
+            let by_roots = roots.symlink(&text, "d/l");
+            let created = fs::read_link(tree.path("root/d/l")).ok();
+            assert_eq!(code(by_roots), expected, "{text}");
+            let created_text = created.as_ref().map(|text| text.to_str().unwrap());
+            assert_eq!(created_text, expected.is_none().then_some(text.as_str()));
+            if created.is_some() {
+                fs::remove_file(tree.path("root/d/l")).unwrap();
+            }
+            assert_eq!(code(checked.symlink(&text)), expected, "{text}");
+        }
+    }
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    for (text, expected) in [
+        ("n".repeat(256), "too_long"),
+        (format!("{}x", "./".repeat(2_048)), "too_long"),
+        ("a\0b".into(), "nul"),
+    ] {
+        assert_eq!(code(roots.symlink(&text, "l")), Some(expected));
+    }
+    assert_eq!(code(roots.symlink(format!("{}x", "./".repeat(2_047)), "l")), None);
+}
+
+#[cfg(unix)]
+#[test]
+fn symlink_is_never_created_over_an_entry_or_in_a_place_that_cannot_be_changed() {
+    let tree = Tree::new(
+        "file root/f; dir root/d; link root/l -> f; link root/dangling -> none; file outside/s; \
+         link root/out -> ../outside; file only",
+    );
+    let roots = tree.roots(["root", "only"]);
+    let before = tree.snapshot("");
+    for (at, expected) in [
+        ("f", "already_exists"),
+        ("d", "already_exists"),
+        ("l", "already_exists"),
+        ("dangling", "already_exists"),
+        ("out", "already_exists"),
+        ("out/new", "outside_roots"),
+        ("../outside/new", "outside_roots"),
+        (".", "root_itself"),
+        ("d/.", "dot_name"),
+        ("none/new", "not_found"),
+        ("new/", "not_found"),
+        ("f/new", "not_a_directory"),
+    ] {
+        assert_eq!(code(roots.symlink("f", at)), Some(expected), "{at}");
+    }
+    assert_eq!(code(roots.symlink("f", tree.path("only"))), Some("root_itself"));
+    let followed = roots.check("dangling", Intent::New).unwrap();
+    assert_eq!(code(followed.symlink("f")), Some("wrong_intent"));
+    assert_eq!(code(read_only(&tree).symlink("f", "new")), Some("read_only"));
+    assert_eq!(tree.snapshot(""), before);
+    let refused = roots.symlink("../outside/s", "new").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        r#"create symlink "new" to "../outside/s": target: not inside the allowed directories"#
+    );
+    let refused = roots.symlink("f", "l").unwrap_err();
+    assert_eq!(refused.to_string(), r#"create symlink "l" to "f": already exists"#);
+}
+
+/// A single-file root has no place for a symlink.
+#[cfg(unix)]
+#[test]
+fn file_root_has_no_links() {
+    let tree = Tree::new("file d/only; file d/other");
+    let roots = tree.roots(["d/only"]);
+    let (only, new) = (tree.path("d/only"), tree.path("d/new"));
+    assert_eq!(code(roots.symlink("only", &*new)), Some("outside_roots"));
+    assert_eq!(code(roots.symlink("other", &*only)), Some("root_itself"));
+    assert_eq!(code(roots.read_link(&*only)), Some("not_a_symlink"));
+    assert_eq!(code(roots.hard_link(&*only, &*new)), Some("outside_roots"));
+    assert_eq!(code(roots.hard_link(&*only, &*only)), Some("root_itself"));
+    assert_eq!(code(roots.open_unguarded_dir(&*only)), Some("not_a_directory"));
+    assert_eq!(code(roots.set_attributes(&*only, Attributes::new().modified(time(5)))), None);
+    assert_eq!(fs::metadata(only).unwrap().modified().unwrap(), time(5));
+    // In another root, the file is linkable only under names that are not roots.
+    let both = tree.roots(["d", "d/only"]);
+    assert_eq!(code(both.hard_link("only", "new")), Some("root_itself"));
+    assert_eq!(code(both.hard_link("other", "only")), Some("root_itself"));
+}
+
+#[cfg(unix)]
+#[test]
+fn read_link_returns_the_text_and_whether_it_leads_inside() {
+    for (text, refused) in TARGETS.into_iter().filter(|(text, _)| !text.is_empty()) {
+        for outside in ["file outside/secret", "dir x"] {
+            let tree = Tree::new(LINK_TREE);
+            tree.add(outside);
+            let text = tree.expand(text);
+            tree.add(&format!("link root/d/l -> {text}"));
+            let roots = tree.roots(["root", "other"]);
+            let link = roots.read_link("d/l").unwrap();
+            assert_eq!(link.text().to_str(), Some(text.as_str()));
+            // A symlink to itself can be created, but then it leads nowhere.
+            let leads_inside = refused.is_none() && text != "l";
+            assert_eq!(link.leads_inside(), leads_inside, "{text}");
+            let checked = roots.check("d/l", Intent::NoFollow).unwrap();
+            assert_eq!(checked.read_link().unwrap(), link);
+            // The target is inside exactly if it can be created or exists.
+            let found = roots.check("d/l", Intent::NewTree);
+            assert_eq!(found.is_ok(), leads_inside, "{text}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn read_link_refuses_everything_except_symlinks() {
+    let tree = Tree::new("file root/f; dir root/d; socket root/s; link root/l -> f; dir outside");
+    tree.add("link root/out -> ../outside; link outside/secret -> x");
+    let roots = tree.roots(["root"]);
+    for (request, expected) in [
+        ("f", "not_a_symlink"),
+        ("d", "not_a_symlink"),
+        ("s", "not_a_symlink"),
+        (".", "not_a_symlink"),
+        ("none", "not_found"),
+        ("l/", "not_a_directory"),
+        ("out/secret", "outside_roots"),
+        ("out/none", "outside_roots"),
+    ] {
+        assert_eq!(code(roots.read_link(request)), Some(expected), "{request}");
+    }
+    let followed = roots.check("l", Intent::Existing).unwrap();
+    assert_eq!(code(followed.read_link()), Some("not_a_symlink"));
+    fs::remove_file(tree.path("root/f")).unwrap();
+    tree.add("link root/f -> d");
+    assert_eq!(code(followed.read_link()), Some("changed"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn symlinks_in_a_proc_filesystem_are_refused() {
+    let roots = Roots::from_dirs(["/"]).unwrap();
+    for request in ["/proc/self/cwd", "/proc/self", "/proc/self/fd/0"] {
+        assert_eq!(code(roots.read_link(request)), Some("outside_roots"), "{request}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn symlinks_respect_protected_names() {
+    let tree = Tree::new("file root/.git/config; file root/.env; dir root/d; file root/f");
+    tree.add("link root/.git/l -> ../f; link root/to-env -> .env; link root/.env.l -> f");
+    let roots = protected(&tree);
+    let before = tree.snapshot("root");
+    for (text, at, expected) in [
+        ("../f", ".git/new", "protected"),
+        ("f", ".env.new", "outside_roots"),
+        (".env", "new", "outside_roots"),
+        (".env.missing", "new", "outside_roots"),
+        ("to-env", "new", "outside_roots"),
+        ("missing/.env/below", "new", "outside_roots"),
+        ("../d/../.env", "d/new", "outside_roots"),
+    ] {
+        assert_eq!(code(roots.symlink(text, at)), Some(expected), "{text} {at}");
+    }
+    assert_eq!(tree.snapshot("root"), before);
+    // What a symlink leads to is decided when it is used, so it may lead to a read-only name.
+    roots.symlink(".git/config", "new").unwrap();
+    assert_eq!(code(roots.write("new", "")), Some("protected"));
+    assert!(roots.read_link(".git/l").unwrap().leads_inside());
+    assert!(!roots.read_link("to-env").unwrap().leads_inside());
+    assert_eq!(code(roots.read_link(".env.l")), Some("outside_roots"));
+}
+
+/// A tool can create a symlink through the guard and then move it, so that its text leads outside.
+/// Neither a request nor a client's list can then reach the outside through it.
+#[cfg(unix)]
+#[test]
+fn moved_symlink_leads_nowhere_and_grants_no_client_root() {
+    let tree = Tree::new("dir op/ws/deep; file op/secret/s");
+    let boundary =
+        Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
+    let list = |paths: &[&str]| ListRootsResult::from_uris(paths.iter().map(|path| tree.uri(path)));
+    let ws = boundary.resolve(&list(&["op/ws"])).unwrap();
+    assert_eq!(code(ws.symlink("../secret", "l")), Some("outside_roots"));
+    ws.symlink("../secret", "deep/l").unwrap();
+    ws.rename("deep/l", "l", Replace::Never).unwrap();
+    assert_eq!(fs::read(tree.path("op/ws/l/s")).unwrap(), b"op/secret/s");
+    assert_eq!(code(ws.read("l/s", 99)), Some("outside_roots"));
+    assert!(!ws.read_link("l").unwrap().leads_inside());
+    for entries in [&["op/ws/l"][..], &["op/ws/l", "op/ws"], &["op/ws", "op/ws/l/s"]] {
+        let roots = boundary.resolve(&list(entries)).unwrap();
+        let refused: Vec<_> =
+            roots.rejected().iter().map(|rejected| rejected.error().code()).collect();
+        assert_eq!(refused, ["through_link"], "{entries:?}");
+        assert_eq!(code(roots.read(tree.path("op/secret/s"), 99)), Some("outside_roots"));
+    }
+    // With both directories in force, the symlink is created inside. It grants nothing either.
+    let both = boundary.resolve(&list(&["op/ws", "op/secret"])).unwrap();
+    both.symlink("../secret", "again").unwrap();
+    let narrowed = boundary.resolve(&list(&["op/ws/again"])).unwrap();
+    assert_eq!(narrowed.roots().len(), 0);
+    assert_eq!(code(ws.read("again/s", 99)), Some("outside_roots"));
+}
+
+#[test]
+fn hard_link_is_a_second_name_of_the_same_file() {
+    let tree = Tree::new("file root/a = content; dir root/d");
+    let roots = tree.roots(["root"]);
+    roots.hard_link("a", "d/b").unwrap();
+    let proofs = ["a", "c"].map(|name| roots.check(name, Intent::NoFollow).unwrap());
+    proofs[0].hard_link(&proofs[1]).unwrap();
+    assert_eq!(roots.metadata("a").unwrap().hard_links(), 3);
+    fs::write(tree.path("root/a"), "changed").unwrap();
+    for name in ["d/b", "c"] {
+        assert_eq!(roots.read(name, 99).unwrap(), b"changed");
+    }
+    // No temporary name remains.
+    assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 3);
+    assert_eq!(fs::read_dir(tree.path("root/d")).unwrap().count(), 1);
+}
+
+#[test]
+fn hard_link_is_refused_without_an_effect() {
+    let tree = Tree::new("file root/a; dir root/d; file root/b; file other/x; file outside/s");
+    let roots = tree.roots(["root", "other"]);
+    let other = tree.path("other/new");
+    let before = tree.snapshot("");
+    for (from, to, expected) in [
+        ("a", "b", "already_exists"),
+        ("a", "a", "already_exists"),
+        ("a", "d", "already_exists"),
+        ("d", "new", "is_a_directory"),
+        ("none", "new", "not_found"),
+        ("a", "none/new", "not_found"),
+        ("../outside/s", "new", "outside_roots"),
+        ("a", "../outside/new", "outside_roots"),
+        ("a", other.to_str().unwrap(), "different_roots"),
+        (".", "new", "root_itself"),
+        ("a", ".", "root_itself"),
+    ] {
+        assert_eq!(code(roots.hard_link(from, to)), Some(expected), "{from} {to}");
+    }
+    assert_eq!(code(read_only(&tree).hard_link("a", "new")), Some("read_only"));
+    let refuse = Policy::default().hard_links(Rule::Refuse);
+    let refusing = with_policy(&tree, Access::ReadWrite, refuse);
+    assert_eq!(code(refusing.hard_link("a", "new")), Some("hard_linked"));
+    let [followed, new] = [("a", Intent::Existing), ("new", Intent::NoFollow)]
+        .map(|(name, intent)| roots.check(name, intent).unwrap());
+    assert_eq!(code(followed.hard_link(&new)), Some("wrong_intent"));
+    assert_eq!(tree.snapshot(""), before);
+    let refused = roots.hard_link("a", "b").unwrap_err();
+    assert_eq!(refused.to_string(), r#"hard link "a" to "b": destination already exists"#);
+}
+
+#[test]
+fn hard_link_respects_protected_names() {
+    let tree = Tree::new("file root/.git/config; file root/.env; file root/a");
+    let roots = protected(&tree);
+    let before = tree.snapshot("root");
+    for (from, to, expected) in [
+        (".git/config", "new", "protected"),
+        ("a", ".git/new", "protected"),
+        ("a", ".git", "protected"),
+        (".env", "new", "outside_roots"),
+        ("a", ".env.new", "outside_roots"),
+    ] {
+        assert_eq!(code(roots.hard_link(from, to)), Some(expected), "{from} {to}");
+    }
+    assert_eq!(tree.snapshot("root"), before);
+    roots.hard_link("a", "new").unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn only_regular_files_are_hard_linked() {
+    let tree = Tree::new("socket root/s; link root/l -> f; file root/f; link root/out -> ../o");
+    let policies = [Policy::default(), Policy::default().special_files(Rule::Allow)];
+    for roots in policies.map(|policy| with_policy(&tree, Access::ReadWrite, policy)) {
+        for name in ["s", "l", "out"] {
+            assert_eq!(code(roots.hard_link(name, "new")), Some("special_file"), "{name}");
+        }
+        assert_eq!(fs::read_dir(tree.path("root")).unwrap().count(), 4);
+    }
+}
+
+/// Another process exchanges the file with a symlink. The new name is always the regular file. The
+/// control, which links by name after it has looked, links the symlink.
+#[cfg(target_os = "linux")]
+#[test]
+fn hard_link_never_names_an_exchanged_entry() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
+
+    const TRIES: usize = 3_000;
+    let tree = Tree::new("file root/a; link root/l -> ../outside; file outside; dir root/new");
+    let (roots, done) = (tree.roots(["root"]), AtomicBool::new(false));
+    let [a, l, new] = ["root/a", "root/l", "root/new/n"].map(|path| tree.path(path));
+    let is_file = || fs::symlink_metadata(&new).map(|metadata| metadata.is_file());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(CWD, &a, CWD, &l, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let (mut linked, mut refused, mut leaks, mut control) = (0, 0, 0, 0);
+        while linked < TRIES || refused < TRIES {
+            match roots.hard_link("a", "new/n") {
+                Ok(()) => {
+                    leaks += usize::from(!is_file().unwrap());
+                    linked += 1;
+                    fs::remove_file(&new).unwrap();
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        let start = Instant::now();
+        while control == 0 && start.elapsed() < Duration::from_secs(60) {
+            if fs::symlink_metadata(&a).unwrap().is_file() {
+                linkat(CWD, &a, CWD, &new, AtFlags::empty()).unwrap();
+                control += usize::from(!is_file().unwrap());
+                fs::remove_file(&new).unwrap();
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(leaks, 0, "of {linked}");
+        assert_ne!(control, 0, "the control must leak");
+    });
+    assert_eq!(fs::read_dir(tree.path("root/new")).unwrap().count(), 0);
+    assert_eq!(fs::symlink_metadata(tree.path("outside")).unwrap().nlink(), 1);
+}
+
+#[test]
+fn times_are_set_on_files_and_directories() {
+    let tree = Tree::new("file root/f; dir root/d");
+    let roots = tree.roots(["root"]);
+    for (number, request) in ["f", "d", "."].into_iter().enumerate() {
+        let (modified, accessed) = (time(1_000 + number as u64), time(2_000));
+        let attributes = Attributes::new().modified(modified).accessed(accessed);
+        roots.set_attributes(request, attributes).unwrap();
+        let metadata = fs::metadata(tree.path("root").join(request)).unwrap();
+        assert_eq!(metadata.modified().unwrap(), modified, "{request}");
+        assert_eq!(metadata.accessed().unwrap(), accessed, "{request}");
+        let checked = roots.check(request, Intent::Existing).unwrap();
+        checked.set_attributes(Attributes::new().modified(time(9))).unwrap();
+        let metadata = fs::metadata(tree.path("root").join(request)).unwrap();
+        assert_eq!(metadata.modified().unwrap(), time(9), "{request}");
+        assert_eq!(metadata.accessed().unwrap(), accessed, "{request}");
+    }
+}
+
+#[test]
+fn attributes_are_not_set_where_nothing_may_change() {
+    let tree = Tree::new("file root/f; dir root/d; file root/.git/config; file root/.env");
+    tree.add("file outside/s; hard root/g = root/f");
+    let roots = protected(&tree);
+    let set = Attributes::new().modified(time(7));
+    for (request, expected) in [
+        (".git/config", "protected"),
+        (".git", "protected"),
+        (".env", "outside_roots"),
+        ("../outside/s", "outside_roots"),
+        ("../outside", "outside_roots"),
+        ("none", "not_found"),
+    ] {
+        assert_eq!(code(roots.set_attributes(request, set)), Some(expected), "{request}");
+    }
+    assert_eq!(code(read_only(&tree).set_attributes("f", set)), Some("read_only"));
+    assert_eq!(code(read_only(&tree).set_attributes("d", set)), Some("read_only"));
+    let refuse = Policy::default().hard_links(Rule::Refuse);
+    let refusing = with_policy(&tree, Access::ReadWrite, refuse);
+    assert_eq!(code(refusing.set_attributes("f", set)), Some("hard_linked"));
+    assert_eq!(code(roots.set_attributes("f", Attributes::new())), Some("invalid_options"));
+    let unsupported = if cfg!(windows) {
+        Attributes::new().executable(true).modified(time(7))
+    } else {
+        Attributes::new().read_only(true).modified(time(7))
+    };
+    assert_eq!(code(roots.set_attributes("f", unsupported)), Some("unsupported"));
+    for path in ["root/f", "root/d", "root/.git", "root/.git/config", "root/.env", "outside/s"] {
+        let modified = fs::metadata(tree.path(path)).unwrap().modified().unwrap();
+        assert_ne!(modified, time(7), "{path}");
+    }
+}
+
+#[cfg(windows)]
+#[test]
+fn read_only_attribute_is_set_on_files() {
+    let tree = Tree::new("file root/f; dir root/d");
+    let roots = tree.roots(["root"]);
+    let is_read_only = || fs::metadata(tree.path("root/f")).unwrap().permissions().readonly();
+    for read_only in [true, false] {
+        roots.set_attributes("f", Attributes::new().read_only(read_only)).unwrap();
+        assert_eq!(is_read_only(), read_only);
+    }
+    let refused = roots.set_attributes("d", Attributes::new().read_only(true));
+    assert_eq!(code(refused), Some("is_a_directory"));
+}
+
+#[cfg(unix)]
+#[test]
+fn execute_permission_follows_read_permission() {
+    let tree = Tree::new("file root/f; dir root/d; link root/l -> f; socket root/s");
+    tree.add("file outside; link root/out -> ../outside");
+    let roots = tree.roots(["root"]);
+    let at = tree.path("root/f");
+    let mode = || fs::metadata(&at).unwrap().mode() & 0o7777;
+    for (before, executable, after) in [
+        (0o644, true, 0o755),
+        (0o640, true, 0o750),
+        (0o600, true, 0o700),
+        (0o755, false, 0o644),
+        (0o711, false, 0o600),
+        (0o4755, true, 0o755),
+        (0o6755, false, 0o644),
+    ] {
+        for request in ["f", "l"] {
+            fs::set_permissions(&at, fs::Permissions::from_mode(before)).unwrap();
+            roots.set_attributes(request, Attributes::new().executable(executable)).unwrap();
+            assert_eq!(mode(), after, "{before:o}");
+        }
+    }
+    let set = Attributes::new().executable(true).modified(time(7));
+    let modes = || {
+        ["root/d", "root/s", "outside"].map(|path| {
+            let metadata = fs::metadata(tree.path(path)).unwrap();
+            (metadata.mode(), metadata.mtime())
+        })
+    };
+    let before = modes();
+    for (request, expected) in
+        [("d", "is_a_directory"), ("s", "special_file"), ("out", "outside_roots")]
+    {
+        assert_eq!(code(roots.set_attributes(request, set)), Some(expected), "{request}");
+    }
+    assert_eq!(modes(), before);
+    let link = roots.check("l", Intent::NoFollow).unwrap();
+    assert_eq!(code(link.set_attributes(set)), Some("special_file"));
+}
+
+/// Attributes are set on an open file, so a name that has become a symlink is not followed.
+#[cfg(unix)]
+#[test]
+fn proof_sets_no_attributes_after_its_name_becomes_a_symlink() {
+    let tree = Tree::new("file root/f; dir root/d; file outside/f; dir outside/d");
+    let roots = tree.roots(["root"]);
+    for name in ["f", "d"] {
+        let checked = roots.check(name, Intent::Existing).unwrap();
+        fs::rename(tree.path("root").join(name), tree.path("root").join("away")).unwrap();
+        tree.add(&format!("link root/{name} -> ../outside/{name}"));
+        let set = Attributes::new().modified(time(7));
+        assert_eq!(code(checked.set_attributes(set)), Some("changed"));
+        assert_eq!(code(checked.open_unguarded_dir()), Some("changed"));
+        let outside = tree.path("outside").join(name);
+        assert_ne!(fs::metadata(outside).unwrap().modified().unwrap(), time(7));
+        fs::rename(tree.path("root/away"), tree.path("root").join(name.repeat(2))).unwrap();
+    }
+}
+
+#[test]
+fn unguarded_directory_is_the_directory_that_was_checked() {
+    let tree = Tree::new("file root/d/f; file root/f; dir outside");
+    let roots = tree.roots(["root"]);
+    for (request, expected) in [
+        ("f", "not_a_directory"),
+        ("d/f", "not_a_directory"),
+        ("none", "not_found"),
+        ("../outside", "outside_roots"),
+        ("..", "outside_roots"),
+    ] {
+        assert_eq!(code(roots.open_unguarded_dir(request)), Some(expected), "{request}");
+    }
+    for request in ["d", "."] {
+        let checked = roots.check(request, Intent::Existing).unwrap();
+        let file = fs::File::from(checked.open_unguarded_dir().unwrap());
+        let metadata = file.metadata().unwrap();
+        assert!(metadata.is_dir());
+        #[cfg(unix)]
+        assert_eq!(metadata.ino(), fs::metadata(tree.path("root").join(request)).unwrap().ino());
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn unguarded_directory_can_be_listed_and_is_closed_on_exec() {
+    let tree = Tree::new("file root/d/f; link root/l -> d; link root/out -> ..; dir outside");
+    let roots = tree.roots(["root"]);
+    let directory = roots.open_unguarded_dir("l").unwrap();
+    let flags = rustix::io::fcntl_getfd(&directory).unwrap();
+    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    let names = rustix::fs::Dir::read_from(&directory).unwrap();
+    assert_eq!(names.filter(|entry| entry.as_ref().unwrap().file_name() == c"f").count(), 1);
+    for request in ["out", "out/outside"] {
+        assert_eq!(code(roots.open_unguarded_dir(request)), Some("outside_roots"), "{request}");
+    }
+    let link = roots.check("l", Intent::NoFollow).unwrap();
+    assert_eq!(code(link.open_unguarded_dir()), Some("not_a_directory"));
+}

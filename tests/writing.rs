@@ -1,0 +1,678 @@
+//! Options of writes, files that are written in pieces, conditional changes, and change sets.
+
+use std::fs;
+#[cfg(unix)]
+use std::io::Read as _;
+use std::io::{Seek as _, Write as _};
+#[cfg(unix)]
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::thread;
+
+use mcp_roots_guard::limits::CHANGES;
+use mcp_roots_guard::{
+    Access, AtomicFile, Boundary, ChangeSet, CheckedPath, Durability, Error, ErrorKind, Existing,
+    Intent, PartialCommit, Protection, Replace, Result, Roots, Version, WriteOptions,
+};
+
+use crate::support::tree::{Tree, symlinks_are_visible};
+
+fn code<T>(result: Result<T>) -> Option<&'static str> {
+    result.err().map(|error| error.code())
+}
+
+fn new() -> WriteOptions {
+    WriteOptions::new()
+}
+
+fn if_unchanged(content: &str) -> WriteOptions {
+    new().if_unchanged(Version::of(content.as_bytes()))
+}
+
+/// The names in a directory.
+fn names(path: impl AsRef<Path>) -> Vec<String> {
+    let entries = fs::read_dir(path).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn missing_parents_are_created_only_if_requested() {
+    let tree = Tree::new("dir root/there");
+    let roots = tree.roots(["root"]);
+    assert_eq!(code(roots.write("a/b/f", "x")), Some("not_found"));
+    assert_eq!(code(roots.write_with("a/b/f", "x", new())), Some("not_found"));
+    assert_eq!(names(tree.path("root")), ["there"]);
+    roots.write_with("a/b/f", "1", new().create_parents(true)).unwrap();
+    roots.write_with("a/b/f", "2", new().create_parents(true)).unwrap();
+    roots.write_with("a/c/f", "3", new().create_parents(true)).unwrap();
+    assert_eq!(fs::read(tree.path("root/a/b/f")).unwrap(), b"2");
+    assert_eq!(fs::read(tree.path("root/a/c/f")).unwrap(), b"3");
+    assert_eq!(names(tree.path("root/a/b")), ["f"]);
+
+    // A proof creates them if it was checked for `NewTree`, with any options.
+    assert_eq!(code(roots.check("p/q/f", Intent::New)), Some("not_found"));
+    let checked = roots.check("p/q/f", Intent::NewTree).unwrap();
+    checked.write("4").unwrap();
+    checked.write("5").unwrap();
+    assert_eq!(fs::read(tree.path("root/p/q/f")).unwrap(), b"5");
+    let checked = roots.check("there/f", Intent::New).unwrap();
+    fs::remove_dir(tree.path("root/there")).unwrap();
+    assert_eq!(code(checked.write_with("6", new().create_parents(true))), Some("not_found"));
+    assert!(!tree.path("root/there").exists());
+}
+
+#[test]
+fn created_parents_of_a_failed_write_are_removed() {
+    let tree = Tree::new("dir root; file root/f");
+    let roots = tree.roots(["root"]);
+    let parents = new().create_parents(true);
+    let begun = || {
+        let mut file = roots.atomic_file("a/b/c/new", parents).unwrap();
+        file.write_all(b"half").unwrap();
+        file
+    };
+    // Dropped.
+    drop(begun());
+    assert_eq!(names(tree.path("root")), ["f"]);
+    // The version cannot match, because the file does not exist.
+    let refused = roots.write_with("a/b/c/new", "x", if_unchanged("").create_parents(true));
+    assert_eq!(code(refused), Some("modified"));
+    assert_eq!(names(tree.path("root")), ["f"]);
+    // Another process has put something into one of the directories.
+    let file = begun();
+    tree.add("file root/a/b/kept");
+    drop(file);
+    assert_eq!(names(tree.path("root/a/b")), ["kept"]);
+    // The directories that existed before are kept, even if they are empty.
+    fs::remove_file(tree.path("root/a/b/kept")).unwrap();
+    drop(begun());
+    assert_eq!(names(tree.path("root/a")), ["b"]);
+    assert!(names(tree.path("root/a/b")).is_empty());
+    // A name that is too long or a file among the parents creates nothing.
+    for request in [&format!("x/y/{}", "n".repeat(300)), "f/x/y", "../x/y", "x/../../y/z"] {
+        assert!(roots.write_with(request, "x", parents).is_err(), "{request}");
+    }
+    assert_eq!(names(tree.path("root")), ["a", "f"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn directory_that_replaced_a_created_parent_is_kept() {
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    let file = roots.atomic_file("a/b/f", new().create_parents(true)).unwrap();
+    fs::rename(tree.path("root/a/b"), tree.path("root/moved")).unwrap();
+    fs::create_dir(tree.path("root/a/b")).unwrap();
+    drop(file);
+    assert_eq!(names(tree.path("root/a")), ["b"]);
+    assert!(names(tree.path("root/moved")).is_empty());
+}
+
+#[test]
+fn parents_below_a_protected_name_are_not_created() {
+    let tree = Tree::new("dir root/.git; dir root/d");
+    let boundary = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .protect(".git", Protection::ReadOnly)
+        .protect(".env", Protection::Hidden);
+    let roots = boundary.build().unwrap().allowed_roots();
+    let before = tree.snapshot("");
+    let parents = new().create_parents(true);
+    for (request, expected) in [
+        (".git/hooks/run", "protected"),
+        ("d/.git/hooks/run", "protected"),
+        ("d/x/.GIT/y/z", "protected"),
+        ("d/.env/x/y", "outside_roots"),
+        ("d/x/.env", "outside_roots"),
+    ] {
+        assert_eq!(code(roots.write_with(request, "x", parents)), Some(expected), "{request}");
+        assert_eq!(code(roots.atomic_file(request, parents)), Some(expected), "{request}");
+        let mut changes = roots.change_set();
+        assert_eq!(code(changes.write(request, "x", parents)), Some(expected), "{request}");
+        assert_eq!(tree.snapshot(""), before, "{request}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn file_is_not_committed_in_a_directory_that_became_a_protected_name() {
+    let tree = Tree::new("file root/d/config = old");
+    let boundary = Boundary::builder()
+        .directory(tree.path("root"), Access::ReadWrite)
+        .protect(".git", Protection::ReadOnly);
+    for (roots, expected) in [
+        (boundary.build().unwrap().allowed_roots(), Some("changed")),
+        // The control: without protected names, the file is committed in the moved directory.
+        (tree.roots(["root"]), None),
+    ] {
+        let mut file = roots.atomic_file("d/config", new()).unwrap();
+        file.write_all(b"planted").unwrap();
+        fs::rename(tree.path("root/d"), tree.path("root/.git")).unwrap();
+        assert_eq!(code(file.commit()), expected);
+        let content = if expected.is_some() { "old" } else { "planted" };
+        assert_eq!(fs::read_to_string(tree.path("root/.git/config")).unwrap(), content);
+        assert_eq!(names(tree.path("root/.git")), ["config"]);
+        fs::rename(tree.path("root/.git"), tree.path("root/d")).unwrap();
+    }
+}
+
+#[test]
+fn atomic_file_appears_when_it_is_committed() {
+    let tree = Tree::new("file root/f = old; dir root/d");
+    let roots = tree.roots(["root"]);
+    let read = |name: &str| fs::read_to_string(tree.path("root").join(name)).unwrap();
+    let write = |mut file: AtomicFile| {
+        file.write_all(b"__ content").unwrap();
+        file.rewind().unwrap();
+        file.write_all(b"my").unwrap();
+        file.flush().unwrap();
+        file
+    };
+    let old = write(roots.atomic_file("f", new()).unwrap());
+    assert_eq!(read("f"), "old");
+    old.commit().unwrap();
+    assert_eq!(read("f"), "my content");
+    let absent = write(roots.check("new", Intent::New).unwrap().atomic_file(new()).unwrap());
+    assert!(!tree.path("root/new").exists());
+    absent.commit().unwrap();
+    assert_eq!(read("new"), "my content");
+    drop(write(roots.atomic_file("f", new()).unwrap()));
+    assert_eq!(names(tree.path("root")), ["d", "f", "new"]);
+    assert_eq!(code(roots.atomic_file("d", new())), Some("is_a_directory"));
+    assert_eq!(code(roots.atomic_file(".", new())), Some("root_itself"));
+    assert_eq!(code(roots.atomic_file("../x", new())), Some("outside_roots"));
+    // A root that is a single file can be written only in place.
+    let only = tree.roots(["root/f"]);
+    assert_eq!(code(only.atomic_file(tree.path("root/f"), new())), Some("root_itself"));
+    for options in [new(), if_unchanged("my content")] {
+        let in_place = options.existing(Existing::InPlace);
+        only.write_with(tree.path("root/f"), "my content", in_place).unwrap();
+    }
+    let read_only = roots.read_only();
+    assert_eq!(code(read_only.atomic_file("f", new())), Some("read_only"));
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let tree = Tree::new("file root/f = old");
+    let roots = tree.roots(["root"]);
+    let text = |result: Result<()>| result.unwrap_err().to_string();
+    for existing in [Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
+        let refused = roots.atomic_file("f", new().existing(existing));
+        assert_eq!(
+            text(refused.map(drop)),
+            r#"write "f": an atomic file cannot be written in place"#
+        );
+    }
+    let both = if_unchanged("old").existing(Existing::Refuse);
+    for refused in [roots.write_with("f", "x", both), roots.atomic_file("f", both).map(drop)] {
+        assert_eq!(refused.as_ref().unwrap_err().code(), "invalid_options");
+        assert_eq!(
+            text(refused),
+            "write \"f\": a write cannot require both that the file is unchanged and that it is new"
+        );
+    }
+    assert_eq!(names(tree.path("root")), ["f"]);
+}
+
+#[test]
+fn existing_file_is_refused_if_the_options_say_so() {
+    let tree = Tree::new("file root/f = old; dir root/d");
+    let roots = tree.roots(["root"]);
+    let refuse = new().existing(Existing::Refuse);
+    for request in ["f", "d"] {
+        assert_eq!(code(roots.write_with(request, "x", refuse)), Some("already_exists"));
+        assert_eq!(code(roots.atomic_file(request, refuse)), Some("already_exists"));
+    }
+    roots.write_with("new", "x", refuse).unwrap();
+    // Another process creates the file before the commit. Without the option, its permissions would
+    // be lost.
+    for (options, expected) in [(refuse, "already_exists"), (new(), "changed")] {
+        let file = roots.atomic_file("later", options).unwrap();
+        tree.add("file root/later = theirs");
+        assert_eq!(code(file.commit()), Some(expected));
+        assert_eq!(fs::read(tree.path("root/later")).unwrap(), b"theirs");
+        fs::remove_file(tree.path("root/later")).unwrap();
+    }
+    #[cfg(unix)]
+    {
+        let file = roots.atomic_file("f", new()).unwrap();
+        fs::remove_file(tree.path("root/f")).unwrap();
+        assert_eq!(code(file.commit()), Some("changed"));
+    }
+    if symlinks_are_visible() {
+        tree.add("link root/dangling -> target; link root/out -> ../out");
+        roots.write_with("dangling", "x", refuse).unwrap();
+        assert_eq!(fs::read(tree.path("root/target")).unwrap(), b"x");
+        assert_eq!(code(roots.write_with("dangling", "y", refuse)), Some("already_exists"));
+        assert_eq!(code(roots.write_with("out", "y", refuse)), Some("outside_roots"));
+        // A symlink that appears before the commit is neither followed nor replaced.
+        let file = roots.atomic_file("later", refuse).unwrap();
+        tree.add("link root/later -> target");
+        assert_eq!(code(file.commit()), Some("already_exists"));
+        assert_eq!(fs::read(tree.path("root/target")).unwrap(), b"x");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn atomic_file_gets_the_permissions_that_the_old_file_has_at_the_commit() {
+    let tree = Tree::new("file root/f = old");
+    let roots = tree.roots(["root"]);
+    let path = tree.path("root/f");
+    for (before, at_commit) in [(0o644, 0o600), (0o600, 0o640), (0o666, 0o400)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(before)).unwrap();
+        let mut file = roots.atomic_file("f", new()).unwrap();
+        file.write_all(b"secret").unwrap();
+        let temporary = names(tree.path("root")).remove(0);
+        let temporary = fs::metadata(tree.path("root").join(temporary)).unwrap();
+        assert_eq!(temporary.mode() & 0o7777, 0o600, "only the owner can read it");
+        fs::set_permissions(&path, fs::Permissions::from_mode(at_commit)).unwrap();
+        file.commit().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, at_commit);
+        assert_eq!(fs::read(&path).unwrap(), b"secret");
+    }
+}
+
+#[test]
+fn every_durability_writes_the_file() {
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    for durability in [Durability::None, Durability::Data, Durability::DataAndDirectory] {
+        for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
+            let options = new().durability(durability).existing(existing);
+            let content = format!("{durability:?} {existing:?}");
+            roots.write_with("f", &content, options).unwrap();
+            assert_eq!(fs::read_to_string(tree.path("root/f")).unwrap(), content);
+        }
+    }
+}
+
+#[test]
+fn version_is_the_size_and_the_hash_of_the_content() {
+    let tree = Tree::new("file root/f = abc; dir root/d");
+    let roots = tree.roots(["root"]);
+    // FIPS 180-2, appendix B.1.
+    let text = "3-ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let version = roots.version("f", 3).unwrap();
+    assert_eq!(version.to_string(), text);
+    assert_eq!(version, Version::of(b"abc"));
+    assert_eq!(version, roots.check("f", Intent::Existing).unwrap().version(9).unwrap());
+    assert_eq!(text.parse::<Version>().unwrap(), version);
+    assert_eq!(serde_json::to_string(&version).unwrap(), format!("{text:?}"));
+    assert_eq!(serde_json::from_str::<Version>(&format!("{text:?}")).unwrap(), version);
+    // The content is hashed in pieces.
+    let long: Vec<u8> = (0..200_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+    fs::write(tree.path("root/long"), &long).unwrap();
+    assert_eq!(roots.version("long", 200_000).unwrap(), Version::of(&long));
+    assert_eq!(code(roots.version("long", 199_999)), Some("too_large"));
+    let refused = roots.version("f", 2).unwrap_err();
+    assert_eq!(refused.to_string(), r#"read "f": larger than 2 bytes"#);
+    // A sparse file can claim any size.
+    fs::File::create(tree.path("root/sparse")).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(code(roots.version("sparse", 1 << 30)), Some("too_large"));
+    assert_eq!(code(roots.version("d", 9)), Some("is_a_directory"));
+    assert_eq!(code(roots.version("none", 9)), Some("not_found"));
+    assert_eq!(code(roots.version("../x", 9)), Some("outside_roots"));
+    // The size of a file in /proc is 0, so only reading it shows that it is larger.
+    #[cfg(target_os = "linux")]
+    {
+        let process = Roots::from_dirs([format!("/proc/{}/task", std::process::id())]).unwrap();
+        let name = format!("{}/status", std::process::id());
+        assert_eq!(code(process.version(name.as_str(), 10)), Some("too_large"));
+    }
+}
+
+#[test]
+fn text_that_is_not_a_version_is_an_error_of_bounded_length() {
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let short = &hash[1..];
+    let bad = [
+        String::new(),
+        "-".into(),
+        hash.into(),
+        format!("-{hash}"),
+        format!("3{hash}"),
+        format!("03-{hash}"),
+        format!("+3-{hash}"),
+        format!("-3-{hash}"),
+        format!(" 3-{hash}"),
+        format!("3-{hash} "),
+        format!("3-{short}"),
+        format!("3-{hash}0"),
+        format!("3-+{short}"),
+        format!("3-{}", hash.to_uppercase()),
+        format!("3-{}", "é".repeat(32)),
+        format!("3-é{}", &hash[2..]),
+        format!("18446744073709551616-{hash}"),
+        "\0".repeat(70),
+        "x".repeat(1 << 20),
+    ];
+    for text in bad {
+        let refused = text.parse::<Version>().unwrap_err();
+        assert_eq!(
+            (refused.kind(), refused.code()),
+            (ErrorKind::InvalidVersion, "invalid_version")
+        );
+        assert!(refused.to_string().len() < 1000, "{refused}");
+        let json = serde_json::to_string(&text).unwrap();
+        let refused = serde_json::from_str::<Version>(&json).unwrap_err();
+        assert!(refused.to_string().len() < 1000, "{refused}");
+    }
+    for json in ["3", "null", "[]", "{}"] {
+        assert!(serde_json::from_str::<Version>(json).is_err(), "{json}");
+    }
+    let largest = format!("{}-{hash}", u64::MAX);
+    assert_eq!(largest.parse::<Version>().unwrap().to_string(), largest);
+    assert_eq!(
+        "3".parse::<Version>().unwrap_err().to_string(),
+        "parse version \"3\": not the version of a file; use the version from an earlier response \
+         unchanged"
+    );
+}
+
+#[test]
+fn conditional_change_requires_the_version() {
+    let tree = Tree::new("file root/f = 1; file root/g = 2; dir root/d");
+    let roots = tree.roots(["root"]);
+    let (one, two) = (Version::of(b"1"), Version::of(b"2"));
+    let text = |result: Result<()>| result.unwrap_err().to_string();
+    let modified = "the file was modified since it was read; read it again";
+    let removed = "the file was removed since it was read";
+
+    for existing in [Existing::Replace, Existing::InPlace, Existing::InPlaceIfOwnerChanges] {
+        let options = if_unchanged("2").existing(existing);
+        assert_eq!(text(roots.write_with("f", "x", options)), format!("write \"f\": {modified}"));
+        assert_eq!(text(roots.write_with("n", "x", options)), format!("write \"n\": {removed}"));
+        assert_eq!(code(roots.write_with("d", "x", options)), Some("is_a_directory"));
+        let options = if_unchanged("1").existing(existing);
+        roots.write_with("f", "longer", options).unwrap();
+        roots.write_with("f", "1", if_unchanged("longer").existing(existing)).unwrap();
+    }
+    // The file is modified after the write began.
+    let file = roots.atomic_file("f", if_unchanged("1")).unwrap();
+    tree.add("file root/f = 3");
+    assert_eq!(text(file.commit()), format!("write \"f\": {modified}"));
+    let file = roots.atomic_file("f", if_unchanged("3")).unwrap();
+    tree.add("file root/f = 4; file root/f = 3");
+    file.commit().unwrap();
+    tree.add("file root/f = 1");
+
+    assert_eq!(
+        text(roots.rename_if_unchanged("f", "new", Replace::Never, two)),
+        format!("rename \"f\" to \"new\": {modified}")
+    );
+    assert_eq!(
+        text(roots.rename("f", "g", Replace::IfUnchanged(one))),
+        format!("rename \"f\" to \"g\": destination: {modified}")
+    );
+    assert_eq!(
+        text(roots.rename("f", "new", Replace::IfUnchanged(one))),
+        format!("rename \"f\" to \"new\": destination: {removed}")
+    );
+    roots.rename_if_unchanged("f", "g", Replace::IfUnchanged(two), one).unwrap();
+    roots.rename_if_unchanged("g", "f", Replace::Never, one).unwrap();
+    let checked = |path| roots.check(path, Intent::NoFollow).unwrap();
+    assert_eq!(
+        code(checked("f").rename_if_unchanged(&checked("h"), Replace::Never, two)),
+        Some("modified")
+    );
+    assert_eq!(
+        code(roots.rename_if_unchanged("d", "new", Replace::Never, one)),
+        Some("is_a_directory")
+    );
+
+    assert_eq!(text(roots.remove_file_if_unchanged("f", two)), format!("remove \"f\": {modified}"));
+    assert_eq!(text(roots.remove_file_if_unchanged("n", two)), format!("remove \"n\": {removed}"));
+    assert_eq!(code(roots.remove_file_if_unchanged("d", two)), Some("is_a_directory"));
+    roots.remove_file_if_unchanged("f", one).unwrap();
+    assert_eq!(names(tree.path("root")), ["d"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn condition_on_a_symlink_concerns_its_target() {
+    let tree = Tree::new(
+        "file root/d/target = 1; link root/link -> d/target; link root/out -> ../outside; \
+         file outside = 1",
+    );
+    let roots = tree.roots(["root"]);
+    assert_eq!(code(roots.write_with("link", "x", if_unchanged("2"))), Some("modified"));
+    roots.write_with("link", "2", if_unchanged("1")).unwrap();
+    assert_eq!(fs::read(tree.path("root/d/target")).unwrap(), b"2");
+    assert!(fs::symlink_metadata(tree.path("root/link")).unwrap().is_symlink());
+    assert_eq!(roots.version("link", 9).unwrap(), Version::of(b"2"));
+    assert_eq!(code(roots.write_with("out", "x", if_unchanged("1"))), Some("outside_roots"));
+    // A removal or a rename concerns the symlink itself, which has no content.
+    let one = Version::of(b"1");
+    for name in ["link", "out"] {
+        assert_eq!(code(roots.remove_file_if_unchanged(name, one)), Some("special_file"));
+        assert_eq!(
+            code(roots.rename_if_unchanged(name, "new", Replace::Never, one)),
+            Some("special_file")
+        );
+    }
+    assert_eq!(fs::read(tree.path("outside")).unwrap(), b"1");
+}
+
+/// How often each of two threads increments a number. Wine takes several milliseconds for each.
+const INCREMENTS: usize = if cfg!(windows) { 100 } else { 2000 };
+
+/// Increments the number in a file in two threads. `write` returns whether it wrote the new content.
+/// Returns the number in the end.
+fn count(write: impl Fn(&Roots, Version, &str) -> Result<bool> + Sync) -> usize {
+    let tree = Tree::in_memory("file root/counter = 0");
+    let roots = tree.roots(["root"]);
+    let increment = || {
+        for _ in 0..INCREMENTS {
+            loop {
+                let content = roots.read_to_string("counter", 99).unwrap();
+                let next = content.parse::<usize>().unwrap() + 1;
+                let written = write(&roots, Version::of(content.as_bytes()), &next.to_string());
+                match written.map_err(|error| error.kind()) {
+                    Ok(true) => break,
+                    Ok(false) | Err(ErrorKind::Changed) => {}
+                    // Windows does not replace a file that the other thread is reading.
+                    Err(ErrorKind::PermissionDenied) if cfg!(windows) => {}
+                    Err(kind) => panic!("{kind:?}"),
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(increment);
+        scope.spawn(increment);
+    });
+    roots.read_to_string("counter", 99).unwrap().parse().unwrap()
+}
+
+#[test]
+fn conditional_writes_of_two_threads_lose_no_update() {
+    let options = new().durability(Durability::None);
+    let written = count(|roots, version, content| {
+        roots.write_with("counter", content, options.if_unchanged(version)).map(|()| true)
+    });
+    assert_eq!(written, 2 * INCREMENTS);
+    // The control: the version is compared, but then the file is written without a condition.
+    let written = count(|roots, version, content| {
+        let is_unchanged = roots.version("counter", 99)? == version;
+        if is_unchanged {
+            roots.write_with("counter", content, options)?;
+        }
+        Ok(is_unchanged)
+    });
+    assert!(written < 2 * INCREMENTS, "the control is expected to lose updates");
+}
+
+#[test]
+fn change_set_changes_nothing_until_it_is_committed() {
+    let tree = Tree::new("file root/a = 1; file root/b = 2; file root/c = 3; dir root/d");
+    let roots = tree.roots(["root"]);
+    let before = tree.snapshot("root");
+    let prepare = || {
+        let mut changes = roots.change_set();
+        let parents = new().create_parents(true);
+        changes.write("a", "new", if_unchanged("1")).unwrap();
+        changes.write("x/y/one", "one", parents).unwrap();
+        changes.write("x/y/z/two", "two", parents).unwrap();
+        changes.write("x/three", "three", parents).unwrap();
+        changes.remove_file("b", Some(Version::of(b"2"))).unwrap();
+        changes.rename("c", "d/c", Replace::Never).unwrap();
+        changes
+    };
+    let changes = prepare();
+    for name in ["a", "b", "c"] {
+        assert!(before.iter().any(|line| tree.snapshot("root").contains(line)), "{name}");
+    }
+    drop(changes);
+    assert_eq!(tree.snapshot("root"), before);
+    prepare().commit().unwrap();
+    assert_eq!(names(tree.path("root")), ["a", "d", "x"]);
+    let read = |name: &str| fs::read_to_string(tree.path("root").join(name)).unwrap();
+    assert_eq!(
+        ["a", "x/y/one", "x/y/z/two", "x/three", "d/c"].map(read),
+        ["new", "one", "two", "three", "3"]
+    );
+    roots.change_set().commit().unwrap();
+}
+
+#[test]
+fn change_set_verifies_each_change_when_it_is_added() {
+    let tree = Tree::new("file root/a = 1; file root/b = 2; dir root/d; file outside");
+    let roots = tree.roots(["root"]);
+    let before = tree.snapshot("");
+    let mut changes = roots.change_set();
+    let two = Version::of(b"2");
+    assert_eq!(code(changes.write("a", "x", if_unchanged("2"))), Some("modified"));
+    assert_eq!(code(changes.write("none/x", "x", new())), Some("not_found"));
+    assert_eq!(code(changes.write("../outside", "x", new())), Some("outside_roots"));
+    assert_eq!(
+        code(changes.write("a", "x", new().existing(Existing::InPlace))),
+        Some("invalid_options")
+    );
+    assert_eq!(code(changes.remove_file("a", Some(two))), Some("modified"));
+    assert_eq!(code(changes.remove_file("none", None)), Some("not_found"));
+    assert_eq!(code(changes.remove_file("d", None)), Some("is_a_directory"));
+    assert_eq!(code(changes.remove_file("../outside", None)), Some("outside_roots"));
+    assert_eq!(code(changes.rename("a", "b", Replace::Never)), Some("already_exists"));
+    assert_eq!(
+        code(changes.rename("a", "b", Replace::IfUnchanged(Version::of(b"1")))),
+        Some("modified")
+    );
+    assert_eq!(code(changes.rename("none", "x", Replace::Never)), Some("not_found"));
+    assert_eq!(code(changes.rename("a", "../x", Replace::Never)), Some("outside_roots"));
+    assert_eq!(tree.snapshot(""), before);
+    // None of them was added, so the set is still empty.
+    changes.commit().unwrap();
+    assert_eq!(tree.snapshot(""), before);
+}
+
+type Add = fn(&mut ChangeSet) -> Result<()>;
+
+#[test]
+fn change_set_refuses_two_changes_of_one_file() {
+    let tree = Tree::new("file root/a = 1; file root/b = 2; file root/d/f = 3; dir root/e");
+    let roots = tree.roots(["root"]);
+    let cases: &[(Add, Add)] = &[
+        (|set| set.write("a", "x", new()), |set| set.write("a", "y", new())),
+        (|set| set.write("a", "x", new()), |set| set.write("e/../a", "y", new())),
+        (|set| set.write("n", "x", new()), |set| set.write("./n", "y", new())),
+        (|set| set.write("a", "x", new()), |set| set.remove_file("a", None)),
+        (|set| set.remove_file("a", None), |set| set.write("a", "x", new())),
+        (|set| set.rename("a", "n", Replace::Never), |set| set.write("n", "x", new())),
+        (|set| set.rename("a", "n", Replace::Never), |set| set.write("a", "x", new())),
+        (|set| set.rename("a", "n", Replace::Never), |set| set.rename("b", "n", Replace::Never)),
+        (|set| set.rename("d", "n", Replace::Never), |set| set.write("d/f", "x", new())),
+        (|set| set.write("d/f", "x", new()), |set| set.rename("d", "n", Replace::Never)),
+        (
+            |set| set.write("n/f", "x", new().create_parents(true)),
+            |set| set.rename("d", "n", Replace::Existing),
+        ),
+    ];
+    let before = tree.snapshot("root");
+    for (number, (first, second)) in cases.iter().enumerate() {
+        let mut changes = roots.change_set();
+        first(&mut changes).unwrap();
+        assert_eq!(code(second(&mut changes)), Some("conflicting_changes"), "case {number}");
+        drop(changes);
+        assert_eq!(tree.snapshot("root"), before, "case {number}");
+    }
+}
+
+#[test]
+fn partial_commit_says_which_changes_were_made() {
+    let tree = Tree::new("file root/a = 1; file root/b = 2; file root/c = 3; file root/d = 4");
+    let roots = tree.roots(["root"]);
+    let commit = || -> (PartialCommit, Vec<String>) {
+        let mut changes = roots.change_set();
+        changes.write("a", "new", new()).unwrap();
+        changes.rename("b", "moved", Replace::Never).unwrap();
+        changes.write("c", "new", if_unchanged("3")).unwrap();
+        changes.remove_file("d", None).unwrap();
+        changes.write("dir/e", "new", new().create_parents(true)).unwrap();
+        fs::write(tree.path("root/c"), "theirs").unwrap();
+        let partial = changes.commit().unwrap_err();
+        (partial, names(tree.path("root")))
+    };
+    let (partial, names) = commit();
+    assert_eq!(names, ["a", "c", "d", "moved"]);
+    assert_eq!(fs::read(tree.path("root/c")).unwrap(), b"theirs");
+    let places = |places: &[CheckedPath]| -> Vec<String> {
+        places.iter().map(|place| place.relative().to_str().unwrap().into()).collect()
+    };
+    assert_eq!(places(partial.committed()), ["a", "b", "moved"]);
+    assert_eq!(
+        places(partial.pending()),
+        ["c", "d", "dir/e".replace('/', std::path::MAIN_SEPARATOR_STR).as_str()]
+    );
+    let text = "write \"c\": the file was modified since it was read; read it again; 2 of 5 changes \
+                were made (\"a\", \"b\" to \"moved\"), and 3 were not (\"c\", \"d\", \"dir/e\")";
+    assert_eq!(partial.to_string(), text);
+    assert_eq!(partial.error().code(), "modified");
+    let error = Error::from(partial);
+    assert_eq!((error.to_string().as_str(), error.kind()), (text, ErrorKind::Changed));
+
+    // If the first change fails, no file was changed.
+    let mut changes = roots.change_set();
+    changes.remove_file("a", None).unwrap();
+    changes.write("d", "new", new()).unwrap();
+    fs::remove_file(tree.path("root/a")).unwrap();
+    let partial = changes.commit().unwrap_err();
+    assert_eq!(partial.to_string(), "remove \"a\": no such file or directory; no file was changed");
+    assert_eq!(fs::read(tree.path("root/d")).unwrap(), b"4");
+}
+
+#[test]
+fn change_set_is_bounded_and_its_error_is_short() {
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    let mut changes = roots.change_set();
+    for number in 0..CHANGES {
+        fs::write(tree.path(format!("root/{number}-{}", "n".repeat(200))), "").unwrap();
+        changes.remove_file(format!("{number}-{}", "n".repeat(200)).as_str(), None).unwrap();
+    }
+    let refused = changes.write("one-more", "x", new()).unwrap_err();
+    assert_eq!((refused.kind(), refused.code()), (ErrorKind::LimitExceeded, "too_many_changes"));
+    fs::remove_file(tree.path(format!("root/32-{}", "n".repeat(200)))).unwrap();
+    let partial = changes.commit().unwrap_err();
+    assert_eq!((partial.committed().len(), partial.pending().len()), (32, CHANGES - 32));
+    assert!(partial.to_string().contains(" and 16 more), and 32 were not ("), "{partial}");
+    assert!(partial.to_string().len() < 10_000);
+    assert_eq!(names(tree.path("root")).len(), CHANGES - 33);
+}
+
+/// An open file that was replaced conditionally still has its old content.
+#[cfg(unix)]
+#[test]
+fn open_file_keeps_its_content_after_a_conditional_write() {
+    let tree = Tree::new("file root/f = old");
+    let roots = tree.roots(["root"]);
+    let mut open = roots.open("f").unwrap();
+    roots.write_with("f", "new", if_unchanged("old")).unwrap();
+    let mut content = String::new();
+    open.read_to_string(&mut content).unwrap();
+    assert_eq!(content, "old");
+}
