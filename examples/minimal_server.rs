@@ -33,9 +33,7 @@ impl Server {
         ctx: RequestContext<RoleServer>,
         answers: InputResponses,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.guard
-            .tool(&ctx, answers, move |roots| Ok(roots.read_to_string(args.path, LIMIT)?))
-            .await
+        self.guard.read_text(&ctx, answers, args.path, LIMIT).await
     }
 }
 

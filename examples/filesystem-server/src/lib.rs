@@ -7,6 +7,7 @@
 
 pub mod http;
 pub mod options;
+pub mod programs;
 pub mod server;
 
 mod progress;

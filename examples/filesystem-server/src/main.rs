@@ -6,7 +6,6 @@ use clap::Parser as _;
 use filesystem_server::http::serve_http;
 use filesystem_server::options::Options;
 use filesystem_server::server::Server;
-use mcp_roots_guard::{Confinement, Guard};
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 
@@ -26,16 +25,19 @@ fn main() -> ExitCode {
 /// would not be confined.
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let guard = options.guard()?;
+    let programs = options.programs();
     if options.confine {
-        eprintln!("filesystem-server: {}", guard.confine_process(&Confinement::new())?);
+        let confined = guard.confine_process(&programs.process_confinement())?;
+        eprintln!("filesystem-server: {confined}");
     }
+    programs.verify(&guard)?;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?
-        .block_on(serve(options, guard))
+        .block_on(serve(options, Server::with_programs(guard, programs)))
 }
 
-async fn serve(options: &Options, guard: Guard) -> Result<(), Box<dyn std::error::Error>> {
+async fn serve(options: &Options, server: Server) -> Result<(), Box<dyn std::error::Error>> {
     #[cfg(unix)]
     survive_large_writes()?;
     if let Some(address) = options.http {
@@ -49,12 +51,12 @@ async fn serve(options: &Options, guard: Guard) -> Result<(), Box<dyn std::error
                 std::process::exit(1);
             });
         };
-        return Ok(serve_http(listener, Server::new(guard), options.limits(), stop).await?);
+        return Ok(serve_http(listener, server, options.limits(), stop).await?);
     }
     // Stdio has exactly one client, so roots from one stateless request can be used for later
     // ones.
-    let transport = guard.wrap(rmcp::transport::stdio()).one_client();
-    Server::new(guard).serve(transport).await?.waiting().await?;
+    let transport = server.guard().wrap(rmcp::transport::stdio()).one_client();
+    server.serve(transport).await?.waiting().await?;
     Ok(())
 }
 

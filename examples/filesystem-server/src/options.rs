@@ -9,6 +9,7 @@ use clap::{ArgGroup, Parser, ValueEnum};
 use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard, Protection, WithoutClientRoots};
 
 use crate::http::Limits;
+use crate::programs::Programs;
 
 /// An MCP filesystem server.
 ///
@@ -68,6 +69,27 @@ pub struct Options {
     /// stays inaccessible until the server is restarted.
     #[arg(long)]
     pub confine: bool,
+    /// Also offer these tools.
+    ///
+    /// They run git, confined with Landlock (Linux 6.12 and later) to the directories that the
+    /// client can access. If the kernel cannot do this, the server does not start. Git can show the
+    /// content of hidden files.
+    #[arg(long, value_name = "SET", value_enum, conflicts_with = "hide")]
+    pub tools: Vec<Tools>,
+
+    /// Also offer the tool run, which runs this program. Can be repeated.
+    ///
+    /// PROGRAM is a name, which is looked up in PATH, or an absolute path. The program is confined
+    /// with Landlock (Linux 6.12 and later) to the directories that the client can access and to
+    /// the system's programs and libraries, without TCP. If the kernel cannot do this, the server
+    /// does not start. The program can change protected files.
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "hide")]
+    pub run: Vec<String>,
+
+    /// Also let the programs of --run read and execute the files in this file or directory.
+    #[arg(long, value_name = "PATH", requires = "run")]
+    pub run_extra: Vec<PathBuf>,
+
     /// Serve streamable HTTP on this loopback address and port instead of stdio.
     ///
     /// There is no authentication: any program that can connect to the address has access.
@@ -88,6 +110,13 @@ pub enum Empty {
     Deny,
     /// All allowed directories
     Allow,
+}
+
+/// A set of tools that run programs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Tools {
+    /// `git_status`, `git_diff` and `git_log`, which change nothing
+    Git,
 }
 
 /// Another path of an allowed directory.
@@ -130,6 +159,16 @@ impl Options {
         limits.connections = self.max_connections.unwrap_or(limits.connections);
         limits.sessions = self.max_sessions.unwrap_or(limits.sessions);
         limits
+    }
+
+    /// The programs that tools may run.
+    #[must_use]
+    pub fn programs(&self) -> Programs {
+        Programs {
+            git: self.tools.contains(&Tools::Git),
+            run: self.run.clone(),
+            extras: self.run_extra.clone(),
+        }
     }
 
     /// Creates the guard for these options.

@@ -14,6 +14,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, tool_handler};
 
+use crate::programs::Programs;
 use crate::resources::{self, Resources};
 
 /// An MCP server that accesses files only through its guard.
@@ -21,6 +22,7 @@ use crate::resources::{self, Resources};
 pub struct Server {
     pub(crate) guard: Guard,
     tools: Arc<ToolRouter<Self>>,
+    pub(crate) programs: Arc<Programs>,
     pub(crate) resources: Arc<Resources>,
 }
 
@@ -28,7 +30,15 @@ impl Server {
     /// Creates a server for the files that the guard allows.
     #[must_use]
     pub fn new(guard: Guard) -> Self {
-        Self { guard, tools: Arc::new(Self::all_tools()), resources: Arc::default() }
+        Self::with_programs(guard, Programs::default())
+    }
+
+    /// Creates a server that also offers tools that run these programs. They should have been
+    /// [verified](Programs::verify).
+    #[must_use]
+    pub fn with_programs(guard: Guard, programs: Programs) -> Self {
+        let tools = Arc::new(Self::all_tools(&programs));
+        Self { guard, tools, programs: Arc::new(programs), resources: Arc::default() }
     }
 
     /// The guard that checks each request.

@@ -36,7 +36,7 @@ impl ServerHandler for FileTools {
     }
 }
 
-/// Answers a call of `read_file`.
+/// Handles a call of `read_file`.
 pub async fn read_file(
     session: Session,
     call: &CallToolRequestParams,
@@ -66,7 +66,7 @@ async fn read(session: Session, path: String, client: Arc<dyn McpServer>) -> Res
         }
     };
     let roots = session.roots(ask).await?;
-    // Reading blocks, so it must not run on a thread of the runtime.
+    // Reading blocks, so it must not run on a worker thread of the runtime.
     let read = tokio::task::spawn_blocking(move || roots.read_to_string(&path, LIMIT));
     read.await.map_err(std::io::Error::other)?
 }

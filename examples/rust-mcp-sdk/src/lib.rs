@@ -1,8 +1,8 @@
 //! A file server that uses mcp-roots-guard with rust-mcp-sdk.
 //!
-//! rust-mcp-sdk reads standard input itself, and handles each message in a task of its own. A call
-//! can therefore begin before the handler of an earlier `list_changed`. [`ObservedTransport`] wraps
-//! the SDK's transport, and marks the change before the SDK sees the next message.
+//! rust-mcp-sdk reads standard input itself and handles each message in a separate task. A call can
+//! therefore begin before the handler of an earlier `list_changed` runs. [`ObservedTransport`]
+//! wraps the SDK's transport and records the change before the SDK sees the next message.
 
 mod handler;
 mod transport;
@@ -46,7 +46,7 @@ pub async fn serve(transport: impl ClientTransport, handler: impl ServerHandler)
         client_task_store: None,
         message_observer: None,
     });
-    // The loop that starts the handlers runs on a thread of the runtime, like the handlers.
+    // Runs the loop that starts the handlers on a worker thread of the runtime, like the handlers.
     let served = tokio::spawn(Arc::clone(&server).start());
     served.await.map_err(std::io::Error::other)?
 }

@@ -29,8 +29,8 @@ impl<T> ClientTransport for T where
 {
 }
 
-/// Passes each message to an [`Observer`] before the SDK receives it. Everything else is left to
-/// the wrapped transport.
+/// Passes each message to an [`Observer`] before the SDK receives it. The wrapped transport does
+/// everything else.
 pub struct ObservedTransport<T> {
     inner: T,
     observer: Observer,
@@ -54,7 +54,7 @@ where
         let (sender, observed) = mpsc::channel(1);
         tokio::spawn(async move {
             while let Some(message) = messages.next().await {
-                // A message that cannot be serialized must count as a change. `?` is no message.
+                // A message that cannot be serialized must count as a change. `?` is not a message.
                 let json = serde_json::to_vec(&message).unwrap_or_else(|_| b"?".to_vec());
                 observer.observe(&json);
                 if sender.send(message).await.is_err() {

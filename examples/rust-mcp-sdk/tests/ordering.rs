@@ -1,11 +1,12 @@
 //! A call sent immediately after a change never uses the list from before the change. The server is
-//! a child process with pipes, as a client starts it.
+//! a child process with pipes, as when a client starts it.
 //!
-//! The control is the same server, except that the notification's handler marks the change. If no
-//! call of the control is stale, this test shows nothing, so it fails. With one worker thread, the
-//! order of the control's tasks does not depend on the machine: the worker first runs the newest
-//! task, which is the call's. About every second call of the control is then stale, because the
-//! call after a stale one always requests the list. With several threads, both orders occur.
+//! The control is the same server, except that the handler of the notification records the change.
+//! If no call of the control is stale, the test proves nothing, so it fails. With one worker
+//! thread, the order of the control's tasks does not depend on the machine: the worker runs the
+//! newest task first, and that is the task of the call. About half of the control's calls are then
+//! stale, because the call after a stale one always requests the list. With several threads, both
+//! orders occur.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -15,10 +16,10 @@ use serde_json::{Value, json};
 
 const LIST_CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
 
-/// A control with one thread that has no stale call continues for up to this many times the rounds.
+/// If no call is stale, the control with one thread runs for up to this many times the rounds.
 const CONTROL_LIMIT: usize = 10;
 
-/// A client, and the server that it started.
+/// A client and the server that it started.
 struct Client {
     server: Child,
     requests: ChildStdin,
@@ -53,8 +54,8 @@ impl Client {
         self.requests.write_all((messages.join("\n") + "\n").as_bytes()).unwrap();
     }
 
-    /// Returns the response to a request, after it has answered each request for the roots with
-    /// this root.
+    /// Returns the response to a request. Answers each earlier request for the roots with this
+    /// root.
     fn response(&mut self, id: usize, root: &Path) -> Value {
         loop {
             let mut line = String::new();
@@ -72,7 +73,7 @@ impl Client {
         }
     }
 
-    /// Calls `read_file` after the messages, and returns the text of the result.
+    /// Sends the messages and then a call of `read_file`, and returns the text of the result.
     fn read(&mut self, id: usize, root: &Path, before: &[&str]) -> String {
         let params = json!({"name": "read_file", "arguments": {"path": "name.txt"}});
         let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
@@ -97,9 +98,9 @@ fn rounds() -> usize {
     std::env::var("GUARD_ROUNDS").map_or(2_000, |rounds| rounds.parse().unwrap())
 }
 
-/// In each round, the client replaces its root by another, announces the change, and reads a file
-/// that both roots contain. Returns the number of reads from the withdrawn root. Ends early after
-/// `enough` rounds if there was one.
+/// In each round, the client replaces its root with another one, announces the change, and reads a
+/// file that both roots contain. Returns the number of reads from the withdrawn root. Stops after
+/// `enough` rounds if there was at least one such read.
 fn stale_rounds(program: &str, threads: usize, enough: usize, rounds: usize) -> (usize, usize) {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path().canonicalize().unwrap();
@@ -125,7 +126,7 @@ fn stale_rounds(program: &str, threads: usize, enough: usize, rounds: usize) -> 
 }
 
 #[test]
-fn a_call_sent_after_a_change_never_uses_the_earlier_list() {
+fn a_call_sent_after_a_change_never_uses_the_previous_list() {
     let rounds = rounds();
     let mut control_was_stale = false;
     for threads in [1, 4] {

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{Intent, Location};
+use mcp_roots_guard::{FileType, Intent, Location};
 use percent_encoding::percent_decode_str;
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -95,24 +95,23 @@ fn beneath(
     values: &mut BTreeSet<String>,
 ) -> Result<bool, HandlerError> {
     let (directory, name) = typed.split_at(typed.rfind('/').map_or(0, |slash| slash + 1));
-    let checked = Location::from_uri(&format!("{SCHEME}{directory}"))
+    let children = Location::from_uri(&format!("{SCHEME}{directory}"))
         .and_then(|location| roots.check(&location, Intent::Existing))
-        .and_then(|checked| Ok((entry::children(&checked)?, checked)));
+        .and_then(|checked| entry::children(&checked));
     // Incomplete input is not an error, so a refusal only means that there are no completions.
-    let Ok((children, checked)) = checked else { return Ok(false) };
+    let Ok(children) = children else { return Ok(false) };
     for found in children {
         roots.ensure_active()?;
         let Ok(found) = found else { return Ok(true) };
         if !starts_with(found.name().as_encoded_bytes(), name) {
             continue;
         }
-        let Some(child) = entry::child(roots, &checked, found.name()) else { continue };
         if values.len() > CompletionInfo::MAX_VALUES {
             return Ok(true);
         }
-        let uri = child.uri();
+        let uri = found.to_checked().uri();
         let escaped = uri.rsplit('/').next().unwrap_or_default();
-        let end = if found.metadata().is_dir() { "/" } else { "" };
+        let end = if found.file_type() == FileType::Directory { "/" } else { "" };
         values.insert(format!("{directory}{escaped}{end}"));
     }
     Ok(false)

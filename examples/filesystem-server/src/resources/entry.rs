@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use mcp_roots_guard::{CheckedPath, Intent, Metadata, Result, Roots, WalkEntry, WalkOptions};
+use mcp_roots_guard::{CheckedPath, DirEntry, FileType, Metadata, Result, WalkOptions};
 use rmcp::model::Resource;
 
 /// The MIME type of a directory, as in the MCP specification.
@@ -47,26 +47,17 @@ pub(crate) fn path(checked: &CheckedPath) -> &Path {
     if relative.as_os_str().is_empty() { checked.root().path() } else { relative }
 }
 
-/// The entries of a directory, sorted by name: at most [`ENTRIES`], followed by an error if there
-/// are more.
+/// The files and directories in a directory, sorted by name: at most [`ENTRIES`], followed by an
+/// error if there are more. The list ends at the first error, which is repeated after that.
 pub(super) fn children(
     directory: &CheckedPath,
-) -> Result<impl Iterator<Item = Result<WalkEntry>> + use<>> {
-    let walk = directory.walk(WalkOptions::new().max_depth(1).max_entries(ENTRIES))?;
-    Ok(walk.filter(|entry| entry.as_ref().map_or(true, |entry| is_resource(entry.metadata()))))
+) -> Result<impl Iterator<Item = Result<DirEntry>> + use<>> {
+    let mut walk = directory.walk(WalkOptions::new().max_depth(1).max_entries(ENTRIES))?;
+    let entries = std::iter::from_fn(move || walk.next_entry().transpose());
+    Ok(entries.filter(|entry| entry.as_ref().map_or(true, |entry| is_resource(entry.file_type()))))
 }
 
 /// Whether a file of this type is a resource.
-pub(super) fn is_resource(metadata: &Metadata) -> bool {
-    metadata.is_file() || metadata.is_dir()
-}
-
-/// Checks an entry of a checked directory. Returns `None` if it no longer exists or is not allowed.
-pub(super) fn child(
-    roots: &Roots,
-    directory: &CheckedPath,
-    entry: impl AsRef<Path>,
-) -> Option<CheckedPath> {
-    let beneath = directory.root().path().join(directory.relative()).join(entry);
-    roots.check(beneath, Intent::Existing).ok()
+pub(super) fn is_resource(file_type: FileType) -> bool {
+    matches!(file_type, FileType::File | FileType::Directory)
 }

@@ -8,7 +8,7 @@
 //! removed in between. Of the directories listed on previous pages, only the ancestors of that
 //! entry are read again.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -131,7 +131,7 @@ fn add_root(
     let mut open = vec![Children::of(roots, root, PathBuf::new(), after, page)?];
     while let Some(directory) = open.last_mut() {
         roots.ensure_active()?;
-        let Some((name, metadata)) = directory.entries.pop_first() else {
+        let Some(name) = directory.entries.pop_first() else {
             if directory.more {
                 return Ok(page.end());
             }
@@ -142,21 +142,21 @@ fn add_root(
         let path = root.root().path().join(&entry);
         // A nested root is listed separately, with its entries.
         let is_root = order.binary_search_by_key(&&*path, |other| other.path()).is_ok();
-        let checked = if is_root { None } else { entry::child(roots, root, &entry) };
+        let child = if is_root { None } else { child(root, &entry) };
         let is_listed = after.is_some_and(|after| after.starts_with(&entry));
         if !is_listed {
             if page.is_full() {
                 return Ok(page.end());
             }
-            if let Some(checked) = &checked {
-                page.resources.push(entry::resource(checked, &entry::name(checked), &metadata));
+            if let Some((checked, metadata)) = &child {
+                page.resources.push(entry::resource(checked, &entry::name(checked), metadata));
             }
             page.reach(root.root(), &entry);
         }
         // A directory that was replaced with a symlink in the meantime is not entered.
-        let inner =
-            checked.filter(|checked| metadata.is_dir() && checked.to_unguarded_path() == path);
-        if let Some(inner) = inner.filter(|_| open.len() < WALK_DEPTH) {
+        let inner = child
+            .filter(|(checked, metadata)| metadata.is_dir() && checked.to_unguarded_path() == path);
+        if let Some((inner, _)) = inner.filter(|_| open.len() < WALK_DEPTH) {
             if !is_listed && page.scanned >= SCANNED {
                 return Ok(page.end());
             }
@@ -166,11 +166,19 @@ fn add_root(
     Ok(true)
 }
 
+/// Checks and describes an entry beneath a root. Returns `None` if it is no longer a file or
+/// directory, or is not allowed.
+fn child(root: &CheckedPath, entry: &Path) -> Option<(CheckedPath, Metadata)> {
+    let checked = root.join(entry, Intent::NoFollow).ok()?;
+    let metadata = checked.metadata().ok()?;
+    entry::is_resource(metadata.file_type()).then_some((checked, metadata))
+}
+
 /// The entries of a directory that are still to be listed or entered.
 struct Children {
     /// The path of the directory relative to the root.
     path: PathBuf,
-    entries: BTreeMap<OsString, Metadata>,
+    entries: BTreeSet<OsString>,
     /// Whether the directory has further entries, which follow these in the order.
     more: bool,
 }
@@ -186,7 +194,7 @@ impl Children {
         after: Option<&Path>,
         page: &mut Page,
     ) -> Result<Self, HandlerError> {
-        let mut children = Self { path, entries: BTreeMap::new(), more: false };
+        let mut children = Self { path, entries: BTreeSet::new(), more: false };
         let Ok(all) = directory.read_dir() else { return Ok(children) };
         let is_ancestor = after.is_some_and(|after| after.starts_with(&children.path));
         for (count, found) in all.enumerate() {
@@ -206,8 +214,8 @@ impl Children {
             let entry = children.path.join(found.name());
             let is_remaining =
                 after.is_none_or(|after| entry.as_path() > after || after.starts_with(&entry));
-            if is_remaining && entry::is_resource(found.metadata()) {
-                children.entries.insert(found.name().to_owned(), found.metadata().clone());
+            if is_remaining && entry::is_resource(found.file_type()) {
+                children.entries.insert(found.name().to_owned());
             }
             // One more than a page, because an ancestor of `after` is entered but not listed again.
             if children.entries.len() > PAGE + 1 {

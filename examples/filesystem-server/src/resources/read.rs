@@ -70,10 +70,8 @@ fn directory(roots: &RequestRoots, checked: &CheckedPath) -> Result<String, Hand
             }
             found => found?,
         };
-        if let Some(child) = entry::child(roots, checked, found.name()) {
-            lines.push_str(&child.uri());
-            lines.push('\n');
-        }
+        lines.push_str(&found.to_checked().uri());
+        lines.push('\n');
     }
     Ok(lines)
 }

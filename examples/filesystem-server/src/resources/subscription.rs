@@ -76,7 +76,7 @@ impl Subscription {
     ) -> std::result::Result<Self, HandlerError> {
         let checked = roots.check(&Location::from_uri(uri)?, Intent::Existing)?;
         let metadata = checked.metadata()?;
-        if !entry::is_resource(&metadata) {
+        if !entry::is_resource(metadata.file_type()) {
             // Fails with the guard's refusal of special files.
             checked.open()?;
         }

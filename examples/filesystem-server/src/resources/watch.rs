@@ -3,18 +3,20 @@
 //! A watch on a checked path produces an event when something may have changed. The server then
 //! inspects the file through the guard. It uses no other information from the event.
 //!
-//! This is the only module that passes a path to code other than the guard. That does not bypass
-//! the guard: the watcher reads no content, the names in its events do not leave this module, and
-//! the subsequent inspection goes through the guard.
+//! This is the only module that passes a directory to code other than the guard. That does not
+//! bypass the guard: the watcher reads no content, the names in its events do not leave this
+//! module, and the subsequent inspection goes through the guard.
 //!
-//! On Linux, the watcher receives an open descriptor after the kernel has confirmed that its name
-//! is the checked path, so a symlink cannot redirect the watch. A directory that is later moved out
-//! of its root stays watched.
+//! The guard opens the directory beneath its root, so a symlink cannot redirect this open. On
+//! Linux, the watcher receives a path to the open descriptor. On Windows, it receives the path of
+//! the directory, which cannot be renamed or replaced while it is open. On both, the watch is
+//! therefore on the opened directory. A directory that is later moved out of its root stays
+//! watched on Linux.
 //!
-//! On other systems, the watcher resolves the path by name. An attacker who can place a symlink in
-//! a root while a client subscribes can redirect the watch to another directory. The client could
-//! then learn when something happens in that directory, because a change that polling would find
-//! later is reported at that time.
+//! On other systems, the watcher resolves the path by name after the guard has opened it. An
+//! attacker who can place a symlink in a root at that moment can redirect the watch to another
+//! directory. The client could then learn when something happens in that directory, because a
+//! change that polling would find later is reported at that time.
 //!
 //! For a file, its parent directory is watched, because programs replace files by renaming. For a
 //! root that is a file, only the file is watched, because its parent is outside the root. Watches
@@ -22,16 +24,14 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-#[cfg(target_os = "linux")]
-use std::fs::File;
-#[cfg(target_os = "linux")]
-use std::os::fd::AsRawFd as _;
+#[cfg(unix)]
+use std::os::fd::OwnedFd;
+#[cfg(windows)]
+use std::os::windows::io::OwnedHandle as OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcp_roots_guard::CheckedPath;
-#[cfg(target_os = "linux")]
-use mcp_roots_guard::OpenFile;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
@@ -95,7 +95,7 @@ impl Watcher {
             Some(directory) => (directory.to_owned(), path.file_name().map(OsStr::to_owned)),
             None => (path, None),
         };
-        let held = hold(checked, &place)?;
+        let held = hold(checked, name.is_some())?;
         let mut inner = lock(&self.inner);
         let (watch, is_new) = {
             let mut table = lock(&self.places.0);
@@ -182,38 +182,30 @@ impl Drop for Watch {
     }
 }
 
-/// Opens the place to watch. Returns `None` if it cannot be opened, or if the kernel reports a name
-/// for an opened directory that differs from `place`.
-#[cfg(target_os = "linux")]
-fn hold(checked: &CheckedPath, place: &Path) -> Option<File> {
+/// Opens the place to watch: a directory, the directory that contains a file, or the file of a file
+/// root. Returns `None` if it cannot be opened, or if part of the checked path was replaced by a
+/// symlink.
+fn hold(checked: &CheckedPath, in_directory: bool) -> Option<OwnedFd> {
     if checked.root().is_file() {
-        return checked.open().ok().map(OpenFile::into_std);
+        return Some(checked.open().ok()?.into_std().into());
     }
-    // The trailing dot makes the open fail for anything except a directory, so it never blocks on a
-    // FIFO.
-    let file = File::open(place.join(".")).ok()?;
-    let name = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-    (name == place).then_some(file)
+    let directory = if in_directory { checked.parent()? } else { checked.clone() };
+    directory.open_unguarded_dir().ok()
 }
 
 /// A path to the descriptor that is unique to this watch, because the watcher distinguishes places
 /// by path. The descriptor is closed once the watch exists, and its number can be reused. Keeping
 /// it open would prevent the kernel from reporting that a directory was removed.
 #[cfg(target_os = "linux")]
-fn call(held: &File, _: &Path, number: u64) -> PathBuf {
+fn call(held: &OwnedFd, _: &Path, number: u64) -> PathBuf {
+    use std::os::fd::AsRawFd as _;
     let digits = format!("{number:b}").replace('0', "fd/../").replace('1', "fdinfo/../");
     PathBuf::from(format!("/proc/self/{digits}fd/{}", held.as_raw_fd()))
 }
 
 #[cfg(not(target_os = "linux"))]
-#[expect(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
-fn hold(_: &CheckedPath, place: &Path) -> Option<PathBuf> {
-    Some(place.to_owned())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn call(held: &Path, _: &Path, _: u64) -> PathBuf {
-    held.to_owned()
+fn call(_: &OwnedFd, place: &Path, _: u64) -> PathBuf {
+    place.to_owned()
 }
 
 /// Locks a mutex, and ignores poisoning: a panic leaves the data in a consistent state.
@@ -274,6 +266,81 @@ mod tests {
             assert!(!fixture.wakes().await && watch.is_none(), "{path}");
             assert_eq!(fixture.watcher.places(), 0);
         }
+    }
+
+    /// Another process exchanges the directory with a symlink to an outside directory while clients
+    /// subscribe. The outside directory is never opened. Opening the directory by name is the
+    /// control, which opens the outside directory.
+    #[test]
+    fn outside_directory_is_never_opened_in_a_race() {
+        use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+        use std::time::Instant;
+
+        use notify::event::AccessKind;
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+        /// The least number of subscriptions that find the directory, and that find the symlink.
+        const TRIES: usize = 5_000;
+        let fixture = Fixture::new();
+        let (directory, outside) =
+            (fixture.top.path().join("site/d"), fixture.top.path().join("outside"));
+        let symlink = fixture.top.path().join("site/symlink");
+        std::os::unix::fs::symlink(&outside, &symlink).unwrap();
+        let (opens, marks) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (count, mark, of) = (opens.clone(), marks.clone(), outside.clone());
+        let mut observer = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            let event = event.unwrap();
+            match event.kind {
+                EventKind::Access(AccessKind::Open(_)) if event.paths.contains(&of) => {
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                EventKind::Remove(_) => {
+                    mark.fetch_add(1, Ordering::Release);
+                }
+                _ => {}
+            }
+        })
+        .unwrap();
+        observer.watch(&outside, RecursiveMode::NonRecursive).unwrap();
+        // Events arrive in order, so all opens before the mark have been counted after it.
+        let opened = |round: usize| {
+            std::fs::write(outside.join("mark"), "").unwrap();
+            std::fs::remove_file(outside.join("mark")).unwrap();
+            let start = Instant::now();
+            while marks.load(Ordering::Acquire) < round {
+                assert!(start.elapsed() < Duration::from_secs(60), "an event was lost");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opens.load(Ordering::Relaxed)
+        };
+        let (file, whole) = (fixture.check("d/a"), fixture.check("d"));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &directory, CWD, &symlink, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            let mut watched = [0, 0];
+            while watched.iter().any(|times| *times < TRIES) {
+                for (checked, is_dir) in [(&file, false), (&whole, true)] {
+                    let watch = fixture.watcher.watch(checked, is_dir, &fixture.wake);
+                    watched[usize::from(watch.is_some())] += 1;
+                }
+            }
+            let by_guard = opened(1);
+            let (start, mut round, mut by_name) = (Instant::now(), 1, 0);
+            while by_name == 0 && start.elapsed() < Duration::from_secs(60) {
+                for _ in 0..TRIES {
+                    let _ = std::fs::File::open(directory.join("."));
+                }
+                round += 1;
+                by_name = opened(round) - by_guard;
+            }
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(by_guard, 0);
+            assert_ne!(by_name, 0, "the control must open the outside directory");
+        });
     }
 
     #[tokio::test]

@@ -53,6 +53,17 @@ impl Call {
         reports.during(Box::pin(work), &ctx).await
     }
 
+    /// Performs asynchronous work, and returns its text as the result.
+    pub(super) async fn asynchronous<W, F>(self, work: W) -> Answered
+    where
+        W: FnOnce(RequestRoots) -> F + Send,
+        F: Future<Output = Work> + Send,
+    {
+        let work = async |roots| Ok(text(&work(roots).await?));
+        // Boxed because the future is large.
+        Box::pin(self.guard.tool_async(&self.ctx, self.answers, work)).await
+    }
+
     /// Performs the work, and returns its result.
     pub(super) async fn result<W>(self, work: W) -> Answered
     where

@@ -2,17 +2,14 @@
 //! diff.
 //!
 //! Either all edits of a call are applied or none. Lines that no edit touches keep their line
-//! endings. Calls that edit the same file run one after the other. A call waits at most [`WAIT`]
-//! for another call on the same file, and never for a call on a different file. If one file hangs,
-//! only calls that edit it are delayed.
+//! endings. The file is written only if it still has the content that was edited, so no edit of
+//! another call is lost. Otherwise, the edits are applied again, to the new content.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, Intent};
+use mcp_roots_guard::{ErrorKind, Intent, Version, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 use similar::TextDiff;
@@ -79,15 +76,17 @@ fn edit(roots: &RequestRoots, args: &EditFile) -> Work {
         }
         if !args.dry_run {
             roots.ensure_active()?;
-            let _lock = FileLock::acquire(name_of(&file), || Ok(roots.ensure_active()?))?;
-            let now = file.read_to_string(BYTES)?;
-            if now != content {
-                // Reading the file again and splitting it into lines also takes time.
-                let Some(less) = left.checked_sub(8 * now.len()) else { break };
-                (left, content) = (less, now);
-                continue;
+            let if_unchanged = WriteOptions::new().if_unchanged(Version::of(content.as_bytes()));
+            match put(&file, &new.content(), if_unchanged) {
+                Err(error) if error.kind() == ErrorKind::Changed => {
+                    content = file.read_to_string(BYTES)?;
+                    // Reading the file again and splitting it into lines also takes time.
+                    let Some(less) = left.checked_sub(8 * content.len()) else { break };
+                    left = less;
+                    continue;
+                }
+                written => written?,
             }
-            put(&file, &new.content())?;
         }
         return Ok(diff(&shown(&args.path), old.as_str(), new.as_str()));
     }
@@ -169,62 +168,6 @@ impl std::fmt::Write for Beginning {
     }
 }
 
-/// A lock on a file, by name. It is held from the last read of the file until the write, so that
-/// the write does not overwrite another edit.
-struct FileLock(String);
-
-/// The names of the locked files. Each running edit locks at most one file.
-static LOCKED: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
-
-/// Notified whenever a lock is released.
-static RELEASED: Condvar = Condvar::new();
-
-impl FileLock {
-    /// Waits for the lock. Fails after [`WAIT`], or as soon as `proceed` fails.
-    fn acquire(name: String, proceed: impl Fn() -> Work<()>) -> Work<Self> {
-        let start = Instant::now();
-        let mut locked = locked();
-        while locked.contains(&name) {
-            proceed()?;
-            if start.elapsed() >= WAIT {
-                return Err(HandlerError::new(format!(
-                    "another edit of the file did not finish within {} seconds; try again later",
-                    WAIT.as_secs()
-                )));
-            }
-            locked = RELEASED.wait_timeout(locked, POLL).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        locked.insert(name.clone());
-        Ok(Self(name))
-    }
-}
-
-impl Drop for FileLock {
-    fn drop(&mut self) {
-        locked().remove(&self.0);
-        RELEASED.notify_all();
-    }
-}
-
-fn locked() -> MutexGuard<'static, HashSet<String>> {
-    LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The name by which a file is locked: its canonical path, in lower case on systems that ignore
-/// case. Several hard links of a file have separate locks, because a write replaces only one of
-/// them.
-fn name_of(file: &CheckedPath) -> String {
-    let name = file.to_string();
-    if cfg!(any(windows, target_vendor = "apple")) { name.to_lowercase() } else { name }
-}
-
-/// The maximum wait for another edit of the same file: much longer than reading and writing
-/// [`BYTES`] bytes on a slow disk.
-const WAIT: Duration = Duration::from_secs(10);
-
-/// The interval at which a waiting edit checks whether its call was cancelled.
-const POLL: Duration = Duration::from_millis(50);
-
 /// The maximum size of a file to edit. Several copies of it, and a list of its lines, are held in
 /// memory at once.
 const BYTES: u64 = 4 << 20;
@@ -244,53 +187,3 @@ const DIFF_TIME: Duration = Duration::from_millis(200);
 
 /// The maximum size of a diff: as much as a model is likely to review.
 const DIFF_BYTES: usize = 256 << 10;
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-    use std::thread;
-
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(45);
-
-    /// Runs the work in a separate thread, because it may wait forever.
-    fn within<T: Send + 'static>(
-        time: Duration,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let (done, answer) = mpsc::channel();
-        thread::spawn(move || done.send(work()));
-        answer.recv_timeout(time).ok()
-    }
-
-    fn acquire(name: &str) -> Work<FileLock> {
-        FileLock::acquire(name.to_owned(), || Ok(()))
-    }
-
-    /// A lock that is never released simulates an edit on a filesystem that hangs.
-    #[test]
-    fn hanging_edit_delays_only_edits_of_the_same_file() {
-        let hung = acquire("/hung").unwrap();
-        let others =
-            within(LONG, || (0..2_000).all(|number| acquire(&format!("/other/{number}")).is_ok()));
-        assert_eq!(others, Some(true));
-        // An edit of the same file waits for a limited time, and stops when its call is cancelled.
-        let start = Instant::now();
-        let waited = within(LONG, || acquire("/hung").err().map(|error| error.to_string()));
-        let waited = waited.unwrap().unwrap();
-        assert!(
-            waited.contains("another edit of the file did not finish within 10 seconds"),
-            "{waited}"
-        );
-        assert!(start.elapsed() >= WAIT);
-        let cancelled = || {
-            FileLock::acquire("/hung".to_owned(), || Err(HandlerError::new("cancelled".to_owned())))
-        };
-        assert!(within(LONG, move || cancelled().is_err()).unwrap());
-        let next = thread::spawn(|| acquire("/hung").is_ok());
-        drop(hung);
-        assert!(next.join().unwrap());
-        assert!(!locked().contains("/hung"));
-    }
-}

@@ -5,8 +5,8 @@
 
 use std::cmp::Reverse;
 
-use mcp_roots_guard::DirEntry;
 use mcp_roots_guard::rmcp::RequestRoots;
+use mcp_roots_guard::{DirEntry, ErrorKind, FileType, Result};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -49,11 +49,11 @@ impl Server {
     )]
     async fn list_directory(Parameters(args): Parameters<ListDirectory>, call: Call) -> Answered {
         call.text(move |roots| {
-            let Listing { entries, remarks } = Listing::of(roots, &args.path)?;
+            let Listing { entries, remarks } = Listing::of(roots, &args.path, |_| Ok(None))?;
             let mut lines = Lines::default();
             let _ = entries
                 .iter()
-                .all(|entry| lines.push(&format!("{} {}", label(entry), shown(entry.name()))));
+                .all(|listed| lines.push(&format!("{} {}", listed.label(), listed.name())));
             Ok(lines.finish(remarks))
         })
         .await
@@ -71,9 +71,9 @@ impl Server {
         call: Call,
     ) -> Answered {
         call.text(move |roots| {
-            let mut listing = Listing::of(roots, &args.path)?;
+            let mut listing = Listing::of(roots, &args.path, size)?;
             if let SortBy::Size = args.sort_by {
-                listing.entries.sort_by_key(|entry| Reverse(size(entry)));
+                listing.entries.sort_by_key(|listed| Reverse(listed.size.unwrap_or(0)));
             }
             Ok(with_sizes(listing))
         })
@@ -81,53 +81,82 @@ impl Server {
     }
 }
 
+/// An entry of a listing.
+struct Listed {
+    entry: DirEntry,
+    /// The size of a regular file, if sizes are listed.
+    size: Option<u64>,
+}
+
+impl Listed {
+    fn label(&self) -> &'static str {
+        if self.is_dir() { "[DIR]" } else { "[FILE]" }
+    }
+
+    fn name(&self) -> String {
+        shown(self.entry.name())
+    }
+
+    fn is_dir(&self) -> bool {
+        self.entry.file_type() == FileType::Directory
+    }
+}
+
 /// The entries of a directory sorted by name, and remarks about missing entries.
 struct Listing {
-    entries: Vec<DirEntry>,
+    entries: Vec<Listed>,
     remarks: Vec<String>,
 }
 
 impl Listing {
-    fn of(roots: &RequestRoots, path: &str) -> Work<Self> {
+    /// Lists a directory, with the size that `size` returns for each entry. An entry that was
+    /// removed in the meantime is omitted.
+    fn of(
+        roots: &RequestRoots,
+        path: &str,
+        size: impl Fn(&DirEntry) -> Result<Option<u64>>,
+    ) -> Work<Self> {
         let (mut entries, mut unknown, mut remarks) = (Vec::new(), 0_usize, Vec::new());
         for entry in roots.read_dir(path)? {
             if entries.len().saturating_add(unknown) == ENTRIES {
                 remarks.push(format!("There are more entries: only {ENTRIES} of them are listed"));
                 break;
             }
-            match entry {
-                Ok(entry) => entries.push(entry),
+            match entry.and_then(|entry| Ok(Listed { size: size(&entry)?, entry })) {
+                Ok(listed) => entries.push(listed),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(_) => unknown += 1,
             }
         }
         if unknown > 0 {
             remarks.push(format!("Entries that could not be read: {unknown}"));
         }
-        entries.sort_by(|one, other| one.name().cmp(other.name()));
+        entries.sort_by(|one, other| one.entry.name().cmp(other.entry.name()));
         Ok(Self { entries, remarks })
     }
 }
 
+/// Looks up the size of a regular file.
+fn size(entry: &DirEntry) -> Result<Option<u64>> {
+    if entry.file_type() != FileType::File {
+        return Ok(None);
+    }
+    let metadata = entry.metadata()?;
+    Ok(metadata.is_file().then(|| metadata.size()))
+}
+
 fn with_sizes(Listing { entries, remarks }: Listing) -> String {
-    let directories = entries.iter().filter(|entry| entry.metadata().is_dir()).count();
-    let total = entries.iter().map(size).fold(0, u64::saturating_add);
-    let line = |entry: &DirEntry| {
-        let size = if entry.metadata().is_file() { readable(size(entry)) } else { String::new() };
-        format!("{} {:30} {size:>10}", label(entry), shown(entry.name())).trim_end().to_owned()
+    let directories = entries.iter().filter(|listed| listed.is_dir()).count();
+    let total = entries.iter().filter_map(|listed| listed.size).fold(0, u64::saturating_add);
+    let line = |listed: &Listed| {
+        let size = listed.size.map(readable).unwrap_or_default();
+        format!("{} {:30} {size:>10}", listed.label(), listed.name()).trim_end().to_owned()
     };
     let mut lines = Lines::default();
-    let _ = entries.iter().all(|entry| lines.push(&line(entry)));
+    let _ = entries.iter().all(|listed| lines.push(&line(listed)));
     let total = format!("Combined size: {}", readable(total));
     let count = format!("Total: {} files, {directories} directories", entries.len() - directories);
     lines.finish([String::new(), count, total].into_iter().chain(remarks))
-}
-
-fn label(entry: &DirEntry) -> &'static str {
-    if entry.metadata().is_dir() { "[DIR]" } else { "[FILE]" }
-}
-
-fn size(entry: &DirEntry) -> u64 {
-    if entry.metadata().is_file() { entry.metadata().size() } else { 0 }
 }
 
 /// Formats a size with two decimals, in the largest unit that is not larger than the size.

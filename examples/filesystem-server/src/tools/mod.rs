@@ -1,5 +1,5 @@
 //! The tools of the reference filesystem server, with the same names, parameters, annotations and
-//! result formats. README.md lists the differences in behavior.
+//! result formats, and tools that run programs. README.md lists the differences in behavior.
 
 mod call;
 mod globs;
@@ -15,23 +15,34 @@ mod list;
 mod tree;
 mod search;
 mod info;
+mod git;
+mod run;
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::json;
 
+use crate::programs::Programs;
 use crate::server::Server;
 
 impl Server {
-    pub(crate) fn all_tools() -> ToolRouter<Self> {
-        Self::read_tools()
+    /// The tools that a server with these programs offers.
+    pub(crate) fn all_tools(programs: &Programs) -> ToolRouter<Self> {
+        let mut tools = Self::read_tools()
             + Self::media_tools()
             + Self::write_tools()
             + Self::edit_tools()
             + Self::list_tools()
             + Self::tree_tools()
             + Self::search_tools()
-            + Self::info_tools()
+            + Self::info_tools();
+        if programs.git {
+            tools += Self::git_tools();
+        }
+        if !programs.run.is_empty() {
+            tools += Self::run_tools();
+        }
+        tools
     }
 }
 

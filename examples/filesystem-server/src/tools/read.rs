@@ -45,7 +45,7 @@ impl Server {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn read_file(Parameters(args): Parameters<ReadText>, call: Call) -> Answered {
-        call.text(move |roots| read_text(roots, &args)).await
+        answer(args, call).await
     }
 
     #[tool(
@@ -57,7 +57,7 @@ impl Server {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn read_text_file(Parameters(args): Parameters<ReadText>, call: Call) -> Answered {
-        call.text(move |roots| read_text(roots, &args)).await
+        answer(args, call).await
     }
 
     #[tool(
@@ -76,22 +76,27 @@ impl Server {
     }
 }
 
-fn read_text(roots: &RequestRoots, args: &ReadText) -> Work {
-    let path = &args.path;
+async fn answer(args: ReadText, call: Call) -> Answered {
+    let path = args.path;
     // Some clients send 0 for an omitted argument.
-    let (count, from_end) =
-        match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
-            (Some(_), Some(_)) => {
-                return Err(HandlerError::new("head and tail cannot be combined"));
-            }
-            (Some(lines), None) => (lines, false),
-            (None, Some(lines)) => (lines, true),
-            (None, None) => {
-                return roots
-                    .read_to_string(path, LIMIT)
-                    .map_err(|error| advised("", &error, WHOLE));
-            }
-        };
+    match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
+        (Some(_), Some(_)) => {
+            call.text(|_| Err(HandlerError::new("head and tail cannot be combined"))).await
+        }
+        (Some(lines), None) => call.text(move |roots| read_lines(roots, &path, lines, false)).await,
+        (None, Some(lines)) => call.text(move |roots| read_lines(roots, &path, lines, true)).await,
+        (None, None) => {
+            let whole = async move |roots: RequestRoots| {
+                let read = roots.read_to_string_async(path, LIMIT).await;
+                read.map_err(|error| advised("", &error, WHOLE))
+            };
+            call.asynchronous(whole).await
+        }
+    }
+}
+
+/// Reads the first or the last lines of a file.
+fn read_lines(roots: &RequestRoots, path: &str, count: u32, from_end: bool) -> Work {
     let file = roots.open(path).map_err(|error| advised("", &error, LINES))?;
     let lines = if from_end { tail(file, count) } else { head(file, count) };
     let advice = if count == 1 { LINE } else { LINES };

@@ -3,15 +3,13 @@
 //! It returns the matching paths, one per line. If it could not search everything beneath the
 //! directory, the result says so. A symlink is matched by its own name and not followed.
 
-use std::path::Path;
-
-use mcp_roots_guard::Intent;
 use mcp_roots_guard::limits::WALK_ENTRIES;
 use mcp_roots_guard::rmcp::RequestRoots;
+use mcp_roots_guard::{DirEntry, Intent, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
-use super::call::{Answered, Call, Lines, Work, is_plain, shown, text_schema};
+use super::call::{Answered, Call, Lines, Work, is_plain, text_schema};
 use super::globs::Globs;
 use super::steps::{Step, Steps};
 use crate::progress::Progress;
@@ -29,6 +27,11 @@ struct SearchFiles {
     /// entries with that name at any depth.
     #[serde(default)]
     exclude_patterns: Vec<String>,
+    /// Omit entries that git ignores. The rules are those of `.gitignore`, `.ignore` and
+    /// `.git/info/exclude` in the searched directories and above them, inside the allowed
+    /// directory.
+    #[serde(default)]
+    respect_gitignore: bool,
 }
 
 #[tool_router(router = search_tools, vis = "pub(super)")]
@@ -49,10 +52,10 @@ impl Server {
 fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work {
     let pattern = Globs::one(&args.pattern)?;
     let top = roots.check(&args.path, Intent::Existing)?;
-    let top_path = top.root().path().join(top.relative());
+    let options = WalkOptions::new().git_ignore(args.respect_gitignore);
     let (mut lines, mut found) = (Lines::default(), 0_usize);
     let (mut unreadable, mut remarks) = (0_usize, Vec::new());
-    for step in Steps::new(&top, &args.exclude_patterns, roots, progress)? {
+    for step in Steps::new(&top, options, &args.exclude_patterns, roots, progress)? {
         match step? {
             Step::Entry(entry) if pattern.matches(&entry.path()) => {
                 if found == MATCHES {
@@ -62,7 +65,7 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
                     break;
                 }
                 found += 1;
-                if !lines.push(&named(roots, &top_path.join(entry.path()))) {
+                if !lines.push(&named(&entry)) {
                     break;
                 }
             }
@@ -83,12 +86,11 @@ fn search(roots: &RequestRoots, progress: &Progress, args: &SearchFiles) -> Work
 }
 
 /// Formats a path so that it can be passed to another tool: unchanged, or as a URI if it cannot be
-/// part of a line. If the path is no longer allowed, it is quoted and escaped instead.
-fn named(roots: &RequestRoots, path: &Path) -> String {
-    if is_plain(path.as_os_str()) {
-        return path.display().to_string();
-    }
-    roots.check(path, Intent::NoFollow).map_or_else(|_| shown(path), |checked| checked.uri())
+/// part of a line.
+fn named(entry: &DirEntry) -> String {
+    let checked = entry.to_checked();
+    let path = checked.to_unguarded_path();
+    if is_plain(path.as_os_str()) { path.display().to_string() } else { checked.uri() }
 }
 
 /// The maximum number of matches: more would not be useful.

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{CheckedPath, Error, Walk, WalkEntry, WalkOptions};
+use mcp_roots_guard::rmcp::RequestRoots;
+use mcp_roots_guard::{CheckedPath, DirEntry, Result, Walk, WalkOptions};
 
 use super::call::Work;
 use super::globs::Globs;
@@ -16,9 +16,9 @@ use crate::progress::Progress;
 /// A step of a walk.
 pub(super) enum Step {
     /// An entry that is not excluded.
-    Entry(WalkEntry),
-    /// The most recent directory could not be listed completely.
-    Unreadable(Error),
+    Entry(DirEntry),
+    /// The most recent directory could not be listed completely, for this reason.
+    Unreadable(String),
     /// There are more than [`WALK_ENTRIES`](mcp_roots_guard::limits::WALK_ENTRIES) entries. This is
     /// the last step.
     Full,
@@ -27,6 +27,9 @@ pub(super) enum Step {
 /// An iterator over the steps of a walk.
 pub(super) struct Steps<'a> {
     walk: Walk,
+    /// The result that follows the error of a directory.
+    pending: Option<Result<Option<DirEntry>>>,
+    is_over: bool,
     excluded: Globs,
     seen: u32,
     looked: Option<Instant>,
@@ -35,16 +38,19 @@ pub(super) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Starts a walk beneath a directory.
+    /// Starts a walk beneath a directory. A directory that cannot be listed does not end it.
     pub(super) fn new(
         top: &CheckedPath,
+        options: WalkOptions,
         exclude: &[String],
         roots: &'a RequestRoots,
         progress: &'a Progress,
     ) -> Work<Self> {
         let excluded = Globs::excluding(exclude)?;
         Ok(Self {
-            walk: top.walk(WalkOptions::new())?,
+            walk: top.walk(options.skip_unreadable(true))?,
+            pending: None,
+            is_over: false,
             excluded,
             seen: 0,
             looked: None,
@@ -54,15 +60,38 @@ impl<'a> Steps<'a> {
     }
 }
 
+impl Steps<'_> {
+    /// Takes the next result of the walk. If the most recent directory could not be listed, returns
+    /// the reason first.
+    fn advance(&mut self) -> Result<Result<Option<DirEntry>>, String> {
+        if let Some(pending) = self.pending.take() {
+            return Ok(pending);
+        }
+        let known = self.walk.unreadable().len();
+        let next = self.walk.next_entry();
+        match self.walk.unreadable().get(known) {
+            None => Ok(next),
+            Some(error) => {
+                self.pending = Some(next);
+                Err(error.to_string())
+            }
+        }
+    }
+}
+
 impl Iterator for Steps<'_> {
-    type Item = Result<Step, HandlerError>;
+    type Item = Work<Step>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let entry = match self.walk.next()? {
-                Ok(entry) => entry,
-                Err(error) if error.code() == "too_many_entries" => return Some(Ok(Step::Full)),
-                Err(error) => return Some(Ok(Step::Unreadable(error))),
+        while !self.is_over {
+            let entry = match self.advance() {
+                Err(reason) => return Some(Ok(Step::Unreadable(reason))),
+                Ok(Ok(entry)) => entry?,
+                Ok(Err(error)) => {
+                    self.is_over = true;
+                    let is_full = error.code() == "too_many_entries";
+                    return Some(if is_full { Ok(Step::Full) } else { Err(error.into()) });
+                }
             };
             self.seen = self.seen.saturating_add(1);
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
@@ -77,6 +106,7 @@ impl Iterator for Steps<'_> {
             }
             self.walk.skip_current_dir();
         }
+        None
     }
 }
 

@@ -5,7 +5,7 @@
 //! followed, and has the type `file`.
 
 use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
-use mcp_roots_guard::{Intent, WalkEntry};
+use mcp_roots_guard::{DirEntry, FileType, Intent, WalkOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
@@ -54,10 +54,11 @@ struct Node {
 fn tree(roots: &RequestRoots, progress: &Progress, args: &DirectoryTree) -> Work {
     let top = roots.check(&args.path, Intent::Existing)?;
     let mut tree = Tree { open: Vec::new(), done: Vec::new() };
-    for (count, step) in Steps::new(&top, &args.exclude_patterns, roots, progress)?.enumerate() {
+    let steps = Steps::new(&top, WalkOptions::new(), &args.exclude_patterns, roots, progress)?;
+    for (count, step) in steps.enumerate() {
         match step? {
             Step::Entry(entry) if count < ENTRIES => tree.add(&entry),
-            Step::Unreadable(error) => tree.mark(&error),
+            Step::Unreadable(reason) => tree.mark(reason),
             Step::Entry(_) | Step::Full => {
                 return Err(too_large(format!("{ENTRIES} entries")));
             }
@@ -100,10 +101,10 @@ struct Tree {
 }
 
 impl Tree {
-    fn add(&mut self, entry: &WalkEntry) {
+    fn add(&mut self, entry: &DirEntry) {
         self.close(entry.depth() - 1);
         let name = entry.name().to_string_lossy().into_owned();
-        if entry.metadata().is_dir() {
+        if entry.file_type() == FileType::Directory {
             self.open.push(Node {
                 name,
                 r#type: "directory",
@@ -115,9 +116,9 @@ impl Tree {
         }
     }
 
-    fn mark(&mut self, error: &mcp_roots_guard::Error) {
+    fn mark(&mut self, error: String) {
         if let Some(directory) = self.open.last_mut() {
-            directory.error = Some(error.to_string());
+            directory.error = Some(error);
         }
     }
 

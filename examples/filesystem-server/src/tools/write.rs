@@ -3,15 +3,13 @@
 //! A write either replaces the whole content or changes nothing, except for a root that is a file,
 //! which is written in place. A move never replaces an existing file.
 
-use std::io::Write as _;
-
 use mcp_roots_guard::rmcp::HandlerError;
-use mcp_roots_guard::{CheckedPath, ErrorKind, Intent, OpenOptions, Replace};
+use mcp_roots_guard::{CheckedPath, ErrorKind, Existing, Intent, Replace, Result, WriteOptions};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
 
 use super::LIMIT;
-use super::call::{Answered, Call, Work, text_schema};
+use super::call::{Answered, Call, text_schema};
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -58,7 +56,7 @@ impl Server {
                     "the content is larger than {LIMIT} bytes, the limit for reading and writing"
                 )));
             }
-            put(&roots.check(&path, Intent::New)?, &content)?;
+            put(&roots.check(&path, Intent::New)?, &content, WriteOptions::new())?;
             Ok(format!("Wrote {} bytes to {path}", content.len()))
         })
         .await
@@ -110,12 +108,11 @@ impl Server {
 
 /// Replaces the content of a file, completely or not at all. A root that is a file cannot be
 /// replaced, so it is written in place.
-pub(super) fn put(file: &CheckedPath, content: &str) -> Work<()> {
-    match file.write(content) {
+pub(super) fn put(file: &CheckedPath, content: &str, options: WriteOptions) -> Result<()> {
+    match file.write_with(content, options) {
         Err(error) if error.kind() == ErrorKind::RootItself => {
-            let mut file = file.open_with(OpenOptions::new().write(true).truncate(true))?;
-            Ok(file.write_all(content.as_bytes())?)
+            file.write_with(content, options.existing(Existing::InPlace))
         }
-        written => Ok(written?),
+        written => written,
     }
 }

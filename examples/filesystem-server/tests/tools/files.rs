@@ -14,6 +14,7 @@ async fn tool_definitions_match_the_reference_server() {
     let served = Served::new().await;
     let tools = served.client.list_all_tools().await.unwrap();
     // Name, parameters (`!` marks required ones), and the hints read-only, destructive, idempotent.
+    // The reference server has no `respectGitignore`.
     let expected = [
         ("create_directory", "path!", (false, Some(false), Some(true))),
         ("directory_tree", "excludePatterns path!", (true, None, None)),
@@ -27,7 +28,7 @@ async fn tool_definitions_match_the_reference_server() {
         ("read_media_file", "path!", (true, None, None)),
         ("read_multiple_files", "paths!", (true, None, None)),
         ("read_text_file", "head path! tail", (true, None, None)),
-        ("search_files", "excludePatterns path! pattern!", (true, None, None)),
+        ("search_files", "excludePatterns path! pattern! respectGitignore", (true, None, None)),
         ("write_file", "content! path!", (false, Some(true), Some(true))),
     ];
     let default = |name: &str, key: &str| {
@@ -37,6 +38,7 @@ async fn tool_definitions_match_the_reference_server() {
     assert_eq!(default("edit_file", "dryRun"), json!(false));
     assert_eq!(default("list_directory_with_sizes", "sortBy"), json!("name"));
     assert_eq!(default("directory_tree", "excludePatterns"), json!([]));
+    assert_eq!(default("search_files", "respectGitignore"), json!(false));
     let mut names: Vec<_> = tools.iter().map(|tool| tool.name.to_string()).collect();
     names.sort();
     assert_eq!(names, expected.map(|(name, ..)| name));

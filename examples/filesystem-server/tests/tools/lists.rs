@@ -197,6 +197,36 @@ async fn search_finds_paths_by_glob() {
     assert!(text.ends_with("only 1000 are listed; narrow the pattern"), "{text}");
 }
 
+#[tokio::test]
+async fn search_omits_ignored_files_only_on_request() {
+    let served = Served::new().await;
+    served.put(".gitignore", "target/\n*.log\n");
+    served.put("src/.gitignore", "!keep.log\n");
+    for name in ["a.log", "src/a.rs", "src/b.log", "src/keep.log", "target/b.rs"] {
+        served.put(name, "");
+    }
+    let all = ["a.log", "src/a.rs", "src/b.log", "src/keep.log", "target/b.rs"].as_slice();
+    // Searched directory, arguments, expected matches.
+    let cases = [
+        (".", json!({}), all),
+        (".", json!({"respectGitignore": false}), all),
+        (".", json!({"respectGitignore": true}), &["src/a.rs", "src/keep.log"]),
+        // Rules of the directories above apply.
+        ("src", json!({"respectGitignore": true}), &["src/a.rs", "src/keep.log"]),
+        ("target", json!({}), &["target/b.rs"]),
+    ];
+    for (path, mut args, found) in cases {
+        args["path"] = json!(path);
+        args["pattern"] = json!("**/*.{log,rs}");
+        let text = served.ok("search_files", args.clone()).await;
+        let expected: Vec<_> = found
+            .iter()
+            .map(|name| served.path(&name.replace('/', MAIN_SEPARATOR_STR)).display().to_string())
+            .collect();
+        assert_eq!(text, expected.join("\n"), "{args}");
+    }
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn unlistable_directory_is_reported_and_skipped() {

@@ -1,5 +1,5 @@
-//! The control of the test: the same server, except that the SDK's transport is not wrapped, and
-//! the notification's handler marks the change. This looks equivalent, but is too late.
+//! The control server of the test. It differs in that the SDK's transport is not wrapped, and the
+//! handler of the notification records the change. This looks equivalent, but is too late.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,0 +1,93 @@
+//! The programs that the server may run for its clients, as configured by the operator.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mcp_roots_guard::{Access, Boundary, Confinement, ExtraAccess, Guard, Intent, Result};
+
+/// The programs that tools may run. None by default.
+#[derive(Clone, Debug, Default)]
+pub struct Programs {
+    /// Whether the tools `git_status`, `git_diff` and `git_log` are offered.
+    pub git: bool,
+    /// The programs that the tool `run` accepts: names, which are looked up in `PATH`, or absolute
+    /// paths.
+    pub run: Vec<String>,
+    /// Further paths that the programs of `run` may read and execute.
+    pub extras: Vec<PathBuf>,
+}
+
+impl Programs {
+    /// Verifies that each program exists and that the kernel can confine it.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](mcp_roots_guard::ErrorKind::NotFound) for a missing program or path, and
+    /// [`ConfinementUnavailable`](mcp_roots_guard::ErrorKind::ConfinementUnavailable), with the
+    /// other errors of [`output`](mcp_roots_guard::ChildCommand::output).
+    pub fn verify(&self, guard: &Guard) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let mut roots = guard.boundary().allowed_roots();
+        if roots.is_empty() {
+            // Without allowed directories, any other one serves.
+            let anywhere = std::env::temp_dir();
+            let boundary = Boundary::builder().directory(anywhere, Access::ReadOnly).build()?;
+            roots = boundary.allowed_roots();
+        }
+        let first = roots.roots().find(|root| !root.is_file()).map(|root| root.path().to_owned());
+        let directory = roots.check(first.unwrap_or_else(|| ".".into()), Intent::Existing)?;
+        if self.git {
+            let git = directory.command("git")?.confined(git_confinement());
+            git.arg("--version").time_limit(Duration::from_secs(30)).output()?.into_stdout()?;
+        }
+        for program in &self.run {
+            let _ = directory.command(program)?;
+        }
+        if !self.run.is_empty() {
+            let shell = directory.command("sh")?.confined(self.confinement());
+            shell.arg("-c").arg(":").output()?;
+        }
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.git && self.run.is_empty()
+    }
+
+    /// The paths outside the allowed directories that the server itself needs if it is confined. A
+    /// program that it starts cannot use more than the server. The server also reads `/proc`, to
+    /// find the descriptors that a program must not inherit. The programs cannot.
+    pub fn process_confinement(&self) -> Confinement {
+        if self.is_empty() {
+            return Confinement::new();
+        }
+        self.confinement().extra("/proc", ExtraAccess::ReadOnly)
+    }
+
+    /// Whether the tool `run` accepts the program.
+    pub(crate) fn accepts(&self, program: &str) -> bool {
+        self.run.iter().any(|allowed| allowed == program)
+    }
+
+    /// The paths outside the roots that the programs of `run` may use.
+    pub(crate) fn confinement(&self) -> Confinement {
+        self.extras.iter().fold(Confinement::new().programs(), |confinement, path| {
+            confinement.extra(path, ExtraAccess::Execute)
+        })
+    }
+}
+
+/// The paths outside the roots that git may use. It can read the system's files but cannot run a
+/// shell or any other program outside the directories of libraries, so almost no program that a
+/// repository's configuration names can start.
+pub(crate) fn git_confinement() -> Confinement {
+    let libraries = ["/gnu/store", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
+    let confinement = Confinement::new().runtime_files();
+    let confinement = confinement.optional_extra("/usr", ExtraAccess::ReadOnly);
+    let confinement = confinement.optional_extra("/etc/ld.so.cache", ExtraAccess::ReadOnly);
+    libraries.into_iter().fold(confinement, |confinement, path| {
+        confinement.optional_extra(path, ExtraAccess::Execute)
+    })
+}

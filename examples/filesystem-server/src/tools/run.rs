@@ -1,0 +1,83 @@
+//! The tool `run`, which the option `--run PROGRAM` enables. The program is confined to the roots
+//! in force.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use mcp_roots_guard::rmcp::HandlerError;
+use mcp_roots_guard::{ChildOutput, Ended, Intent};
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::{schemars, tool, tool_router};
+
+use super::call::{ANSWER, Answered, Call, text_schema};
+use crate::server::Server;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Run {
+    /// One of the programs that the server allows.
+    program: String,
+    /// The program's arguments. No shell interprets them.
+    #[serde(default)]
+    arguments: Vec<String>,
+    /// The working directory: a path inside the allowed directories, or a `file:` URI.
+    path: String,
+    /// How many seconds the program may run, up to 600. The default is 60.
+    timeout_seconds: Option<u16>,
+}
+
+#[tool_router(router = run_tools, vis = "pub(super)")]
+impl Server {
+    #[tool(
+        title = "Run Program",
+        description = "Runs one of the programs that the server allows, in a directory. The \
+                       program can use only the allowed directories and the system's programs and \
+                       libraries, and has no network. Returns its exit status and its output.",
+        output_schema = text_schema(),
+        annotations(read_only_hint = false, destructive_hint = true, open_world_hint = false)
+    )]
+    async fn run(&self, Parameters(args): Parameters<Run>, call: Call) -> Answered {
+        let programs = self.programs.clone();
+        call.asynchronous(async move |roots| {
+            if !programs.accepts(&args.program) {
+                let allowed = programs.run.join(", ");
+                let program = args.program;
+                return Err(HandlerError::new(format!(
+                    "{program:?} is not one of the allowed programs: {allowed}"
+                )));
+            }
+            let time = args.timeout_seconds.unwrap_or(60);
+            if !(1..=600).contains(&time) {
+                return Err(HandlerError::new("timeoutSeconds must be from 1 to 600"));
+            }
+            let path = args.path;
+            let directory = roots.run(|roots| Ok(roots.check(path, Intent::Existing)?)).await?;
+            let program = directory
+                .command(&args.program)?
+                .args(&args.arguments)
+                .confined(programs.confinement())
+                .allow_programs_in_roots()
+                .time_limit(Duration::from_secs(time.into()))
+                .output_limit(ANSWER);
+            Ok(described(&program.output_async().await?))
+        })
+        .await
+    }
+}
+
+fn described(output: &ChildOutput) -> String {
+    let mut text = match output.ended() {
+        Ended::Exited(status) => match status.code() {
+            Some(code) => format!("exit status: {code}"),
+            None => format!("ended by a signal: {status}"),
+        },
+        Ended::TimedOut => "stopped at its time limit".to_owned(),
+        _ => "stopped because it wrote too much; the output is truncated".to_owned(),
+    };
+    for (name, bytes) in [("stdout", output.stdout()), ("stderr", output.stderr())] {
+        if !bytes.is_empty() {
+            let _ = write!(text, "\n{name}:\n{}", String::from_utf8_lossy(bytes));
+        }
+    }
+    text
+}

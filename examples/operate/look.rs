@@ -1,0 +1,239 @@
+//! Operations that only read.
+#![allow(clippy::unnecessary_wraps, reason = "all operations in the table have the same type")]
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+
+use mcp_roots_guard::{CheckedPath, DirEntry, Intent, OpenOptions, Version, WalkOptions};
+use serde_json::{Map, Value, json};
+
+use super::operations::intent;
+use super::reply::{insert_bytes, insert_path, of_metadata, of_proof, of_root};
+use super::request::{Failure, Request, error_json, path_of};
+
+type Answer = Result<Value, Failure>;
+
+/// Calls a method of `Roots` with the path or, if the request says so, checks the path and calls
+/// the method of `CheckedPath`.
+macro_rules! call {
+    ($request:ident, $intent:expr, $method:ident($($argument:expr),*)) => {{
+        let path = $request.text("path")?;
+        if $request.boolean("checked")? {
+            $request.roots.check(path, $intent)?.$method($($argument),*)?
+        } else {
+            $request.roots.$method(path, $($argument),*)?
+        }
+    }};
+}
+pub(crate) use call;
+
+pub(crate) fn roots(request: &Request) -> Answer {
+    Ok(json!({"roots": request.roots.roots().map(of_root).collect::<Vec<_>>()}))
+}
+
+pub(crate) fn rejected(request: &Request) -> Answer {
+    let rejected = request.roots.rejected().iter();
+    let rejected = rejected.map(|rejected| {
+        let error = error_json(rejected.error());
+        json!({"index": rejected.index(), "entry": rejected.entry(), "error": error})
+    });
+    Ok(json!({"rejected": rejected.collect::<Vec<_>>()}))
+}
+
+pub(crate) fn verify(request: &Request) -> Answer {
+    Ok(json!({"available": request.roots.verify()}))
+}
+
+pub(crate) fn check(request: &Request) -> Answer {
+    Ok(of_proof(&checked(request)?))
+}
+
+/// Checks the path for the intent of the request.
+fn checked(request: &Request) -> Result<CheckedPath, Failure> {
+    Ok(request.roots.check(request.text("path")?, intent(request, "intent")?)?)
+}
+
+pub(crate) fn join(request: &Request) -> Answer {
+    let relative = path_of(request.bytes("relative")?)?;
+    Ok(of_proof(&checked(request)?.join(relative, intent(request, "joined_intent")?)?))
+}
+
+pub(crate) fn parent(request: &Request) -> Answer {
+    Ok(json!({"parent": checked(request)?.parent().as_ref().map(of_proof)}))
+}
+
+pub(crate) fn no_follow(request: &Request) -> Answer {
+    Ok(of_proof(&checked(request)?.no_follow()?))
+}
+
+pub(crate) fn still_allows(request: &Request) -> Answer {
+    let checked = request.all_roots.check(request.text("path")?, intent(request, "intent")?)?;
+    request.roots.still_allows(&checked)?;
+    Ok(of_proof(&checked))
+}
+
+pub(crate) fn open(request: &Request) -> Answer {
+    let options = OpenOptions::new()
+        .read(request.boolean("read")?)
+        .write(request.boolean("write")?)
+        .append(request.boolean("append")?)
+        .truncate(request.boolean("truncate")?)
+        .create(request.boolean("create")?)
+        .create_new(request.boolean("create_new")?);
+    let creates = request.boolean("create")? || request.boolean("create_new")?;
+    let intent = if creates { Intent::New } else { Intent::Existing };
+    let mut file = call!(request, intent, open_with(options));
+    let mut object = Map::new();
+    object.insert("metadata".into(), of_metadata(file.metadata()));
+    let offset = SeekFrom::Start(request.integer("offset")?);
+    if let Some(content) = request.optional_bytes("content")? {
+        file.seek(offset)?;
+        file.write_all(&content)?;
+    }
+    if request.has("limit") {
+        file.seek(offset)?;
+        let mut content = Vec::new();
+        file.take(request.integer("limit")?).read_to_end(&mut content)?;
+        insert_bytes(&mut object, "content", content);
+    }
+    Ok(Value::Object(object))
+}
+
+pub(crate) fn read(request: &Request) -> Answer {
+    let content = call!(request, Intent::Existing, read(request.integer("limit")?));
+    Ok(of_content(content))
+}
+
+fn of_content(content: Vec<u8>) -> Value {
+    let mut object = Map::new();
+    object.insert("version".into(), Version::of(&content).to_string().into());
+    insert_bytes(&mut object, "content", content);
+    Value::Object(object)
+}
+
+pub(crate) fn read_to_string(request: &Request) -> Answer {
+    let limit = request.integer("limit")?;
+    Ok(of_content(call!(request, Intent::Existing, read_to_string(limit)).into()))
+}
+
+pub(crate) fn metadata(request: &Request) -> Answer {
+    Ok(of_metadata(&call!(request, Intent::Existing, metadata())))
+}
+
+pub(crate) fn symlink_metadata(request: &Request) -> Answer {
+    Ok(of_metadata(&call!(request, Intent::NoFollow, symlink_metadata())))
+}
+
+pub(crate) fn version(request: &Request) -> Answer {
+    let version = call!(request, Intent::Existing, version(request.integer("limit")?));
+    Ok(json!({"version": version.to_string()}))
+}
+
+pub(crate) fn read_link(request: &Request) -> Answer {
+    let link = call!(request, Intent::NoFollow, read_link());
+    let mut object = Map::new();
+    insert_bytes(&mut object, "target", link.text().as_os_str().as_encoded_bytes().to_vec());
+    object.insert("leads_inside".into(), link.leads_inside().into());
+    Ok(Value::Object(object))
+}
+
+pub(crate) fn to_unguarded_path(request: &Request) -> Answer {
+    let checked = checked(request)?;
+    let mut object = Map::new();
+    insert_path(&mut object, &checked.to_unguarded_path(), || checked.uri());
+    Ok(Value::Object(object))
+}
+
+pub(crate) fn open_unguarded_dir(request: &Request) -> Answer {
+    let directory = call!(request, Intent::Existing, open_unguarded_dir());
+    // A handle of a directory, so that nothing can be read from the file.
+    let metadata = File::from(directory).metadata()?;
+    Ok(json!({"type": if metadata.is_dir() { "directory" } else { "other" }}))
+}
+
+pub(crate) fn list(request: &Request) -> Answer {
+    let mut entries = Vec::new();
+    for entry in call!(request, Intent::Existing, read_dir()) {
+        entries.push(of_entry(&entry?));
+    }
+    Ok(json!({"entries": entries}))
+}
+
+pub(crate) fn walk(request: &Request) -> Answer {
+    let options = walk_options(request)?;
+    let skipped = request.texts("skip")?;
+    let mut entries: Vec<Value> = Vec::new();
+    let mut walk = call!(request, Intent::Existing, walk(options));
+    loop {
+        match walk.next_entry() {
+            Ok(Some(entry)) => {
+                entries.push(of_entry(&entry));
+                let name = entry.name().to_str();
+                if skipped.iter().any(|skipped| Some(skipped.as_str()) == name) {
+                    walk.skip_current_dir();
+                }
+            }
+            Ok(None) => break,
+            // The entries before the error, because a limit is an ordinary end of a walk.
+            Err(error) => {
+                let members = Map::from_iter([("entries".to_owned(), entries.into())]);
+                return Err(Failure::Partial(error, members));
+            }
+        }
+    }
+    let unreadable: Vec<_> = walk.unreadable().iter().map(error_json).collect();
+    Ok(json!({"entries": entries, "unreadable": unreadable}))
+}
+
+fn walk_options(request: &Request) -> Result<WalkOptions, Failure> {
+    let mut options = WalkOptions::new()
+        .max_entries(request.count("max_entries")?)
+        .hidden(request.boolean("hidden")?)
+        .skip_unreadable(request.boolean("skip_unreadable")?);
+    if request.has("max_depth") {
+        options = options.max_depth(request.count("max_depth")?);
+    }
+    #[cfg(feature = "ignore")]
+    {
+        options = options.git_ignore(request.boolean("git_ignore")?);
+    }
+    Ok(options)
+}
+
+/// Walks to an entry, and describes or reads it through the entry.
+pub(crate) fn entry(request: &Request) -> Answer {
+    let wanted = path_of(request.bytes("entry")?)?;
+    let mut walk = call!(request, Intent::Existing, walk(WalkOptions::new()));
+    while let Some(entry) = walk.next_entry()? {
+        if entry.path() == wanted {
+            return act(request, &entry);
+        }
+        if !wanted.starts_with(entry.path()) {
+            walk.skip_current_dir();
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::NotFound).into())
+}
+
+fn act(request: &Request, entry: &DirEntry) -> Answer {
+    let limit = request.integer("limit")?;
+    Ok(match request.text("action")? {
+        "read" => of_content(entry.read(limit)?),
+        "read_to_string" => of_content(entry.read_to_string(limit)?.into()),
+        "metadata" => of_metadata(&entry.metadata()?),
+        "open" => of_metadata(entry.open()?.metadata()),
+        "remove_file" => {
+            entry.to_checked().remove_file()?;
+            json!({})
+        }
+        _ => of_proof(&entry.to_checked()),
+    })
+}
+
+fn of_entry(entry: &DirEntry) -> Value {
+    let mut object = Map::new();
+    insert_path(&mut object, &entry.path(), || entry.to_checked().uri());
+    object.insert("type".into(), entry.file_type().as_str().into());
+    object.insert("depth".into(), entry.depth().into());
+    Value::Object(object)
+}

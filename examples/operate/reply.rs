@@ -1,0 +1,94 @@
+//! The results as JSON.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mcp_roots_guard::{Access, CheckedPath, Metadata, Root};
+use serde_json::{Map, Value, json};
+
+use super::base64;
+
+/// Adds `path`, and `uri` if the path is not UTF-8.
+pub(crate) fn insert_path(
+    object: &mut Map<String, Value>,
+    path: &Path,
+    uri: impl FnOnce() -> String,
+) {
+    object.insert("path".into(), path.to_string_lossy().into());
+    if path.to_str().is_none() {
+        object.insert("uri".into(), uri().into());
+    }
+}
+
+/// Adds content as text, or as Base64 if it is not UTF-8.
+pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: Vec<u8>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => object.insert(name.into(), text.into()),
+        Err(error) => {
+            object.insert(format!("{name}_base64"), base64::encode(error.as_bytes()).into())
+        }
+    };
+}
+
+pub(crate) fn of_root(root: &Root) -> Value {
+    let mut object = Map::new();
+    insert_path(&mut object, root.path(), || root.uri());
+    object.insert("client_path".into(), root.client_path().into());
+    object.insert(
+        "aliases".into(),
+        root.paths().skip(1).map(|path| path.to_string_lossy()).collect(),
+    );
+    object.insert("name".into(), root.name().into());
+    object.insert("access".into(), of_access(root.access()));
+    object.insert("always".into(), root.is_always().into());
+    object.insert("file".into(), root.is_file().into());
+    object.insert("available".into(), root.is_available().into());
+    Value::Object(object)
+}
+
+pub(crate) fn of_proof(checked: &CheckedPath) -> Value {
+    let mut object = Map::new();
+    let path = checked.root().path().join(checked.relative());
+    object.insert("path".into(), checked.display_path().into());
+    if path.to_str().is_none() {
+        object.insert("uri".into(), checked.uri().into());
+    }
+    object.insert("root".into(), checked.root().display_path().into());
+    object.insert("relative".into(), checked.relative().to_string_lossy().into());
+    object.insert("exists".into(), checked.exists().into());
+    object.insert("access".into(), of_access(checked.access()));
+    Value::Object(object)
+}
+
+fn of_access(access: Access) -> Value {
+    match access {
+        Access::ReadOnly => "read_only",
+        Access::ReadWrite => "read_write",
+    }
+    .into()
+}
+
+pub(crate) fn of_metadata(metadata: &Metadata) -> Value {
+    json!({
+        "type": metadata.file_type().as_str(),
+        "size": metadata.size(),
+        "hard_links": metadata.hard_links(),
+        "modified": metadata.modified().map(milliseconds),
+        "accessed": metadata.accessed().map(milliseconds),
+        "created": metadata.created().map(milliseconds),
+        "mode": metadata.mode(),
+    })
+}
+
+/// Milliseconds since 1970, rounded down.
+fn milliseconds(time: SystemTime) -> i64 {
+    let whole =
+        |duration: std::time::Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => whole(after),
+        Err(before) => {
+            let before = before.duration();
+            -whole(before) - i64::from(before.subsec_nanos() % 1_000_000 != 0)
+        }
+    }
+}
