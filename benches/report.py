@@ -29,6 +29,7 @@ SUBJECTS = [
 DEPTHS = [2, 8, 16]
 WORKS = {
     "open": "open, verify, close",
+    "open-link": "the same through a relative symlink",
     "check": "resolve an existing path",
     "create": "resolve a path to create",
     "refuse-absolute": "refuse an absolute path outside",
@@ -93,7 +94,7 @@ def speed(times, subject):
 def bars(times):
     """Yields the description, the measured ratio or time, and the upper bound of each bound."""
     ratio = lambda group, depth, other: times[group, "guard", depth] / times[group, other, depth]
-    for group, most in [("open", 1.25), ("check", 1.2)]:
+    for group, most in [("open", 1.25), ("open-link", 1.3), ("check", 1.2)]:
         for depth in DEPTHS:
             yield f"{group}/{depth}: guard ÷ openat2", ratio(group, depth, "openat2"), most
     for depth in DEPTHS:
@@ -108,6 +109,9 @@ def bars(times):
     for depth in DEPTHS[1:]:
         for peer in ["soft-canonicalize", "path_jail", "strict-path"]:
             yield f"check/{depth}: guard ÷ {peer}", ratio("check", depth, peer), 1
+    for depth in DEPTHS:
+        yield f"refuse-dots/{depth}: guard ÷ openat2", ratio("refuse-dots", depth, "openat2"), 2
+        yield f"absolute-link/{depth}: guard ÷ std", ratio("absolute-link", depth, "std"), 1
     yield "roots: 10,000 ÷ 1", times["roots", "guard", 10000] / times["roots", "guard", 1], 1.2
     cost = times["session", "warm", 8] - times["session", "bare", 8]
     yield "session: warm minus bare, in ns", cost, 300

@@ -35,6 +35,7 @@ fn open(criterion: &mut Criterion) {
     let tree = Tree::new();
     for depth in DEPTHS {
         measure(criterion, "open", depth, ways::open(&tree, &tree.file(depth)));
+        measure(criterion, "open-link", depth, ways::open(&tree, &tree.linked(depth)));
     }
 }
 

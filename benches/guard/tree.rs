@@ -10,7 +10,8 @@ use tempfile::TempDir;
 pub(crate) const DEPTHS: [usize; 3] = [2, 8, 16];
 
 /// A root and a directory outside it, each with a file at each depth. Next to each file in the root
-/// are two symlinks with absolute targets, one outside the root and one inside.
+/// are two symlinks with absolute targets, one outside the root and one inside. The root also has a
+/// symlink to the directory that contains all files.
 pub(crate) struct Tree {
     _keep: TempDir,
     pub(crate) root: PathBuf,
@@ -22,6 +23,8 @@ impl Tree {
         let keep = tempfile::tempdir().unwrap();
         let top = keep.path().canonicalize().unwrap();
         let tree = Self { _keep: keep, root: top.join("root"), outside: top.join("outside") };
+        fs::create_dir(&tree.root).unwrap();
+        symlink("directory1", tree.root.join("linked")).unwrap();
         for depth in DEPTHS {
             grow(&tree.root, depth);
             grow(&tree.outside, depth);
@@ -33,6 +36,12 @@ impl Tree {
 
     pub(crate) fn file(&self, depth: usize) -> PathBuf {
         self.root.join(names(depth))
+    }
+
+    /// The path of the same file through a symlink with a relative target.
+    pub(crate) fn linked(&self, depth: usize) -> PathBuf {
+        let below = names(depth);
+        self.root.join("linked").join(below.strip_prefix("directory1").unwrap())
     }
 
     pub(crate) fn missing(&self, depth: usize) -> PathBuf {

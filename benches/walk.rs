@@ -1,0 +1,127 @@
+//! Compares walks of a large tree with other ways to walk it:
+//! `cargo bench -p benches --bench walk`.
+//!
+//! Each round measures both walks, in alternating order, so that a change of the machine's speed
+//! affects both. The result is the median of the rounds' ratios. It fails if a ratio exceeds its
+//! bound. A walk that omits ignored entries is compared with the single-threaded walk of the crate
+//! `ignore`, and a walk of all entries with a recursion through `std::fs::read_dir`. Neither of
+//! these sorts the entries of a directory or verifies that it stays inside a root.
+#![allow(clippy::unwrap_used)] // A benchmark cannot continue without its files.
+
+use std::fs;
+use std::hint::black_box;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use ignore::WalkBuilder;
+use mcp_roots_guard::{Roots, WalkOptions};
+
+/// The largest allowed ratio to the walk of the crate `ignore`.
+const IGNORE_BOUND: f64 = 1.3;
+/// The largest allowed ratio to the recursion through `std`.
+const STD_BOUND: f64 = 1.5;
+
+/// With these numbers, the tree has about 100,000 entries.
+const DIRECTORIES: usize = 1_000;
+const FILES: usize = 99;
+const RULES: &str = "# build\n/target/\n*.o\n*.log\n!keep.log\nnode_modules/\n**/cache/*.tmp\n";
+
+const ROUNDS: usize = 21;
+
+fn main() -> ExitCode {
+    let work = tempfile::tempdir().unwrap();
+    // `cargo test` runs this without `--bench`. It then only shows that it works.
+    let is_bench = std::env::args().any(|argument| argument == "--bench");
+    let (directories, rounds) = if is_bench { (DIRECTORIES, ROUNDS) } else { (10, 1) };
+    build(work.path(), directories);
+    let roots = Roots::from_dirs([work.path()]).unwrap();
+    let all = WalkOptions::new().max_entries(usize::MAX);
+    let rows: [(&str, f64, Work, Work); 2] = [
+        ("git_ignore ÷ ignore", IGNORE_BOUND, &|| walk(&roots, all.git_ignore(true)), &|| {
+            walk_with_ignore(work.path())
+        }),
+        ("all entries ÷ std", STD_BOUND, &|| walk(&roots, all), &|| recurse(work.path())),
+    ];
+    let mut all_met = true;
+    for (name, bound, guard, other) in rows {
+        assert_eq!(guard(), other(), "{name}: both walks yield the same number of entries");
+        let ratio = ratio(rounds, guard, other);
+        let is_met = ratio <= bound || rounds == 1;
+        all_met &= is_met;
+        let verdict = if is_met { "met   " } else { "BROKEN" };
+        println!("{verdict} {ratio:.3}  {name}, {} entries, at most {bound}", guard());
+    }
+    if all_met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Returns the number of entries that the walk yields.
+type Work<'a> = &'a dyn Fn() -> usize;
+
+/// Builds packages of ten directories. One entry in seven is ignored.
+fn build(top: &Path, directories: usize) {
+    fs::create_dir(top.join(".git")).unwrap();
+    for number in 0..directories {
+        let package = top.join(format!("package{}", number / 10));
+        let directory = package.join(format!("module{}", number % 10));
+        fs::create_dir_all(&directory).unwrap();
+        for file in 0..FILES {
+            let ending = if file % 7 == 0 { "o" } else { "rs" };
+            fs::write(directory.join(format!("file-{file}.{ending}")), "").unwrap();
+        }
+        if number % 10 == 0 {
+            fs::write(package.join(".gitignore"), RULES).unwrap();
+        }
+    }
+}
+
+fn walk(roots: &Roots, options: WalkOptions) -> usize {
+    let mut walk = roots.walk(".", options).unwrap();
+    let mut count = 0;
+    while let Some(entry) = walk.next_entry().unwrap() {
+        black_box(entry.path());
+        count += 1;
+    }
+    count
+}
+
+fn walk_with_ignore(top: &Path) -> usize {
+    let walk = WalkBuilder::new(top).hidden(false).git_global(false).build();
+    // The first entry is the directory itself.
+    walk.map(|entry| drop(black_box(entry.unwrap().into_path()))).count() - 1
+}
+
+fn recurse(directory: &Path) -> usize {
+    let mut count = 0;
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        count += 1;
+        let path = black_box(entry.path());
+        if entry.file_type().unwrap().is_dir() {
+            count += recurse(&path);
+        }
+    }
+    count
+}
+
+/// The median ratio between the times of the guard's walk and of the other one.
+fn ratio(rounds: usize, guard: Work, other: Work) -> f64 {
+    let time = |work: Work| {
+        let start = Instant::now();
+        black_box(work());
+        start.elapsed().as_secs_f64()
+    };
+    let mut ratios: Vec<f64> = (0..rounds)
+        .map(|round| {
+            if round % 2 == 0 {
+                let guard = time(guard);
+                guard / time(other)
+            } else {
+                let other = time(other);
+                time(guard) / other
+            }
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.get(rounds / 2).copied().unwrap()
+}
