@@ -266,7 +266,7 @@ fn assert_gone(pid: &str) {
 fn run_and_assert_gone(command: ChildCommand) -> ChildOutput {
     let started = Instant::now();
     let output = command.output().unwrap();
-    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(200), "{:?}", started.elapsed());
     for pid in text(output.stdout()).split_whitespace().take(2) {
         assert_gone(pid);
     }
@@ -324,10 +324,10 @@ fn process_that_escapes_its_group_delays_nobody() {
     let tree = Tree::new("dir r");
     let roots = tree.roots(["r"]);
     let started = Instant::now();
-    let script = "setsid sh -c 'echo $$ >pid; exec sleep 20' &
+    let script = "setsid sh -c 'echo $$ >pid; exec sleep 300' &
         while [ ! -s pid ]; do sleep 0.01; done; cat pid";
     let output = sh(&roots, ".", script).output().unwrap();
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(200), "{:?}", started.elapsed());
     assert!(output.success());
     let escaped = Pid::from_raw(text(output.stdout()).trim().parse().unwrap()).unwrap();
     rustix::process::kill_process(escaped, rustix::process::Signal::KILL).unwrap();
@@ -458,7 +458,10 @@ fn program_never_starts_outside_while_its_directory_is_swapped() {
             }
         });
         let until = Instant::now() + Duration::from_secs(600);
-        while guarded[0] + guarded[1] < starts && Instant::now() < until {
+        let enough = |[inside, outside]: [usize; 2], control: [usize; 2]| {
+            inside + outside >= starts && control[1] > 0
+        };
+        while !enough(guarded, control) && Instant::now() < until {
             let command = || command(&roots, "d", "/bin/cat").map(|command| command.arg("mark"));
             count_start(&mut guarded, command().and_then(ChildCommand::output));
             let by_path = command().map(ChildCommand::unguarded_dir);

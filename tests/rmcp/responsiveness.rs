@@ -12,7 +12,7 @@ use crate::server::{Server, Tree, reason, refusal};
 const CALLS: u32 = 64;
 
 /// The maximum time for an answer on a machine that also runs other tests.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn long_work_does_not_delay_fetching_roots() {

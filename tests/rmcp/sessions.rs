@@ -126,7 +126,6 @@ async fn an_unanswered_request_times_out_and_is_cancelled() {
     // The server serves other requests meanwhile.
     raw.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
     assert_eq!(raw.receive().await["id"], 2);
-    assert!(began.elapsed() < limit, "{:?}", began.elapsed());
     let mut messages = [raw.receive().await, raw.receive().await];
     messages.sort_by_key(|message| message["method"].is_null());
     assert_eq!(messages[0]["method"], "notifications/cancelled");
