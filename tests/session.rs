@@ -1378,7 +1378,9 @@ async fn the_fetch_limit_includes_resolving_the_list() {
         _ if cfg!(windows) => tree.uri(format!("op/{}", &deep[..deep.len() - 2 * (n % 250)])),
         _ => format!("{}/op/{}{deep}", tree.uri(""), "./".repeat(n)),
     };
-    let entries = || ListRootsResult::from_uris((0..1000).map(entry));
+    // Wine needs more than 30 ms for each entry.
+    let count = if cfg!(windows) { 20 } else { 1_000 };
+    let entries = || ListRootsResult::from_uris((0..count).map(entry));
     let mut took = Vec::new();
     for (limit, expected) in [(10, Some("roots_timed_out")), (600_000, None)] {
         let limit = Duration::from_millis(limit);
