@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Error, Guard, Intent, ListRootsResult, Policy, Roots,
-    RootsCapability, RootsResponse, Rule,
+    Access, Boundary, ClientCapabilities, Error, Guard, Intent, ListRootsResult, Policy, Replace,
+    Roots, RootsCapability, RootsResponse, Rule, WalkOptions, WriteOptions,
 };
 use nix::libc::{self, c_long};
 use nix::sys::ptrace;
@@ -91,7 +91,7 @@ fn each_request_has_its_recorded_result() {
         ));
         tree.add(&format!(
             "link root/{at}/out -> /etc/passwd; dir root/{at}/d; link root/{at}/ld -> .; \
-             file many/r0/{at}/f"
+             file many/r0/{at}/f; file root/{at}/tree/a/f; file root/{at}/tree/b/f"
         ));
     }
     let one = tree.roots(["root"]);
@@ -263,6 +263,25 @@ const ROWS: &[Row] = &[
         Some("not_found"),
         NOT_FOUND,
     ),
+    ("list a directory", (RootSet::One, "$T/root/AT/d"), list, None, LIST),
+    ("walk a tree", (RootSet::One, "$T/root/AT/tree"), walk, None, WALK),
+    ("replace a file", (RootSet::One, "$T/root/AT/f"), write, None, REPLACE),
+    (
+        "create and remove a file",
+        (RootSet::One, "$T/root/AT/new"),
+        write_and_remove,
+        None,
+        CREATE_AND_REMOVE,
+    ),
+    ("rename a file and back", (RootSet::One, "$T/root/AT/f"), rename, None, RENAME_TWICE),
+    ("copy a file and remove it", (RootSet::One, "$T/root/AT/f"), copy, None, COPY_AND_REMOVE),
+    (
+        "create and remove a directory",
+        (RootSet::One, "$T/root/AT/new"),
+        make,
+        None,
+        MAKE_AND_REMOVE,
+    ),
 ];
 
 /// After the failed look-up, the root's path is looked up and compared with its open directory,
@@ -279,6 +298,51 @@ const THROUGH_LINK: &str = "openat2 openat2 statx fstatfs readlinkat statx close
 /// directory that contains it. The symlink itself and the last name follow.
 const CREATE_BELOW_LINK: &str = "openat2 openat2 openat2 openat2 openat2 openat2 \
                                  statx fstatfs readlinkat statx close close close close";
+
+/// The check, the directory, and the descriptor that is read. The second `getdents64` finds the end.
+const LIST: &str = "openat2 close openat2 openat getdents64 getdents64 close close";
+
+/// The check and the first directory, and then the same three calls and two descriptors for each of
+/// the three directories. No entry is described.
+const WALK: &str = "openat2 close openat2 \
+                    openat2 openat getdents64 getdents64 close close \
+                    openat2 openat getdents64 getdents64 close close \
+                    openat2 openat getdents64 getdents64 close close close";
+
+/// The check, the parent, and the old file; the temporary file and its content; the permissions
+/// and access lists of both files; the content is synced, the file renamed, and the directory
+/// synced.
+const REPLACE: &str = "openat2 statx close openat2 statx openat2 write \
+                       openat2 fstat fstat fgetxattr close fgetxattr fstat fchmod \
+                       fsync renameat openat2 fsync close close close";
+
+/// The same without an old file, and then the check, the parent and the removal.
+const CREATE_AND_REMOVE: &str = "openat2 statx close openat2 statx openat2 write \
+                                 fsync renameat2 openat2 fsync close close close \
+                                 openat2 statx close openat2 unlinkat close";
+
+/// Two checks, two parents, and the type of the entry, which must not be a directory with a
+/// protected name in it, for each rename.
+const RENAME_TWICE: &str = "openat2 statx close openat2 statx close \
+                            openat2 openat2 statx renameat2 close close \
+                            openat2 statx close openat2 statx close \
+                            openat2 openat2 statx renameat2 close close";
+
+/// Two checks; the source, the destination's directory, and the source's permissions; the temporary
+/// file; an empty file that shows which permissions new files have, and its removal; the content
+/// and its end, which std copies after it has described both files; the permissions of the copy;
+/// durability and the rename; the removal.
+const COPY_AND_REMOVE: &str = "openat2 close openat2 statx close openat2 fstat openat2 statx fstat \
+                               fgetxattr openat2 openat2 fstat fgetxattr close unlinkat statx statx \
+                               copy_file_range copy_file_range fgetxattr fstat fgetxattr fchmod \
+                               fsync renameat2 openat2 fsync close close close close \
+                               openat2 statx close openat2 unlinkat close";
+
+/// The check, the parent and the directory. Before the removal, the directory is compared with the
+/// root, under whatever name it is requested.
+const MAKE_AND_REMOVE: &str = "openat2 statx close openat2 mkdirat close \
+                               openat2 statx close openat2 statx openat2 fstat close \
+                               openat2 fstat close unlinkat close";
 
 fn open(roots: &Roots, request: &str) -> Result<(), Error> {
     roots.open(request).map(drop)
@@ -300,6 +364,42 @@ fn entry(roots: &Roots, request: &str) -> Result<(), Error> {
     roots.check(request, Intent::NoFollow).map(drop)
 }
 
+fn list(roots: &Roots, request: &str) -> Result<(), Error> {
+    roots.read_dir(request)?.try_for_each(|entry| entry.map(drop))
+}
+
+fn walk(roots: &Roots, request: &str) -> Result<(), Error> {
+    let mut walk = roots.walk(request, WalkOptions::new())?;
+    while walk.next_entry()?.is_some() {}
+    Ok(())
+}
+
+fn write(roots: &Roots, request: &str) -> Result<(), Error> {
+    roots.write(request, "content")
+}
+
+fn write_and_remove(roots: &Roots, request: &str) -> Result<(), Error> {
+    roots.write(request, "content")?;
+    roots.remove_file(request)
+}
+
+fn rename(roots: &Roots, request: &str) -> Result<(), Error> {
+    let other = format!("{request}.renamed");
+    roots.rename(request, other.as_str(), Replace::Never)?;
+    roots.rename(other.as_str(), request, Replace::Never)
+}
+
+fn copy(roots: &Roots, request: &str) -> Result<(), Error> {
+    let other = format!("{request}.copied");
+    roots.copy(request, other.as_str(), 100, WriteOptions::new())?;
+    roots.remove_file(other.as_str())
+}
+
+fn make(roots: &Roots, request: &str) -> Result<(), Error> {
+    roots.create_dir(request)?;
+    roots.remove_dir(request)
+}
+
 /// The name of a system call. Calls that only a debug build of `std` or the allocator makes are
 /// left out.
 fn name(number: c_long) -> Option<String> {
@@ -315,6 +415,17 @@ fn name(number: c_long) -> Option<String> {
         libc::SYS_readlinkat => "readlinkat".into(),
         libc::SYS_read => "read".into(),
         libc::SYS_close => "close".into(),
+        libc::SYS_copy_file_range => "copy_file_range".into(),
+        libc::SYS_fgetxattr => "fgetxattr".into(),
+        libc::SYS_fchmod => "fchmod".into(),
+        libc::SYS_fsync => "fsync".into(),
+        libc::SYS_getdents64 => "getdents64".into(),
+        libc::SYS_mkdirat => "mkdirat".into(),
+        libc::SYS_openat => "openat".into(),
+        libc::SYS_renameat => "renameat".into(),
+        libc::SYS_renameat2 => "renameat2".into(),
+        libc::SYS_unlinkat => "unlinkat".into(),
+        libc::SYS_write => "write".into(),
         other => other.to_string(),
     })
 }
