@@ -328,11 +328,17 @@ pub const WALK_BYTES: usize = 48 << 20;
 pub const IGNORE_BYTES: u64 = 256 << 10;
 
 /// The maximum work of a walk for matching names with ignore rules, in rules multiplied by bytes of
-/// paths. A rule with several wildcards counts as many times as it has bytes, and one that is a plain
-/// prefix or suffix does not count. A walk of [`WALK_ENTRIES`] paths of 60 bytes can have 300 rules
-/// with one wildcard in the middle. Hostile rules reach it after 10 to 30 seconds.
+/// paths. A rule with several wildcards counts as many times as it has bytes. A name without a
+/// wildcard and a file extension (`*.o`) do not count. A walk of [`WALK_ENTRIES`] paths of 60 bytes
+/// can have 300 rules with one wildcard.
 #[cfg(feature = "ignore")]
 pub(crate) const IGNORE_WORK: u64 = 2_000_000_000;
+
+/// The maximum size of the regular expressions of a walk's ignore files: the number of rules with
+/// wildcards in a file multiplied by their total length, and summed over the files. At up to 32
+/// bytes each, matching takes at most about 128 MiB. A file can have 450 such rules of 12 bytes.
+#[cfg(feature = "ignore")]
+pub(crate) const IGNORE_SIZE: u64 = 4_000_000;
 
 /// The approximate overhead of a small allocation, in bytes: 8 bytes and up to 15 for alignment
 /// (glibc's malloc), which is about 16 on average.
@@ -376,6 +382,10 @@ pub(crate) const COPY_LOOKUPS: usize = 2_000_000;
 
 /// The maximum number of bytes allocated for a file's content before any of it is read.
 pub(crate) const READ_AHEAD: u64 = 1 << 20;
+
+/// The maximum size, in bytes, of a file whose content is compared with a
+/// [`Version`](crate::Version): one gigabyte, which takes a few seconds.
+pub const COMPARED_BYTES: u64 = 1 << 30;
 
 /// The size of the pieces in which a file is hashed, in bytes: enough that the system calls take
 /// little of the time.

@@ -487,6 +487,8 @@ fn random_trees_are_copied_like_a_naive_copy_does() {
 /// moment that a race could only hit by chance.
 #[cfg(target_os = "linux")]
 mod changes_during_a_copy {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
     use std::io::Write as _;
     use std::os::unix::fs::symlink;
@@ -517,6 +519,33 @@ mod changes_during_a_copy {
             }
             ControlFlow::Continue(())
         })
+    }
+
+    /// The source gets private content while it is copied.
+    #[test]
+    fn copy_is_private_if_its_source_becomes_private() {
+        let tree = Tree::new("dir root");
+        let source = tree.path("root/f");
+        fs::write(&source, vec![1; 64 << 20]).unwrap();
+        fs::set_permissions(&source, fs::Permissions::from_mode(0o644)).unwrap();
+        let new = tree.path("root/new");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let is_copied = |entry: fs::DirEntry| {
+                    entry.path() != source && entry.metadata().is_ok_and(|file| file.len() > 0)
+                };
+                while !fs::read_dir(tree.path("root"))
+                    .unwrap()
+                    .any(|entry| is_copied(entry.unwrap()))
+                {
+                    std::thread::yield_now();
+                }
+                assert!(!new.exists(), "the file was copied too early");
+                fs::set_permissions(&source, fs::Permissions::from_mode(0o600)).unwrap();
+            });
+            tree.roots(["root"]).copy("f", "new", u64::MAX, WriteOptions::new()).unwrap();
+        });
+        assert_eq!(fs::metadata(&new).unwrap().mode() & 0o7777, 0o600);
     }
 
     #[test]

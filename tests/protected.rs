@@ -8,6 +8,8 @@ use mcp_roots_guard::{
     Access, Boundary, BoundaryBuilder, Error, ErrorKind, Existing, Intent, ListRootsResult,
     OpenOptions, Protection, Replace, Result, Roots, WalkOptions, WriteOptions,
 };
+#[cfg(unix)]
+use mcp_roots_guard::{Attributes, CheckedPath};
 
 use crate::operations::OPERATIONS;
 use crate::support::tree::{Tree, symlinks_are_visible};
@@ -493,6 +495,44 @@ fn write_is_refused_if_its_directory_is_renamed_meanwhile() {
         tree.roots(["root"]).write("d/config", Moving { from: &from, to: &to }).unwrap();
         assert_eq!(fs::read(to.join("config")).unwrap(), b"planted");
     }
+}
+
+/// A root that is moved to a protected name stays open, so the operations that open a file by its
+/// path beneath the root verify the root first.
+#[cfg(unix)]
+#[test]
+fn moved_root_is_not_changed_through_its_handle() {
+    type Change = fn(&CheckedPath) -> Result<()>;
+    let write = OpenOptions::new().write(true);
+    let in_place = WriteOptions::new().existing(Existing::InPlace);
+    let changes: [(&str, Change); 5] = [
+        ("config", |proof| proof.open_with(OpenOptions::new().write(true)).map(drop)),
+        ("config", |proof| proof.open_with(OpenOptions::new().append(true)).map(drop)),
+        ("new", |proof| proof.open_with(OpenOptions::new().write(true).create(true)).map(drop)),
+        ("config", |proof| {
+            proof.write_with("planted", WriteOptions::new().existing(Existing::InPlace))
+        }),
+        ("config", |proof| proof.set_attributes(Attributes::new().executable(true))),
+    ];
+    for (name, change) in changes {
+        let tree = Tree::new("file root/d/config = old");
+        let boundary = boundary(&tree, |builder| builder);
+        let list = ListRootsResult::from_uris([tree.uri("root/d")]);
+        let roots = boundary.resolve(&list).unwrap();
+        let proof = roots.check(tree.path("root/d").join(name), Intent::New).unwrap();
+        fs::rename(tree.path("root/d"), tree.path("root/.git")).unwrap();
+        assert_eq!(code(change(&proof)), Some("root_unavailable"), "{name}");
+        assert_eq!(fs::read(tree.path("root/.git/config")).unwrap(), b"old");
+        assert_eq!(fs::read_dir(tree.path("root/.git")).unwrap().count(), 1);
+    }
+    // The controls: without protected names, the moved directory is changed.
+    let tree = Tree::new("file root/d/config = old");
+    let roots = tree.roots(["root/d"]);
+    let proof = roots.check("config", Intent::New).unwrap();
+    fs::rename(tree.path("root/d"), tree.path("root/.git")).unwrap();
+    proof.open_with(write).unwrap();
+    proof.write_with("planted", in_place).unwrap();
+    assert_eq!(fs::read(tree.path("root/.git/config")).unwrap(), b"planted");
 }
 
 /// Like [`Moving`], but then creates another directory at the original path.

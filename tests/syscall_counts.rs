@@ -310,11 +310,11 @@ const WALK: &str = "openat2 close openat2 \
                     openat2 openat getdents64 getdents64 close close close";
 
 /// The check, the parent, and the old file; the temporary file and its content; the permissions
-/// and access lists of both files; the content is synced, the file renamed, and the directory
-/// synced.
+/// and access lists of both files; the content is synced, the old file looked up again, the new one
+/// renamed, and the directory synced.
 const REPLACE: &str = "openat2 statx close openat2 statx openat2 write \
-                       openat2 fstat fstat fgetxattr close fgetxattr fstat fchmod \
-                       fsync renameat openat2 fsync close close close";
+                       statx openat2 fstat fstat fgetxattr close fgetxattr fstat fchmod \
+                       fsync statx renameat openat2 fsync close close close";
 
 /// The same without an old file, and then the check, the parent and the removal.
 const CREATE_AND_REMOVE: &str = "openat2 statx close openat2 statx openat2 write \
@@ -328,13 +328,15 @@ const RENAME_TWICE: &str = "openat2 statx close openat2 statx close \
                             openat2 statx close openat2 statx close \
                             openat2 openat2 statx renameat2 close close";
 
-/// Two checks; the source, the destination's directory, and the source's permissions; the temporary
-/// file; an empty file that shows which permissions new files have, and its removal; the content
-/// and its end, which std copies after it has described both files; the permissions of the copy;
+/// Two checks; the source, the destination's directory, and the temporary file; the content and its
+/// end, which std copies after it has described both files; the source's permissions; an empty file
+/// that shows which permissions new files have, and its removal; the permissions of the copy;
 /// durability and the rename; the removal.
-const COPY_AND_REMOVE: &str = "openat2 close openat2 statx close openat2 fstat openat2 statx fstat \
-                               fgetxattr openat2 openat2 fstat fgetxattr close unlinkat statx statx \
-                               copy_file_range copy_file_range fgetxattr fstat fgetxattr fchmod \
+const COPY_AND_REMOVE: &str = "openat2 close openat2 statx close openat2 fstat \
+                               openat2 statx openat2 statx statx \
+                               copy_file_range copy_file_range fstat fgetxattr \
+                               openat2 fstat fgetxattr close unlinkat \
+                               fgetxattr fstat fgetxattr fchmod \
                                fsync renameat2 openat2 fsync close close close close \
                                openat2 statx close openat2 unlinkat close";
 

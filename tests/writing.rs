@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::thread;
 
-use mcp_roots_guard::limits::CHANGES;
+use mcp_roots_guard::limits::{CHANGES, COMPARED_BYTES};
 use mcp_roots_guard::{
     Access, AtomicFile, Boundary, ChangeSet, CheckedPath, Durability, Error, ErrorKind, Existing,
     Intent, PartialCommit, Protection, Replace, Result, Roots, Version, WriteOptions,
@@ -275,6 +275,52 @@ fn atomic_file_gets_the_permissions_that_the_old_file_has_at_the_commit() {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, at_commit);
         assert_eq!(fs::read(&path).unwrap(), b"secret");
     }
+}
+
+/// The old file becomes private after the new one has got its permissions, while its content is
+/// compared. The new content must be private too.
+#[cfg(unix)]
+#[test]
+fn new_file_is_private_if_the_old_one_becomes_private_during_the_commit() {
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    let path = tree.path("root/f");
+    let old = vec![b'x'; 8 << 20];
+    fs::write(&path, &old).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let condition = new().if_unchanged(Version::of(&old)).durability(Durability::None);
+    let mut file = roots.atomic_file("f", condition).unwrap();
+    file.write_all(b"secret").unwrap();
+    let temporary = tree.path("root").join(names(tree.path("root")).remove(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Waits until the new file has the permissions of the old one.
+            while fs::metadata(&temporary).is_ok_and(|file| file.mode() & 0o7777 == 0o600) {
+                thread::yield_now();
+            }
+            assert!(temporary.exists(), "the file was committed too early");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        });
+        file.commit().unwrap();
+    });
+    assert_eq!(fs::read(&path).unwrap(), b"secret");
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+}
+
+/// The size in a version comes from the caller of a tool.
+#[test]
+fn content_is_compared_only_up_to_a_limit() {
+    let tree = Tree::new("dir root");
+    let roots = tree.roots(["root"]);
+    let size = COMPARED_BYTES + 1;
+    fs::File::create(tree.path("root/sparse")).unwrap().set_len(size).unwrap();
+    let zeros = "0".repeat(64);
+    let version = |size: u64| format!("{size}-{zeros}").parse::<Version>().unwrap();
+    let write = |version| code(roots.write_with("sparse", "new", new().if_unchanged(version)));
+    assert_eq!(write(version(size)), Some("too_large"));
+    assert_eq!(code(roots.remove_file_if_unchanged("sparse", version(size))), Some("too_large"));
+    assert_eq!(write(version(size - 1)), Some("modified"));
+    assert_eq!(fs::metadata(tree.path("root/sparse")).unwrap().len(), size);
 }
 
 #[test]

@@ -555,7 +555,8 @@ impl CheckedPath {
     /// If names are protected, verifies that the directory opened by [`place`](Self::place) is
     /// still at the path that was checked, so that it has not been moved to a protected name.
     /// `opened` is the directory of the last name. Call this immediately before a change. Opening a
-    /// file by its whole path beneath the root needs no such check, because that walk is one.
+    /// file by its whole path beneath the root needs only
+    /// [`ensure_root_not_moved`](Self::ensure_root_not_moved), because that walk is the rest.
     pub(crate) fn ensure_not_moved(&self, opened: &Handle) -> Result<()> {
         self.ensure_ancestor_not_moved(opened, 1)
     }
@@ -566,13 +567,20 @@ impl CheckedPath {
         if !self.root.protected.has_patterns() {
             return Ok(());
         }
-        if !self.root.verify() {
-            return Err(Code::RootUnavailable.into());
-        }
+        self.ensure_root_not_moved()?;
         let place = self.root.beneath_handle(&self.relative);
         let parent = place.ancestors().nth(above).ok_or(Code::RootItself)?;
         // This comes last, so that hardly any time passes before the change.
         self.ensure_at(opened, parent)
+    }
+
+    /// If names are protected, verifies that the root is still at its path, so that it has not been
+    /// moved to a protected name.
+    pub(crate) fn ensure_root_not_moved(&self) -> Result<()> {
+        if self.root.protected.has_patterns() && !self.root.verify() {
+            return Err(Code::RootUnavailable.into());
+        }
+        Ok(())
     }
 
     /// Refuses an operation that would remove or move a root of this snapshot, an enclosing root,

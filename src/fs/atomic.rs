@@ -132,12 +132,16 @@ impl AtomicFile {
         place: &CheckedPath,
         to: Destination,
         options: WriteOptions,
-        permissions: Permissions,
     ) -> Result<Self> {
-        let mut file = Self::begin_with(place, to, options, PRIVATE_FILE)?;
-        let new_mode = NewFileMode::in_directory(&file.temporary.directory)?;
-        file.source = Some(CopySource { permissions, new_mode });
-        Ok(file)
+        Self::begin_with(place, to, options, PRIVATE_FILE)
+    }
+
+    /// Sets the permissions that the source has after its content was copied.
+    #[cfg(unix)]
+    pub(super) fn copied_from(&mut self, permissions: Permissions) -> Result<()> {
+        let new_mode = NewFileMode::in_directory(&self.temporary.directory)?;
+        self.source = Some(CopySource { permissions, new_mode });
+        Ok(())
     }
 
     fn begin_with(
@@ -211,8 +215,11 @@ impl AtomicFile {
         (&self.temporary.directory, &self.name)
     }
 
-    pub(super) fn commit_now(mut self) -> Result<()> {
-        #[cfg(unix)]
+    /// Gives the new file the permissions that the old one has now, or those of a copy. Returns the
+    /// state of the old file.
+    #[cfg(unix)]
+    fn give_permissions(&self) -> Result<Option<Metadata>> {
+        let old = self.old_now()?;
         if let Some(Carried { mode, is_complete }) = self.carry()? {
             if self.options.existing == Existing::InPlaceIfOwnerChanges && !is_complete {
                 return Err(Code::Changed.into());
@@ -228,18 +235,46 @@ impl AtomicFile {
             let file = &self.temporary.file;
             set_mode(file, permissions.mode_of_copied_file(file, *new_mode)?)?;
         }
+        Ok(old)
+    }
+
+    /// The state of the old file now, if there was one.
+    #[cfg(unix)]
+    fn old_now(&self) -> Result<Option<Metadata>> {
+        if self.old.is_none() {
+            return Ok(None);
+        }
+        let (directory, name) = self.location();
+        Ok(match directory.look_in(name, self.place.roots().policy().mounts)? {
+            Look::Other(metadata) => Some(metadata),
+            Look::Missing | Look::Link(..) => None,
+        })
+    }
+
+    pub(super) fn commit_now(mut self) -> Result<()> {
+        #[cfg(unix)]
+        let mut given = self.give_permissions()?;
         self.sync()?;
-        let (place, name, temporary) = (&self.place, &self.name, &mut self.temporary);
-        let directory = temporary.directory.clone();
-        let condition = self.options.if_unchanged.map(|version| {
-            let directory = &directory;
-            Condition { place, directory, name, version, is_destination: false }
+        let (place, name) = (self.place.clone(), self.name.clone());
+        let directory = self.temporary.directory.clone();
+        let condition = self.options.if_unchanged.map(|version| Condition {
+            place: &place,
+            directory: &directory,
+            name: &name,
+            version,
+            is_destination: false,
         });
-        place.ensure_not_file_root_alias(&directory, name)?;
+        place.ensure_not_file_root_alias(&directory, &name)?;
         let is_old = self.old.is_some();
         let renamed = change_if(condition.as_slice(), || {
+            // Syncing and comparing take time, in which the old file can become private.
+            #[cfg(unix)]
+            if !is_same_state(given.as_ref(), self.old_now()?.as_ref()) {
+                given = self.give_permissions()?;
+                self.sync()?;
+            }
             place.ensure_not_moved(&directory)?;
-            temporary.rename(name, is_old)
+            self.temporary.rename(&name, is_old)
         });
         renamed.map_err(|error| match error.reason() {
             Code::AlreadyExists if !is_old && self.options.existing != Existing::Refuse => {
@@ -268,6 +303,14 @@ impl AtomicFile {
         let device = || Some(self.place.root().identity.device);
         counted(device, || Ok(call(&self.temporary.file)))
             .map_err(|busy| io::Error::new(io::ErrorKind::ResourceBusy, busy))?
+    }
+}
+
+#[cfg(unix)]
+fn is_same_state(one: Option<&Metadata>, other: Option<&Metadata>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.is_same_state(other),
+        (one, other) => one.is_none() && other.is_none(),
     }
 }
 

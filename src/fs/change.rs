@@ -444,18 +444,19 @@ fn remove_batch(
         }
         let entry = entry?;
         let name = entry.file_name();
+        // Entries that stay also count, because every batch reads them again.
+        let Some(left) = budget.checked_sub(1) else {
+            within = Err(Code::TooManyEntries.into());
+            break;
+        };
+        *budget = left;
         match protected.protection_of(&name) {
             Some(Protection::Hidden) => continue,
             Some(Protection::ReadOnly) => return Err(Code::Protected.into()),
             None if level.left.contains(&name) => continue,
             None => {}
         }
-        let Some(left) = budget.checked_sub(1) else {
-            within = Err(Code::TooManyEntries.into());
-            break;
-        };
-        *budget = left;
-        if is_directory(&directory, &entry) { directories.push(name) } else { files.push(name) }
+        if is_directory(&directory, &entry)? { directories.push(name) } else { files.push(name) }
     }
     let found = !files.is_empty() || !directories.is_empty();
     // Files are removed after the listing, because removing them during it could make the listing
@@ -468,8 +469,11 @@ fn remove_batch(
 }
 
 /// Whether an entry of a directory is itself a directory. False if the entry is gone.
-fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> bool {
-    directory.type_of(entry).is_ok_and(|file_type| file_type == FileType::Directory)
+fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> Result<bool> {
+    match directory.type_of(entry) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        file_type => Ok(file_type? == FileType::Directory),
+    }
 }
 
 /// Refuses a directory that contains a read-only name, at any depth. Only names are read. Hidden
@@ -527,7 +531,7 @@ fn search_one(
             let text = "the directory has more than {} entries to search for protected names";
             Error::over(Code::TooManyEntries, text, WALK_ENTRIES)
         })?;
-        if is_directory(&directory, &entry) {
+        if is_directory(&directory, &entry)? {
             directories.push(name);
         }
     }

@@ -25,7 +25,7 @@ use super::open::verify;
 use crate::check::CheckedPath;
 use crate::dir::{Handle, Look, Policy, Rule, Want};
 use crate::error::{Code, Error, Result};
-use crate::limits::{IGNORE_BYTES, IGNORE_WORK};
+use crate::limits::{IGNORE_BYTES, IGNORE_SIZE, IGNORE_WORK};
 use crate::path::protect::Protected;
 
 /// The rules that apply in the directory that the walk is in.
@@ -37,6 +37,8 @@ pub(super) struct IgnoreRules {
     levels: Vec<Level>,
     /// The bytes that the rule files of this walk may still have.
     left: u64,
+    /// The [size](size) that the rule files of this walk may still have.
+    size_left: u64,
     /// The [work](weight) that this walk may still spend on matching.
     work_left: u64,
 }
@@ -74,6 +76,7 @@ impl IgnoreRules {
             policy: walked.roots().policy(),
             levels: Vec::new(),
             left: IGNORE_BYTES,
+            size_left: IGNORE_SIZE,
             work_left: IGNORE_WORK,
         };
         let mut above = Some(walked.clone());
@@ -194,31 +197,53 @@ impl IgnoreRules {
         let read = file.take(self.left.saturating_add(1)).read_to_end(&mut text)?;
         let left = self.left.checked_sub(u64::try_from(read).unwrap_or(u64::MAX));
         self.left = left.ok_or_else(too_large)?;
+        let too_complex = || Error::new(Code::TooLarge).says("its ignore rules are too complex");
+        let text = String::from_utf8_lossy(&text);
+        let lines = || text.trim_start_matches('\u{feff}').lines();
+        self.size_left = self.size_left.checked_sub(size(lines())).ok_or_else(too_complex)?;
         let mut rules = GitignoreBuilder::new(covered);
-        for line in String::from_utf8_lossy(&text).trim_start_matches('\u{feff}').lines() {
+        for line in lines() {
             // git skips a rule that is not valid, too.
             let _ = rules.add_line(None, line);
             *total_weight = total_weight.saturating_add(weight(line));
         }
-        let text = "its ignore rules are too complex";
-        rules.build().map(Some).map_err(|_| Error::new(Code::TooLarge).says(text))
+        rules.build().map(Some).map_err(|_| too_complex())
     }
 }
 
-/// The work of comparing a rule with one byte of a path. All rules without a wildcard, or with one
-/// `*` at an end, are looked up together. The others are parts of a regular expression, which can
-/// take time in proportion to their length for each byte.
+/// The work of comparing a rule with one byte of a path. Names without a wildcard are looked up
+/// together, and so are file extensions (`*.o`). The other rules of a file become one regular
+/// expression. Comparing one of them can take time in proportion to its length for each byte.
 fn weight(rule: &str) -> u64 {
+    if rule.starts_with('#') {
+        return 0;
+    }
     let rule = rule.trim_matches(['!', '/', ' ']);
     let rule = rule.strip_prefix("**/").unwrap_or(rule);
-    let wildcards = rule.bytes().filter(|byte| matches!(byte, b'*' | b'?' | b'[' | b'{')).count();
-    match wildcards {
+    let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'{' | b'\\');
+    let is_extension = |rest: &str| !rest.bytes().any(|byte| is_special(&byte) || byte == b'.');
+    match rule.bytes().filter(is_special).count() {
         0 => 0,
-        1 if rule.starts_with('*') || rule.ends_with('*') => 0,
-        1 => 1,
+        1 if rule.strip_prefix("*.").is_some_and(is_extension) => 0,
+        1 if rule.contains('*') => 1,
         _ => u64::try_from(rule.len()).unwrap_or(u64::MAX),
     }
 }
+
+/// The size of the regular expression of a rule file: the number of rules in it multiplied by their
+/// length. In the worst case, matching takes memory in proportion to this, because each state of
+/// the expression is stored with a place for each rule.
+fn size<'a>(rules: impl Iterator<Item = &'a str>) -> u64 {
+    let (mut count, mut length) = (0_u64, 0_u64);
+    for rule in rules.filter(|rule| weight(rule) > 0) {
+        count += 1;
+        length += RULE_STATES + u64::try_from(rule.len()).unwrap_or(u64::MAX);
+    }
+    count.saturating_mul(length)
+}
+
+/// The states of a regular expression that each rule takes in addition to its bytes.
+const RULE_STATES: u64 = 8;
 
 fn too_large() -> Error {
     Error::over(Code::TooLarge, "its ignore files have more than {} bytes", IGNORE_BYTES)

@@ -313,8 +313,9 @@ impl WalkOptions {
     /// [`hidden(false)`](Self::hidden), a name that begins with a dot is included if a rule says so
     /// (`!.github`).
     ///
-    /// A directory with a rule file that cannot be read, or that is larger than
-    /// [`IGNORE_BYTES`](crate::limits::IGNORE_BYTES), is one that cannot be read.
+    /// The rule files of a walk may have [`IGNORE_BYTES`](crate::limits::IGNORE_BYTES) in total. A
+    /// directory with a rule file that exceeds what is left of this, whose rules are too complex, or
+    /// that cannot be read, is a directory that cannot be read.
     #[cfg(feature = "ignore")]
     pub fn git_ignore(self, git_ignore: bool) -> Self {
         Self { git_ignore, ..self }
@@ -325,8 +326,9 @@ impl WalkOptions {
 ///
 /// The walk keeps its first directory open, and opens one more while listing it. Each directory is
 /// opened from the first along a path on which no symlink is followed, so every entry was beneath
-/// the first directory when it was listed. A directory that is removed or replaced before it is
-/// entered is skipped.
+/// the first directory when it was listed. A directory that is removed, renamed or replaced before
+/// it is entered is skipped, with everything below it. No error says so, and its entries may still
+/// exist elsewhere.
 ///
 /// A directory is listed and sorted when the walk enters it. The walk stores the entries that it
 /// has listed but not yielded yet, and at most [`WALK_BYTES`] in total. It also stores the paths of
@@ -334,7 +336,7 @@ impl WalkOptions {
 ///
 /// A walk is not an iterator, because an adapter such as `flatten` would drop the error that says
 /// that the walk is incomplete. [`next_entry`](Self::next_entry) returns `Ok(None)` only after it
-/// has returned every entry:
+/// has returned every entry that was not in a skipped directory:
 ///
 /// ```
 /// use mcp_roots_guard::{FileType, Roots, WalkOptions};

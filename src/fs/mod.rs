@@ -122,7 +122,7 @@ operations! {
     /// If the owner, the group or the list cannot be kept, the group and others keep only the bits
     /// that every owner, group and entry that was not kept had too. The exception is the owner of
     /// the new file, who can always change its mode. The permissions are those of the old file
-    /// shortly before it is replaced, after the content was written. Lists of other kinds (NFSv4,
+    /// immediately before it is replaced, after the content was written. Lists of other kinds (NFSv4,
     /// macOS, Windows) are not kept, and the new file inherits the list of its directory.
     ///
     /// The new file does not keep extended attributes, the birth time or other hard links, which

@@ -389,6 +389,9 @@ impl CheckedPath {
         if self.found() == Found::Link {
             return Err(Code::SpecialFile.into());
         }
+        if want.write || want.append {
+            self.ensure_root_not_moved()?;
+        }
         let (handle, place) = self.place()?;
         let file = handle.open(&place, want, self.roots().policy().mounts)?;
         // Defense: open-file-is-verified
@@ -413,6 +416,7 @@ impl CheckedPath {
         match handle.look(&place, policy.mounts)? {
             Look::Missing if options.intent() == Intent::New => {
                 want.create_new = Some(NEW_FILE);
+                self.ensure_root_not_moved()?;
                 match handle.open(&place, want, policy.mounts) {
                     // Another process has just created it.
                     Err(error) if error.reason() == Code::AlreadyExists && !options.create_new => {

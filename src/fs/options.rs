@@ -53,7 +53,9 @@ impl WriteOptions {
     }
 
     /// Writes only if the file exists and still has this content. Otherwise, the write fails with
-    /// [`Changed`](crate::ErrorKind::Changed) (`modified`).
+    /// [`Changed`](crate::ErrorKind::Changed) (`modified`). A file of more than
+    /// [`COMPARED_BYTES`](crate::limits::COMPARED_BYTES) is not compared, and the write fails with
+    /// [`LimitExceeded`](crate::ErrorKind::LimitExceeded) (`too_large`).
     ///
     /// The content is compared when the write begins and again when it is committed. Immediately
     /// before the new file replaces the old one, the name must still refer to the file that was
@@ -118,8 +120,8 @@ pub enum Existing {
     /// file is always written in place, because a new file never has the old access control list.
     InPlaceIfOwnerChanges,
     /// Refuses the write with [`AlreadyExists`](crate::ErrorKind::AlreadyExists). On Linux and
-    /// macOS, the check and the creation are one atomic step, as with
-    /// [`Replace::Never`](crate::Replace::Never).
+    /// macOS, the check and the creation are one atomic step, unless the filesystem does not support
+    /// it; see [`Replace::Never`](crate::Replace::Never).
     Refuse,
 }
 

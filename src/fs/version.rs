@@ -20,7 +20,7 @@ use super::open::{too_large, verify};
 use crate::check::CheckedPath;
 use crate::dir::{Handle, Identity, Look, Metadata, Want};
 use crate::error::{Code, Error, Result};
-use crate::limits::HASHED_PIECE;
+use crate::limits::{COMPARED_BYTES, HASHED_PIECE};
 use crate::roots::{Found, Roots, WeakTable, retry_changed};
 
 /// The version of a file's content: its size and its SHA-256 hash.
@@ -194,8 +194,15 @@ impl Condition<'_> {
         if !metadata.is_file() {
             return Err(Code::SpecialFile.into());
         }
-        let has_version = metadata.size() == self.version.size
-            && Version::read(&file, self.version.size, self.place.roots())? == Some(self.version);
+        if metadata.size() != self.version.size {
+            return Err(Code::Modified.into());
+        }
+        // The caller of a tool chooses the size in the version, so it is not a limit.
+        if self.version.size > COMPARED_BYTES {
+            return Err(too_large(COMPARED_BYTES));
+        }
+        let has_version =
+            Version::read(&file, self.version.size, self.place.roots())? == Some(self.version);
         // Defense: modified-file-is-not-changed
         if !has_version {
             return Err(Code::Modified.into());

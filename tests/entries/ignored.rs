@@ -326,21 +326,49 @@ fn bytes_read() -> u64 {
 fn rules_that_take_too_long_to_match_end_the_walk() {
     let work = tempfile::tempdir().unwrap();
     let rule = |number: usize| format!("*{}*{number}\n", "a".repeat(240));
-    let rules: String = (0..1000).map(rule).collect();
+    let rules: String = (0..120).map(rule).collect();
     fs::write(work.path().join(".gitignore"), rules).unwrap();
-    for number in 0..60 {
+    for number in 0..400 {
         fs::write(work.path().join(format!("{number:0200}")), "").unwrap();
     }
     let roots = Roots::from_dirs([work.path()]).unwrap();
     let walk = |options: WalkOptions| roots.walk(".", options.git_ignore(true));
     assert_eq!(walk(WalkOptions::new()).unwrap_err().code(), "too_costly");
-    // Ordinary rules do not count: suffixes, prefixes and names without wildcards.
-    let rules = "*.log\n!*.rs\nnode_modules/\n/build*\n**/target\n".repeat(2000);
+    // Ordinary rules do not count: extensions and names without wildcards.
+    let rules = "*.log\n!*.rs\nnode_modules/\n/build\n**/target\n".repeat(2000) + "/out*\n";
     fs::write(work.path().join(".gitignore"), rules).unwrap();
     let mut walk = walk(WalkOptions::new()).unwrap();
     let mut count = 0;
     while walk.next_entry().unwrap().is_some() {
         count += 1;
     }
-    assert_eq!(count, 61);
+    assert_eq!(count, 401);
+}
+
+/// In the worst case, the matcher takes memory in proportion to the product of the number of rules
+/// and their length. 20,000 short rules would take 70 GB, and the process would be killed.
+#[test]
+fn rules_that_take_too_much_memory_to_match_are_not_read() {
+    let work = tempfile::tempdir().unwrap();
+    let rules = |count: usize| (0..count).map(|number| format!("*a{number}\n")).collect::<String>();
+    for number in 0..20_u32 {
+        let name: String =
+            (0..240).map(|at| char::from(b'a' + (number * 7 + at * at) as u8 % 26)).collect();
+        fs::write(work.path().join(name), "").unwrap();
+    }
+    let roots = Roots::from_dirs([work.path()]).unwrap();
+    let walk = || roots.walk(".", WalkOptions::new().git_ignore(true));
+    for count in [1_000, 20_000] {
+        fs::write(work.path().join(".gitignore"), rules(count)).unwrap();
+        let error = walk().unwrap_err();
+        assert_eq!(error.code(), "too_large");
+        assert!(error.to_string().ends_with("its ignore rules are too complex"), "{error}");
+    }
+    fs::write(work.path().join(".gitignore"), rules(400)).unwrap();
+    let mut walk = walk().unwrap();
+    let mut count = 0;
+    while walk.next_entry().unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 21);
 }

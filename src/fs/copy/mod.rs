@@ -126,10 +126,11 @@ impl CheckedPath {
             return source.copy_in_place(options);
         }
         #[cfg(unix)]
-        let begin = || AtomicFile::begin_copy(to, place, options, source.permissions()?);
+        let begin = || AtomicFile::begin_copy(to, place, options);
         #[cfg(not(unix))]
         let begin = || AtomicFile::begin(to, place, options);
-        let file = to.operate(begin).map_err(of_destination)?;
+        #[cfg_attr(windows, allow(unused_mut))]
+        let mut file = to.operate(begin).map_err(of_destination)?;
         #[cfg(unix)]
         if options.existing == Existing::InPlaceIfOwnerChanges
             && file.carry().map_err(of_destination)?.is_some_and(|carried| !carried.is_complete)
@@ -138,6 +139,9 @@ impl CheckedPath {
             return source.copy_in_place(options);
         }
         let copied = source.copy_to(file.file())?;
+        // The source can have become private, and have got more content, while it was copied.
+        #[cfg(unix)]
+        file.copied_from(source.permissions()?).map_err(of_destination)?;
         to.operate(|| file.commit_now()).map_err(of_destination)?;
         Ok(copied)
     }
