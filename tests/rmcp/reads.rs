@@ -97,11 +97,11 @@ async fn read_at_once_gives_the_same_result() {
         })
         .await;
         assert!(text.ends_with("; []"), "{text}");
-        assert!(text.starts_with("13 served, 21") || text.starts_with("10 served, 24"), "{text}");
+        assert!(text.starts_with("15 served, 21") || text.starts_with("12 served, 24"), "{text}");
     }
 }
 
-const REQUESTS: [&str; 34] = [
+const REQUESTS: [&str; 36] = [
     "d/e/f",
     "/d/e/f",
     "$T/op/d/e/f",
@@ -113,6 +113,8 @@ const REQUESTS: [&str; 34] = [
     "empty",
     "middle",
     "l/../e/f",
+    "../op/d/e/f",
+    "d/../../op/d/e/f",
     "hidden/f",
     "into",
     "hidden/../d/e/f",
@@ -137,6 +139,42 @@ const REQUESTS: [&str; 34] = [
     "large",
     "fifo",
 ];
+
+/// A server whose tool is [`Guard::read_text`].
+#[derive(Clone)]
+struct TextServer(Guard);
+
+impl ServerHandler for TextServer {
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        ctx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let path = call.arguments.as_ref().unwrap()["path"].as_str().unwrap().to_owned();
+        self.0.read_text(&ctx, &call, path, 3).await
+    }
+}
+
+#[tokio::test]
+async fn text_of_a_file_is_the_result_of_the_tool() {
+    let tree = Tree::new();
+    tree.add("file op/abc = abc; file op/abcd = abcd");
+    let guard = tree.guard();
+    let (_, reports) = tokio::sync::mpsc::unbounded_channel();
+    let mut raw = Raw::to(TextServer(guard.clone()), reports, |far| guard.wrap(far));
+    raw.initialize(json!({})).await;
+    let requests = [
+        ("abc", Ok("abc")),
+        ("abcd", Err("read \"abcd\": larger than 3 bytes")),
+        ("none", Err("read \"none\": no such file or directory")),
+        ("../secret.txt", Err("read \"../secret.txt\": not inside the allowed directories")),
+    ];
+    for (path, expected) in requests {
+        raw.send(&call(1, "any", path)).await;
+        let text = tool_text(&raw.receive().await);
+        assert_eq!(text.as_deref().map_err(String::as_str), expected);
+    }
+}
 
 /// A file that is in memory is read, and a request that leaves the roots is refused, while all slots
 /// are occupied.
