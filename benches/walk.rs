@@ -4,8 +4,9 @@
 //! Each round measures both walks, in alternating order, so that a change of the machine's speed
 //! affects both. The result is the median of the rounds' ratios. It fails if a ratio exceeds its
 //! bound. A walk that omits ignored entries is compared with the single-threaded walk of the crate
-//! `ignore`, and a walk of all entries with a recursion through `std::fs::read_dir`. Neither of
-//! these sorts the entries of a directory or verifies that it stays inside a root.
+//! `ignore`, and a walk of all entries with the crate `walkdir`, as it is by default and with the
+//! entries of each directory sorted by name, as the guard yields them, and with a recursion through
+//! `std::fs::read_dir`. None of these verifies that a directory stays inside a root.
 #![allow(clippy::unwrap_used)] // A benchmark cannot continue without its files.
 
 use std::fs;
@@ -16,10 +17,14 @@ use std::time::Instant;
 
 use ignore::WalkBuilder;
 use mcp_roots_guard::{Roots, WalkOptions};
+use walkdir::WalkDir;
 
 /// The largest allowed ratio to the walk of the crate `ignore`.
-const IGNORE_BOUND: f64 = 1.3;
-/// The largest allowed ratio to the recursion through `std`.
+const IGNORE_BOUND: f64 = 1.1;
+/// The largest allowed ratio to the walk of the crate `walkdir` that sorts too.
+const WALKDIR_BOUND: f64 = 1.0;
+/// The largest allowed ratio to a walk that does not sort: that of `walkdir`, or the recursion
+/// through `std`.
 const STD_BOUND: f64 = 1.5;
 
 /// With these numbers, the tree has about 100,000 entries.
@@ -37,9 +42,16 @@ fn main() -> ExitCode {
     build(work.path(), directories);
     let roots = Roots::from_dirs([work.path()]).unwrap();
     let all = WalkOptions::new().max_entries(usize::MAX);
-    let rows: [(&str, f64, Work, Work); 2] = [
+    let sorted = || WalkDir::new(work.path()).sort_by_file_name();
+    let rows: [(&str, f64, Work, Work); 4] = [
         ("git_ignore ÷ ignore", IGNORE_BOUND, &|| walk(&roots, all.git_ignore(true)), &|| {
             walk_with_ignore(work.path())
+        }),
+        ("all entries ÷ walkdir", STD_BOUND, &|| walk(&roots, all), &|| {
+            walk_with_walkdir(WalkDir::new(work.path()))
+        }),
+        ("all entries ÷ walkdir, sorted", WALKDIR_BOUND, &|| walk(&roots, all), &|| {
+            walk_with_walkdir(sorted())
         }),
         ("all entries ÷ std", STD_BOUND, &|| walk(&roots, all), &|| recurse(work.path())),
     ];
@@ -89,6 +101,11 @@ fn walk_with_ignore(top: &Path) -> usize {
     let walk = WalkBuilder::new(top).hidden(false).git_global(false).build();
     // The first entry is the directory itself.
     walk.map(|entry| drop(black_box(entry.unwrap().into_path()))).count() - 1
+}
+
+fn walk_with_walkdir(walk: WalkDir) -> usize {
+    // The first entry is the directory itself.
+    walk.into_iter().map(|entry| drop(black_box(entry.unwrap().into_path()))).count() - 1
 }
 
 fn recurse(directory: &Path) -> usize {

@@ -28,9 +28,19 @@ pub(crate) fn main() {
     }
     // `cargo test` runs this without `--bench`. It then only shows that it works.
     let is_bench = arguments.iter().any(|argument| argument == "--bench");
-    let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    let is_update = arguments.iter().any(|argument| argument == "--update");
     let work = tempfile::tempdir().unwrap();
-    let calls = prepare(&work);
+    let root = work.path().canonicalize().unwrap().join("root");
+    if let Some(at) = arguments.iter().position(|argument| argument == "--beside") {
+        let [server, other] = [1, 2].map(|more| arguments.get(at + more).unwrap());
+        let table = compare(&prepare(&work, "read_text_file"), &root, server, other);
+        if is_update {
+            update(BESIDE_MARKS, BESIDE_HEAD, &table);
+        }
+        return;
+    }
+    let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    let calls = prepare(&work, "read_file");
     let mut table = Vec::new();
     for is_child in [false, true] {
         for era in [Era::Session, Era::Stateless] {
@@ -41,15 +51,47 @@ pub(crate) fn main() {
                     if words.iter().all(|word| row.contains(*word)) {
                         let (rounds, count) = if is_bench { (ROUNDS, *count) } else { (1, 2) };
                         let numbers = (at_once, rounds, count);
-                        table.push(measure(&row, is_child, era, call, numbers, work.path()));
+                        let servers = WAYS.map(|way| Server::of(way, is_child, &root));
+                        let mut subjects = measure(&servers, era, call, numbers, &root);
+                        print(&row, count, &mut subjects);
+                        table.push(report(&row, &mut subjects));
                     }
                 }
             }
         }
     }
-    if arguments.iter().any(|argument| argument == "--update") {
-        update(&table);
+    if is_update {
+        update(MARKS, HEAD, &table);
     }
+}
+
+/// Compares two servers over their standard input and output.
+fn compare(
+    rows: &[(&'static str, usize, Call)],
+    root: &Path,
+    server: &str,
+    other: &str,
+) -> Vec<String> {
+    let servers = [("guard", server), ("other", other)].map(|(name, command)| {
+        let mut command: Vec<String> = command.split(' ').map(str::to_owned).collect();
+        command.push(root.to_str().unwrap().to_owned());
+        Server { name: name.to_owned(), start: Start::Child(command) }
+    });
+    let mut table = Vec::new();
+    for at_once in [1, 32] {
+        for (name, count, call) in rows {
+            let row = format!("{at_once} at once, {name}");
+            let numbers = (at_once, ROUNDS, *count);
+            let mut subjects = measure(&servers, Era::Session, call, numbers, root);
+            print(&row, *count, &mut subjects);
+            let [guard, other]: &mut [Subject; 2] = subjects.as_mut_slice().try_into().unwrap();
+            let mut cells = vec![row, speed(guard, other), ratio(guard, other, USED)];
+            cells.extend([50, 99].map(|percent| latency(guard, other, percent)));
+            table.push(format!("| {} |", cells.join(" | ")));
+            println!("{}", table.last().unwrap());
+        }
+    }
+    table
 }
 
 const ROUNDS: usize = 15;
@@ -59,8 +101,8 @@ fn runtime() -> Runtime {
 }
 
 /// Creates the files. Returns the name, the number of calls in a batch, and the call of each row.
-fn prepare(work: &TempDir) -> Vec<(&'static str, usize, Call)> {
-    let root = work.path().join("root");
+fn prepare(work: &TempDir, tool: &'static str) -> Vec<(&'static str, usize, Call)> {
+    let root = work.path().canonicalize().unwrap().join("root");
     let directory = root.join("src/module");
     fs::create_dir_all(&directory).unwrap();
     fs::write(work.path().join("outside.txt"), "outside").unwrap();
@@ -72,7 +114,7 @@ fn prepare(work: &TempDir) -> Vec<(&'static str, usize, Call)> {
         fs::write(&path, "x".repeat(size)).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let read = |path| Call { tool: "read_file", path, fails: false };
+    let read = |path| Call { tool, path, fails: false };
     let refused = directory.join("../../../outside.txt").to_str().unwrap().to_owned();
     let listed = directory.to_str().unwrap().to_owned();
     vec![
@@ -80,12 +122,38 @@ fn prepare(work: &TempDir) -> Vec<(&'static str, usize, Call)> {
         ("64 KiB", 200, read(file("64k", 1 << 16))),
         ("1 MiB", 20, read(file("1m", 1 << 20))),
         ("list", 400, Call { tool: "list_directory", path: listed, fails: false }),
-        ("refused", 600, Call { tool: "read_file", path: refused, fails: true }),
+        ("refused", 600, Call { tool, path: refused, fails: true }),
     ]
 }
 
-/// A server, the client that uses it, and what was measured.
+struct Server {
+    name: String,
+    start: Start,
+}
+
+enum Start {
+    /// In this process.
+    Here(Way),
+    /// A program with its arguments, which serves over its standard input and output.
+    Child(Vec<String>),
+}
+
+impl Server {
+    fn of(way: Way, is_child: bool, root: &Path) -> Self {
+        let program = std::env::current_exe().unwrap();
+        let [program, root] = [&program, root].map(|path| path.to_str().unwrap().to_owned());
+        let start = if is_child {
+            Start::Child(vec![program, SERVE.to_owned(), way.name().to_owned(), root])
+        } else {
+            Start::Here(way)
+        };
+        Self { name: way.name().to_owned(), start }
+    }
+}
+
+/// A running server, the client that uses it, and what was measured.
 struct Subject {
+    name: String,
     client: Client,
     /// The process of the server. `None` if it is this one.
     child: Option<Child>,
@@ -95,17 +163,15 @@ struct Subject {
 }
 
 fn measure(
-    row: &str,
-    is_child: bool,
+    servers: &[Server],
     era: Era,
     call: &Call,
     (at_once, rounds, count): (usize, usize, usize),
-    work: &Path,
-) -> String {
+    root: &Path,
+) -> Vec<Subject> {
     let runtime = runtime();
-    let root = work.join("root").canonicalize().unwrap();
     let mut subjects: Vec<_> =
-        WAYS.iter().map(|way| runtime.block_on(connect(*way, is_child, era, &root))).collect();
+        servers.iter().map(|server| runtime.block_on(connect(server, era, root))).collect();
     for round in 0..=rounds {
         for at in 0..subjects.len() {
             let number = (round + at) % subjects.len();
@@ -126,37 +192,41 @@ fn measure(
             }
         }
     }
-    let line = report(row, count, &mut subjects);
     for subject in &mut subjects {
         if let Some(child) = &mut subject.child {
             runtime.block_on(child.kill()).unwrap();
         }
+        subject.latencies.sort();
     }
-    drop(subjects);
     runtime.shutdown_background();
-    line
+    subjects
 }
 
-async fn connect(way: Way, is_child: bool, era: Era, root: &Path) -> Subject {
+async fn connect(server: &Server, era: Era, root: &Path) -> Subject {
     let name = root.to_str().unwrap();
-    let (client, child) = if is_child {
-        let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
-            .args([SERVE, way.name(), name])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let (read, write) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
-        (Client::connect(era, name, read, write).await, Some(child))
-    } else {
-        let (near, far) = tokio::io::duplex(1 << 16);
-        let (read, write) = tokio::io::split(far);
-        tokio::spawn(serve(way, root.to_owned(), read, write));
-        let (read, write) = tokio::io::split(near);
-        (Client::connect(era, name, read, write).await, None)
+    let (client, child) = match &server.start {
+        Start::Child(command) => {
+            let (program, arguments) = command.split_first().unwrap();
+            let mut child = tokio::process::Command::new(program)
+                .args(arguments)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .kill_on_drop(true)
+                .spawn()
+                .unwrap();
+            let (read, write) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+            (Client::connect(era, name, read, write).await, Some(child))
+        }
+        Start::Here(way) => {
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let (read, write) = tokio::io::split(far);
+            tokio::spawn(serve(*way, root.to_owned(), read, write));
+            let (read, write) = tokio::io::split(near);
+            (Client::connect(era, name, read, write).await, None)
+        }
     };
-    Subject { client, child, batches: Vec::new(), latencies: Vec::new() }
+    let name = server.name.clone();
+    Subject { name, client, child, batches: Vec::new(), latencies: Vec::new() }
 }
 
 impl Subject {
@@ -172,32 +242,34 @@ impl Subject {
         clock_gettime(clock).unwrap().into()
     }
 
-    fn percentile(&mut self, percent: usize) -> Duration {
-        self.latencies.sort();
+    fn percentile(&self, percent: usize) -> Duration {
         let at = (self.latencies.len() * percent / 100).min(self.latencies.len() - 1);
         self.latencies.get(at).copied().unwrap()
     }
 }
 
-/// Prints the absolute figures of each server, and returns the row of the table.
-fn report(row: &str, count: usize, subjects: &mut [Subject]) -> String {
-    for (way, subject) in WAYS.iter().zip(&mut *subjects) {
-        let calls = u32::try_from(subject.batches.len() * count).map(f64::from).unwrap();
+/// Prints the absolute figures of each server.
+fn print(row: &str, count: usize, subjects: &mut [Subject]) {
+    for subject in subjects {
+        let made = u32::try_from(subject.batches.len() * count).map(f64::from).unwrap();
         let total = |part: Part| subject.batches.iter().map(part).sum::<Duration>().as_secs_f64();
-        let (per_second, cpu) = (calls / total(TOOK), total(USED) / calls * 1e6);
+        let (per_second, cpu) = (made / total(TOOK), total(USED) / made * 1e6);
         let (half, most) = (subject.percentile(50), subject.percentile(99));
         println!(
             "{row}: {:14} {per_second:8.0} calls/s, p50 {half:9.1?}, p99 {most:9.1?}, CPU {cpu:6.1} µs",
-            way.name(),
+            subject.name,
         );
     }
+}
+
+/// Returns the row of the table.
+fn report(row: &str, subjects: &mut [Subject]) -> String {
     let [inline, blocking, tool, text]: &mut [Subject; 4] = subjects.try_into().unwrap();
     let reads_text = !row.ends_with("list");
     let mut cells = vec![row.to_owned(), speed(tool, blocking), speed(tool, inline)];
     if reads_text {
         cells.extend([speed(text, blocking), speed(text, inline), ratio(text, inline, USED)]);
-        let slowest = inline.percentile(99).as_secs_f64() / text.percentile(99).as_secs_f64();
-        cells.push(format!("{slowest:.2}"));
+        cells.push(latency(text, inline, 99));
     } else {
         cells.extend(vec![String::new(); 4]);
     }
@@ -217,6 +289,12 @@ fn speed(guard: &Subject, other: &Subject) -> String {
     format!("{median:.2} ({low:.2} to {high:.2})")
 }
 
+/// How much shorter a percentile of the calls' latencies is.
+fn latency(guard: &Subject, other: &Subject, percent: usize) -> String {
+    let [guard, other] = [guard, other].map(|one| one.percentile(percent).as_secs_f64());
+    format!("{:.2}", other / guard)
+}
+
 fn ratio(guard: &Subject, other: &Subject, part: Part) -> String {
     format!("{:.2}", quartiles(guard, other, part)[1])
 }
@@ -233,15 +311,19 @@ const HEAD: &str = "| call | `tool` ÷ blocking | `tool` ÷ inline | `read_text`
                     | `read_text` ÷ inline | CPU | p99 |\n\
                     | --- | --- | --- | --- | --- | --- | --- |\n";
 
-/// Writes the table to the page.
-fn update(rows: &[String]) {
+const BESIDE_HEAD: &str = "| call | speed | CPU | p50 | p99 |\n| --- | --- | --- | --- | --- |\n";
+
+/// Writes a table to the page.
+fn update(marks: [&str; 2], head: &str, rows: &[String]) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/speed.md");
     let text = fs::read_to_string(&page).unwrap();
-    let (before, rest) = text.split_once(MARKS[0]).unwrap();
-    let (_, after) = rest.split_once(MARKS[1]).unwrap();
-    let table = format!("{HEAD}{}", rows.join("\n"));
-    let text = format!("{before}{}\n\n{table}\n\n{}{after}", MARKS[0], MARKS[1]);
+    let (before, rest) = text.split_once(marks[0]).unwrap();
+    let (_, after) = rest.split_once(marks[1]).unwrap();
+    let table = format!("{head}{}", rows.join("\n"));
+    let text = format!("{before}{}\n\n{table}\n\n{}{after}", marks[0], marks[1]);
     fs::write(&page, text).unwrap();
 }
 
 const MARKS: [&str; 2] = ["<!-- from the bench calls -->", "<!-- end of calls -->"];
+const BESIDE_MARKS: [&str; 2] =
+    ["<!-- from the bench calls --beside -->", "<!-- end of beside -->"];
