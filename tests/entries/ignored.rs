@@ -350,10 +350,13 @@ fn rules_that_take_too_long_to_match_end_the_walk() {
 #[test]
 fn rules_that_take_too_much_memory_to_match_are_not_read() {
     let work = tempfile::tempdir().unwrap();
-    let rules = |count: usize| (0..count).map(|number| format!("*a{number}\n")).collect::<String>();
+    let rule = |number: usize| format!("*a{number}\n");
+    let rules = |count: usize| (0..count).map(rule).collect::<String>();
     for number in 0..20_u32 {
-        let name: String =
-            (0..240).map(|at| char::from(b'a' + (number * 7 + at * at) as u8 % 26)).collect();
+        // Names of different letters, which fill the cache of the regular expression.
+        let letter =
+            |at: u32| char::from_u32(u32::from(b'a') + (number * 7 + at * at) % 26).unwrap();
+        let name: String = (0..240).map(letter).collect();
         fs::write(work.path().join(name), "").unwrap();
     }
     let roots = Roots::from_dirs([work.path()]).unwrap();
