@@ -88,6 +88,11 @@ pub const CHILD_TICK: Duration = Duration::from_millis(50);
 #[cfg(not(shuttle))]
 pub(crate) const CHILD_KILL: Duration = Duration::from_secs(2);
 
+/// How long after its time limit a child process must have ended. If it hangs in the kernel, the
+/// caller gets an error then.
+#[cfg(not(shuttle))]
+pub(crate) const CHILD_LATE: Duration = Duration::from_secs(10);
+
 /// How long output is read after a child process has ended, if a process that it left behind holds
 /// the pipe open.
 #[cfg(not(shuttle))]

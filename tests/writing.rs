@@ -307,6 +307,28 @@ fn new_file_is_private_if_the_old_one_becomes_private_during_the_commit() {
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn conditional_rename_to_another_device_is_refused() {
+    let (tree, other) = (Tree::new("file root/f = old"), Tree::in_memory("file root/f = other"));
+    if fs::metadata(tree.path("root")).unwrap().dev()
+        == fs::metadata(other.path("root")).unwrap().dev()
+    {
+        return println!("skipped: temporary files and /dev/shm are on the same device");
+    }
+    let roots = Roots::from_dirs([tree.path("root"), other.path("root")]).unwrap();
+    let rename = |version: &str, replace| {
+        let version = Version::of(version.as_bytes());
+        let to = other.path("root/f");
+        code(roots.rename_if_unchanged(tree.path("root/f"), to, replace, version))
+    };
+    let replace = Replace::IfUnchanged(Version::of(b"other"));
+    assert_eq!(rename("old", replace), Some("cross_device"));
+    // The files are not compared, because their devices could hang.
+    assert_eq!(rename("new", Replace::Existing), Some("cross_device"));
+    assert_eq!(fs::read(other.path("root/f")).unwrap(), b"other");
+}
+
 /// The size in a version comes from the caller of a tool.
 #[test]
 fn content_is_compared_only_up_to_a_limit() {

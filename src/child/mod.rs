@@ -109,6 +109,10 @@ impl CheckedPath {
     /// inside one, because a client could have written it. This also applies to writable allowed
     /// directories that this client's roots do not include.
     ///
+    /// This looks up the directories in `PATH`, which can block. In asynchronous work, call it in
+    #[cfg_attr(feature = "rmcp", doc = " [`RequestRoots::run`](crate::rmcp::RequestRoots::run).")]
+    #[cfg_attr(not(feature = "rmcp"), doc = " a closure that may block.")]
+    ///
     /// # Errors
     ///
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`invalid_program`) if `program` is empty
@@ -219,8 +223,10 @@ impl ChildCommand {
     /// allow, and the server must be able to read `/proc`. The program may
     /// run, but it also needs its libraries ([`Confinement::programs`]).
     ///
-    /// Running files in the roots, TCP connections, and signals and abstract Unix sockets of
-    /// processes outside the confinement are denied unless they are allowed with the methods below.
+    /// Executing files in the roots (execve(2)), TCP connections, and signals and abstract Unix
+    /// sockets of processes outside the confinement are denied unless they are allowed with the
+    /// methods below. An interpreter that the program may run, such as a shell or the dynamic
+    /// loader, can still read a file in the roots and run what it says, in the same confinement.
     /// No kernel restricts other network protocols, or connections to Unix sockets by path. The
     /// other restrictions and gaps are those of
     /// [`Guard::confine_process`](crate::Guard::confine_process).

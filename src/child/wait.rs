@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::spawn::{Directory, Progress, Shared, THREAD, Task, supervise};
 use super::{ChildCommand, ChildOutput, program};
 use crate::error::{Code, Error, Result};
-use crate::limits::{CHILD_KILL, CHILD_TICK, CHILDREN};
+use crate::limits::{CHILD_KILL, CHILD_LATE, CHILD_TICK, CHILDREN};
 use crate::roots::retry_changed;
 use crate::workers::Permits;
 
@@ -69,23 +69,26 @@ pub(super) fn output(command: &ChildCommand) -> Result<ChildOutput> {
     let (sender, progress) = mpsc::channel();
     let supervised = shared.clone();
     start(move || supervise(task, &supervised, &sender))?;
-    let mut is_ready = false;
+    let mut ready: Option<Instant> = None;
     let mut unwanted: Option<(Error, Instant)> = None;
     loop {
         match progress.recv_timeout(CHILD_TICK) {
-            Ok(Progress::Ready) => is_ready = true,
+            Ok(Progress::Ready) => ready = Some(Instant::now()),
             Ok(Progress::Done(done)) => return unwanted.map_or(done, |(error, _)| Err(error)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::new(Code::Io).detail("the thread of the program panicked"));
             }
         }
+        // Until the thread is ready, it uses descriptors of this one, so this function must not end,
+        // even by a panic of the caller's function.
+        let Some(ready) = ready else { continue };
         match &unwanted {
-            // Until the thread is ready, it uses descriptors of this one, so this function must
-            // not end, even by a panic of the caller's function.
-            _ if !is_ready => {}
             None => {
-                if let Err(error) = command.ensure_wanted() {
+                let is_late = ready.elapsed() > command.time.saturating_add(CHILD_LATE);
+                let late = || Error::new(Code::Busy).detail("the killed program has not ended");
+                let wanted = if is_late { Err(late()) } else { command.ensure_wanted() };
+                if let Err(error) = wanted {
                     shared.stop();
                     unwanted = Some((error, Instant::now()));
                 }

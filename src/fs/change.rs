@@ -189,7 +189,15 @@ impl<'a> Renaming<'a> {
 
     fn run(&self) -> Result<()> {
         let Self { from, to, from_directory, from_name, to_directory, to_name, .. } = self;
-        change_if(&self.conditions(), || {
+        let conditions = self.conditions();
+        // This rename would fail. It must not hold the locks of both directories, because look-ups
+        // on one of the devices can hang.
+        if !conditions.is_empty()
+            && from_directory.identity()?.device != to_directory.identity()?.device
+        {
+            return Err(from.blame(to, io::ErrorKind::CrossesDevices.into()));
+        }
+        change_if(&conditions, || {
             from.ensure_not_moved(from_directory)?;
             to.ensure_not_moved(to_directory).map_err(Error::of_destination)?;
             let replace = self.replace != Replace::Never;

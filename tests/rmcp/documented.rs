@@ -33,9 +33,12 @@ async fn run_tests(roots: RequestRoots) -> Result<mcp_roots_guard::ChildOutput, 
 
     use mcp_roots_guard::{Confinement, Intent};
 
-    let directory = roots.run(|roots| Ok(roots.check(".", Intent::Existing)?)).await?;
-    let extras = Confinement::new().programs();
-    let tests = directory.command("make")?.arg("test").confined(extras).allow_programs_in_roots();
+    let prepare = |roots: RequestRoots| {
+        let extras = Confinement::new().programs();
+        let make = roots.check(".", Intent::Existing)?.command("make")?.arg("test");
+        Ok(make.confined(extras).allow_programs_in_roots())
+    };
+    let tests = roots.run(prepare).await?;
     let output = tests.time_limit(Duration::from_secs(600)).output_async().await?;
     Ok(output)
 }

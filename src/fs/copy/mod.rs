@@ -111,6 +111,9 @@ impl CheckedPath {
 
     fn copy_now(&self, to: &CheckedPath, limit: u64, options: WriteOptions) -> Result<u64> {
         let of_destination = Error::of_destination;
+        // An overwritten destination would be left incomplete.
+        self.roots().ensure_active()?;
+        to.roots().ensure_active().map_err(of_destination)?;
         to.ensure_writable().map_err(of_destination)?;
         let source = self.operate(|| Source::open(self, to, limit))?;
         let place = to.operate(|| to.destination(options)).map_err(of_destination)?;
