@@ -37,7 +37,7 @@ pub(super) struct IgnoreRules {
     levels: Vec<Level>,
     /// The bytes that the rule files of this walk may still have.
     left: u64,
-    /// The [size](size) that the rule files of this walk may still have.
+    /// The [`size`] that the rule files of this walk may still have.
     size_left: u64,
     /// The [work](weight) that this walk may still spend on matching.
     work_left: u64,
