@@ -75,12 +75,16 @@ fn millis(time: Duration) -> u64 {
 ///
 /// This is the coarse clock, which is a kernel tick behind: at most 10 ms (clock_gettime(2)). It is
 /// read several times as fast as the exact one, which matters because each call of a session reads
-/// it.
+/// it. The C library reads it, because rustix would look for the vDSO itself, which crashes under
+/// Valgrind.
 #[cfg(target_os = "linux")]
 fn clock() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-    let now = Duration::try_from(now).unwrap_or_default();
-    millis(now + VERIFY_EVERY)
+    use nix::time::{ClockId, clock_gettime};
+    let coarse = clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE);
+    // An environment that emulates Linux could lack the coarse clock. Without the exact one,
+    // `std::time::Instant` would not work either.
+    let now = coarse.or_else(|_| clock_gettime(ClockId::CLOCK_MONOTONIC));
+    millis(now.map_or(Duration::ZERO, Duration::from) + VERIFY_EVERY)
 }
 
 /// Returns the milliseconds since the first call in this process, plus [`VERIFY_EVERY`], so that a
