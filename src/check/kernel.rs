@@ -57,31 +57,36 @@ impl Roots {
             Intent::Existing => (rest, None),
             Intent::New | Intent::NewTree | Intent::NoFollow => split_last(rest)?,
         };
-        let (walked, mounts) = (self.follow(number, path, Follow::NoLink)?, self.policy().mounts);
-        let inside = |path, found| Located { root: number, path, found, is_target: false };
-        match (walked, lexical_path(path), last) {
-            (Ok(_), Ok(names), None) => Some(Ok(inside(names, Found::Exists))),
-            (Ok(directory), Ok(mut names), Some(last)) => {
-                let found = match Handle::from(directory).look_in(last, mounts).ok()? {
+        let mounts = self.policy().mounts;
+        let opened = match self.follow(number, path, Follow::NoLink)? {
+            Ok(opened) => opened,
+            // If the policy refuses mounts, EXDEV could also mean a mount point, so the resolver
+            // decides.
+            Err(error)
+                if error.kind() == io::ErrorKind::CrossesDevices && mounts == Rule::Allow =>
+            {
+                let from = lexical_path(path).err()?;
+                let rest = OsStr::from_bytes(rest.as_bytes().get(from..)?);
+                return Some(resolve_in(self, Some(number), rest, intent, budget));
+            }
+            Err(error) if last.is_none() => return same_refusal(error).map(Err),
+            Err(_) => return None,
+        };
+        let mut names = lexical_path(path).ok()?;
+        let found = match last {
+            None => Found::Exists,
+            Some(last) => {
+                let found = match Handle::from(opened).look_in(last, mounts).ok()? {
                     Look::Missing => Found::Missing(1),
                     Look::Other(_) => Found::Exists,
                     Look::Link(..) if intent == Intent::NoFollow => Found::Link,
                     Look::Link(..) => return None,
                 };
                 names.push(last);
-                Some(Ok(inside(names, found)))
+                found
             }
-            // If the policy refuses mounts, EXDEV could also mean a mount point, so the resolver
-            // decides.
-            (Err(error), Err(from), _)
-                if error.kind() == io::ErrorKind::CrossesDevices && mounts == Rule::Allow =>
-            {
-                let rest = OsStr::from_bytes(rest.as_bytes().get(from..)?);
-                Some(resolve_in(self, Some(number), rest, intent, budget))
-            }
-            (Err(error), _, None) => same_refusal(error).map(Err),
-            _ => None,
-        }
+        };
+        Some(Ok(Located { root: number, path: names, found, is_target: false }))
     }
 
     /// Opens a file for reading, and follows symlinks that stay inside the root. Returns `None` to

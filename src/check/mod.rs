@@ -226,21 +226,22 @@ impl Roots {
         let mut budget = Budget::new();
         let answer = || {
             retry_changed(|| work(&mut budget)).map_err(|error| {
-                let (started_in, reached) =
-                    (self.start(request).map(|(number, _)| number), error.root());
-                let involved = [started_in, reached.filter(|root| Some(*root) != started_in)];
-                let mut involved =
-                    involved.into_iter().flatten().filter_map(|number| self.root(number).ok());
-                match error.reason() {
-                    // A request that leaves the roots is refused, whether or not a root is
-                    // available.
-                    Code::OutsideRoots => error,
-                    _ if involved.all(Root::verify) => error,
-                    _ => Code::RootUnavailable.into(),
+                // A request that leaves the roots is refused, whether or not a root is available.
+                if error.reason() == Code::OutsideRoots || self.verify_involved(request, &error) {
+                    error
+                } else {
+                    Code::RootUnavailable.into()
                 }
             })
         };
         counted(device, answer)
+    }
+
+    /// Verifies the root where a request started and the root that it reached.
+    fn verify_involved(&self, request: &Location, error: &Error) -> bool {
+        let (started_in, reached) = (self.start(request).map(|(number, _)| number), error.root());
+        let involved = [started_in, reached.filter(|root| Some(*root) != started_in)];
+        involved.into_iter().flatten().filter_map(|number| self.root(number).ok()).all(Root::verify)
     }
 }
 

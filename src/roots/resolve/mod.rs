@@ -130,15 +130,14 @@ pub(crate) fn resolve<'a>(
     request: &'a OsStr,
     intent: Intent,
 ) -> Result<Place> {
-    let mut walk = Walk::new(lookup, aliases, intent);
-    if aliases.is_absolute(request) {
-        walk.start(request);
-    } else {
+    Walk::new(lookup, aliases, intent).run(|walk| {
+        if aliases.is_absolute(request) {
+            return walk.start(request);
+        }
         walk.enter(base.ok_or(Code::OutsideRoots)?);
         // Defense: dot-dot-follows-symlinks-first
-        walk.push(request);
-    }
-    walk.run()
+        walk.push(request)
+    })
 }
 
 /// Resolves the target of a symlink at `link` in root number `root`, whether or not the symlink
@@ -151,7 +150,5 @@ pub(crate) fn resolve_symlink(
     link: &Path,
     text: &OsStr,
 ) -> Result<Place> {
-    let mut walk = Walk::new(lookup, aliases, Intent::NewTree);
-    walk.start_at_symlink(root, link, text)?;
-    walk.run()
+    Walk::new(lookup, aliases, Intent::NewTree).run(|walk| walk.start_at_symlink(root, link, text))
 }

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::{EntryKind, Found, Intent, Lookup, Place};
-use crate::error::{Code, Error, Result, quoted};
+use crate::error::{Code, Result, quoted};
 use crate::limits::{LINK_HOPS, NAME_BYTES, RESOLVE_STEPS};
 use crate::path::index::{Above, Node, Origin, PathIndex, RootKind, TOP};
 use crate::path::names::{components, ends_as_directory, is_absolute};
@@ -57,36 +57,51 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
     }
 
-    pub(super) fn run(mut self) -> Result<Place> {
-        let place = self.walk();
-        place.map_err(|error| match self.position {
-            Position::Inside { root, .. } => error.in_root(root),
-            Position::Above(_) => error,
+    /// Resolves the path that `start` adds.
+    pub(super) fn run(mut self, start: impl FnOnce(&mut Self) -> Result<()>) -> Result<Place> {
+        let place = start(&mut self).and_then(|()| self.walk());
+        place.map_err(|error| match (self.position, self.last_link) {
+            (Position::Inside { root, .. }, _) => error.in_root(root),
+            (Position::Above(_), Some((link, text))) => {
+                // The symlink appears only in the operator's detail, so the text of the refusal is
+                // always the same.
+                let (link, text) = (quoted(link.as_os_str()), quoted(&text));
+                error.detail(format!("after following the symlink {link} to {text}"))
+            }
+            (Position::Above(_), None) => error,
         })
     }
 
     fn walk(&mut self) -> Result<Place> {
-        while self.steps < RESOLVE_STEPS {
-            self.steps += 1;
+        loop {
+            self.count_step()?;
             let Some(name) = self.todo.pop() else { return self.end() };
-            match &mut self.position {
-                Position::Above(node) => match name.as_encoded_bytes() {
-                    b"." => {}
-                    b".." => *node = self.aliases.parent(*node),
-                    _ => match self.aliases.child(*node, &name) {
-                        Some(child) => self.go_to(child),
-                        // Defense: resolver-stops-outside
-                        None => return Err(outside(self.last_link.as_ref())),
-                    },
-                },
-                Position::Inside { .. } => {
-                    if let Some(place) = self.step(&name)? {
-                        return Ok(place);
-                    }
-                }
+            if let Position::Above(node) = self.position {
+                self.step_above(node, &name)?;
+            } else if let Some(place) = self.step(&name)? {
+                return Ok(place);
             }
         }
-        Err(Code::TooLong.into())
+    }
+
+    fn count_step(&mut self) -> Result<()> {
+        if self.steps >= RESOLVE_STEPS {
+            return Err(Code::TooLong.into());
+        }
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// Processes one component at an ancestor of a root.
+    fn step_above(&mut self, node: Node, name: &OsStr) -> Result<()> {
+        let next = match name.as_encoded_bytes() {
+            b"." => Some(node),
+            b".." => Some(self.aliases.parent(node)),
+            _ => self.aliases.child(node, name),
+        };
+        // Defense: resolver-stops-outside
+        self.go_to(next.ok_or(Code::OutsideRoots)?);
+        Ok(())
     }
 
     /// Processes one component inside a root. Returns a place if the walk ends there.
@@ -182,7 +197,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             // Defense: hidden-name-is-refused-as-outside
             if self.lookup.is_hidden(*root, path) {
                 self.position = Position::Above(TOP);
-                return Err(outside(self.last_link.as_ref()));
+                return Err(Code::OutsideRoots.into());
             }
         }
         Ok(())
@@ -199,7 +214,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         self.follow(link.to_owned(), text.to_owned())?;
         if !is_absolute(text) {
             // The target is resolved after the directory that contains the symlink.
-            self.push_owned(link.parent().unwrap_or(link).as_os_str());
+            self.push_owned(link.parent().unwrap_or(link).as_os_str())?;
         }
         Ok(())
     }
@@ -213,9 +228,9 @@ impl<'a, N: Lookup> Walk<'a, N> {
             return Err(Code::NotFound.into());
         }
         let rest = if is_absolute(&text) { self.begin(&text, Origin::Symlink) } else { &text };
-        self.push_owned(rest);
+        let pushed = self.push_owned(rest);
         self.last_link = Some((link, text));
-        Ok(())
+        pushed
     }
 
     /// Ends the walk at a missing name. Fails with `NotFound` unless the intent allows the missing
@@ -288,9 +303,9 @@ impl<'a, N: Lookup> Walk<'a, N> {
 
     /// Starts an absolute path at the root with the longest matching path or alias. If there is
     /// none, starts it at the place of a declared alias, or else at `/`.
-    pub(super) fn start(&mut self, path: &'a OsStr) {
+    pub(super) fn start(&mut self, path: &'a OsStr) -> Result<()> {
         let rest = self.begin(path, Origin::Request);
-        self.push(rest);
+        self.push(rest)
     }
 
     /// Moves to the start of an absolute path. Returns the rest of the path.
@@ -335,18 +350,30 @@ impl<'a, N: Lookup> Walk<'a, N> {
         }
     }
 
-    pub(super) fn push(&mut self, path: &'a OsStr) {
-        self.push_all(path, components(path).map(|(name, _)| Cow::Borrowed(name)));
+    pub(super) fn push(&mut self, path: &'a OsStr) -> Result<()> {
+        self.push_all(path, Cow::Borrowed)
     }
 
     /// Like [`push`](Self::push), for text that is not part of the request.
-    fn push_owned(&mut self, path: &OsStr) {
-        self.push_all(path, components(path).map(|(name, _)| Cow::Owned(name.to_owned())));
+    fn push_owned(&mut self, path: &OsStr) -> Result<()> {
+        self.push_all(path, |name| Cow::Owned(name.to_owned()))
     }
 
-    fn push_all(&mut self, path: &OsStr, names: impl Iterator<Item = Cow<'a, OsStr>>) {
+    /// Adds a path's components before the remaining ones. At an ancestor of a root, no look-up is
+    /// needed, so the first components are processed at once.
+    fn push_all<'p>(
+        &mut self,
+        path: &'p OsStr,
+        stored: impl Fn(&'p OsStr) -> Cow<'a, OsStr>,
+    ) -> Result<()> {
+        let mut names = components(path).map(|(name, _)| name);
+        while let Position::Above(node) = self.position {
+            let Some(name) = names.next() else { break };
+            self.count_step()?;
+            self.step_above(node, name)?;
+        }
         let first = self.todo.len();
-        self.todo.extend(names);
+        self.todo.extend(names.map(stored));
         // A trailing slash requires a directory, as `.` does.
         if ends_as_directory(path) {
             self.todo.push(Cow::Borrowed(OsStr::new(".")));
@@ -354,6 +381,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
         if let Some(pushed) = self.todo.get_mut(first..) {
             pushed.reverse();
         }
+        Ok(())
     }
 }
 
@@ -362,19 +390,6 @@ const TODO: usize = 24;
 
 fn is_plain(name: &OsStr) -> bool {
     name != "." && name != ".." && name.len() <= NAME_BYTES
-}
-
-/// Creates a refusal. The symlink appears only in the operator's detail, so the text of the refusal
-/// is always the same.
-fn outside(link: Option<&(PathBuf, OsString)>) -> Error {
-    let error = Error::new(Code::OutsideRoots);
-    match link {
-        Some((link, text)) => {
-            let (link, text) = (quoted(link.as_os_str()), quoted(text));
-            error.detail(format!("after following the symlink {link} to {text}"))
-        }
-        None => error,
-    }
 }
 
 #[cfg(test)]
