@@ -15,7 +15,8 @@
 //! process can be reused after that (waitpid(2)).
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
@@ -27,6 +28,8 @@ use std::time::{Duration, Instant};
 use crate::confine::Prepared;
 use crate::error::{Code, Error, Result};
 use crate::limits::CHILD_DRAIN;
+#[cfg(unix)]
+use crate::limits::CHILD_TICK;
 use crate::workers::Permit;
 
 use super::output::{ChildOutput, Ended};
@@ -43,7 +46,7 @@ pub(super) struct Task {
     pub(super) output: usize,
     #[cfg(feature = "landlock")]
     pub(super) confinement: Option<Arc<Prepared>>,
-    /// Returned when the program has ended and its pipes are closed.
+    /// Returned when the program has ended.
     pub(super) permit: Arc<Permit>,
 }
 
@@ -80,7 +83,7 @@ struct State {
 }
 
 impl Shared {
-    /// Tells the thread to kill the program.
+    /// Tells the threads that nobody waits for the program any longer.
     pub(super) fn stop(&self) {
         self.lock().is_stopped = true;
         self.changed.notify_all();
@@ -95,10 +98,10 @@ impl Shared {
         self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Reads a stream to its end, or until the output limit is exceeded.
-    fn read(&self, mut stream: impl Read, number: usize, limit: usize) {
+    /// Reads a stream to its end, until the output limit is exceeded, or until nobody waits for it.
+    fn read(&self, mut stream: File, number: usize, limit: usize) {
         let mut chunk = [0; 1 << 14];
-        loop {
+        while self.is_wanted(&stream, Direction::Read) {
             let read = match stream.read(&mut chunk) {
                 Ok(0) => break,
                 Ok(read) => read,
@@ -122,7 +125,54 @@ impl Shared {
         self.lock().open -= 1;
         self.changed.notify_all();
     }
+
+    /// Writes the program's input, until nobody waits for the program. A program need not read it.
+    fn write(&self, mut pipe: File, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.is_wanted(&pipe, Direction::Write) {
+            // A pipe that is ready takes this much without blocking (PIPE_BUF, pipe(7)).
+            match pipe.write(bytes.get(..PIPE_BUF).unwrap_or(bytes)) {
+                Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Waits until a pipe is ready. Returns false if nobody waits for the program any longer, which
+    /// a process that escaped from the group would otherwise hide by holding the other end open.
+    #[cfg(unix)]
+    fn is_wanted(&self, pipe: &File, direction: Direction) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let events = match direction {
+            Direction::Read => PollFlags::IN,
+            Direction::Write => PollFlags::OUT,
+        };
+        let tick = Timespec::try_from(CHILD_TICK).ok();
+        while !self.lock().is_stopped {
+            match poll(&mut [PollFd::new(pipe, events)], tick.as_ref()) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                // The read or write that follows reports an error.
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    #[cfg(windows)]
+    fn is_wanted(&self, _: &File, _: Direction) -> bool {
+        !self.lock().is_stopped
+    }
 }
+
+/// What a thread does with a pipe.
+#[derive(Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// The smallest value that POSIX permits.
+const PIPE_BUF: usize = 512;
 
 /// Starts the program, waits until it ends, and reports it. This is the main function of the
 /// thread.
@@ -153,11 +203,7 @@ fn run(
     #[cfg(target_os = "linux")]
     let table = descriptors::Table::copy()?;
     // A confined thread may not be permitted to open `/dev/null`.
-    command.stdin(if task.stdin.is_some() {
-        Stdio::piped()
-    } else {
-        std::fs::File::open(NULL)?.into()
-    });
+    command.stdin(if task.stdin.is_some() { Stdio::piped() } else { File::open(NULL)?.into() });
     #[cfg(feature = "landlock")]
     let restriction = match task.confinement {
         Some(prepared) => Some(prepared.for_thread()?),
@@ -220,8 +266,7 @@ fn of_start(error: io::Error) -> Error {
 }
 
 /// Starts the threads that read the program's output and write its input. They end when the pipes
-/// are closed, which a process that escaped from the group can delay. The permit is returned only
-/// then.
+/// are closed or when nobody waits for the program any longer, and then return the permit.
 fn read_streams(
     child: &mut Child,
     stdin: Option<Vec<u8>>,
@@ -234,18 +279,14 @@ fn read_streams(
         let error = |error| Error::io(Code::Busy, error).detail("could not start a thread");
         thread.map(drop).map_err(error)
     };
-    if let (Some(mut pipe), Some(bytes)) = (child.stdin.take(), stdin) {
-        let permit = permit.clone();
+    if let (Some(pipe), Some(bytes)) = (child.stdin.take(), stdin) {
+        let (writer, permit) = (shared.clone(), permit.clone());
         start(Box::new(move || {
-            // A program need not read its input.
-            let _ = pipe.write_all(&bytes);
-            drop((pipe, permit));
+            writer.write(file(pipe), &bytes);
+            drop(permit);
         }))?;
     }
-    let pipes: [Option<Box<dyn Read + Send>>; 2] = [
-        child.stdout.take().map(|pipe| Box::new(pipe) as _),
-        child.stderr.take().map(|pipe| Box::new(pipe) as _),
-    ];
+    let pipes = [child.stdout.take().map(file), child.stderr.take().map(file)];
     for (number, pipe) in pipes.into_iter().enumerate() {
         let Some(pipe) = pipe else { continue };
         shared.lock().open += 1;
@@ -257,6 +298,16 @@ fn read_streams(
         started.inspect_err(|_| shared.lock().open -= 1)?;
     }
     Ok(())
+}
+
+#[cfg(unix)]
+fn file(pipe: impl Into<std::os::fd::OwnedFd>) -> File {
+    pipe.into().into()
+}
+
+#[cfg(windows)]
+fn file(pipe: impl Into<std::os::windows::io::OwnedHandle>) -> File {
+    pipe.into().into()
 }
 
 /// Waits until the program has exited. Returns how it must end if it has not.
