@@ -105,8 +105,10 @@ fn check_write(world: &World, request: &str, intent: Intent, expected: &Decision
     let Ok((path, exists)) = expected else { return };
     let is_read_only = world.effect(path) == Some(Effect::ReadOnly);
     if intent == Intent::New && world.rules.is_some() && (is_read_only || *exists) {
-        let content = fs::read(path).ok().filter(|_| path.is_file()).unwrap_or_default();
-        if is_read_only || path.is_file() {
+        // Opening a FIFO would block.
+        let content = path.is_file().then(|| fs::read(path).unwrap_or_default());
+        if is_read_only || content.is_some() {
+            let content = content.unwrap_or_default();
             let written = world.guard.write(request, &content).map_err(|error| error.code());
             assert_eq!(
                 written == Err("protected"),
