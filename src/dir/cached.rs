@@ -39,21 +39,24 @@ pub(crate) fn is_local<F: AsFd>(at: &F) -> bool {
     stat.is_ok_and(|stat| u64::try_from(stat.f_type).is_ok_and(|found| LOCAL.contains(&found)))
 }
 
-/// Reads a file from its beginning to its end, if its content is in memory (`RWF_NOWAIT`, preadv(2)).
-/// Reads at most `limit` bytes. Fails with `EAGAIN` if the read would wait.
-pub(crate) fn read(file: &File, size: usize, limit: usize) -> io::Result<Vec<u8>> {
-    // One extra byte allows the read that finds the end of the file without growing the buffer.
-    let mut content = vec![0; size.min(limit) + 1];
+/// Reads a file of `size` bytes from its beginning to its end, if its content is in memory
+/// (`RWF_NOWAIT`, preadv(2)). Fails with `EAGAIN` if the read would wait, or if the file has grown.
+pub(crate) fn read(file: &File, size: usize) -> io::Result<Vec<u8>> {
+    // One extra byte shows that the file has grown.
+    let mut content = vec![0; size + 1];
     let mut length = 0;
-    while let Some(free) = content.get_mut(length..).filter(|free| !free.is_empty()) {
+    loop {
+        let free = content.get_mut(length..).unwrap_or_default();
         let offset = u64::try_from(length).map_err(io::Error::other)?;
         let read = preadv2(file, &mut [IoSliceMut::new(free)], offset, ReadWriteFlags::NOWAIT)?;
-        if read == 0 {
+        length += read;
+        if length > size {
+            return Err(Errno::AGAIN.into());
+        }
+        // A file that has shrunk ends earlier.
+        if length == size || read == 0 {
             content.truncate(length);
             return Ok(content);
         }
-        length += read;
     }
-    // The file has grown, or is larger than the limit.
-    Err(Errno::AGAIN.into())
 }

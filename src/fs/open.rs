@@ -322,7 +322,7 @@ impl Roots {
                 allow(&metadata, self.policy()).ok()?;
                 let limit = usize::try_from(limit.min(READ_AHEAD)).ok()?;
                 let size = usize::try_from(metadata.size()).ok().filter(|size| *size <= limit)?;
-                let content = cached::read(&file, size, limit).ok()?;
+                let content = cached::read(&file, size).ok()?;
                 String::from_utf8(content).ok().map(Ok)
             }
         }
