@@ -308,11 +308,13 @@ impl fmt::Display for Inner {
 pub(crate) fn quoted(text: &OsStr) -> String {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') & !matches!(byte, b'"' | b'\\');
     let bytes = text.as_encoded_bytes();
+    let start = bytes.get(..QUOTED_CHARS).unwrap_or(bytes);
     // Refused requests are frequent, and nearly all are plain text. The fold has no early exit, so
     // that several bytes are compared at once.
-    let are_plain = |bytes: &[u8]| bytes.iter().fold(true, |all, byte| all & is_plain(byte));
-    if let (true, Some(text)) = (bytes.len() <= QUOTED_CHARS && are_plain(bytes), text.to_str()) {
-        return ["\"", text, "\""].concat();
+    let are_plain = start.iter().fold(true, |all, byte| all & is_plain(byte));
+    if let (true, Ok(plain)) = (are_plain, std::str::from_utf8(start)) {
+        let more = if start.len() < bytes.len() { "…" } else { "" };
+        return ["\"", plain, more, "\""].concat();
     }
     let text = text.to_string_lossy();
     let mut shown: String = text.chars().take(QUOTED_CHARS).collect();
