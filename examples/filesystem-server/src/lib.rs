@@ -9,6 +9,7 @@ pub mod http;
 pub mod options;
 pub mod programs;
 pub mod server;
+pub mod stdio;
 
 mod progress;
 mod resources;

@@ -6,6 +6,7 @@ use clap::Parser as _;
 use filesystem_server::http::serve_http;
 use filesystem_server::options::Options;
 use filesystem_server::server::Server;
+use filesystem_server::stdio::stdio;
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 
@@ -55,7 +56,7 @@ async fn serve(options: &Options, server: Server) -> Result<(), Box<dyn std::err
     }
     // Stdio has exactly one client, so roots from one stateless request can be used for later
     // ones.
-    let transport = server.guard().wrap(rmcp::transport::stdio()).one_client();
+    let transport = server.guard().wrap(stdio()).one_client();
     server.serve(transport).await?.waiting().await?;
     Ok(())
 }
