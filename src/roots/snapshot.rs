@@ -325,8 +325,16 @@ impl Roots {
     }
 
     /// Returns the same roots, associated with a session and the account of its client.
-    pub(crate) fn for_session(self, session: SessionId, account: &Account) -> Self {
-        Self { session: Some(session), account: account.clone(), ..self }
+    pub(crate) fn for_session(&self, session: SessionId, account: &Account) -> Self {
+        Self {
+            snapshot: self.snapshot.clone(),
+            base: self.base,
+            failure: self.failure.clone(),
+            session: Some(session),
+            account: account.clone(),
+            #[cfg(feature = "rmcp")]
+            lease: self.lease.clone(),
+        }
     }
 
     pub(crate) fn account(&self) -> &Account {

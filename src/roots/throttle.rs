@@ -67,7 +67,7 @@ fn is_due(_: u64) -> bool {
 }
 
 fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    time.as_secs().saturating_mul(1_000).saturating_add(time.subsec_millis().into())
 }
 
 /// Returns the time in milliseconds of a clock that never goes back, plus [`VERIFY_EVERY`], so that a

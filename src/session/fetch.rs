@@ -60,10 +60,24 @@ impl Client {
     /// Returns the roots in force for a call that begins now, and the epoch of their list if they
     /// are the client's.
     pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
-        match self.roots_of_client(source).await {
-            Err(error) => Box::pin(self.always_roots(error)).await.map(|roots| (roots, None)),
-            obtained => obtained,
-        }
+        let now = Instant::now();
+        let used = |roots: &Roots| roots.for_session(self.id, &self.account);
+        let obtained = match self.fallback_policy() {
+            Some(without) => self.roots_without(without, now).await.map(|roots| (roots, None)),
+            // The first is the common case. The rest is boxed to keep the future of every call
+            // small.
+            None => match self.look(now).filter(|seen| Self::is_fresh(seen, now)) {
+                Some((cached, _)) => return Ok((used(&cached.roots), Some(cached.epoch))),
+                None => Box::pin(self.obtain(source, now))
+                    .await
+                    .map(|cached| (cached.roots.clone(), Some(cached.epoch))),
+            },
+        };
+        let (roots, epoch) = match obtained {
+            Err(error) => (Box::pin(self.always_roots(error)).await?, None),
+            Ok(obtained) => obtained,
+        };
+        Ok((used(&roots), epoch))
     }
 
     /// Returns the directories that are always in force, for a client whose roots could not be
@@ -80,20 +94,6 @@ impl Client {
             always if always.is_empty() => Err(error),
             always => Ok(always),
         }
-    }
-
-    async fn roots_of_client(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
-        let now = Instant::now();
-        if let Some(without) = self.fallback_policy() {
-            return Ok((self.roots_without(without, now).await?, None));
-        }
-        // This is the common case. The rest is boxed to keep the future of every call small.
-        let fresh = self.look(now).filter(|seen| Self::is_fresh(seen, now));
-        let cached = match fresh {
-            Some((cached, _)) => cached,
-            None => Box::pin(self.obtain(source, now)).await?,
-        };
-        Ok((cached.roots.clone(), Some(cached.epoch)))
     }
 
     /// Returns the roots of a list that came with the request itself.

@@ -278,11 +278,7 @@ impl Session {
         &self,
         source: impl RootsSource,
     ) -> Result<(Roots, Option<u64>)> {
-        let client = self.client();
-        match client.roots(source).await {
-            Ok((roots, epoch)) => Ok((roots.for_session(client.id, &client.account), epoch)),
-            Err(error) => Err(self.log_refusal(error)),
-        }
+        self.client().roots(source).await.map_err(|error| self.log_refusal(error))
     }
 
     /// The account that the session's work is charged to.
