@@ -94,11 +94,15 @@ impl<'a, N: Lookup> Walk<'a, N> {
 
     /// Processes one component at an ancestor of a root.
     fn step_above(&mut self, node: Node, name: &OsStr) -> Result<()> {
-        let next = match name.as_encoded_bytes() {
-            b"." => Some(node),
-            b".." => Some(self.aliases.parent(node)),
-            _ => self.aliases.child(node, name),
-        };
+        match name.as_encoded_bytes() {
+            b"." => return Ok(()),
+            b".." => {
+                self.position = Position::Above(self.aliases.parent(node));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let next = self.aliases.child(node, name);
         // Defense: resolver-stops-outside
         self.go_to(next.ok_or(Code::OutsideRoots)?);
         Ok(())
