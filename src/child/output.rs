@@ -10,7 +10,8 @@ use crate::error::{Code, Error, Result};
 /// The output of a program, and how the program ended.
 ///
 /// The output is incomplete if the program was stopped by a limit ([`ended`](Self::ended)), or if a
-/// process that the program left behind still writes to it.
+/// process that the program left behind still writes to it. Soon after the call has returned, the
+/// other end is closed.
 #[derive(Clone)]
 pub struct ChildOutput {
     pub(super) ended: Ended,

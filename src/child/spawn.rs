@@ -105,7 +105,7 @@ impl Shared {
             let read = match stream.read(&mut chunk) {
                 Ok(0) => break,
                 Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if is_temporary(&error) => continue,
                 Err(_) => break,
             };
             let mut state = self.lock();
@@ -129,17 +129,17 @@ impl Shared {
     /// Writes the program's input, until nobody waits for the program. A program need not read it.
     fn write(&self, mut pipe: File, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.is_wanted(&pipe, Direction::Write) {
-            // A pipe that is ready takes this much without blocking (PIPE_BUF, pipe(7)).
-            match pipe.write(bytes.get(..PIPE_BUF).unwrap_or(bytes)) {
+            match pipe.write(bytes) {
                 Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_temporary(&error) => {}
                 Err(_) => break,
             }
         }
     }
 
     /// Waits until a pipe is ready. Returns false if nobody waits for the program any longer, which
-    /// a process that escaped from the group would otherwise hide by holding the other end open.
+    /// a process that escaped from the group would otherwise hide by holding the other end open. On
+    /// Windows, the read or write that follows can still block.
     #[cfg(unix)]
     fn is_wanted(&self, pipe: &File, direction: Direction) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -171,8 +171,10 @@ enum Direction {
     Write,
 }
 
-/// The smallest value that POSIX permits.
-const PIPE_BUF: usize = 512;
+/// Whether to wait until the pipe is ready again. A process that escaped can use the same pipe.
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
 
 /// Starts the program, waits until it ends, and reports it. This is the main function of the
 /// thread.
@@ -280,13 +282,14 @@ fn read_streams(
         thread.map(drop).map_err(error)
     };
     if let (Some(pipe), Some(bytes)) = (child.stdin.take(), stdin) {
-        let (writer, permit) = (shared.clone(), permit.clone());
+        let (writer, pipe, permit) = (shared.clone(), file(pipe)?, permit.clone());
         start(Box::new(move || {
-            writer.write(file(pipe), &bytes);
+            writer.write(pipe, &bytes);
             drop(permit);
         }))?;
     }
-    let pipes = [child.stdout.take().map(file), child.stderr.take().map(file)];
+    let pipes =
+        [child.stdout.take().map(file).transpose()?, child.stderr.take().map(file).transpose()?];
     for (number, pipe) in pipes.into_iter().enumerate() {
         let Some(pipe) = pipe else { continue };
         shared.lock().open += 1;
@@ -300,14 +303,19 @@ fn read_streams(
     Ok(())
 }
 
+/// Returns a file that does not block. The program's end of the pipe still does (open(2)).
 #[cfg(unix)]
-fn file(pipe: impl Into<std::os::fd::OwnedFd>) -> File {
-    pipe.into().into()
+fn file(pipe: impl Into<std::os::fd::OwnedFd>) -> io::Result<File> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    let file = File::from(pipe.into());
+    fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 #[cfg(windows)]
-fn file(pipe: impl Into<std::os::windows::io::OwnedHandle>) -> File {
-    pipe.into().into()
+#[expect(clippy::unnecessary_wraps, reason = "on Unix, this can fail")]
+fn file(pipe: impl Into<std::os::windows::io::OwnedHandle>) -> io::Result<File> {
+    Ok(pipe.into().into())
 }
 
 /// Waits until the program has exited. Returns how it must end if it has not.
