@@ -40,9 +40,10 @@ pub(crate) fn is_local<F: AsFd>(at: &F) -> bool {
 }
 
 /// Reads a file of `size` bytes from its beginning to its end, if its content is in memory
-/// (`RWF_NOWAIT`, preadv(2)). Fails with `EAGAIN` if the read would wait, or if the file has grown.
+/// (`RWF_NOWAIT`, preadv(2)). Fails with `EAGAIN` if the read would wait, or if it shows that the file
+/// has grown.
 pub(crate) fn read(file: &File, size: usize) -> io::Result<Vec<u8>> {
-    // One extra byte shows that the file has grown.
+    // One extra byte usually shows that the file has grown.
     let mut content = vec![0; size + 1];
     let mut length = 0;
     loop {
