@@ -9,7 +9,6 @@ pub mod http;
 pub mod options;
 pub mod programs;
 pub mod server;
-pub mod stdio;
 
 mod progress;
 mod resources;

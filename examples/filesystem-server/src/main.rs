@@ -6,7 +6,6 @@ use clap::Parser as _;
 use filesystem_server::http::serve_http;
 use filesystem_server::options::Options;
 use filesystem_server::server::Server;
-use filesystem_server::stdio::stdio;
 use rmcp::service::ServiceExt as _;
 use tokio::net::TcpListener;
 
@@ -56,9 +55,22 @@ async fn serve(options: &Options, server: Server) -> Result<(), Box<dyn std::err
     }
     // Stdio has exactly one client, so roots from one stateless request can be used for later
     // ones.
-    let transport = server.guard().wrap(stdio()).one_client();
+    #[cfg(target_os = "linux")]
+    enlarge_output();
+    let transport = server.guard().wrap(rmcp::transport::stdio_pipes()).one_client();
     server.serve(transport).await?.waiting().await?;
     Ok(())
+}
+
+/// Lets the pipe of the standard output take four times as much as usual, so that a large response
+/// needs fewer writes. The system limits how much all pipes of a user take (pipe(7)).
+#[cfg(target_os = "linux")]
+fn enlarge_output() {
+    const BYTES: usize = 256 << 10;
+    // This fails if standard output is not a pipe.
+    if rustix::pipe::fcntl_getpipe_size(std::io::stdout()).is_ok_and(|size| size < BYTES) {
+        let _ = rustix::pipe::fcntl_setpipe_size(std::io::stdout(), BYTES);
+    }
 }
 
 /// Handles `SIGXFSZ`, so that a write beyond the process's file size limit (`RLIMIT_FSIZE`,
