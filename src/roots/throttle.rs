@@ -84,7 +84,7 @@ fn clock() -> u64 {
     // An environment that emulates Linux could lack the coarse clock. Without the exact one,
     // `std::time::Instant` would not work either.
     let now = coarse.or_else(|_| clock_gettime(ClockId::CLOCK_MONOTONIC));
-    millis(now.map_or(Duration::ZERO, Duration::from) + VERIFY_EVERY)
+    millis(now.map_or(Duration::ZERO, Duration::from)).saturating_add(millis(VERIFY_EVERY))
 }
 
 /// Returns the milliseconds since the first call in this process, plus [`VERIFY_EVERY`], so that a
@@ -92,5 +92,6 @@ fn clock() -> u64 {
 #[cfg(not(target_os = "linux"))]
 fn clock() -> u64 {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    millis(START.get_or_init(std::time::Instant::now).elapsed() + VERIFY_EVERY)
+    let elapsed = START.get_or_init(std::time::Instant::now).elapsed();
+    millis(elapsed).saturating_add(millis(VERIFY_EVERY))
 }
