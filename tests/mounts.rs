@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::thread::{self, sleep};
@@ -224,5 +225,26 @@ fn copy_of_a_tree_finds_its_destination_and_other_mounts_in_the_source() {
         assert_eq!((report.files(), report.skipped_count()), (2, 1));
         assert_eq!(report.skipped()[0].error().code(), "mount_crossing");
         assert!(!tree.path("root/new2/mounted").exists());
+    });
+}
+
+/// The kernel chooses the target of such a symlink, regardless of its text.
+#[test]
+fn symlinks_of_a_mounted_proc_filesystem_are_refused() {
+    let tree = Tree::new("file root/f = f; dir root/proc; dir proc");
+    let proc = |tree: &Tree| {
+        bind(Path::new("/proc"), &tree.path("root/proc"))?;
+        bind(Path::new("/proc"), &tree.path("proc"))
+    };
+    mounted(&tree, proc, |tree| {
+        let file = fs::File::open(tree.path("root/f")).unwrap();
+        let link = format!("{}/fd/{}", std::process::id(), file.as_raw_fd());
+        assert_eq!(fs::read_link(tree.path("proc").join(&link)).unwrap(), tree.path("root/f"));
+        let roots = tree.roots(["root", "proc"]);
+        for below in ["root/proc", "proc"] {
+            let request = tree.path(below).join(&link);
+            let refused = roots.check(request.as_path(), Intent::Existing).unwrap_err();
+            assert_eq!(refused.code(), "outside_roots", "{below}");
+        }
     });
 }

@@ -288,11 +288,11 @@ const ROWS: &[Row] = &[
 /// because the root itself may be missing.
 const NOT_FOUND: &str = "openat2 openat2 fstat fstat close";
 
-/// The look-up that finds the symlink, then the directory that contains it, and the symlink itself.
-const LINK_OUT: &str = "openat2 openat2 statx fstatfs readlinkat close";
+/// The look-up that finds the symlink, and then the symlink itself.
+const LINK_OUT: &str = "openat2 openat2 readlinkat close";
 
-/// The same, followed by a look-up of the symlink's target in the same directory.
-const THROUGH_LINK: &str = "openat2 openat2 statx fstatfs readlinkat statx close";
+/// The same, followed by a look-up of the symlink's target.
+const THROUGH_LINK: &str = "openat2 openat2 readlinkat close openat2 close";
 
 /// The look-up of the parent finds the symlink. A binary search over sixteen names finds the
 /// directory that contains it. The symlink itself and the last name follow.

@@ -10,6 +10,7 @@
 //! | meets no symlink, and ends at an existing entry | the place that the text names |
 //! | meets no symlink, and finds nothing there | the same refusal |
 //! | meets no symlink, and leaves the root (`EXDEV`) | the resolver's, which continues from there |
+//! | meets a symlink only at its end | the same for the symlink's target, or the resolver's, which continues with the target |
 //! | follows symlinks that stay inside, for reading | the file, or the same refusal |
 //!
 //! If names can be hidden, the kernel gets only paths in which no name is hidden, and follows no
@@ -26,7 +27,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::dir::{Budget, Follow, Handle, Look, Rule};
+use rustix::io::Errno;
+
+use crate::dir::{Budget, Filesystem, Follow, Handle, Look, Rule};
 #[cfg(feature = "rmcp")]
 use crate::dir::{FileType, Metadata, cached};
 #[cfg(feature = "rmcp")]
@@ -34,10 +37,11 @@ use crate::error::Code;
 use crate::error::{Error, Result};
 use crate::limits::NAME_BYTES;
 use crate::path::Location;
-use crate::path::names::components;
+use crate::path::index::Origin;
+use crate::path::names::{components, ends_as_directory, is_absolute};
 #[cfg(feature = "rmcp")]
 use crate::roots::{EntryKind, Lookup, Place, resolve};
-use crate::roots::{Found, Intent, Located, Roots, resolve_in};
+use crate::roots::{Found, Intent, Located, Roots, resolve_in, resolve_symlink_in};
 
 impl Roots {
     /// Returns the place that a request names, if its path contains no symlink. Returns `None` to
@@ -69,6 +73,9 @@ impl Roots {
                 let rest = OsStr::from_bytes(rest.as_bytes().get(from..)?);
                 return Some(resolve_in(self, Some(number), rest, intent, budget));
             }
+            Err(error) if last.is_none() && Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+                return self.locate_by_symlink(number, path, budget);
+            }
             Err(error) if last.is_none() => return same_refusal(error).map(Err),
             Err(_) => return None,
         };
@@ -87,6 +94,45 @@ impl Roots {
             }
         };
         Some(Ok(Located { root: number, path: names, found, is_target: false }))
+    }
+
+    /// Returns the place that a path names whose last name is a symlink and whose other names are
+    /// not. Returns `None` to leave the decision to the resolver.
+    fn locate_by_symlink(
+        &self,
+        number: usize,
+        path: &OsStr,
+        budget: &mut Budget<'_>,
+    ) -> Option<Result<Located>> {
+        if ends_as_directory(path) {
+            return None;
+        }
+        // The resolver refuses symlinks of procfs. The symlink is on the same mount as the root.
+        let is_suitable = |filesystem: Filesystem| !filesystem.is_proc();
+        let text = self.root(number).ok()?.handle_on(is_suitable)?.read_symlink(beneath(path))?;
+        let link = lexical_path(path).ok()?;
+        let target = if is_absolute(&text) {
+            let begun = self.index().begin_from(&text, Origin::Symlink);
+            begun.and_then(|(number, rest)| self.locate_plain(number, rest))
+        } else {
+            self.locate_plain(number, link.with_file_name(&text).as_os_str())
+        };
+        let place = target.map_or_else(
+            || resolve_symlink_in(self, number, link, text, Intent::Existing, None, budget),
+            Ok,
+        );
+        Some(place.map(|place| Located { is_target: true, ..place }))
+    }
+
+    /// Returns the place of an existing file whose path contains no symlink. Returns `None` in all
+    /// other cases.
+    fn locate_plain(&self, number: usize, path: &OsStr) -> Option<Located> {
+        if self.root(number).ok()?.protected.hides_any(path) {
+            return None;
+        }
+        self.follow(number, path, Follow::NoLink)?.ok()?;
+        let path = lexical_path(path).ok()?;
+        Some(Located { root: number, path, found: Found::Exists, is_target: false })
     }
 
     /// Opens a file for reading, and follows symlinks that stay inside the root. Returns `None` to
@@ -127,7 +173,7 @@ impl Roots {
         if root.protected.hides_any(rest) {
             return None;
         }
-        let handle = root.local_handle()?;
+        let handle = root.handle_on(Filesystem::is_local)?;
         if let Err(from) = lexical_path(rest) {
             // The names before the `..` that leaves the root must exist, and not be symlinks.
             let (before, after) = rest.as_bytes().split_at_checked(from)?;

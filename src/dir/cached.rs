@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 
 use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
@@ -27,16 +27,6 @@ pub(crate) fn reopen(file: &File) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(rustix::fs::open(path, flags, Mode::empty()).map(File::from)?)
-}
-
-/// Whether the filesystem of an open directory is known to keep its files on local devices or in
-/// memory. Network and user-space filesystems can answer after any time, and overlayfs can have
-/// them as layers.
-pub(crate) fn is_local<F: AsFd>(at: &F) -> bool {
-    // The numbers of ext2 to ext4, XFS, Btrfs, F2FS and tmpfs (statfs(2)).
-    const LOCAL: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
-    let stat = rustix::fs::fstatfs(at);
-    stat.is_ok_and(|stat| u64::try_from(stat.f_type).is_ok_and(|found| LOCAL.contains(&found)))
 }
 
 /// Reads a file of `size` bytes from its beginning to its end, if its content is in memory

@@ -12,14 +12,14 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use cap_std::io_lifetimes::AsFilelike as _;
 
-#[cfg(target_os = "linux")]
-use super::Follow;
 #[cfg(not(windows))]
 use super::proc_link;
 use super::{
     Budget, DirectoryEntry, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel,
     split, walk_error,
 };
+#[cfg(target_os = "linux")]
+use super::{Filesystem, Follow};
 use crate::error::{Code, Result};
 #[cfg(target_os = "linux")]
 use crate::limits::NAMES_PER_LOOKUP;
@@ -247,17 +247,24 @@ impl Handle {
         kernel::follow(&self.dir, path, want, mounts)
     }
 
-    /// Opens a path with `O_PATH`, if this cannot wait. See [`is_local`](Self::is_local).
+    /// Reads the target of a symlink. No other name on the path may be a symlink, and no mount point
+    /// may be on it. `path` may contain `.` and `..`. Returns `None` if this fails.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn read_symlink(&self, path: &OsStr) -> Option<OsString> {
+        kernel::read_symlink(&self.dir, path)?.ok()
+    }
+
+    /// Opens a path with `O_PATH`, if this cannot wait. The filesystem must be local
+    /// ([`Filesystem::is_local`]).
     #[cfg(all(target_os = "linux", feature = "rmcp"))]
     pub(crate) fn walk_cached(&self, path: &OsStr, follows_links: bool) -> io::Result<File> {
         super::cached::walk(&self.dir, path, follows_links)
     }
 
-    /// Whether the filesystem is known to be local, so that it answers at once if nothing must be
-    /// read from a device.
-    #[cfg(all(target_os = "linux", feature = "rmcp"))]
-    pub(crate) fn is_local(&self) -> bool {
-        super::cached::is_local(&self.dir)
+    /// The type of the directory's filesystem.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn filesystem(&self) -> io::Result<Filesystem> {
+        kernel::filesystem(&self.dir)
     }
 
     pub(crate) fn metadata(&self) -> Result<Metadata> {

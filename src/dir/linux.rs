@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
@@ -15,6 +16,10 @@ use rustix::io::Errno;
 use super::{Follow, Metadata, Mount, Rule, Want, proc_link};
 use crate::error::{Code, Result};
 use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
+
+/// The type of a filesystem, as in `f_type` of statfs(2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filesystem(u64);
 
 enum Links {
     /// Fails with `ELOOP` at the first symlink.
@@ -145,12 +150,35 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
     }
 }
 
+/// Reads the target of the symlink at `path`, if no other name on the path is a symlink and no mount
+/// point is on it. `path` may contain `.` and `..`. Fails with `NotFound` or `InvalidInput` if there
+/// is something else (readlink(2)). Returns `None` if `openat2` cannot be used.
+pub(super) fn read_symlink(at: &Dir, path: &OsStr) -> Option<io::Result<OsString>> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    let link = call(at, path, flags, None, Rule::Refuse, &Links::Refuse)?;
+    Some(link.and_then(|link| Ok(target(&link)?)))
+}
+
+/// Reads the target of an open symlink.
+fn target(link: &File) -> rustix::io::Result<OsString> {
+    let mut buffer = [MaybeUninit::uninit(); MOST_TARGETS];
+    let (text, rest) = rustix::fs::readlinkat_raw(link, "", &mut buffer)?;
+    let text = if rest.is_empty() {
+        rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes()
+    } else {
+        text.to_vec()
+    };
+    Ok(OsString::from_vec(text))
+}
+
+/// The length in bytes of most symlinks' targets. A longer one is read twice.
+const MOST_TARGETS: usize = 256;
+
 pub(super) fn read_link(link: &File, metadata: &Metadata) -> Result<OsString> {
     if is_in_proc(link, metadata)? {
         return Err(proc_link());
     }
-    let text = rustix::fs::readlinkat(link, "", Vec::new()).map_err(io::Error::from)?;
-    Ok(OsString::from_vec(text.into_bytes()))
+    Ok(target(link).map_err(io::Error::from)?)
 }
 
 /// Whether a symlink is in a proc filesystem. `at` is the symlink or its directory. The device of a
@@ -160,13 +188,34 @@ pub(super) fn is_in_proc<F: AsFd>(at: &F, symlink: &Metadata) -> Result<bool> {
     if rustix::fs::major(symlink.identity().device) == 0 { is_proc(at) } else { Ok(false) }
 }
 
-/// Whether a file is in a proc filesystem. There, the kernel chooses the target of a symlink,
-/// regardless of what readlink(2) returns (proc(5); "magic links" in symlink(7)).
+/// Whether a file is in a proc filesystem.
 pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
-    const PROC_SUPER_MAGIC: u64 = 0x9fa0; // statfs(2)
-    let stat = rustix::fs::fstatfs(at).map_err(io::Error::from)?;
-    // Defense: symlinks-of-proc-are-refused
-    Ok(u64::try_from(stat.f_type) == Ok(PROC_SUPER_MAGIC))
+    Ok(filesystem(at)?.is_proc())
+}
+
+/// The type of the filesystem of an open file.
+pub(super) fn filesystem<F: AsFd>(at: &F) -> io::Result<Filesystem> {
+    let stat = rustix::fs::fstatfs(at)?;
+    u64::try_from(stat.f_type).map(Filesystem).map_err(io::Error::other)
+}
+
+impl Filesystem {
+    /// Whether it is a proc filesystem. There, the kernel chooses the target of a symlink,
+    /// regardless of what readlink(2) returns (proc(5); "magic links" in symlink(7)).
+    pub(crate) fn is_proc(self) -> bool {
+        const PROC_SUPER_MAGIC: u64 = 0x9fa0;
+        // Defense: symlinks-of-proc-are-refused
+        self.0 == PROC_SUPER_MAGIC
+    }
+
+    /// Whether it is known to keep its files on local devices or in memory. Network and user-space
+    /// filesystems can answer after any time, and overlayfs can have them as layers.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn is_local(self) -> bool {
+        // ext2 to ext4, XFS, Btrfs, F2FS and tmpfs.
+        const LOCAL: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
+        LOCAL.contains(&self.0)
+    }
 }
 
 /// `AT_NO_AUTOMOUNT` is set because a look-up should not trigger a mount, which can block

@@ -45,6 +45,8 @@ use cap_std::fs::OpenOptions;
 pub(crate) use self::budget::{Budget, Effort};
 pub(crate) use self::cursor::{Cursor, common_length, count_separators};
 pub(crate) use self::handle::Handle;
+#[cfg(target_os = "linux")]
+pub(crate) use self::kernel::Filesystem;
 pub(crate) use self::metadata::Identity;
 pub use self::metadata::{FileType, Metadata};
 pub use self::policy::{Access, Policy, Rule};

@@ -249,8 +249,15 @@ impl CheckedPath {
         let to = self.relative();
         let renamed = temporary.map(|from| Renamed { root: number, from, to });
         // Defense: new-symlink-leads-inside
-        let Located { root, path, found, .. } =
-            resolve_symlink_in(roots, number, link, &text, renamed, budget)?;
+        let Located { root, path, found, .. } = resolve_symlink_in(
+            roots,
+            number,
+            link.to_owned(),
+            text.to_os_string(),
+            Intent::NewTree,
+            renamed,
+            budget,
+        )?;
         if !cfg!(windows) || found != Found::Exists {
             return Ok(Target { text, is_dir: false });
         }

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+#[cfg(target_os = "linux")]
+use crate::dir::Filesystem;
 use crate::dir::{Handle, Identity, Mount};
 use crate::limits::HANDLES;
 use crate::roots::sharing::WeakTable;
@@ -13,9 +15,9 @@ use crate::workers::{Account, Permit, Permits};
 #[derive(Debug)]
 pub(crate) struct Opened {
     handle: Arc<Handle>,
-    /// Whether its filesystem is known to be local.
-    #[cfg(all(target_os = "linux", feature = "rmcp"))]
-    is_local: bool,
+    /// `None` if it could not be determined.
+    #[cfg(target_os = "linux")]
+    filesystem: Option<Filesystem>,
     _permit: Permit,
 }
 
@@ -48,14 +50,14 @@ impl Opened {
         // Keeps the handle alive until the table's lock is released, because dropping it may close
         // the directory.
         let fresh = Arc::new(fresh);
-        #[cfg(all(target_os = "linux", feature = "rmcp"))]
-        let is_local = fresh.is_local();
+        #[cfg(target_os = "linux")]
+        let filesystem = fresh.filesystem().ok();
         OPENED.get_or_insert(key, || {
             let handle = fresh.clone();
             Some(Arc::new(Self {
                 handle,
-                #[cfg(all(target_os = "linux", feature = "rmcp"))]
-                is_local,
+                #[cfg(target_os = "linux")]
+                filesystem,
                 _permit: HELD.take(account)?,
             }))
         })
@@ -65,9 +67,9 @@ impl Opened {
         &self.handle
     }
 
-    #[cfg(all(target_os = "linux", feature = "rmcp"))]
-    pub(crate) fn is_local(&self) -> bool {
-        self.is_local
+    #[cfg(target_os = "linux")]
+    pub(crate) fn filesystem(&self) -> Option<Filesystem> {
+        self.filesystem
     }
 }
 

@@ -1,6 +1,6 @@
 //! The resolver's look-ups beneath the handles of a snapshot.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf, is_separator};
 use std::sync::Arc;
 use std::time::Instant;
@@ -279,13 +279,14 @@ pub(crate) fn resolve_in(
 pub(crate) fn resolve_symlink_in(
     roots: &Roots,
     root: usize,
-    link: &Path,
-    text: &OsStr,
+    link: PathBuf,
+    text: OsString,
+    intent: Intent,
     renamed: Option<Renamed<'_>>,
     budget: &mut Budget<'_>,
 ) -> Result<Located> {
     let lookups = &mut RequestLookups(Lookups { renamed, ..Lookups::new(roots, budget) });
-    place_inside(resolve_symlink(lookups, roots.index(), root, link, text)?)
+    place_inside(resolve_symlink(lookups, roots.index(), root, link, text, intent)?)
 }
 
 fn place_inside(place: Place) -> Result<Located> {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+#[cfg(target_os = "linux")]
+use crate::dir::Filesystem;
 use crate::dir::{Access, Budget, Handle, Identity, Rule};
 use crate::error::{Code, Error, Result};
 use crate::path::names::is_same;
@@ -172,15 +174,13 @@ impl Root {
         }
     }
 
-    /// Returns the handle of a directory that is held open and whose filesystem is known to be
-    /// local. Obtaining it does not wait.
-    #[cfg(all(target_os = "linux", feature = "rmcp"))]
-    pub(crate) fn local_handle(&self) -> Option<&Arc<Handle>> {
+    /// Returns the handle of a directory that is held open, if the type of its filesystem is known
+    /// and suitable. Obtaining it does not wait.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn handle_on(&self, suitable: impl Fn(Filesystem) -> bool) -> Option<&Handle> {
         match &self.held {
-            Held::Open(opened, _)
-                if opened.is_local() && self.is_available() && !self.is_file() =>
-            {
-                Some(opened.handle())
+            Held::Open(opened, _) if self.is_available() && !self.is_file() => {
+                opened.filesystem().is_some_and(suitable).then(|| &**opened.handle())
             }
             _ => None,
         }

@@ -141,14 +141,14 @@ pub(crate) fn resolve<'a>(
 }
 
 /// Resolves the target of a symlink at `link` in root number `root`, whether or not the symlink
-/// exists. `link` consists of plain names. Missing names of the target are allowed, as with
-/// [`Intent::NewTree`].
+/// exists. `link` consists of plain names.
 pub(crate) fn resolve_symlink(
     lookup: &mut impl Lookup,
     aliases: &PathIndex,
     root: usize,
-    link: &Path,
-    text: &OsStr,
+    link: PathBuf,
+    text: OsString,
+    intent: Intent,
 ) -> Result<Place> {
-    Walk::new(lookup, aliases, Intent::NewTree).run(|walk| walk.start_at_symlink(root, link, text))
+    Walk::new(lookup, aliases, intent).run(|walk| walk.start_at_symlink(root, link, text))
 }

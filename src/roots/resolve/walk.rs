@@ -48,7 +48,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
             aliases,
             intent,
             position,
-            todo: Vec::with_capacity(TODO),
+            todo: Vec::new(),
             steps: 0,
             hops: 0,
             is_target: false,
@@ -66,7 +66,7 @@ impl<'a, N: Lookup> Walk<'a, N> {
                 // The symlink appears only in the operator's detail, so the text of the refusal is
                 // always the same.
                 let (link, text) = (quoted(link.as_os_str()), quoted(&text));
-                error.detail(format!("after following the symlink {link} to {text}"))
+                error.detail(["after following the symlink ", &link, " to ", &text].concat())
             }
             (Position::Above(_), None) => error,
         })
@@ -211,16 +211,14 @@ impl<'a, N: Lookup> Walk<'a, N> {
     pub(super) fn start_at_symlink(
         &mut self,
         root: usize,
-        link: &Path,
-        text: &OsStr,
+        link: PathBuf,
+        text: OsString,
     ) -> Result<()> {
         self.enter(root);
-        self.follow(link.to_owned(), text.to_owned())?;
-        if !is_absolute(text) {
-            // The target is resolved after the directory that contains the symlink.
-            self.push_owned(link.parent().unwrap_or(link).as_os_str())?;
-        }
-        Ok(())
+        let relative_to = (!is_absolute(&text)).then(|| link.parent().map(Path::to_owned));
+        self.follow(link, text)?;
+        // The directory that contains the symlink is resolved before the target.
+        relative_to.flatten().map_or(Ok(()), |directory| self.push_owned(directory.as_os_str()))
     }
 
     fn follow(&mut self, link: PathBuf, text: OsString) -> Result<()> {
@@ -377,7 +375,10 @@ impl<'a, N: Lookup> Walk<'a, N> {
             self.step_above(node, name)?;
         }
         let first = self.todo.len();
-        self.todo.extend(names.map(stored));
+        if let Some(name) = names.next() {
+            self.todo.reserve(TODO);
+            self.todo.extend(std::iter::once(name).chain(names).map(stored));
+        }
         // A trailing slash requires a directory, as `.` does.
         if ends_as_directory(path) {
             self.todo.push(Cow::Borrowed(OsStr::new(".")));
