@@ -13,8 +13,9 @@
 //! that takes the lock again.
 //!
 //! While a queued job can start, at least one thread is about to check the state, or checks it
-//! repeatedly. A caller that adds or cancels a job wakes or starts a thread if a job can start. A
-//! thread that takes a job does the same if more jobs can start.
+//! repeatedly. A caller that adds or cancels a job wakes or starts a thread if a job can start,
+//! unless a woken thread has yet to check the state. A thread that takes a job does the same if more
+//! jobs can start.
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
@@ -324,6 +325,11 @@ impl State {
     /// thread as woken or starting.
     fn choose_thread(&mut self, hung: usize) -> Wake {
         let threads = &self.threads;
+        // The woken thread checks the state and wakes the next one. This saves most wake-ups while
+        // many short jobs are added.
+        if threads.woken > 0 {
+            return Wake::Nobody;
+        }
         let needs_watcher = self.is_blocked() && !threads.has_watcher && threads.expected() == 0;
         if !self.can_start(hung) && !needs_watcher {
             return Wake::Nobody;
