@@ -289,9 +289,9 @@ impl fmt::Display for Inner {
             f.write_str(": ")?;
         }
         f.write_str(self.end.unwrap_or_default())?;
-        match (self.text.split_once("{}"), self.limit) {
-            (Some((before, after)), Some(limit)) => write!(f, "{before}{limit}{after}")?,
-            _ => f.write_str(self.text)?,
+        match self.limit.and_then(|limit| Some((limit, self.text.split_once("{}")?))) {
+            Some((limit, (before, after))) => write!(f, "{before}{limit}{after}")?,
+            None => f.write_str(self.text)?,
         }
         // The system's message for the error number, without text that other code added.
         match self.cause.as_ref().and_then(io::Error::raw_os_error) {

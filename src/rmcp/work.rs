@@ -6,7 +6,7 @@
 //! fails only that request. [`HandlerError`] determines how much of a failure the model and the
 //! operator see.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
@@ -450,7 +450,12 @@ fn respond_to_tool(
         Reason::Refused(error) if stateless(ctx) && error.reason() == Code::RootsUnsupported => {
             return Err(error.to_error_body(revision(ctx), None).into());
         }
-        Reason::Refused(error) => error.to_string(),
+        Reason::Refused(error) => {
+            // `to_string` would enlarge the text several times.
+            let mut text = String::with_capacity(REFUSAL_BYTES);
+            let _ = write!(text, "{error}");
+            text
+        }
         Reason::Text(text) => text,
         Reason::Other(_) => FAILED.into(),
     };
@@ -651,6 +656,9 @@ impl std::error::Error for HandlerError {
 /// The text that the model sees for an error that only the operator may read. It does not suggest a
 /// retry, which would fail in the same way.
 const FAILED: &str = "the server failed to do this; its operator can see why";
+
+/// The length in bytes that most refusals do not exceed.
+const REFUSAL_BYTES: usize = 192;
 
 impl From<Error> for HandlerError {
     fn from(error: Error) -> Self {
