@@ -23,8 +23,10 @@ pub(crate) fn main() {
         && first == SERVE
     {
         let way = WAYS.into_iter().find(|one| one.name() == way).unwrap();
-        let (read, write) = (tokio::io::stdin(), tokio::io::stdout());
-        return runtime().block_on(serve(way, root.into(), read, write));
+        return runtime().block_on(async {
+            let (read, write) = rmcp::transport::stdio_pipes();
+            serve(way, root.into(), read, write).await;
+        });
     }
     // `cargo test` runs this without `--bench`. It then only shows that it works.
     let is_bench = arguments.iter().any(|argument| argument == "--bench");
