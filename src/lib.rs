@@ -142,7 +142,7 @@
 //!
 //! | | Linux with `openat2` (5.6 or later) | Linux without `openat2` | macOS | Windows |
 //! | --- | --- | --- | --- | --- |
-//! | decision | by the resolver, or by one kernel walk with the same result | by the resolver | by the resolver | by the resolver |
+//! | decision | by the resolver, or by kernel walks with the same result | by the resolver | by the resolver | by the resolver |
 //! | file operations | one `openat2` call that follows no symlinks | one name at a time, through open descriptors | same | one name at a time, through open handles; the final path of each handle is verified. Creating, renaming and removing use the path of an open directory, pinned by a temporary file in it |
 //! | `..` | resolved after symlinks are followed | same | same | removed from the text first, as Windows does |
 //! | names that Windows would reinterpret | not applicable | not applicable | not applicable | refused: devices, streams, trailing dots and spaces, 8.3 short names, `\\.\`, `\\?\` except for drives and shares, drive-relative paths |

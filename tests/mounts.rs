@@ -228,9 +228,9 @@ fn copy_of_a_tree_finds_its_destination_and_other_mounts_in_the_source() {
     });
 }
 
-/// The kernel chooses the target of such a symlink, regardless of its text.
+/// The kernel chooses the target of such a symlink, regardless of its text (proc(5)).
 #[test]
-fn symlinks_of_a_mounted_proc_filesystem_are_refused() {
+fn check_refuses_the_magic_links_of_a_mounted_proc_filesystem() {
     let tree = Tree::new("file root/f = f; dir root/proc; dir proc");
     let proc = |tree: &Tree| {
         bind(Path::new("/proc"), &tree.path("root/proc"))?;

@@ -1,4 +1,4 @@
-//! Decides requests with a single path walk by the Linux kernel, where the result is provably the
+//! Decides requests with path walks by the Linux kernel, where the result is provably the
 //! resolver's decision.
 //!
 //! The resolver ([`resolve`](mod@crate::roots::resolve)) defines the decision. As an optimization,
@@ -10,11 +10,13 @@
 //! | meets no symlink, and ends at an existing entry | the place that the text names |
 //! | meets no symlink, and finds nothing there | the same refusal |
 //! | meets no symlink, and leaves the root (`EXDEV`) | the resolver's, which continues from there |
-//! | meets a symlink only at its end | the same for the symlink's target, or the resolver's, which continues with the target |
+//! | meets a symlink only at its end | the place that the target names, if a second walk meets no symlink and ends at an existing entry; otherwise the resolver's, which continues with the target |
 //! | follows symlinks that stay inside, for reading | the file, or the same refusal |
 //!
 //! If names can be hidden, the kernel gets only paths in which no name is hidden, and follows no
 //! symlink, so that a walk can neither pass through a hidden name nor reveal one.
+//!
+//! Where the resolver continues, it counts look-ups and steps from there on.
 //!
 //! For a name that need not exist, the kernel walks to the parent, and the last name is looked up
 //! there.
@@ -38,13 +40,13 @@ use crate::error::{Error, Result};
 use crate::limits::NAME_BYTES;
 use crate::path::Location;
 use crate::path::index::Origin;
-use crate::path::names::{components, ends_as_directory, is_absolute};
+use crate::path::names::{components, is_absolute};
 #[cfg(feature = "rmcp")]
 use crate::roots::{EntryKind, Lookup, Place, resolve};
 use crate::roots::{Found, Intent, Located, Roots, resolve_in, resolve_symlink_in};
 
 impl Roots {
-    /// Returns the place that a request names, if its path contains no symlink. Returns `None` to
+    /// Decides a request whose path contains no symlink, or one only at its end. Returns `None` to
     /// leave the decision to the resolver.
     pub(super) fn locate_by_kernel(
         &self,
@@ -104,12 +106,13 @@ impl Roots {
         path: &OsStr,
         budget: &mut Budget<'_>,
     ) -> Option<Result<Located>> {
-        if ends_as_directory(path) {
-            return None;
-        }
         // The resolver refuses symlinks of procfs. The symlink is on the same mount as the root.
         let is_suitable = |filesystem: Filesystem| !filesystem.is_proc();
         let text = self.root(number).ok()?.handle_on(is_suitable)?.read_symlink(beneath(path))?;
+        // The resolver refuses an empty target, which a damaged filesystem could contain.
+        if text.is_empty() {
+            return None;
+        }
         let link = lexical_path(path).ok()?;
         let target = if is_absolute(&text) {
             let begun = self.index().begin_from(&text, Origin::Symlink);

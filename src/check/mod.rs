@@ -5,8 +5,8 @@
 //! inside the root when it was checked. Every operation on the proof runs beneath the root's own
 //! handle, so the place is also inside when it is used.
 //!
-//! The resolver defines the decision. On Linux, a single path walk by the kernel is tried first
-//! where its result is provably the same. `kernel.rs` lists these cases.
+//! The resolver defines the decision. On Linux, a path walk by the kernel is tried first where its
+//! result is provably the same. `kernel.rs` lists these cases.
 
 #[cfg(target_os = "linux")]
 mod kernel;

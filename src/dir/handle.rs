@@ -251,7 +251,7 @@ impl Handle {
     /// may be on it. `path` may contain `.` and `..`. Returns `None` if this fails.
     #[cfg(target_os = "linux")]
     pub(crate) fn read_symlink(&self, path: &OsStr) -> Option<OsString> {
-        kernel::read_symlink(&self.dir, path)?.ok()
+        kernel::read_symlink(&self.dir, path)
     }
 
     /// Opens a path with `O_PATH`, if this cannot wait. The filesystem must be local

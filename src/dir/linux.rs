@@ -151,12 +151,12 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
 }
 
 /// Reads the target of the symlink at `path`, if no other name on the path is a symlink and no mount
-/// point is on it. `path` may contain `.` and `..`. Fails with `NotFound` or `InvalidInput` if there
-/// is something else (readlink(2)). Returns `None` if `openat2` cannot be used.
-pub(super) fn read_symlink(at: &Dir, path: &OsStr) -> Option<io::Result<OsString>> {
+/// point is on it. `path` may contain `.` and `..`. Returns `None` in all other cases.
+pub(super) fn read_symlink(at: &Dir, path: &OsStr) -> Option<OsString> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
-    let link = call(at, path, flags, None, Rule::Refuse, &Links::Refuse)?;
-    Some(link.and_then(|link| Ok(target(&link)?)))
+    let link = call(at, path, flags, None, Rule::Refuse, &Links::Refuse)?.ok()?;
+    // readlink(2) fails if the file is not a symlink.
+    target(&link).ok()
 }
 
 /// Reads the target of an open symlink.
@@ -171,7 +171,7 @@ fn target(link: &File) -> rustix::io::Result<OsString> {
     Ok(OsString::from_vec(text))
 }
 
-/// The length in bytes of most symlinks' targets. A longer one is read twice.
+/// The length in bytes that most symlinks' targets do not exceed. A longer one is read twice.
 const MOST_TARGETS: usize = 256;
 
 pub(super) fn read_link(link: &File, metadata: &Metadata) -> Result<OsString> {
@@ -196,7 +196,8 @@ pub(super) fn is_proc<F: AsFd>(at: &F) -> Result<bool> {
 /// The type of the filesystem of an open file.
 pub(super) fn filesystem<F: AsFd>(at: &F) -> io::Result<Filesystem> {
     let stat = rustix::fs::fstatfs(at)?;
-    u64::try_from(stat.f_type).map(Filesystem).map_err(io::Error::other)
+    // The field is signed on some systems. No known type is negative or 0.
+    Ok(Filesystem(u64::try_from(stat.f_type).unwrap_or_default()))
 }
 
 impl Filesystem {

@@ -2,8 +2,8 @@
 //!
 //! A [`Handle`] is an open directory. Its methods take one name, or a relative path that consists
 //! only of plain names (no `.` or `..`). They follow no symlinks, so every file that they open or
-//! describe was beneath the directory at that time. The only exception is [`Handle::follow`], which
-//! accepts `.` and `..`, and can follow symlinks that stay inside the directory. A [`Cursor`] makes
+//! describe was beneath the directory at that time. Some methods also accept `.` and `..`, and
+//! [`Handle::follow`] can follow symlinks that stay inside the directory. A [`Cursor`] makes
 //! repeated look-ups beneath one handle efficient, and a [`Budget`] limits their number.
 //!
 //! On Linux, most operations take one `openat2` call (openat2(2), Linux 5.6) with the flags

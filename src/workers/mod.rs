@@ -13,9 +13,10 @@
 //! that takes the lock again.
 //!
 //! While a queued job can start, at least one thread is about to check the state, or checks it
-//! repeatedly. A caller that adds or cancels a job wakes or starts a thread if a job can start,
-//! unless a woken thread has yet to check the state. A thread that takes a job does the same if more
-//! jobs can start.
+//! repeatedly. A caller that adds or cancels a job reserves or starts a thread if a job can start. A
+//! thread that takes a job does the same if more jobs can start. Only the first reserved thread is
+//! woken. It wakes the next one if more jobs can start, and otherwise the others are released, so that
+//! many short jobs wake few threads.
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
@@ -76,10 +77,12 @@ struct State {
 #[derive(Debug, Default)]
 struct Threads {
     all: usize,
-    /// Threads that are waiting and have not been notified.
+    /// Threads that are waiting and are not reserved.
     idle: usize,
-    /// Threads that were notified and have not resumed yet.
-    woken: usize,
+    /// Waiting threads that are reserved for a job.
+    reserved: usize,
+    /// Whether one of the reserved threads has been notified and has not resumed yet.
+    notified: bool,
     starting: usize,
     /// Whether one of the waiting threads checks the state every [`LOOK_EVERY`].
     has_watcher: bool,
@@ -251,11 +254,7 @@ impl Pool {
         while !state.closed {
             let hung = self.hung(&state);
             if let Some((purpose, job)) = state.next(hung) {
-                let wake = if state.threads.expected() == 0 {
-                    state.choose_thread(hung)
-                } else {
-                    Wake::Nobody
-                };
+                let wake = state.hand_over(hung);
                 drop(state);
                 // A failure to start another thread is ignored, because the current job does not
                 // need that thread, and this thread checks the state again after the job.
@@ -268,6 +267,7 @@ impl Pool {
                 state.queue(purpose).finish(&job.account, job.number);
                 continue;
             }
+            state.threads.release_reserved();
             let watches = state.is_blocked() && !state.threads.has_watcher;
             let wait = if watches { LOOK_EVERY } else { self.idle };
             state.threads.has_watcher |= watches;
@@ -277,8 +277,9 @@ impl Pool {
                 let left = until.saturating_duration_since(Instant::now());
                 state =
                     self.woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-                if state.threads.woken > 0 {
-                    state.threads.woken -= 1;
+                if state.threads.reserved > 0 {
+                    state.threads.reserved -= 1;
+                    state.threads.notified = false;
                     break true;
                 }
                 if state.closed || Instant::now() >= until {
@@ -321,23 +322,29 @@ impl State {
         self.work.is_blocked()
     }
 
-    /// Decides which thread to wake, if any, after a job may have become able to start. Counts the
-    /// thread as woken or starting.
+    /// Decides which thread to wake, if any, after a thread has taken a job.
+    fn hand_over(&mut self, hung: usize) -> Wake {
+        if !self.can_start(hung) {
+            self.threads.release_reserved();
+        }
+        if self.threads.expected() == 0 {
+            return self.choose_thread(hung);
+        }
+        self.threads.wake_reserved()
+    }
+
+    /// Reserves or starts a thread if a job may have become able to start. Decides which thread to
+    /// wake, if any.
     fn choose_thread(&mut self, hung: usize) -> Wake {
         let threads = &self.threads;
-        // The woken thread checks the state and wakes the next one. This saves most wake-ups while
-        // many short jobs are added.
-        if threads.woken > 0 {
-            return Wake::Nobody;
-        }
         let needs_watcher = self.is_blocked() && !threads.has_watcher && threads.expected() == 0;
         if !self.can_start(hung) && !needs_watcher {
             return Wake::Nobody;
         }
         if self.threads.idle > 0 {
             self.threads.idle -= 1;
-            self.threads.woken += 1;
-            return Wake::Idle;
+            self.threads.reserved += 1;
+            return self.threads.wake_reserved();
         }
         // Allow one more thread than the number of jobs that can run, to check for operations that
         // hang.
@@ -353,7 +360,23 @@ impl State {
 impl Threads {
     /// The number of threads that will check the state soon.
     fn expected(&self) -> usize {
-        self.woken + self.starting
+        self.reserved + self.starting
+    }
+
+    /// Decides to wake a reserved thread, unless one has been notified.
+    fn wake_reserved(&mut self) -> Wake {
+        if self.reserved == 0 || self.notified {
+            return Wake::Nobody;
+        }
+        self.notified = true;
+        Wake::Idle
+    }
+
+    /// Makes reserved threads idle again, because no job can start. One that has been notified finds
+    /// that it is not reserved, and continues to wait.
+    fn release_reserved(&mut self) {
+        self.idle += std::mem::take(&mut self.reserved);
+        self.notified = false;
     }
 }
 
@@ -368,10 +391,11 @@ impl Drop for Ticket {
         let hung = self.pool.hung(&state);
         let wake = state.choose_thread(hung);
         drop(state);
-        drop(job);
         // A failure to start a thread is ignored, because the state is checked again when the next
         // job is added or ends.
         let _ = self.pool.wake(wake);
+        // Dropping the job may wait or panic.
+        drop(job);
     }
 }
 
@@ -529,6 +553,32 @@ mod tests {
         }
         // The barrier opens only if all four jobs run at the same time.
         all.wait();
+    }
+
+    /// Only the first of these threads is woken by a caller. Each of them wakes the next one.
+    #[test]
+    fn reserved_threads_all_start_while_the_jobs_before_them_run() {
+        // No thread looks by itself during the test.
+        let workers = Workers::with(16, 1, Duration::from_secs(600));
+        for _ in 0..20 {
+            let all = Arc::new(std::sync::Barrier::new(5));
+            let started = Arc::new(AtomicUsize::new(0));
+            for number in 1..=4 {
+                let (all, started) = (all.clone(), started.clone());
+                let wait = Box::new(move || {
+                    started.fetch_add(1, SeqCst);
+                    all.wait();
+                });
+                std::mem::forget(workers.pool.add(For::Work, session(number), wait));
+            }
+            assert!(soon(|| started.load(SeqCst) == 4), "{:?}", workers.pool.lock().threads);
+            all.wait();
+            assert!(soon(|| {
+                let threads = &workers.pool.lock().threads;
+                threads.idle == threads.all && threads.reserved == 0
+            }));
+        }
+        assert_eq!(workers.pool.lock().threads.all, 4, "the same threads run all jobs");
     }
 
     #[test]
