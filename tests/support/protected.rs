@@ -27,8 +27,17 @@ impl Rules {
         allowed: impl IntoIterator<Item = &'a Path>,
         path: &Path,
     ) -> Option<Effect> {
-        let below = allowed.into_iter().filter_map(|allowed| path.strip_prefix(allowed).ok());
+        let below = allowed.into_iter().filter_map(|allowed| self.below(allowed, path));
         below.filter_map(|relative| self.effect_below(relative)).max()
+    }
+
+    /// The rest of a path after an allowed directory. Its names are compared like those of patterns,
+    /// because the filesystem of an enclosing directory could ignore the same differences.
+    fn below<'a>(&self, allowed: &Path, path: &'a Path) -> Option<&'a Path> {
+        let mut rest = path.components();
+        let key = |component: Component<'_>| (self.key)(&component.as_os_str().to_string_lossy());
+        let is_enclosing = allowed.components().all(|name| rest.next().map(key) == Some(key(name)));
+        is_enclosing.then(|| rest.as_path())
     }
 
     /// The strongest protection of a path below one allowed directory. A path below a protected
@@ -60,7 +69,7 @@ impl Rules {
         path: &Path,
     ) -> BTreeSet<(usize, usize)> {
         let mut found = BTreeSet::new();
-        for relative in allowed.into_iter().filter_map(|allowed| path.strip_prefix(allowed).ok()) {
+        for relative in allowed.into_iter().filter_map(|allowed| self.below(allowed, path)) {
             let names: Vec<String> =
                 relative.iter().map(|name| (self.key)(&name.to_string_lossy())).collect();
             for (number, (pattern, _)) in self.patterns.iter().enumerate() {
