@@ -37,7 +37,7 @@ impl Rules {
         let mut rest = path.components();
         let key = |component: Component<'_>| (self.key)(&component.as_os_str().to_string_lossy());
         let is_enclosing = allowed.components().all(|name| rest.next().map(key) == Some(key(name)));
-        is_enclosing.then(|| rest.as_path())
+        is_enclosing.then_some(rest.as_path())
     }
 
     /// The strongest protection of a path below one allowed directory. A path below a protected
