@@ -247,8 +247,8 @@ impl Handle {
         kernel::follow(&self.dir, path, want, mounts)
     }
 
-    /// Reads the target of a symlink. No other name on the path may be a symlink, and no mount point
-    /// may be on it. `path` may contain `.` and `..`. Returns `None` if this fails.
+    /// Reads the target of a symlink. No other name on the path may be a symlink, and no mount
+    /// point may be on it. `path` may contain `.` and `..`. Returns `None` if this fails.
     #[cfg(target_os = "linux")]
     pub(crate) fn read_symlink(&self, path: &OsStr) -> Option<OsString> {
         kernel::read_symlink(&self.dir, path)

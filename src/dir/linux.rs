@@ -150,8 +150,8 @@ pub(super) fn classify(error: &io::Error) -> Option<Code> {
     }
 }
 
-/// Reads the target of the symlink at `path`, if no other name on the path is a symlink and no mount
-/// point is on it. `path` may contain `.` and `..`. Returns `None` in all other cases.
+/// Reads the target of the symlink at `path`, if no other name on the path is a symlink and no
+/// mount point is on it. `path` may contain `.` and `..`. Returns `None` in all other cases.
 pub(super) fn read_symlink(at: &Dir, path: &OsStr) -> Option<OsString> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
     let link = call(at, path, flags, None, Rule::Refuse, &Links::Refuse)?.ok()?;

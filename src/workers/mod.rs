@@ -13,10 +13,10 @@
 //! that takes the lock again.
 //!
 //! While a queued job can start, at least one thread is about to check the state, or checks it
-//! repeatedly. A caller that adds or cancels a job reserves or starts a thread if a job can start. A
-//! thread that takes a job does the same if more jobs can start. Only the first reserved thread is
-//! woken. It wakes the next one if more jobs can start, and otherwise the others are released, so that
-//! many short jobs wake few threads.
+//! repeatedly. A caller that adds or cancels a job reserves a waiting thread or starts one if a job
+//! can start. A thread that takes a job does the same if more jobs can start. Only the first
+//! reserved thread is woken. It wakes the next one if more jobs can start, and otherwise releases
+//! the others, so many short jobs wake few threads.
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
@@ -372,8 +372,8 @@ impl Threads {
         Wake::Idle
     }
 
-    /// Makes reserved threads idle again, because no job can start. One that has been notified finds
-    /// that it is not reserved, and continues to wait.
+    /// Makes reserved threads idle again, because no job can start. One that has been notified
+    /// finds that it is not reserved, and continues to wait.
     fn release_reserved(&mut self) {
         self.idle += std::mem::take(&mut self.reserved);
         self.notified = false;
