@@ -12,7 +12,7 @@ use crate::events::SessionId;
 
 /// The party that is charged for a job, an open directory or a remembered grant: a client, or the
 /// server's own configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Account {
     /// The server's own configuration.
     Operator,

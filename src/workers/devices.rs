@@ -6,7 +6,7 @@
 )]
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use crate::workers::Account;
 
 /// The running operations of a guard's work, by the device of their root.
 pub(super) struct Devices {
-    by_number: Mutex<HashMap<u64, Arc<Device>>>,
+    by_number: Mutex<BTreeMap<u64, Arc<Device>>>,
     /// The jobs that occupy a slot.
     slots: Mutex<Vec<Arc<Running>>>,
     /// Half of the slots. A device is checked for hanging once this many operations on it are

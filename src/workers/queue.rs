@@ -3,7 +3,7 @@
 //! [`Queue`] tracks the waiting and running jobs for slots of one kind. It uses neither threads nor
 //! a clock.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::limits::{QUEUED, QUEUED_EACH};
 use crate::workers::Account;
@@ -12,14 +12,14 @@ use crate::workers::Account;
 #[derive(Debug)]
 pub(super) struct Queue<J> {
     shares: Shares,
-    accounts: HashMap<Account, AccountJobs<J>>,
+    accounts: BTreeMap<Account, AccountJobs<J>>,
     /// The accounts with a job that can start as soon as a slot is free, ordered by turn.
     ready: BTreeMap<u64, Account>,
     waiting: usize,
     /// The jobs that run and occupy a slot.
-    running: HashSet<u64>,
+    running: BTreeSet<u64>,
     /// The jobs that run although no caller waits for them. They occupy no slot.
-    abandoned: HashSet<u64>,
+    abandoned: BTreeSet<u64>,
     last_number: u64,
 }
 
@@ -56,11 +56,11 @@ impl<J> Queue<J> {
     pub(super) fn new(shares: Shares) -> Self {
         Self {
             shares,
-            accounts: HashMap::new(),
+            accounts: BTreeMap::new(),
             ready: BTreeMap::new(),
             waiting: 0,
-            running: HashSet::new(),
-            abandoned: HashSet::new(),
+            running: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
             last_number: 0,
         }
     }
@@ -133,7 +133,8 @@ impl<J> Queue<J> {
     pub(super) fn take_all(&mut self) -> Vec<J> {
         self.ready.clear();
         self.waiting = 0;
-        self.accounts.drain().flat_map(|(_, jobs)| jobs.waiting).map(|(_, job)| job).collect()
+        let accounts = std::mem::take(&mut self.accounts);
+        accounts.into_values().flat_map(|jobs| jobs.waiting).map(|(_, job)| job).collect()
     }
 
     /// Whether a waiting job can start.
@@ -416,7 +417,7 @@ mod tests {
             for step in 0..7 {
                 let mut next = Queue {
                     shares: queue.shares,
-                    accounts: HashMap::new(),
+                    accounts: BTreeMap::new(),
                     ready: queue.ready.clone(),
                     waiting: queue.waiting,
                     running: queue.running.clone(),
