@@ -6,24 +6,27 @@
 //! added to its extensions, and to no other. In the stateless era, a list is used only if the
 //! request itself declares roots, and each list is resolved within the allowed directories.
 
+use std::fmt;
+use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use super::input::{ClientInput, add_roots_request};
 use super::peer::PeerSource;
-use super::transport::{Connection, Received};
+use super::transport::Received;
 use crate::error::{Code, Error, Result};
 use crate::events::{self, SessionId};
 use crate::roots::{Lease, Roots};
 use crate::session::cache::Cached;
 use crate::session::runtime::Instant;
 use crate::session::{
-    ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, fetch_failed,
+    ClientKey, ClientRoots, Guard, RootsResponse, RootsState, Session, SessionEpoch, fetch_failed,
 };
 use crate::wire::{ClientCapabilities, ListRootsResult, Revision};
 use crate::workers::Account;
@@ -53,11 +56,9 @@ pub struct RequestRoots {
 struct Request {
     guard: Guard,
     roots: Roots,
-    /// Cancelled when the roots end. A child of the request's own token.
-    lease: CancellationToken,
+    lease: Arc<RequestLease>,
     /// `None` in the stateless era.
     session: Option<Session>,
-    cancelled: CancellationToken,
     responses: InputResponses,
     /// Whether each retry must contain the client's list. This is so in the stateless era if the
     /// client declared roots.
@@ -67,6 +68,19 @@ struct Request {
     /// The key whose cached list was used, in the stateless era.
     from_cache: Option<ClientKey>,
 }
+
+/// Determines how long the roots of a request are valid.
+pub(super) struct RequestLease {
+    /// The request's own token. rmcp cancels it when the client cancels the request, and when the
+    /// response was sent.
+    cancelled: CancellationToken,
+    session: Option<SessionEpoch>,
+    /// Whether the work that received the roots has returned.
+    ended: AtomicBool,
+}
+
+/// Ends the roots of a request when dropped.
+pub(super) struct EndOnDrop(Arc<RequestLease>);
 
 /// The roots for a request, or the result that asks the client for them.
 #[derive(Debug)]
@@ -146,12 +160,12 @@ impl RequestRoots {
     }
 
     /// Returns a guard that ends the roots when dropped, even if the work moved them elsewhere.
-    pub(super) fn end_on_drop(&self) -> DropGuard {
-        self.request.lease.clone().drop_guard()
+    pub(super) fn end_on_drop(&self) -> EndOnDrop {
+        EndOnDrop(self.request.lease.clone())
     }
 
-    pub(super) fn cancellation(&self) -> CancellationToken {
-        self.request.cancelled.clone()
+    pub(super) fn lease(&self) -> Arc<RequestLease> {
+        self.request.lease.clone()
     }
 
     pub(super) fn guard(&self) -> &Guard {
@@ -164,9 +178,51 @@ impl RequestRoots {
     }
 }
 
+impl RequestLease {
+    fn new(ctx: &RequestContext<RoleServer>, session: Option<SessionEpoch>) -> Arc<Self> {
+        let cancelled = ctx.ct.clone();
+        Arc::new(Self { cancelled, session, ended: AtomicBool::new(false) })
+    }
+
+    fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Returns the output of `work`, or an error if the request is cancelled first.
+    pub(super) async fn run_until_cancelled<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        self.cancelled.run_until_cancelled(work).await.ok_or_else(|| Code::Cancelled.into())
+    }
+}
+
+impl Lease for RequestLease {
+    fn has_ended(&self) -> bool {
+        // Defense: roots-end-with-their-request
+        self.ended.load(Ordering::Acquire) || self.cancelled.is_cancelled()
+    }
+
+    fn ensure_in_force(&self) -> Result<()> {
+        if self.cancelled.is_cancelled() {
+            return Err(Code::Cancelled.into());
+        }
+        self.session.as_ref().map_or(Ok(()), SessionEpoch::ensure_current)
+    }
+}
+
+impl fmt::Debug for RequestLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestLease").field("ended", &self.has_ended()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 impl Drop for Request {
     fn drop(&mut self) {
-        self.lease.cancel();
+        self.lease.end();
     }
 }
 
@@ -216,25 +272,20 @@ impl Guard {
         input: ClientInput,
         can_ask: bool,
     ) -> Result<RootsForRequest> {
-        // Defense: roots-end-with-their-request
-        let lease = ctx.ct.child_token();
-        // Boxed to keep every handler's future small.
-        let obtained = Box::pin(async {
-            if stateless(ctx) {
-                self.roots_stateless(ctx, input, lease, can_ask).await
-            } else {
-                self.roots_in_session(ctx, input, lease).await.map(RootsForRequest::Roots)
-            }
-        });
-        // A cancelled request stops asking the client; a waiting request takes over.
-        ctx.ct.run_until_cancelled(obtained).await.ok_or(Code::Cancelled)?
+        if ctx.ct.is_cancelled() {
+            return Err(Code::Cancelled.into());
+        }
+        if stateless(ctx) {
+            until_cancelled(ctx, self.roots_stateless(ctx, input, can_ask)).await
+        } else {
+            self.roots_in_session(ctx, input).await.map(RootsForRequest::Roots)
+        }
     }
 
     async fn roots_in_session(
         &self,
         ctx: &RequestContext<RoleServer>,
         input: ClientInput,
-        lease: CancellationToken,
     ) -> Result<RequestRoots> {
         let session = match self.session_of(&ctx.extensions) {
             // If client roots are ignored, the client's identity and capabilities do not matter.
@@ -247,27 +298,23 @@ impl Guard {
                 ClientKey::of(&ctx.extensions),
             )
         });
-        let (roots, epoch) = client.roots_and_epoch(PeerSource(ctx.peer.clone())).await?;
-        let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
-        let account = client.account().clone();
-        let is_current = session.as_ref().map(|session| session.ensure_current(epoch));
-        let in_force = {
-            let cancelled = cancelled.clone();
-            move || match &is_current {
-                _ if cancelled.is_cancelled() => Err(Code::Cancelled.into()),
-                Some(is_current) => is_current(),
-                None => Ok(()),
+        let (roots, epoch) = match client.cached_roots() {
+            Some((roots, epoch)) => (roots, Some(epoch)),
+            None => {
+                let source = PeerSource(ctx.peer.clone());
+                until_cancelled(ctx, client.roots_and_epoch(source)).await?
             }
         };
-        let ensure_in_force = Arc::new(in_force);
-        let roots = roots.with_lease(Lease { ended: lease.clone(), ensure_in_force });
+        let account = client.account().clone();
+        let at_epoch = session.as_ref().map(|session| session.at_epoch(epoch));
+        let lease = RequestLease::new(ctx, at_epoch);
+        let roots = roots.with_lease(lease.clone());
         let request = Arc::new(Request {
             guard: self.clone(),
             roots,
             lease,
             session,
-            cancelled,
-            responses,
+            responses: input.into_responses(),
             must_list_again: false,
             account,
             from_cache: None,
@@ -279,7 +326,6 @@ impl Guard {
         &self,
         ctx: &RequestContext<RoleServer>,
         mut input: ClientInput,
-        lease: CancellationToken,
         can_ask: bool,
     ) -> Result<RootsForRequest> {
         let session = self.session_for_request(
@@ -288,7 +334,8 @@ impl Guard {
         );
         let declares_roots =
             !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
-        let known = ClientKey::of(&ctx.extensions).map(|key| (key, Received::of(&ctx.extensions)));
+        let known =
+            ClientKey::of(&ctx.extensions).map(|key| (key, Received::number(&ctx.extensions)));
         let mut from_cache = None;
         let roots = match (declares_roots, input.take_roots()) {
             (false, _) => {
@@ -335,21 +382,15 @@ impl Guard {
                 }
             }
         };
-        let (cancelled, responses) = (ctx.ct.clone(), input.into_responses());
         let account = session.account().clone();
-        let in_force = {
-            let cancelled = cancelled.clone();
-            move || if cancelled.is_cancelled() { Err(Code::Cancelled.into()) } else { Ok(()) }
-        };
-        let ensure_in_force = Arc::new(in_force);
-        let roots = roots.with_lease(Lease { ended: lease.clone(), ensure_in_force });
+        let lease = RequestLease::new(ctx, None);
+        let roots = roots.with_lease(lease.clone());
         let request = Arc::new(Request {
             guard: self.clone(),
             roots,
             lease,
             session: None,
-            cancelled,
-            responses,
+            responses: input.into_responses(),
             must_list_again: declares_roots,
             account,
             from_cache,
@@ -362,7 +403,7 @@ impl Guard {
     async fn cached_roots(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
         let Some(key) = key else { return Ok(None) };
         let Some(roots) = self.last_of(key) else { return Ok(None) };
-        if roots.is_verification_due() {
+        if roots.is_verification_due(std::time::Instant::now()) {
             let deadline = Instant::now() + self.choices().fetch_limit;
             match self.verify(&roots, key.account(), deadline).await {
                 Err(error) if error.reason() == Code::NoRuntime => return Err(error),
@@ -392,7 +433,7 @@ impl Guard {
     /// the client's `initialize`.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let no_session = |why: &str| Error::new(Code::NoSession).detail(why);
-        let connection = extensions.get::<Connection>().ok_or_else(|| no_session(NOT_WRAPPED))?;
+        let connection = Received::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
         let session = connection.session.clone()?;
         if !session.guard().is_same(self) {
             return Err(no_session(
@@ -407,6 +448,15 @@ impl Guard {
     }
 }
 
+/// Obtains roots until the request is cancelled. A waiting request then asks the client instead. The
+/// future is boxed to keep every handler's future small.
+async fn until_cancelled<T>(
+    ctx: &RequestContext<RoleServer>,
+    obtain: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    ctx.ct.run_until_cancelled(Box::pin(obtain)).await.ok_or(Code::Cancelled)?
+}
+
 /// The usual causes, for the operator.
 const NOT_WRAPPED: &str = "either this guard did not wrap the transport, or the client did not \
                            begin with initialize. On stdio, serve Guard::wrap(transport). Over \
@@ -418,7 +468,7 @@ const NOT_WRAPPED: &str = "either this guard did not wrap the transport, or the 
 /// Within a session, only the request's own version is used, because rmcp's record of the client is
 /// the version that the last `initialize` requested.
 pub(super) fn stateless(ctx: &RequestContext<RoleServer>) -> bool {
-    let in_session = ctx.extensions.get::<Connection>().is_some();
+    let in_session = Received::connection(&ctx.extensions).is_some();
     let version = if in_session { ctx.meta.protocol_version() } else { ctx.protocol_version() };
     version.is_some_and(|version| !version.has_initialize())
 }

@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::rmcp::model::{
@@ -28,19 +29,24 @@ pub struct GuardedTransport<T> {
     inner: T,
     guard: Guard,
     /// The client's session, which begins with its `initialize`.
-    connection: Option<Connection>,
+    connection: Option<Arc<Connection>>,
     /// The key that this transport adds to each request ([`GuardedTransport::one_client`]).
     key: Option<ClientKey>,
 }
 
-/// An extension of each request: its number in the order in which this process received requests.
-/// The number is needed because handlers start in any order.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Received(u64);
-
-/// An extension of each request of the session era. The type is private, so no other code can add
-/// or replace one.
+/// An extension of each request that came through a wrapped transport. The type is private, so no
+/// other code can add or replace one. rmcp copies the extensions of each call, so this is small.
 #[derive(Clone, Debug)]
+pub(super) struct Received {
+    /// The request's number in the order in which this process received requests. It is needed
+    /// because handlers start in any order.
+    number: u64,
+    /// `None` before `initialize`, and therefore in the stateless era.
+    connection: Option<Arc<Connection>>,
+}
+
+/// A connection of the session era.
+#[derive(Debug)]
 pub(super) struct Connection {
     pub(super) session: Result<Session, Code>,
     /// The key of the `initialize` request.
@@ -70,15 +76,20 @@ impl Guard {
 }
 
 impl Received {
-    fn now() -> Self {
+    fn next_number() -> u64 {
         static RECEIVED: AtomicU64 = AtomicU64::new(0);
-        Self(RECEIVED.fetch_add(1, Ordering::Relaxed))
+        RECEIVED.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns the number of a request. A request that did not pass through a wrapped transport
     /// receives the next number.
-    pub(super) fn of(extensions: &Extensions) -> u64 {
-        extensions.get().copied().unwrap_or_else(Self::now).0
+    pub(super) fn number(extensions: &Extensions) -> u64 {
+        extensions.get::<Self>().map_or_else(Self::next_number, |received| received.number)
+    }
+
+    /// Returns the connection that a request of the session era belongs to.
+    pub(super) fn connection(extensions: &Extensions) -> Option<&Connection> {
+        extensions.get::<Self>()?.connection.as_deref()
     }
 }
 
@@ -101,7 +112,7 @@ impl<T> GuardedTransport<T> {
         match message {
             JsonRpcMessage::Request(message) => {
                 let request = &mut message.request;
-                request.extensions_mut().insert(Received::now());
+                let number = Received::next_number();
                 if let Some(key) = &self.key {
                     request.extensions_mut().insert(key.clone());
                 }
@@ -116,9 +127,8 @@ impl<T> GuardedTransport<T> {
                     }
                     _ => {}
                 }
-                if let Some(connection) = &self.connection {
-                    request.extensions_mut().insert(connection.clone());
-                }
+                let connection = self.connection.clone();
+                request.extensions_mut().insert(Received { number, connection });
             }
             JsonRpcMessage::Notification(message) => {
                 if let ClientNotification::RootsListChangedNotification(_) = message.notification {
@@ -145,18 +155,18 @@ impl<T> GuardedTransport<T> {
         self.close_session();
         let session =
             self.guard.session_with_key(declared, key.as_ref()).map_err(|error| error.reason());
-        self.connection = Some(Connection { session, key });
+        self.connection = Some(Arc::new(Connection { session, key }));
     }
 
     fn list_changed(&self) {
-        if let Some(Connection { session: Ok(session), .. }) = &self.connection {
+        if let Some(Connection { session: Ok(session), .. }) = self.connection.as_deref() {
             // Defense: change-counts-before-the-next-message
             session.list_changed();
         }
     }
 
     fn close_session(&mut self) {
-        if let Some(Connection { session: Ok(session), .. }) = self.connection.take() {
+        if let Some(Connection { session: Ok(session), .. }) = self.connection.take().as_deref() {
             session.close();
         }
     }

@@ -9,6 +9,7 @@
 use std::fmt::{self, Write as _};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::task::Poll;
 
 use ::rmcp::ErrorData;
@@ -19,10 +20,8 @@ use ::rmcp::model::{
 };
 use ::rmcp::service::{RequestContext, RoleServer};
 
-use tokio_util::sync::DropGuard;
-
 use super::input::{ClientInput, add_roots_request};
-use super::request::{RequestRoots, RootsForRequest, refused, revision, stateless};
+use super::request::{EndOnDrop, RequestRoots, RootsForRequest, refused, revision, stateless};
 use crate::error::{Code, Error};
 use crate::events::{self, SessionId};
 use crate::path::Location;
@@ -468,8 +467,8 @@ where
     T: Send + 'static,
     W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
 {
-    let (session, lease) = (roots.session_id(), roots.end_on_drop());
-    report(session, run_piece(roots, Some(lease), work).await)
+    let (session, end) = (roots.session_id(), roots.end_on_drop());
+    report(session, run_piece(roots, Some(end), work).await)
 }
 
 /// Runs a handler's asynchronous work, until it ends or the request is cancelled.
@@ -480,19 +479,20 @@ async fn run_async<T, F>(
 where
     F: Future<Output = Result<T, HandlerError>>,
 {
-    let (cancelled, session) = (roots.cancellation(), roots.session_id());
+    let (lease, session) = (roots.lease(), roots.session_id());
     // The work may move the roots elsewhere, but they end when this guard is dropped.
-    let _lease = roots.end_on_drop();
+    let _end = roots.end_on_drop();
     roots.ensure_may_start().map_err(|error| refused(session, error))?;
-    let mut work = Box::pin(async { work(roots).await });
+    let mut work = pin!(Some(async { work(roots).await }));
     let polled = poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            work.as_mut().as_pin_mut().map_or(Poll::Pending, |work| work.poll(context))
+        }));
         polled.unwrap_or_else(|_| Poll::Ready(Err(panicked())))
     });
-    let done = cancelled.run_until_cancelled(polled).await;
-    let done = done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()));
+    let done = lease.run_until_cancelled(polled).await.unwrap_or_else(|error| Err(error.into()));
     // The destructor of the work may also panic.
-    let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
+    let dropped = catch_unwind(AssertUnwindSafe(|| work.set(None)));
     report(session, dropped.map_err(|_| panicked()).and(done))
 }
 
@@ -501,21 +501,21 @@ fn panicked() -> HandlerError {
 }
 
 /// Runs work on a thread of the guard when it is the client's turn, and waits until it ends or the
-/// request is cancelled. The roots end with the work if it has the lease.
+/// request is cancelled. The roots end when `end` is dropped, which is after the work.
 async fn run_piece<T, W>(
     roots: RequestRoots,
-    lease: Option<DropGuard>,
+    end: Option<EndOnDrop>,
     work: W,
 ) -> Result<T, HandlerError>
 where
     T: Send + 'static,
     W: FnOnce(RequestRoots) -> Result<T, HandlerError> + Send + 'static,
 {
-    let (cancelled, account) = (roots.cancellation(), roots.account().clone());
+    let (lease, account) = (roots.lease(), roots.account().clone());
     let guard = roots.guard().clone();
     let work = move || {
         // The work may move the roots elsewhere, but they end when this guard is dropped.
-        let _lease = lease;
+        let _end = end;
         // While the work waited for a slot, the request may have been cancelled, or the roots
         // changed.
         // Defense: work-starts-with-roots-in-force
@@ -527,8 +527,7 @@ where
         let done = done.map_err(|error| refused(None, error))?;
         done.map_err(|_| panicked())?
     };
-    let done = cancelled.run_until_cancelled(done).await;
-    done.unwrap_or_else(|| Err(Error::from(Code::Cancelled).into()))
+    lease.run_until_cancelled(done).await?
 }
 
 /// Reports an error that only the operator may see.

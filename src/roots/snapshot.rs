@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use crate::dir::Policy;
 use crate::error::{Code, Error, Result};
@@ -15,8 +16,6 @@ use crate::path::names::is_same;
 use crate::roots::{RejectedRoot, Root, Throttle};
 use crate::wire::ListRootsResult;
 use crate::workers::Account;
-#[cfg(feature = "rmcp")]
-use tokio_util::sync::CancellationToken;
 
 /// An immutable snapshot of the roots in force, which is cheap to clone and share.
 ///
@@ -35,17 +34,17 @@ pub struct Roots {
     account: Account,
     /// Set if these roots are valid only for one request.
     #[cfg(feature = "rmcp")]
-    lease: Option<Lease>,
+    lease: Option<Arc<dyn Lease>>,
 }
 
 /// The request to which roots belong.
 #[cfg(feature = "rmcp")]
-#[derive(Clone)]
-pub(crate) struct Lease {
-    /// Cancelled when the request ends.
-    pub(crate) ended: CancellationToken,
+pub(crate) trait Lease: Send + Sync {
+    /// Whether the request has ended.
+    fn has_ended(&self) -> bool;
+
     /// Returns an error if the request was cancelled or its client has changed its roots since.
-    pub(crate) ensure_in_force: Arc<dyn Fn() -> Result<()> + Send + Sync>,
+    fn ensure_in_force(&self) -> Result<()>;
 }
 
 pub(crate) struct Snapshot {
@@ -189,9 +188,9 @@ impl Roots {
         self.is_whole()
     }
 
-    /// Whether enough time has passed for the next verification.
-    pub(crate) fn is_verification_due(&self) -> bool {
-        self.snapshot.verified.is_due()
+    /// Whether enough time has passed for the next verification at this time, which should be now.
+    pub(crate) fn is_verification_due(&self, now: Instant) -> bool {
+        self.snapshot.verified.is_due_at(now)
     }
 
     /// Takes the exclusive right to verify. Returns `None` if too little time has passed since the
@@ -391,9 +390,9 @@ impl Roots {
     }
 
     /// Returns the same roots with a lease. These roots and their clones are valid until the lease
-    /// is cancelled.
+    /// has ended.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn with_lease(self, lease: Lease) -> Self {
+    pub(crate) fn with_lease(self, lease: Arc<dyn Lease>) -> Self {
         Self { lease: Some(lease), ..self }
     }
 
@@ -402,7 +401,7 @@ impl Roots {
     #[cfg_attr(not(feature = "rmcp"), allow(clippy::unused_self, clippy::unnecessary_wraps))]
     pub(crate) fn ensure_active(&self) -> Result<()> {
         #[cfg(feature = "rmcp")]
-        if self.lease.as_ref().is_some_and(|lease| lease.ended.is_cancelled()) {
+        if self.lease.as_ref().is_some_and(|lease| lease.has_ended()) {
             let text = "the request that these roots belong to has ended, or its RequestRoots was \
                         dropped; obtain roots for each request, and keep RequestRoots while its \
                         clones are in use";
@@ -417,7 +416,7 @@ impl Roots {
     pub(crate) fn ensure_in_force(&self) -> Result<()> {
         #[cfg(feature = "rmcp")]
         if let Some(lease) = &self.lease {
-            (lease.ensure_in_force)()?;
+            lease.ensure_in_force()?;
         }
         self.ensure_active()
     }

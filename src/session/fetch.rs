@@ -61,23 +61,28 @@ impl Client {
     /// are the client's.
     pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
         let now = Instant::now();
-        let used = |roots: &Roots| roots.for_session(self.id, &self.account);
+        // Boxed to keep the future of every call small.
         let obtained = match self.fallback_policy() {
             Some(without) => self.roots_without(without, now).await.map(|roots| (roots, None)),
-            // The first is the common case. The rest is boxed to keep the future of every call
-            // small.
-            None => match self.look(now).filter(|seen| Self::is_fresh(seen, now)) {
-                Some((cached, _)) => return Ok((used(&cached.roots), Some(cached.epoch))),
-                None => Box::pin(self.obtain(source, now))
-                    .await
-                    .map(|cached| (cached.roots.clone(), Some(cached.epoch))),
-            },
+            None => Box::pin(self.obtain(source, now))
+                .await
+                .map(|cached| (cached.roots.clone(), Some(cached.epoch))),
         };
         let (roots, epoch) = match obtained {
             Err(error) => (Box::pin(self.always_roots(error)).await?, None),
             Ok(obtained) => obtained,
         };
-        Ok((used(&roots), epoch))
+        Ok((roots.for_session(self.id, &self.account), epoch))
+    }
+
+    /// Returns the client's roots and the epoch of their list, if they are cached and can be used at
+    /// once.
+    pub(crate) fn cached_roots(&self, now: Instant) -> Option<(Roots, u64)> {
+        if self.fallback_policy().is_some() {
+            return None;
+        }
+        let (cached, _) = self.look(now).filter(|seen| Self::is_fresh(seen, now))?;
+        Some((cached.roots.for_session(self.id, &self.account), cached.epoch))
     }
 
     /// Returns the directories that are always in force, for a client whose roots could not be
@@ -164,7 +169,7 @@ impl Client {
         // Defense: served-snapshot-has-verified-names
         !is_due
             && cached.is_current(now)
-            && !cached.roots.is_verification_due()
+            && !cached.roots.is_verification_due(std_instant(now))
             && !cached.roots.is_outdated()
     }
 

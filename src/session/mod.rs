@@ -141,6 +141,25 @@ impl Drop for CloseOnDrop {
     }
 }
 
+/// The session of a request, and the epoch of the request's roots if they are the client's. This does
+/// not keep the session open.
+#[cfg(feature = "rmcp")]
+pub(crate) struct SessionEpoch {
+    client: Arc<Client>,
+    epoch: Option<u64>,
+}
+
+#[cfg(feature = "rmcp")]
+impl SessionEpoch {
+    /// Returns an error if the session is closed or in another epoch.
+    pub(crate) fn ensure_current(&self) -> Result<()> {
+        match (self.epoch, self.client.epoch()?) {
+            (Some(epoch), now) if epoch != now => Err(Code::RootsStale.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("id", &self.id()).field("state", &self.state()).finish()
@@ -269,7 +288,10 @@ impl Session {
     /// the list exceeds a limit; [`SessionClosed`](crate::ErrorKind::SessionClosed);
     /// [`NoRuntime`](crate::ErrorKind::NoRuntime). An error never grants access.
     pub async fn roots(&self, source: impl RootsSource) -> Result<Roots> {
-        self.roots_and_epoch(source).await.map(|(roots, _)| roots)
+        match self.cached_roots() {
+            Some((roots, _)) => Ok(roots),
+            None => self.roots_and_epoch(source).await.map(|(roots, _)| roots),
+        }
     }
 
     /// Like [`roots`](Self::roots), but also returns the epoch of the list if the roots are the
@@ -281,24 +303,23 @@ impl Session {
         self.client().roots(source).await.map_err(|error| self.log_refusal(error))
     }
 
+    /// Returns the client's roots and the epoch of their list, if they are cached and can be used at
+    /// once.
+    pub(crate) fn cached_roots(&self) -> Option<(Roots, u64)> {
+        self.client().cached_roots(Instant::now())
+    }
+
     /// The account that the session's work is charged to.
     #[cfg(feature = "rmcp")]
     pub(crate) fn account(&self) -> &Account {
         &self.client().account
     }
 
-    /// Returns a function that returns an error if the session is closed or no longer in `epoch`.
-    /// The function does not keep the session open.
+    /// Returns the session with the epoch of a request's roots, which is `None` if they are not the
+    /// client's.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn ensure_current(
-        &self,
-        epoch: Option<u64>,
-    ) -> impl Fn() -> Result<()> + Send + Sync + 'static {
-        let client = self.shared.0.clone();
-        move || match (epoch, client.epoch()?) {
-            (Some(epoch), now) if epoch != now => Err(Code::RootsStale.into()),
-            _ => Ok(()),
-        }
+    pub(crate) fn at_epoch(&self, epoch: Option<u64>) -> SessionEpoch {
+        SessionEpoch { client: self.shared.0.clone(), epoch }
     }
 
     /// Returns the roots in force for a request that carries the client's list, such as a retry in
@@ -506,7 +527,8 @@ mod tests {
     fn a_closed_session_is_never_current() {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
         let session = guard.session(ClientCapabilities::without_roots()).unwrap();
-        let still = |epoch| session.ensure_current(epoch)().map_err(|error| error.reason());
+        let still =
+            |epoch| session.at_epoch(epoch).ensure_current().map_err(|error| error.reason());
         let epoch = session.client().epoch().unwrap();
         assert_eq!(
             (still(None), still(Some(epoch)), still(Some(0))),
