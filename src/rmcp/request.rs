@@ -403,7 +403,7 @@ impl Guard {
     async fn cached_roots(&self, key: Option<&ClientKey>) -> Result<Option<Roots>> {
         let Some(key) = key else { return Ok(None) };
         let Some(roots) = self.last_of(key) else { return Ok(None) };
-        if roots.is_verification_due(std::time::Instant::now()) {
+        if roots.is_verification_due() {
             let deadline = Instant::now() + self.choices().fetch_limit;
             match self.verify(&roots, key.account(), deadline).await {
                 Err(error) if error.reason() == Code::NoRuntime => return Err(error),

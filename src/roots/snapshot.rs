@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use crate::dir::Policy;
 use crate::error::{Code, Error, Result};
@@ -188,9 +187,9 @@ impl Roots {
         self.is_whole()
     }
 
-    /// Whether enough time has passed for the next verification at this time, which should be now.
-    pub(crate) fn is_verification_due(&self, now: Instant) -> bool {
-        self.snapshot.verified.is_due_at(now)
+    /// Whether enough time has passed for the next verification.
+    pub(crate) fn is_verification_due(&self) -> bool {
+        self.snapshot.verified.is_due()
     }
 
     /// Takes the exclusive right to verify. Returns `None` if too little time has passed since the

@@ -1,8 +1,7 @@
 //! Limits how often a snapshot and a root's aliases are verified.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::limits::{VERIFY_EVERY, VERIFY_STALLED};
 
@@ -24,15 +23,15 @@ impl Throttle {
     /// [`VERIFY_EVERY`] has passed.
     #[must_use]
     pub(crate) fn take(&self) -> bool {
-        let (last, now) = (self.0.load(Ordering::Relaxed), clock());
-        let stalled = now.saturating_add(millis(VERIFY_STALLED));
-        is_due(last, now)
+        let last = self.0.load(Ordering::Relaxed);
+        let stalled = clock().saturating_add(millis(VERIFY_STALLED));
+        is_due(last)
             && self.0.compare_exchange(last, stalled, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether [`take`](Self::take) would return true at this time, which should be now.
-    pub(crate) fn is_due_at(&self, now: Instant) -> bool {
-        is_due(self.0.load(Ordering::Relaxed), clock_at(now))
+    /// Whether [`take`](Self::take) would return true.
+    pub(crate) fn is_due(&self) -> bool {
+        is_due(self.0.load(Ordering::Relaxed))
     }
 
     /// Allows the task to be done again now, unless a caller is doing it.
@@ -56,14 +55,14 @@ impl Throttle {
 }
 
 #[cfg(not(shuttle))]
-fn is_due(last: u64, now: u64) -> bool {
-    now.saturating_sub(last) >= millis(VERIFY_EVERY)
+fn is_due(last: u64) -> bool {
+    clock().saturating_sub(last) >= millis(VERIFY_EVERY)
 }
 
 /// Returns true about half of the time. The result is the same when a schedule is replayed, which
 /// would not be the case with real time.
 #[cfg(shuttle)]
-fn is_due(_: u64, _: u64) -> bool {
+fn is_due(_: u64) -> bool {
     shuttle::current::context_switches() % 2 == 0
 }
 
@@ -71,14 +70,28 @@ fn millis(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000).saturating_add(time.subsec_millis().into())
 }
 
+/// Returns the time in milliseconds of a clock that never goes back, plus [`VERIFY_EVERY`], so that a
+/// task can be allowed from the start.
+///
+/// This is the coarse clock, which is a kernel tick behind: at most 10 ms (clock_gettime(2)). It is
+/// read several times as fast as the exact one, which matters because each call of a session reads
+/// it. The C library reads it, because rustix would look for the vDSO itself, which crashes under
+/// Valgrind.
+#[cfg(target_os = "linux")]
 fn clock() -> u64 {
-    clock_at(Instant::now())
+    use nix::time::{ClockId, clock_gettime};
+    let coarse = clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE);
+    // An environment that emulates Linux could lack the coarse clock. Without the exact one,
+    // `std::time::Instant` would not work either.
+    let now = coarse.or_else(|_| clock_gettime(ClockId::CLOCK_MONOTONIC));
+    millis(now.map_or(Duration::ZERO, Duration::from)).saturating_add(millis(VERIFY_EVERY))
 }
 
-/// Converts a time into milliseconds after the first call in this process, plus [`VERIFY_EVERY`], so
-/// that a task can be allowed from the start.
-fn clock_at(now: Instant) -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let elapsed = now.saturating_duration_since(*START.get_or_init(Instant::now));
+/// Returns the milliseconds since the first call in this process, plus [`VERIFY_EVERY`], so that a
+/// task can be allowed from the start.
+#[cfg(not(target_os = "linux"))]
+fn clock() -> u64 {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    let elapsed = START.get_or_init(std::time::Instant::now).elapsed();
     millis(elapsed).saturating_add(millis(VERIFY_EVERY))
 }

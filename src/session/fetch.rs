@@ -81,8 +81,9 @@ impl Client {
         if self.fallback_policy().is_some() {
             return None;
         }
-        let (cached, _) = self.look(now).filter(|seen| Self::is_fresh(seen, now))?;
-        Some((cached.roots.for_session(self.id, &self.account), cached.epoch))
+        let seen = self.lock().cached(now, self.guard.cache().renew_every())?;
+        Self::is_fresh(&seen, now)
+            .then(|| (seen.0.roots.for_session(self.id, &self.account), seen.0.epoch))
     }
 
     /// Returns the directories that are always in force, for a client whose roots could not be
@@ -169,7 +170,7 @@ impl Client {
         // Defense: served-snapshot-has-verified-names
         !is_due
             && cached.is_current(now)
-            && !cached.roots.is_verification_due(std_instant(now))
+            && !cached.roots.is_verification_due()
             && !cached.roots.is_outdated()
     }
 

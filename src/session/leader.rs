@@ -91,7 +91,7 @@ impl Leader<'_> {
         if !client.guard.cache().touch(&client.key()) {
             client.lock().evicted(cached);
         }
-        if roots.is_verification_due(std::time::Instant::now()) {
+        if roots.is_verification_due() {
             client.guard.verify(roots, &client.account, deadline).await?;
         } else {
             client.guard.allowed_roots(deadline).await?;
