@@ -288,19 +288,12 @@ impl Handle {
         Entries::of(&self.dir)
     }
 
-    /// The type of a listed entry. It usually comes with the name (readdir(3)).
-    #[cfg(not(windows))]
+    /// The type of a listed entry. If it did not come with the name, the name is looked up.
     pub(crate) fn type_of(&self, entry: &DirectoryEntry) -> io::Result<FileType> {
-        match entry.file_type() {
+        match entry.file_type {
             Some(file_type) => Ok(file_type),
-            None => Ok(self.describe(&entry.file_name())?.file_type()),
+            None => Ok(self.describe(&entry.name)?.file_type()),
         }
-    }
-
-    /// The type of a listed entry. The name is verified through the handle of the directory.
-    #[cfg(windows)]
-    pub(crate) fn type_of(&self, entry: &DirectoryEntry) -> io::Result<FileType> {
-        Ok(self.describe(&entry.file_name())?.file_type())
     }
 
     /// Creates a directory in this one.
@@ -453,7 +446,7 @@ mod tests {
     fn listed_device_is_recognized() {
         let handle = Handle::ambient(Path::new("/dev")).unwrap();
         let mut entries = handle.entries().unwrap().map(std::io::Result::unwrap);
-        let null = entries.find(|entry| entry.file_name() == "null").unwrap();
+        let null = entries.find(|entry| entry.name == "null").unwrap();
         assert_eq!(handle.type_of(&null).unwrap(), FileType::Device);
     }
 }

@@ -1,58 +1,178 @@
-//! Listing an open directory on Unix.
+//! Listing an open directory.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-
-use cap_std::fs::Dir;
-use rustix::fs::{FileType as Listed, Mode, OFlags, openat};
 
 use super::FileType;
 
-/// The entries of a directory, except `.` and `..`.
+#[cfg(target_os = "linux")]
+pub(crate) use self::linux::Entries;
+#[cfg(not(any(target_os = "linux", windows)))]
+pub(crate) use self::other::Entries;
+#[cfg(windows)]
+pub(crate) use self::windows::Entries;
+
+/// A name in a directory.
 #[derive(Debug)]
-pub(crate) struct Entries(rustix::fs::Dir);
-
-/// A name in a directory, with its type if the filesystem reports it.
-pub(crate) struct DirectoryEntry(rustix::fs::DirEntry);
-
-impl Entries {
-    /// Lists a directory from its beginning. It is opened again, because its descriptor need not be
-    /// readable, and because a descriptor has one position.
-    pub(super) fn of(directory: &Dir) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(Self(rustix::fs::Dir::new(openat(directory, ".", flags, Mode::empty())?)?))
-    }
+pub(crate) struct DirectoryEntry {
+    pub(crate) name: OsString,
+    /// The type, if the system reports it with the name. Some filesystems do not (`DT_UNKNOWN`,
+    /// readdir(3)).
+    pub(super) file_type: Option<FileType>,
 }
 
-impl Iterator for Entries {
-    type Item = io::Result<DirectoryEntry>;
+/// Opens a directory again, because its descriptor need not be readable, and because a descriptor
+/// has one position.
+#[cfg(unix)]
+fn open_again(directory: &cap_std::fs::Dir) -> io::Result<std::os::fd::OwnedFd> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(directory, ".", flags, Mode::empty())?)
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.0.read()? {
-                Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
-                entry => return Some(entry.map(DirectoryEntry).map_err(io::Error::from)),
+/// Returns the entry, except for `.` and `..`.
+#[cfg(unix)]
+fn entry(name: &std::ffi::CStr, file_type: rustix::fs::FileType) -> Option<DirectoryEntry> {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use rustix::fs::FileType as Listed;
+
+    let name = name.to_bytes();
+    let file_type = match file_type {
+        _ if matches!(name, b"." | b"..") => return None,
+        Listed::Directory => Some(FileType::Directory),
+        Listed::RegularFile => Some(FileType::File),
+        Listed::Symlink => Some(FileType::Symlink),
+        Listed::Fifo => Some(FileType::Fifo),
+        Listed::Socket => Some(FileType::Socket),
+        Listed::BlockDevice | Listed::CharacterDevice => Some(FileType::Device),
+        Listed::Unknown => None,
+    };
+    Some(DirectoryEntry { name: OsStr::from_bytes(name).to_owned(), file_type })
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::VecDeque;
+    use std::os::fd::OwnedFd;
+
+    use cap_std::fs::Dir;
+    use rustix::fs::RawDir;
+    use rustix::io::Errno;
+
+    use super::{DirectoryEntry, entry, io, open_again};
+
+    /// The entries of a directory, except `.` and `..`. There are none after an error.
+    ///
+    /// The names that one system call returns are copied at once. rustix's `Dir` and the standard
+    /// library allocate memory twice for each name.
+    #[derive(Debug)]
+    pub(crate) struct Entries {
+        directory: OwnedFd,
+        buffer: Vec<u8>,
+        /// The entries that were read and not yet returned.
+        read: VecDeque<DirectoryEntry>,
+        is_over: bool,
+    }
+
+    impl Entries {
+        /// Lists a directory from its beginning.
+        pub(crate) fn of(directory: &Dir) -> io::Result<Self> {
+            let (directory, buffer) = (open_again(directory)?, Vec::with_capacity(BUFFER));
+            Ok(Self { directory, buffer, read: VecDeque::new(), is_over: false })
+        }
+
+        /// Reads the names that one system call returns.
+        fn read_more(&mut self) -> io::Result<()> {
+            let mut names = RawDir::new(&self.directory, self.buffer.spare_capacity_mut());
+            loop {
+                match names.next() {
+                    Some(Ok(next)) => self.read.extend(entry(next.file_name(), next.file_type())),
+                    Some(Err(Errno::INTR)) => return Ok(()),
+                    // A directory that was removed has no entries, as with readdir(3).
+                    None | Some(Err(Errno::NOENT)) => {
+                        self.is_over = true;
+                        return Ok(());
+                    }
+                    Some(Err(error)) => {
+                        self.is_over = true;
+                        return Err(error.into());
+                    }
+                }
+                if names.is_buffer_empty() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    impl Iterator for Entries {
+        type Item = io::Result<DirectoryEntry>;
+
+        fn next(&mut self) -> Option<Self::Item> {
+            while self.read.is_empty() && !self.is_over {
+                if let Err(error) = self.read_more() {
+                    return Some(Err(error));
+                }
+            }
+            self.read.pop_front().map(Ok)
+        }
+    }
+
+    /// The size of the buffer in bytes, as in the C library.
+    const BUFFER: usize = 1 << 15;
+}
+
+#[cfg(not(any(target_os = "linux", windows)))]
+mod other {
+    use cap_std::fs::Dir;
+
+    use super::{DirectoryEntry, entry, io, open_again};
+
+    /// The entries of a directory, except `.` and `..`.
+    #[derive(Debug)]
+    pub(crate) struct Entries(rustix::fs::Dir);
+
+    impl Entries {
+        /// Lists a directory from its beginning.
+        pub(crate) fn of(directory: &Dir) -> io::Result<Self> {
+            Ok(Self(rustix::fs::Dir::new(open_again(directory)?)?))
+        }
+    }
+
+    impl Iterator for Entries {
+        type Item = io::Result<DirectoryEntry>;
+
+        fn next(&mut self) -> Option<Self::Item> {
+            loop {
+                match self.0.read()? {
+                    Err(error) => return Some(Err(error.into())),
+                    Ok(next) => match entry(next.file_name(), next.file_type()) {
+                        Some(entry) => return Some(Ok(entry)),
+                        None => {}
+                    },
+                }
             }
         }
     }
 }
 
-impl DirectoryEntry {
-    pub(crate) fn file_name(&self) -> OsString {
-        OsStr::from_bytes(self.0.file_name().to_bytes()).to_owned()
-    }
+#[cfg(windows)]
+mod windows {
+    use super::{DirectoryEntry, io};
 
-    /// The type that came with the name. `None` if there was none (`DT_UNKNOWN`, readdir(3)).
-    pub(super) fn file_type(&self) -> Option<FileType> {
-        Some(match self.0.file_type() {
-            Listed::Directory => FileType::Directory,
-            Listed::RegularFile => FileType::File,
-            Listed::Symlink => FileType::Symlink,
-            Listed::Fifo => FileType::Fifo,
-            Listed::Socket => FileType::Socket,
-            Listed::BlockDevice | Listed::CharacterDevice => FileType::Device,
-            Listed::Unknown => return None,
-        })
+    /// The entries of a directory, except `.` and `..`. The directory is listed by its path, so each
+    /// type is looked up through the handle of the directory instead.
+    #[derive(Debug)]
+    pub(crate) struct Entries(pub(crate) std::fs::ReadDir);
+
+    impl Iterator for Entries {
+        type Item = io::Result<DirectoryEntry>;
+
+        fn next(&mut self) -> Option<Self::Item> {
+            let next = self.0.next()?;
+            Some(next.map(|next| DirectoryEntry { name: next.file_name(), file_type: None }))
+        }
     }
 }

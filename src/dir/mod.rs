@@ -24,7 +24,6 @@ mod budget;
 mod metadata;
 mod policy;
 mod handle;
-#[cfg(not(windows))]
 mod listing;
 #[cfg(all(target_os = "linux", feature = "rmcp"))]
 pub(crate) mod cached;
@@ -108,12 +107,6 @@ pub(crate) enum Follow {
     ReadNoLink,
 }
 
-/// An iterator over the entries of a directory.
-#[cfg(windows)]
-pub(crate) type Entries = std::fs::ReadDir;
-#[cfg(windows)]
-pub(crate) type DirectoryEntry = std::fs::DirEntry;
-#[cfg(not(windows))]
 pub(crate) use self::listing::{DirectoryEntry, Entries};
 
 /// Identifies a mounted filesystem: `true` and its mount ID, or `false` and its device number if

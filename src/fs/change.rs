@@ -451,20 +451,21 @@ fn remove_batch(
             break;
         }
         let entry = entry?;
-        let name = entry.file_name();
+        let name = &entry.name;
         // Entries that stay also count, because every batch reads them again.
         let Some(left) = budget.checked_sub(1) else {
             within = Err(Code::TooManyEntries.into());
             break;
         };
         *budget = left;
-        match protected.protection_of(&name) {
+        match protected.protection_of(name) {
             Some(Protection::Hidden) => continue,
             Some(Protection::ReadOnly) => return Err(Code::Protected.into()),
-            None if level.left.contains(&name) => continue,
+            None if level.left.contains(name) => continue,
             None => {}
         }
-        if is_directory(&directory, &entry)? { directories.push(name) } else { files.push(name) }
+        let kind = if is_directory(&directory, &entry)? { &mut directories } else { &mut files };
+        kind.push(entry.name);
     }
     let found = !files.is_empty() || !directories.is_empty();
     // Files are removed after the listing, because removing them during it could make the listing
@@ -526,8 +527,7 @@ fn search_one(
     let mut directories = Vec::new();
     for entry in directory.entries()? {
         let entry = entry?;
-        let name = entry.file_name();
-        match place.protection_of(&name) {
+        match place.protection_of(&entry.name) {
             Some(Protection::Hidden) => continue,
             Some(Protection::ReadOnly) => {
                 return Err(Error::new(Code::Protected)
@@ -540,7 +540,7 @@ fn search_one(
             Error::over(Code::TooManyEntries, text, WALK_ENTRIES)
         })?;
         if is_directory(&directory, &entry)? {
-            directories.push(name);
+            directories.push(entry.name);
         }
     }
     Ok(directories)

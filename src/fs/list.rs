@@ -195,13 +195,12 @@ impl Iterator for Names {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
             };
-            let name = entry.file_name();
-            if self.protected.hides(&name) {
+            if self.protected.hides(&entry.name) {
                 continue;
             }
             match self.directory.type_of(&entry) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                file_type => return Some(file_type.map(|file_type| (name, file_type))),
+                file_type => return Some(file_type.map(|file_type| (entry.name, file_type))),
             }
         }
     }

@@ -359,7 +359,7 @@ impl TreeCopy<'_> {
         let copy_place = self.to.protected().below(path);
         self.levels.push(Vec::new());
         for entry in entries {
-            let name = entry?.file_name();
+            let name = entry?.name;
             if place.hides(&name) {
                 continue;
             }
