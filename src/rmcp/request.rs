@@ -298,12 +298,11 @@ impl Guard {
                 ClientKey::of(&ctx.extensions),
             )
         });
-        let (roots, epoch) = match client.cached_roots() {
-            Some((roots, epoch)) => (roots, Some(epoch)),
-            None => {
-                let source = PeerSource(ctx.peer.clone());
-                until_cancelled(ctx, client.roots_and_epoch(source)).await?
-            }
+        let (roots, epoch) = if let Some((roots, epoch)) = client.cached_roots() {
+            (roots, Some(epoch))
+        } else {
+            let source = PeerSource(ctx.peer.clone());
+            until_cancelled(ctx, client.roots_and_epoch(source)).await?
         };
         let account = client.account().clone();
         let at_epoch = session.as_ref().map(|session| session.at_epoch(epoch));
