@@ -146,12 +146,12 @@ mod other {
 
         fn next(&mut self) -> Option<Self::Item> {
             loop {
-                match self.0.read()? {
+                let next = match self.0.read()? {
+                    Ok(next) => entry(next.file_name(), next.file_type()),
                     Err(error) => return Some(Err(error.into())),
-                    Ok(next) => match entry(next.file_name(), next.file_type()) {
-                        Some(entry) => return Some(Ok(entry)),
-                        None => {}
-                    },
+                };
+                if let Some(entry) = next {
+                    return Some(Ok(entry));
                 }
             }
         }
