@@ -25,7 +25,7 @@ const IGNORE_BOUND: f64 = 1.1;
 const WALKDIR_BOUND: f64 = 1.0;
 /// The largest allowed ratio to a walk that does not sort: that of `walkdir`, or the recursion
 /// through `std`.
-const STD_BOUND: f64 = 1.5;
+const STD_BOUND: f64 = 1.25;
 
 /// With these numbers, the tree has about 100,000 entries.
 const DIRECTORIES: usize = 1_000;

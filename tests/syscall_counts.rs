@@ -299,15 +299,14 @@ const THROUGH_LINK: &str = "openat2 openat2 readlinkat close openat2 close";
 const CREATE_BELOW_LINK: &str = "openat2 openat2 openat2 openat2 openat2 openat2 \
                                  statx fstatfs readlinkat statx close close close close";
 
-/// The check, the directory, and the descriptor that is read. The second `getdents64` finds the end.
-const LIST: &str = "openat2 close openat2 openat getdents64 getdents64 close close";
+/// The check, and then the directory. The second `getdents64` finds the end.
+const LIST: &str = "openat2 close openat2 getdents64 getdents64 close";
 
-/// The check and the first directory, and then the same three calls and two descriptors for each of
-/// the three directories. No entry is described.
-const WALK: &str = "openat2 close openat2 \
-                    openat2 openat getdents64 getdents64 close close \
-                    openat2 openat getdents64 getdents64 close close \
-                    openat2 openat getdents64 getdents64 close close close";
+/// The check, and then the same four calls for each of the three directories. No entry is described.
+const WALK: &str = "openat2 close \
+                    openat2 getdents64 getdents64 close \
+                    openat2 getdents64 getdents64 close \
+                    openat2 getdents64 getdents64 close";
 
 /// The check, the parent, and the old file; the temporary file and its content; the permissions
 /// and access lists of both files; the content is synced, the old file looked up again, the new one

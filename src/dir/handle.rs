@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use cap_fs_ext::DirExt as _;
 use cap_std::ambient_authority;
@@ -15,8 +16,8 @@ use cap_std::io_lifetimes::AsFilelike as _;
 #[cfg(not(windows))]
 use super::proc_link;
 use super::{
-    Budget, DirectoryEntry, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel,
-    split, walk_error,
+    Budget, DirectoryEntry, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, split,
+    walk_error,
 };
 #[cfg(target_os = "linux")]
 use super::{Filesystem, Follow};
@@ -280,12 +281,14 @@ impl Handle {
         kernel::mount(&self.dir)
     }
 
-    /// Lists the entries of the directory, except `.` and `..`.
-    pub(crate) fn entries(&self) -> io::Result<Entries> {
+    /// Opens the directory at `path` so that [`Entries::of`] can list it, without following
+    /// symlinks.
+    pub(crate) fn dir_to_list(&self, path: &Path, mounts: Rule) -> Result<Arc<Self>> {
+        #[cfg(unix)]
+        let directory = self.open_dir(path, mounts)?.into();
         #[cfg(windows)]
-        return kernel::entries(self);
-        #[cfg(not(windows))]
-        Entries::of(&self.dir)
+        let directory = self.dir(path, mounts)?;
+        Ok(Arc::new(directory))
     }
 
     /// The type of a listed entry. If it did not come with the name, the name is looked up.
@@ -336,6 +339,10 @@ impl Handle {
     #[cfg(unix)]
     pub(crate) fn open_dir(&self, path: &Path, mounts: Rule) -> Result<File> {
         use rustix::fs::{Mode, OFlags};
+        #[cfg(target_os = "linux")]
+        if let Some(opened) = kernel::dir_to_list(&self.dir, path, mounts) {
+            return opened.map_err(walk_error);
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // The name `.` is the open directory itself, wherever it has been moved.
         let dir = self.dir(path, mounts)?;
@@ -427,6 +434,7 @@ impl From<File> for Handle {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::dir::Entries;
 
     #[test]
     fn create_new_refuses_an_existing_file() {
@@ -445,8 +453,9 @@ mod tests {
     #[test]
     fn listed_device_is_recognized() {
         let handle = Handle::ambient(Path::new("/dev")).unwrap();
-        let mut entries = handle.entries().unwrap().map(std::io::Result::unwrap);
+        let listed = handle.dir_to_list(Path::new(""), Rule::Allow).unwrap();
+        let mut entries = Entries::of(&listed).unwrap().map(std::io::Result::unwrap);
         let null = entries.find(|entry| entry.name == "null").unwrap();
-        assert_eq!(handle.type_of(&null).unwrap(), FileType::Device);
+        assert_eq!(listed.type_of(&null).unwrap(), FileType::Device);
     }
 }

@@ -32,6 +32,11 @@ pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File
     plain(at, path, OFlags::PATH | OFlags::DIRECTORY, None, mounts)
 }
 
+/// Unlike with [`dir`], the descriptor can be listed.
+pub(super) fn dir_to_list(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
+    plain(at, path, OFlags::RDONLY | OFlags::DIRECTORY, None, mounts)
+}
+
 /// `O_PATH | O_NOFOLLOW` opens a symlink itself, even with `RESOLVE_NO_SYMLINKS` (openat2(2)).
 pub(super) fn look(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
     plain(at, path, OFlags::PATH | OFlags::NOFOLLOW, None, mounts)

@@ -21,15 +21,6 @@ pub(crate) struct DirectoryEntry {
     pub(super) file_type: Option<FileType>,
 }
 
-/// Opens a directory again, because its descriptor need not be readable, and because a descriptor
-/// has one position.
-#[cfg(unix)]
-fn open_again(directory: &cap_std::fs::Dir) -> io::Result<std::os::fd::OwnedFd> {
-    use rustix::fs::{Mode, OFlags, openat};
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(directory, ".", flags, Mode::empty())?)
-}
-
 /// Returns the entry, except for `.` and `..`.
 #[cfg(unix)]
 fn entry(name: &std::ffi::CStr, file_type: rustix::fs::FileType) -> Option<DirectoryEntry> {
@@ -55,13 +46,13 @@ fn entry(name: &std::ffi::CStr, file_type: rustix::fs::FileType) -> Option<Direc
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::VecDeque;
-    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
 
-    use cap_std::fs::Dir;
     use rustix::fs::RawDir;
     use rustix::io::Errno;
 
-    use super::{DirectoryEntry, entry, io, open_again};
+    use super::{DirectoryEntry, entry, io};
+    use crate::dir::Handle;
 
     /// The entries of a directory, except `.` and `..`. There are none after an error.
     ///
@@ -69,7 +60,7 @@ mod linux {
     /// library allocate memory twice for each name.
     #[derive(Debug)]
     pub(crate) struct Entries {
-        directory: OwnedFd,
+        directory: Arc<Handle>,
         buffer: Vec<u8>,
         /// The entries that were read and not yet returned.
         read: VecDeque<DirectoryEntry>,
@@ -77,15 +68,17 @@ mod linux {
     }
 
     impl Entries {
-        /// Lists a directory from its beginning.
-        pub(crate) fn of(directory: &Dir) -> io::Result<Self> {
-            let (directory, buffer) = (open_again(directory)?, Vec::with_capacity(BUFFER));
+        /// Lists a directory that was opened with [`Handle::dir_to_list`]. The position is that of
+        /// its descriptor, so each handle can be listed once.
+        #[allow(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
+        pub(crate) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
+            let (directory, buffer) = (Arc::clone(directory), Vec::with_capacity(BUFFER));
             Ok(Self { directory, buffer, read: VecDeque::new(), is_over: false })
         }
 
         /// Reads the names that one system call returns.
         fn read_more(&mut self) -> io::Result<()> {
-            let mut names = RawDir::new(&self.directory, self.buffer.spare_capacity_mut());
+            let mut names = RawDir::new(&self.directory.dir, self.buffer.spare_capacity_mut());
             loop {
                 match names.next() {
                     Some(Ok(next)) => self.read.extend(entry(next.file_name(), next.file_type())),
@@ -126,18 +119,20 @@ mod linux {
 
 #[cfg(not(any(target_os = "linux", windows)))]
 mod other {
-    use cap_std::fs::Dir;
+    use std::sync::Arc;
 
-    use super::{DirectoryEntry, entry, io, open_again};
+    use super::{DirectoryEntry, entry, io};
+    use crate::dir::Handle;
 
     /// The entries of a directory, except `.` and `..`.
     #[derive(Debug)]
     pub(crate) struct Entries(rustix::fs::Dir);
 
     impl Entries {
-        /// Lists a directory from its beginning.
-        pub(crate) fn of(directory: &Dir) -> io::Result<Self> {
-            Ok(Self(rustix::fs::Dir::new(open_again(directory)?)?))
+        /// Lists a directory that was opened with [`Handle::dir_to_list`].
+        pub(crate) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
+            // Opened again, because a descriptor has one position.
+            Ok(Self(rustix::fs::Dir::read_from(&directory.dir)?))
         }
     }
 
@@ -160,12 +155,22 @@ mod other {
 
 #[cfg(windows)]
 mod windows {
+    use std::sync::Arc;
+
     use super::{DirectoryEntry, io};
+    use crate::dir::{Handle, kernel};
 
     /// The entries of a directory, except `.` and `..`. The directory is listed by its path, so each
     /// type is looked up through the handle of the directory instead.
     #[derive(Debug)]
-    pub(crate) struct Entries(pub(crate) std::fs::ReadDir);
+    pub(crate) struct Entries(std::fs::ReadDir);
+
+    impl Entries {
+        /// Lists a directory that was opened with [`Handle::dir_to_list`].
+        pub(crate) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
+            Ok(Self(kernel::entries(directory)?))
+        }
+    }
 
     impl Iterator for Entries {
         type Item = io::Result<DirectoryEntry>;

@@ -24,7 +24,7 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use cap_std::io_lifetimes::AsFilelike;
 
-use super::{Entries, FileType, Handle, Look, Metadata, Mount, Want, temporary_name};
+use super::{FileType, Handle, Look, Metadata, Mount, Want, temporary_name};
 use crate::error::{Code, Error, Result};
 use crate::limits::NAMES_TRIED;
 use crate::path::names::{key, windows};
@@ -279,8 +279,8 @@ pub(super) fn rename(
     }
 }
 
-pub(super) fn entries(at: &Handle) -> io::Result<Entries> {
-    Ok(Entries(fs::read_dir(in_dir(at, OsStr::new(""))?)?))
+pub(super) fn entries(at: &Handle) -> io::Result<fs::ReadDir> {
+    fs::read_dir(in_dir(at, OsStr::new(""))?)
 }
 
 /// Returns the volume of an open file. A volume that is mounted in a directory is treated as a

@@ -31,13 +31,21 @@ use crate::path::protect::Protected;
 use crate::roots::Found;
 use crate::workers::counted;
 
-/// A directory that is being listed.
+/// A directory that is being listed, or in which a walk began.
 #[derive(Debug)]
 struct Listed {
     /// The proof for the directory.
     place: CheckedPath,
     directory: Arc<Handle>,
     mounts: Rule,
+}
+
+/// The directory of an entry: the listed one, or one below it.
+#[derive(Debug)]
+struct Parent {
+    listed: Arc<Listed>,
+    /// The path relative to the listed directory.
+    path: PathBuf,
 }
 
 /// An entry of a directory, from [`read_dir`](crate::Roots::read_dir) or a
@@ -70,9 +78,7 @@ struct Listed {
 /// ```
 #[derive(Clone)]
 pub struct DirEntry {
-    listed: Arc<Listed>,
-    /// The path of the entry's directory, relative to the listed one.
-    parent: Arc<Path>,
+    parent: Arc<Parent>,
     name: OsString,
     depth: usize,
     file_type: FileType,
@@ -89,7 +95,12 @@ impl DirEntry {
     /// call creates a new path, like [`std::fs::DirEntry::path`].
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        self.parent.join(&self.name)
+        let parent = self.parent.path.as_path();
+        // `Path::join` would allocate twice.
+        let mut path = PathBuf::with_capacity(parent.as_os_str().len() + 1 + self.name.len());
+        path.push(parent);
+        path.push(&self.name);
+        path
     }
 
     /// The depth of the entry: 1 in the listed directory.
@@ -115,7 +126,7 @@ impl DirEntry {
         let entry = self.to_checked();
         entry.perform("describe", || {
             let (handle, place) = entry.place()?;
-            match handle.look(&place, self.listed.mounts)? {
+            match handle.look(&place, self.parent.listed.mounts)? {
                 Look::Missing => Err(Code::NotFound.into()),
                 Look::Link(_, metadata) | Look::Other(metadata) => Ok(metadata),
             }
@@ -158,7 +169,8 @@ impl DirEntry {
     #[must_use]
     pub fn to_checked(&self) -> CheckedPath {
         let found = if self.file_type == FileType::Symlink { Found::Link } else { Found::Exists };
-        self.listed.place.entry(&self.listed.directory, &self.path(), found)
+        let listed = &self.parent.listed;
+        listed.place.entry(&listed.directory, &self.path(), found)
     }
 }
 
@@ -181,7 +193,7 @@ struct Names {
 
 impl Names {
     fn new(directory: Arc<Handle>, protected: Protected) -> Result<Self> {
-        let inner = directory.entries()?;
+        let inner = Entries::of(&directory)?;
         Ok(Self { directory, inner, protected })
     }
 }
@@ -210,8 +222,7 @@ impl Iterator for Names {
 /// and `..`.
 pub struct ReadDir {
     names: Names,
-    listed: Arc<Listed>,
-    parent: Arc<Path>,
+    parent: Arc<Parent>,
 }
 
 impl Iterator for ReadDir {
@@ -219,16 +230,11 @@ impl Iterator for ReadDir {
 
     fn next(&mut self) -> Option<Self::Item> {
         let named = self.names.next()?;
-        let request = self.listed.place.request().sent();
+        let request = self.parent.listed.place.request().sent();
+        let parent = Arc::clone(&self.parent);
         Some(match named {
             Err(error) => Err(Error::from(error).at("list", request)),
-            Ok((name, file_type)) => Ok(DirEntry {
-                listed: Arc::clone(&self.listed),
-                parent: Arc::clone(&self.parent),
-                name,
-                depth: 1,
-                file_type,
-            }),
+            Ok((name, file_type)) => Ok(DirEntry { parent, name, depth: 1, file_type }),
         })
     }
 }
@@ -392,7 +398,7 @@ pub struct Walk {
 /// A directory that was listed.
 #[derive(Debug)]
 struct Level {
-    path: Arc<Path>,
+    directory: Arc<Parent>,
     /// The entries that are not yielded yet, with the next one last.
     entries: Vec<(OsString, FileType)>,
 }
@@ -431,7 +437,10 @@ impl Walk {
 
     fn advance(&mut self) -> Result<Option<DirEntry>> {
         if let Some(name) = self.next_dir.take() {
-            let path = self.levels.last().map_or_else(PathBuf::new, |level| level.path.join(name));
+            let path = self
+                .levels
+                .last()
+                .map_or_else(PathBuf::new, |level| level.directory.path.join(name));
             let entered = match self.levels.len() {
                 _ if self.is_exceeded => Ok(()),
                 depth if depth >= self.options.max_depth => Ok(()),
@@ -455,10 +464,9 @@ impl Walk {
             if file_type == FileType::Directory {
                 self.next_dir = Some(name.clone());
             }
-            let parent = Arc::clone(&level.path);
-            let listed = Arc::clone(&self.listed);
+            let parent = Arc::clone(&level.directory);
             let depth = self.levels.len();
-            return Ok(Some(DirEntry { listed, parent, name, depth, file_type }));
+            return Ok(Some(DirEntry { parent, name, depth, file_type }));
         }
         if !self.is_exceeded {
             return Ok(None);
@@ -502,10 +510,15 @@ impl Walk {
     }
 
     fn list_now(&mut self, path: &Path) -> Result<()> {
-        let directory = match self.listed.directory.dir(path, self.listed.mounts) {
-            // The directory was removed or replaced before it was entered.
-            Err(error) if !self.levels.is_empty() && is_replaced(error.reason()) => return Ok(()),
-            directory => Arc::new(directory?),
+        let first = &self.listed.directory;
+        let directory = if self.levels.is_empty() {
+            Arc::clone(first)
+        } else {
+            match first.dir_to_list(path, self.listed.mounts) {
+                // The directory was removed or replaced before it was entered.
+                Err(error) if is_replaced(error.reason()) => return Ok(()),
+                directory => directory?,
+            }
         };
         let names = Names::new(Arc::clone(&directory), self.protected.below(path))?;
         #[cfg(feature = "ignore")]
@@ -539,7 +552,8 @@ impl Walk {
         }
         entries.shrink_to_fit();
         entries.sort_unstable_by(|one, other| other.0.cmp(&one.0));
-        self.levels.push(Level { path: path.into(), entries });
+        let parent = Parent { listed: Arc::clone(&self.listed), path: path.to_owned() };
+        self.levels.push(Level { directory: Arc::new(parent), entries });
         result
     }
 
@@ -581,7 +595,8 @@ impl CheckedPath {
     pub(super) fn read_dir_now(&self) -> Result<ReadDir> {
         let listed = self.listed()?;
         let names = Names::new(Arc::clone(&listed.directory), self.protected())?;
-        Ok(ReadDir { names, listed, parent: Path::new("").into() })
+        let parent = Arc::new(Parent { listed, path: PathBuf::new() });
+        Ok(ReadDir { names, parent })
     }
 
     pub(super) fn walk_now(&self, options: WalkOptions) -> Result<Walk> {
@@ -611,15 +626,20 @@ impl CheckedPath {
 
     fn listed(&self) -> Result<Arc<Listed>> {
         let mounts = self.roots().policy().mounts;
-        let directory = Arc::new(self.directory()?);
+        let (handle, place) = self.directory_place()?;
+        let directory = handle.dir_to_list(&place, mounts)?;
         Ok(Arc::new(Listed { place: self.clone(), directory, mounts }))
     }
 
     pub(super) fn directory(&self) -> Result<Handle> {
+        let (handle, place) = self.directory_place()?;
+        handle.dir(&place, self.roots().policy().mounts)
+    }
+
+    fn directory_place(&self) -> Result<(Arc<Handle>, PathBuf)> {
         if self.root().is_file() {
             return Err(Code::NotADirectory.into());
         }
-        let (handle, place) = self.place()?;
-        handle.dir(&place, self.roots().policy().mounts)
+        self.place()
     }
 }

@@ -37,12 +37,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::copy_content;
 use super::options::{CopyOptions, CopyProgress, CopyReport, Refused, SkippedEntry};
 use super::temporary::{TemporaryTree, create_private_dir};
 use crate::check::CheckedPath;
-use crate::dir::{Budget, Handle, Identity, Look, Metadata, Rule, Want};
+use crate::dir::{Budget, Entries, Handle, Identity, Look, Metadata, Rule, Want};
 use crate::error::{Code, Error, Result};
 #[cfg(unix)]
 use crate::fs::atomic::set_mode;
@@ -328,12 +329,15 @@ impl TreeCopy<'_> {
                 if self.levels.len() >= WALK_DEPTH {
                     return Err(Code::TooDeep.into());
                 }
-                let directory = self.source.dir(path, mounts)?;
-                let identity = directory.identity()?;
                 #[cfg(unix)]
-                let permissions = Permissions::of(&directory.open_dir(Path::new(""), mounts)?)?;
+                let (directory, permissions) = {
+                    let directory = self.source.open_dir(path, mounts)?;
+                    let permissions = Permissions::of(&directory)?;
+                    (Arc::new(Handle::from(directory)), permissions)
+                };
                 #[cfg(not(unix))]
-                let permissions = ();
+                let (directory, permissions) = (self.source.dir_to_list(path, mounts)?, ());
+                let identity = directory.identity()?;
                 Ok((directory, identity, permissions))
             },
         );
@@ -348,7 +352,7 @@ impl TreeCopy<'_> {
         if self.avoided.contains(&identity) {
             return Err(Code::IntoItself.into());
         }
-        let entries = match directory.entries().map_err(Error::from) {
+        let entries = match Entries::of(&directory).map_err(Error::from) {
             Err(error) => return self.refuse(path, error).map(|()| false),
             Ok(entries) => entries,
         };
