@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use mcp_roots_guard::{
-    Access, Boundary, ClientCapabilities, Error, Guard, Intent, ListRootsResult, Policy, Replace,
-    Roots, RootsCapability, RootsResponse, Rule, WalkOptions, WriteOptions,
+    Access, Boundary, ClientCapabilities, Error, Guard, Intent, ListRootsResult, OpenOptions,
+    Policy, Replace, Roots, RootsCapability, RootsResponse, Rule, WalkOptions, WriteOptions,
 };
 use nix::libc::{self, c_long};
 use nix::sys::ptrace;
@@ -273,6 +273,13 @@ const ROWS: &[Row] = &[
         None,
         CREATE_AND_REMOVE,
     ),
+    (
+        "create and remove an empty file",
+        (RootSet::One, "$T/root/AT/new"),
+        create_new,
+        None,
+        CREATE_NEW_AND_REMOVE,
+    ),
     ("rename a file and back", (RootSet::One, "$T/root/AT/f"), rename, None, RENAME_TWICE),
     ("copy a file and remove it", (RootSet::One, "$T/root/AT/f"), copy, None, COPY_AND_REMOVE),
     (
@@ -319,6 +326,10 @@ const REPLACE: &str = "openat2 statx close openat2 statx openat2 write \
 const CREATE_AND_REMOVE: &str = "openat2 statx close openat2 statx openat2 write \
                                  fsync renameat2 openat2 fsync close close close \
                                  openat2 statx close openat2 unlinkat close";
+
+/// The check and the file, and then the check, the parent and the removal.
+const CREATE_NEW_AND_REMOVE: &str = "openat2 statx close openat2 fstat close \
+                                     openat2 statx close openat2 unlinkat close";
 
 /// Two checks, two parents, and the type of the entry, which must not be a directory with a
 /// protected name in it, for each rename.
@@ -381,6 +392,11 @@ fn write(roots: &Roots, request: &str) -> Result<(), Error> {
 
 fn write_and_remove(roots: &Roots, request: &str) -> Result<(), Error> {
     roots.write(request, "content")?;
+    roots.remove_file(request)
+}
+
+fn create_new(roots: &Roots, request: &str) -> Result<(), Error> {
+    roots.open_with(request, OpenOptions::new().write(true).create_new(true))?;
     roots.remove_file(request)
 }
 

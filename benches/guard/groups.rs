@@ -37,6 +37,10 @@ fn open(criterion: &mut Criterion) {
         measure(criterion, "open", depth, ways::open(&tree, &tree.file(depth)));
         measure(criterion, "open-link", depth, ways::open(&tree, &tree.linked(depth)));
     }
+    let tree = Tree::in_memory();
+    for depth in DEPTHS {
+        measure(criterion, "create-file", depth, ways::create(&tree, &tree.missing(depth)));
+    }
 }
 
 fn decide(criterion: &mut Criterion) {

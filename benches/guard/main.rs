@@ -12,6 +12,7 @@
 //! | --- | --- |
 //! | `open` | open a file for reading, verify that it is a regular file, and close it |
 //! | `open-link` | the same through a symlink with a relative target |
+//! | `create-file` | create a file and remove it |
 //! | `check` | resolve the path of an existing file |
 //! | `create` | resolve the path of a file to create |
 //! | `refuse-absolute` | refuse an absolute path outside |

@@ -20,7 +20,16 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn new() -> Self {
-        let keep = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    /// Creates a tree in memory, if the system has the usual tmpfs. Other filesystems take most of
+    /// the time to create a file, and a different time for each.
+    pub(crate) fn in_memory() -> Self {
+        Self::at(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
+    }
+
+    fn at(keep: TempDir) -> Self {
         let top = keep.path().canonicalize().unwrap();
         let tree = Self { _keep: keep, root: top.join("root"), outside: top.join("outside") };
         fs::create_dir(&tree.root).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! | subject | implementation | limitation |
 //! | --- | --- | --- |
-//! | `guard` | [`Roots::open`], [`Roots::check`] | |
+//! | `guard` | [`Roots::open`], [`Roots::check`], [`Roots::open_with`] and [`Roots::remove_file`] | |
 //! | `openat2` | `openat2` that follows symlinks, then `fstat` or `readlink` | fails if the path leaves the root and returns |
 //! | `openat2-plain` | `openat2` that refuses symlinks: the fastest way to ask the kernel | fails if the path contains a symlink |
 //! | `std` | canonicalize, compare, open: the common recipe | vulnerable to races |
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use mcp_roots_guard::{Intent, Roots};
+use mcp_roots_guard::{Access, Boundary, Intent, OpenOptions as GuardOptions, Roots};
 use path_jail::Jail;
 use path_jail::guard::{FdJail, OpenOptions};
 use rustix::fs::{
@@ -69,6 +69,46 @@ pub(crate) fn open<'a>(tree: &'a Tree, path: &'a Path) -> Vec<Way<'a>> {
         (
             "strict-path",
             Box::new(move || drop(boundary.strict_join(relative).unwrap().open_file().unwrap())),
+        ),
+    ]
+}
+
+/// Creates an empty file, closes it, and removes it.
+pub(crate) fn create<'a>(tree: &'a Tree, path: &'a Path) -> Vec<Way<'a>> {
+    let request = path.to_str().unwrap();
+    let root = tree.root.as_path();
+    let relative = path.strip_prefix(root).unwrap();
+    let boundary = Boundary::builder().directory(root, Access::ReadWrite).build().unwrap();
+    let roots = boundary.allowed_roots();
+    let dir = Dir::open_ambient_dir(root, ambient_authority()).unwrap();
+    let resolve = move || {
+        let place = parent_by_name(request).unwrap();
+        assert!(place.starts_with(root));
+        place
+    };
+    vec![
+        (
+            "guard",
+            Box::new(move || {
+                let options = GuardOptions::new().write(true).create_new(true);
+                drop(roots.open_with(request, options).unwrap());
+                roots.remove_file(request).unwrap();
+            }),
+        ),
+        (
+            "std",
+            Box::new(move || {
+                drop(File::create_new(resolve()).unwrap());
+                fs::remove_file(resolve()).unwrap();
+            }),
+        ),
+        (
+            "cap-std",
+            Box::new(move || {
+                let mut options = cap_std::fs::OpenOptions::new();
+                drop(dir.open_with(relative, options.write(true).create_new(true)).unwrap());
+                dir.remove_file(relative).unwrap();
+            }),
         ),
     ]
 }

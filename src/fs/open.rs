@@ -413,7 +413,12 @@ impl CheckedPath {
         self.ensure_writable()?;
         let policy = self.roots().policy();
         let (handle, place) = self.place()?;
-        match handle.look(&place, policy.mounts)? {
+        let looked = match self.found() {
+            // The file is created with `O_EXCL`, which fails if the name exists by now.
+            Found::Missing(_) if options.create_new => Look::Missing,
+            _ => handle.look(&place, policy.mounts)?,
+        };
+        match looked {
             Look::Missing if options.intent() == Intent::New => {
                 want.create_new = Some(NEW_FILE);
                 self.ensure_root_not_moved()?;

@@ -37,6 +37,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
 use std::sync::Arc;
 
 use super::copy_content;
