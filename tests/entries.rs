@@ -543,17 +543,22 @@ fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
 
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
-    let tree = Tree::new("file r/a/f; file r/b/f; dir r/b/closed; file r/c");
+    let tree = Tree::new("file r/a/f; file r/b/f; file r/b/closed/f; file r/c");
     let top = tree.path("r");
-    fs::set_permissions(tree.path("."), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::set_permissions(top.join("b/closed"), fs::Permissions::from_mode(0o0)).unwrap();
-    let roots = Roots::from_dirs([&top]).unwrap();
-    let work = move || {
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set_mode(&tree.path("."), 0o755);
+    let become_another_user = || {
         if rustix::process::geteuid().is_root() {
             let (user, group) = (Uid::from_raw(5001), Gid::from_raw(5001));
             set_thread_res_gid(group, group, group).unwrap();
             set_thread_res_uid(user, user, user).unwrap();
         }
+    };
+    let roots = Roots::from_dirs([&top]).unwrap();
+    let work = || {
+        become_another_user();
         let options = WalkOptions::new();
         let expected = ["a", "a/f", "b", "b/closed"].map(str::to_owned).to_vec();
         let walk = |options| roots.walk(".", options).unwrap();
@@ -568,8 +573,20 @@ fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
         // The first directory is never skipped.
         let refused = roots.walk("b/closed", options.skip_unreadable(true));
         assert_eq!(code(refused), Some("permission_denied"));
+        assert_eq!(code(roots.read_dir("b/closed")), Some("permission_denied"));
     };
-    std::thread::spawn(work).join().unwrap();
+    // Listing a directory needs permission to read it and to search it.
+    for mode in [0o000, 0o444, 0o711] {
+        set_mode(&top.join("b/closed"), mode);
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+    }
+    // With a depth of 0, nothing is read.
+    let nothing = || {
+        become_another_user();
+        let walk = roots.walk("b/closed", WalkOptions::new().max_depth(0));
+        assert!(walk.unwrap().next_entry().unwrap().is_none());
+    };
+    std::thread::scope(|scope| scope.spawn(nothing).join().unwrap());
 }
 
 #[test]

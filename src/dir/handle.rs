@@ -16,8 +16,8 @@ use cap_std::io_lifetimes::AsFilelike as _;
 #[cfg(not(windows))]
 use super::proc_link;
 use super::{
-    Budget, DirectoryEntry, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, split,
-    walk_error,
+    Budget, DirectoryEntry, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel,
+    split, walk_error,
 };
 #[cfg(target_os = "linux")]
 use super::{Filesystem, Follow};
@@ -281,14 +281,22 @@ impl Handle {
         kernel::mount(&self.dir)
     }
 
-    /// Opens the directory at `path` so that [`Entries::of`] can list it, without following
-    /// symlinks.
-    pub(crate) fn dir_to_list(&self, path: &Path, mounts: Rule) -> Result<Arc<Self>> {
+    /// Opens the directory at `path`, without following symlinks, and lists its entries, except `.`
+    /// and `..`.
+    pub(crate) fn list(&self, path: &Path, mounts: Rule) -> Result<(Arc<Self>, Entries)> {
         #[cfg(unix)]
         let directory = self.open_dir(path, mounts)?.into();
         #[cfg(windows)]
         let directory = self.dir(path, mounts)?;
-        Ok(Arc::new(directory))
+        let directory = Arc::new(directory);
+        let entries = Entries::of(&directory)?;
+        Ok((directory, entries))
+    }
+
+    /// Runs `work` with the directory as a file. From [`list`](Self::list), it is open for reading.
+    #[cfg(unix)]
+    pub(crate) fn with_file<T>(&self, work: impl FnOnce(&File) -> T) -> T {
+        work(&self.dir.as_filelike_view::<File>())
     }
 
     /// The type of a listed entry. If it did not come with the name, the name is looked up.
@@ -334,13 +342,13 @@ impl Handle {
         Ok(rustix::fs::linkat(&self.dir, from, &to_dir.dir, to, rustix::fs::AtFlags::empty())?)
     }
 
-    /// Opens the directory at `path` with a descriptor that can be listed, without following
-    /// symlinks. The directories of other handles cannot (`O_PATH`, open(2)).
+    /// Opens the directory at `path` for reading, without following symlinks. On Linux, the handles
+    /// from [`dir`](Self::dir) are not open for reading (`O_PATH`, open(2)).
     #[cfg(unix)]
     pub(crate) fn open_dir(&self, path: &Path, mounts: Rule) -> Result<File> {
         use rustix::fs::{Mode, OFlags};
         #[cfg(target_os = "linux")]
-        if let Some(opened) = kernel::dir_to_list(&self.dir, path, mounts) {
+        if let Some(opened) = kernel::open_dir(&self.dir, path, mounts) {
             return opened.map_err(walk_error);
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -434,7 +442,6 @@ impl From<File> for Handle {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use crate::dir::Entries;
 
     #[test]
     fn create_new_refuses_an_existing_file() {
@@ -453,8 +460,8 @@ mod tests {
     #[test]
     fn listed_device_is_recognized() {
         let handle = Handle::ambient(Path::new("/dev")).unwrap();
-        let listed = handle.dir_to_list(Path::new(""), Rule::Allow).unwrap();
-        let mut entries = Entries::of(&listed).unwrap().map(std::io::Result::unwrap);
+        let (listed, entries) = handle.list(Path::new(""), Rule::Allow).unwrap();
+        let mut entries = entries.map(std::io::Result::unwrap);
         let null = entries.find(|entry| entry.name == "null").unwrap();
         assert_eq!(listed.type_of(&null).unwrap(), FileType::Device);
     }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::{Follow, Metadata, Mount, Rule, Want, proc_link};
 use crate::error::{Code, Result};
-use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME};
+use crate::limits::{OPENAT2_RETRIES, OPENAT2_RETRY_TIME, PATH_BYTES};
 
 /// The type of a filesystem, as in `f_type` of statfs(2).
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +32,13 @@ pub(super) fn dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File
     plain(at, path, OFlags::PATH | OFlags::DIRECTORY, None, mounts)
 }
 
-/// Unlike with [`dir`], the descriptor can be listed.
-pub(super) fn dir_to_list(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
-    plain(at, path, OFlags::RDONLY | OFlags::DIRECTORY, None, mounts)
+/// Opens a directory so that its descriptor can be listed, unlike with [`dir`]. Needs permission to
+/// search the directory too, as opening it a second time by the name `.` does. Returns `None` also if
+/// the path is too long.
+pub(super) fn open_dir(at: &Dir, path: &Path, mounts: Rule) -> Option<io::Result<File>> {
+    let path = path.join(".");
+    let is_short = path.as_os_str().len() < PATH_BYTES;
+    is_short.then(|| plain(at, &path, OFlags::RDONLY | OFlags::DIRECTORY, None, mounts)).flatten()
 }
 
 /// `O_PATH | O_NOFOLLOW` opens a symlink itself, even with `RESOLVE_NO_SYMLINKS` (openat2(2)).

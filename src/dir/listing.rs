@@ -68,10 +68,10 @@ mod linux {
     }
 
     impl Entries {
-        /// Lists a directory that was opened with [`Handle::dir_to_list`]. The position is that of
-        /// its descriptor, so each handle can be listed once.
+        /// Lists a directory that is open for reading. The position is that of its descriptor, so a
+        /// handle can be listed once.
         #[allow(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
-        pub(crate) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
+        pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
             let (directory, buffer) = (Arc::clone(directory), Vec::with_capacity(BUFFER));
             Ok(Self { directory, buffer, read: VecDeque::new(), is_over: false })
         }
@@ -129,9 +129,9 @@ mod other {
     pub(crate) struct Entries(rustix::fs::Dir);
 
     impl Entries {
-        /// Lists a directory that was opened with [`Handle::dir_to_list`].
-        pub(crate) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
-            // Opened again, because a descriptor has one position.
+        /// Lists a directory from its beginning.
+        pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
+            // Opened again, because rustix needs a descriptor of its own.
             Ok(Self(rustix::fs::Dir::read_from(&directory.dir)?))
         }
     }
@@ -166,8 +166,8 @@ mod windows {
     pub(crate) struct Entries(std::fs::ReadDir);
 
     impl Entries {
-        /// Lists a directory that was opened with [`Handle::dir_to_list`].
-        pub(crate) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
+        /// Lists a directory from its beginning.
+        pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
             Ok(Self(kernel::entries(directory)?))
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::version::{Condition, Version, change_if};
 use crate::check::CheckedPath;
-use crate::dir::{DirectoryEntry, Entries, FileType, Handle, Look, Rule, split};
+use crate::dir::{DirectoryEntry, FileType, Handle, Look, Rule, split};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::protect::Protected;
@@ -444,9 +444,9 @@ fn remove_batch(
     batch: usize,
     budget: &mut usize,
 ) -> Result<bool> {
-    let directory = base.dir_to_list(path, Rule::Refuse)?;
+    let (directory, entries) = base.list(path, Rule::Refuse)?;
     let (mut files, mut directories, mut within) = (Vec::new(), Vec::new(), Ok(()));
-    for entry in Entries::of(&directory)? {
+    for entry in entries {
         if files.len() + directories.len() >= batch {
             break;
         }
@@ -518,14 +518,14 @@ fn search_one(
     mounts: Rule,
     left: &mut usize,
 ) -> Result<Vec<OsString>> {
-    let directory = match base.dir_to_list(path, mounts) {
+    let (directory, entries) = match base.list(path, mounts) {
         // Another process removed or replaced it, or it is a mount that cannot be entered.
         Err(error) if is_no_longer_there(error.reason()) => return Ok(Vec::new()),
-        directory => directory?,
+        listed => listed?,
     };
     let place = protected.below(path);
     let mut directories = Vec::new();
-    for entry in Entries::of(&directory)? {
+    for entry in entries {
         let entry = entry?;
         match place.protection_of(&entry.name) {
             Some(Protection::Hidden) => continue,

@@ -51,7 +51,7 @@ struct Parent {
 /// An entry of a directory, from [`read_dir`](crate::Roots::read_dir) or a
 /// [walk](crate::Roots::walk).
 ///
-/// The entry keeps the listed directory open. Its operations run beneath that directory, without
+/// The entry keeps the listed directory open. Closing it can wait, if the filesystem is remote. Its operations run beneath that directory, without
 /// resolving a path again, so they read the listed entry even if the directory was moved. No
 /// symlink is followed: an entry that is a symlink can be described, removed and renamed, but not
 /// opened. To follow it, check its path with [`CheckedPath::join`] on the listed directory.
@@ -192,9 +192,8 @@ struct Names {
 }
 
 impl Names {
-    fn new(directory: Arc<Handle>, protected: Protected) -> Result<Self> {
-        let inner = Entries::of(&directory)?;
-        Ok(Self { directory, inner, protected })
+    fn new((directory, inner): (Arc<Handle>, Entries), protected: Protected) -> Self {
+        Self { directory, inner, protected }
     }
 }
 
@@ -329,7 +328,7 @@ impl WalkOptions {
 
 /// A walk through a directory tree.
 ///
-/// The walk keeps its first directory open, and opens one more while listing it. Each directory is
+/// The walk keeps its first directory open, and has at most one other directory open at a time. Each directory is
 /// opened from the first along a path on which no symlink is followed, so every entry was beneath
 /// the first directory when it was listed. A directory that is removed, renamed or replaced before
 /// it is entered is skipped, with everything below it. No error says so, and its entries may still
@@ -510,20 +509,18 @@ impl Walk {
     }
 
     fn list_now(&mut self, path: &Path) -> Result<()> {
-        let first = &self.listed.directory;
-        let directory = if self.levels.is_empty() {
-            Arc::clone(first)
-        } else {
-            match first.dir_to_list(path, self.listed.mounts) {
-                // The directory was removed or replaced before it was entered.
-                Err(error) if is_replaced(error.reason()) => return Ok(()),
-                directory => directory?,
-            }
-        };
-        let names = Names::new(Arc::clone(&directory), self.protected.below(path))?;
+        match self.listed.directory.list(path, self.listed.mounts) {
+            // The directory was removed or replaced before it was entered.
+            Err(error) if is_replaced(error.reason()) => Ok(()),
+            listed => self.read_names(path, Names::new(listed?, self.protected.below(path))),
+        }
+    }
+
+    /// Reads the names of the directory at `path`, and sorts them.
+    fn read_names(&mut self, path: &Path, names: Names) -> Result<()> {
         #[cfg(feature = "ignore")]
         if let Some(rules) = &mut self.rules {
-            rules.enter(&directory, path, &self.protected.below(path))?;
+            rules.enter(&names.directory, path, &names.protected)?;
         }
         let (mut entries, mut result) = (Vec::new(), Ok(()));
         for (number, entry) in names.enumerate() {
@@ -593,15 +590,20 @@ pub(super) fn is_replaced(kind: Code) -> bool {
 
 impl CheckedPath {
     pub(super) fn read_dir_now(&self) -> Result<ReadDir> {
-        let listed = self.listed()?;
-        let names = Names::new(Arc::clone(&listed.directory), self.protected())?;
+        let (listed, names) = self.list()?;
         let parent = Arc::new(Parent { listed, path: PathBuf::new() });
         Ok(ReadDir { names, parent })
     }
 
     pub(super) fn walk_now(&self, options: WalkOptions) -> Result<Walk> {
+        let (listed, names) = if options.max_depth > 0 {
+            let (listed, names) = self.list()?;
+            (listed, Some(names))
+        } else {
+            (self.listed(Arc::new(self.directory()?)), None)
+        };
         let mut walk = Walk {
-            listed: self.listed()?,
+            listed,
             protected: self.protected(),
             options,
             #[cfg(feature = "ignore")]
@@ -614,21 +616,26 @@ impl CheckedPath {
             is_exceeded: false,
             end: None,
         };
-        if options.max_depth > 0 {
+        if let Some(names) = names {
             #[cfg(feature = "ignore")]
             if options.git_ignore {
                 walk.rules = Some(IgnoreRules::above(self)?);
             }
-            walk.list(Path::new(""))?;
+            walk.read_names(Path::new(""), names)?;
         }
         Ok(walk)
     }
 
-    fn listed(&self) -> Result<Arc<Listed>> {
-        let mounts = self.roots().policy().mounts;
+    /// Opens this directory and begins to list it.
+    fn list(&self) -> Result<(Arc<Listed>, Names)> {
         let (handle, place) = self.directory_place()?;
-        let directory = handle.dir_to_list(&place, mounts)?;
-        Ok(Arc::new(Listed { place: self.clone(), directory, mounts }))
+        let listed = handle.list(&place, self.roots().policy().mounts)?;
+        Ok((self.listed(Arc::clone(&listed.0)), Names::new(listed, self.protected())))
+    }
+
+    fn listed(&self, directory: Arc<Handle>) -> Arc<Listed> {
+        let mounts = self.roots().policy().mounts;
+        Arc::new(Listed { place: self.clone(), directory, mounts })
     }
 
     pub(super) fn directory(&self) -> Result<Handle> {

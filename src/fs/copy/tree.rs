@@ -37,14 +37,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
-use std::sync::Arc;
 
 use super::copy_content;
 use super::options::{CopyOptions, CopyProgress, CopyReport, Refused, SkippedEntry};
 use super::temporary::{TemporaryTree, create_private_dir};
 use crate::check::CheckedPath;
-use crate::dir::{Budget, Entries, Handle, Identity, Look, Metadata, Rule, Want};
+use crate::dir::{Budget, Handle, Identity, Look, Metadata, Rule, Want};
 use crate::error::{Code, Error, Result};
 #[cfg(unix)]
 use crate::fs::atomic::set_mode;
@@ -330,19 +328,16 @@ impl TreeCopy<'_> {
                 if self.levels.len() >= WALK_DEPTH {
                     return Err(Code::TooDeep.into());
                 }
-                #[cfg(unix)]
-                let (directory, permissions) = {
-                    let directory = self.source.open_dir(path, mounts)?;
-                    let permissions = Permissions::of(&directory)?;
-                    (Arc::new(Handle::from(directory)), permissions)
-                };
-                #[cfg(not(unix))]
-                let (directory, permissions) = (self.source.dir_to_list(path, mounts)?, ());
+                let (directory, entries) = self.source.list(path, mounts)?;
                 let identity = directory.identity()?;
-                Ok((directory, identity, permissions))
+                #[cfg(unix)]
+                let permissions = directory.with_file(Permissions::of)?;
+                #[cfg(not(unix))]
+                let permissions = ();
+                Ok((directory, entries, identity, permissions))
             },
         );
-        let (directory, identity, permissions) = match opened {
+        let (directory, entries, identity, permissions) = match opened {
             // Another process removed or replaced the directory after it was listed.
             Err(error) if !self.levels.is_empty() && is_replaced(error.reason()) => {
                 return Ok(false);
@@ -353,10 +348,6 @@ impl TreeCopy<'_> {
         if self.avoided.contains(&identity) {
             return Err(Code::IntoItself.into());
         }
-        let entries = match Entries::of(&directory).map_err(Error::from) {
-            Err(error) => return self.refuse(path, error).map(|()| false),
-            Ok(entries) => entries,
-        };
         let copy = self
             .make_directory(path, &permissions)
             .map_err(|error| error.of_destination().at("copy", &self.request(path)))?;
