@@ -9,6 +9,7 @@
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -75,7 +76,7 @@ pub(super) struct RequestLease {
     /// response was sent.
     cancelled: CancellationToken,
     session: Option<SessionEpoch>,
-    /// Whether the work that received the roots has returned.
+    /// Whether the work that received the roots has returned, or the roots were dropped.
     ended: AtomicBool,
 }
 
@@ -276,7 +277,7 @@ impl Guard {
             return Err(Code::Cancelled.into());
         }
         if stateless(ctx) {
-            until_cancelled(ctx, self.roots_stateless(ctx, input, can_ask)).await
+            until_cancelled(ctx, Box::pin(self.roots_stateless(ctx, input, can_ask))).await
         } else {
             self.roots_in_session(ctx, input).await.map(RootsForRequest::Roots)
         }
@@ -302,7 +303,7 @@ impl Guard {
             (roots, Some(epoch))
         } else {
             let source = PeerSource(ctx.peer.clone());
-            until_cancelled(ctx, client.roots_and_epoch(source)).await?
+            until_cancelled(ctx, Box::pin(client.roots_and_epoch(source))).await?
         };
         let account = client.account().clone();
         let at_epoch = session.as_ref().map(|session| session.at_epoch(epoch));
@@ -448,12 +449,12 @@ impl Guard {
 }
 
 /// Obtains roots until the request is cancelled. A waiting request then asks the client instead. The
-/// future is boxed to keep every handler's future small.
+/// caller boxes the future, to keep every handler's future small.
 async fn until_cancelled<T>(
     ctx: &RequestContext<RoleServer>,
-    obtain: impl Future<Output = Result<T>>,
+    obtain: Pin<Box<impl Future<Output = Result<T>>>>,
 ) -> Result<T> {
-    ctx.ct.run_until_cancelled(Box::pin(obtain)).await.ok_or(Code::Cancelled)?
+    ctx.ct.run_until_cancelled(obtain).await.ok_or(Code::Cancelled)?
 }
 
 /// The usual causes, for the operator.

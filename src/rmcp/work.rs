@@ -9,7 +9,6 @@
 use std::fmt::{self, Write as _};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::task::Poll;
 
 use ::rmcp::ErrorData;
@@ -483,16 +482,15 @@ where
     // The work may move the roots elsewhere, but they end when this guard is dropped.
     let _end = roots.end_on_drop();
     roots.ensure_may_start().map_err(|error| refused(session, error))?;
-    let mut work = pin!(Some(async { work(roots).await }));
+    // Boxed to keep the handler's future small.
+    let mut work = Box::pin(async { work(roots).await });
     let polled = poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| {
-            work.as_mut().as_pin_mut().map_or(Poll::Pending, |work| work.poll(context))
-        }));
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
         polled.unwrap_or_else(|_| Poll::Ready(Err(panicked())))
     });
     let done = lease.run_until_cancelled(polled).await.unwrap_or_else(|error| Err(error.into()));
     // The destructor of the work may also panic.
-    let dropped = catch_unwind(AssertUnwindSafe(|| work.set(None)));
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
     report(session, dropped.map_err(|_| panicked()).and(done))
 }
 
@@ -501,7 +499,7 @@ fn panicked() -> HandlerError {
 }
 
 /// Runs work on a thread of the guard when it is the client's turn, and waits until it ends or the
-/// request is cancelled. The roots end when `end` is dropped, which is after the work.
+/// request is cancelled. If there is an `end`, the roots end with the work.
 async fn run_piece<T, W>(
     roots: RequestRoots,
     end: Option<EndOnDrop>,
@@ -691,6 +689,29 @@ mod tests {
     use std::io;
 
     use super::*;
+
+    type Context = RequestContext<RoleServer>;
+
+    /// The size of the future that a method returns, which is part of each handler's future.
+    fn size<F>(_: fn(&'static Guard, &'static Context) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn futures_of_handlers_are_small_and_do_not_contain_the_authors() {
+        let sizes = [
+            size(|guard, ctx| guard.tool(ctx, ClientInput::default(), |_| Ok(String::new()))),
+            size(|guard, ctx| guard.read_text(ctx, ClientInput::default(), "path", 1)),
+            size(|guard, ctx| {
+                guard.tool_async(ctx, ClientInput::default(), async |_| {
+                    let held = std::hint::black_box([b'a'; 1 << 14]);
+                    tokio::task::yield_now().await;
+                    Ok(String::from_utf8_lossy(&held).into_owned())
+                })
+            }),
+        ];
+        assert!(sizes.iter().all(|size| *size < 2048), "{sizes:?}");
+    }
 
     /// An error that `?` can convert is converted in the same way from a box. Only the operator
     /// sees any other error.

@@ -61,7 +61,7 @@ impl Client {
     /// are the client's.
     pub(crate) async fn roots(&self, source: impl RootsSource) -> Result<(Roots, Option<u64>)> {
         let now = Instant::now();
-        // Boxed to keep the future of every call small.
+        // The larger futures are boxed, to keep the future of every call small.
         let obtained = match self.fallback_policy() {
             Some(without) => self.roots_without(without, now).await.map(|roots| (roots, None)),
             None => Box::pin(self.obtain(source, now))
@@ -76,7 +76,8 @@ impl Client {
     }
 
     /// Returns the client's roots and the epoch of their list, if they are cached and can be used at
-    /// once.
+    /// once. Like in [`look`](Self::look), a snapshot that must be renewed is not fresh, so the cache
+    /// need not be touched.
     pub(crate) fn cached_roots(&self, now: Instant) -> Option<(Roots, u64)> {
         if self.fallback_policy().is_some() {
             return None;
