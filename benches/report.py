@@ -114,7 +114,7 @@ def bars(times):
         yield f"refuse-dots/{depth}: guard ÷ openat2", ratio("refuse-dots", depth, "openat2"), 2
         yield f"refuse-link/{depth}: guard ÷ openat2", ratio("refuse-link", depth, "openat2"), 4
         yield f"absolute-link/{depth}: guard ÷ std", ratio("absolute-link", depth, "std"), 1
-        yield f"create-file/{depth}: guard ÷ std", ratio("create-file", depth, "std"), 1
+        yield f"create/{depth}: guard ÷ std", ratio("create", depth, "std"), 1
     yield "roots: 10,000 ÷ 1", times["roots", "guard", 10000] / times["roots", "guard", 1], 1.2
     cost = times["session", "warm", 8] - times["session", "bare", 8]
     yield "session: warm minus bare, in ns", cost, 100

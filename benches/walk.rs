@@ -1,5 +1,6 @@
 //! Compares walks of a large tree with other ways to walk it:
-//! `cargo bench -p benches --bench walk`.
+//! `cargo bench -p benches --bench walk [-- --update]`. `--update` writes the table to
+//! docs/speed.md.
 //!
 //! Each round measures both walks, in alternating order, so that a change of the machine's speed
 //! affects both. The result is the median of the rounds' ratios. It fails if a ratio exceeds its
@@ -9,6 +10,7 @@
 //! `std::fs::read_dir`. None of these verifies that a directory stays inside a root.
 #![allow(clippy::unwrap_used)] // A benchmark cannot continue without its files.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
@@ -43,29 +45,55 @@ fn main() -> ExitCode {
     let roots = Roots::from_dirs([work.path()]).unwrap();
     let all = WalkOptions::new().max_entries(usize::MAX);
     let sorted = || WalkDir::new(work.path()).sort_by_file_name();
-    let rows: [(&str, f64, Work, Work); 4] = [
-        ("git_ignore ÷ ignore", IGNORE_BOUND, &|| walk(&roots, all.git_ignore(true)), &|| {
+    let ignored: Work = &|| walk(&roots, all.git_ignore(true));
+    let whole: Work = &|| walk(&roots, all);
+    let rows: [(&str, &str, f64, Work, Work); 4] = [
+        ("with `git_ignore`", "`ignore`, one thread", IGNORE_BOUND, ignored, &|| {
             walk_with_ignore(work.path())
         }),
-        ("all entries ÷ walkdir", STD_BOUND, &|| walk(&roots, all), &|| {
-            walk_with_walkdir(WalkDir::new(work.path()))
-        }),
-        ("all entries ÷ walkdir, sorted", WALKDIR_BOUND, &|| walk(&roots, all), &|| {
+        ("all entries", "`walkdir`, sorted by name", WALKDIR_BOUND, whole, &|| {
             walk_with_walkdir(sorted())
         }),
-        ("all entries ÷ std", STD_BOUND, &|| walk(&roots, all), &|| recurse(work.path())),
+        ("all entries", "`walkdir`, not sorted", STD_BOUND, whole, &|| {
+            walk_with_walkdir(WalkDir::new(work.path()))
+        }),
+        (
+            "all entries",
+            "recursion through `std::fs::read_dir`, not sorted",
+            STD_BOUND,
+            whole,
+            &|| recurse(work.path()),
+        ),
     ];
     let mut all_met = true;
-    for (name, bound, guard, other) in rows {
-        assert_eq!(guard(), other(), "{name}: both walks yield the same number of entries");
+    let mut table = "| walk | compared with | ratio |\n| --- | --- | --- |".to_owned();
+    for (walk, compared, bound, guard, other) in rows {
+        assert_eq!(guard(), other(), "{compared}: both walks yield the same number of entries");
         let ratio = ratio(rounds, guard, other);
         let is_met = ratio <= bound || rounds == 1;
         all_met &= is_met;
         let verdict = if is_met { "met   " } else { "BROKEN" };
-        println!("{verdict} {ratio:.3}  {name}, {} entries, at most {bound}", guard());
+        let entries = guard();
+        println!("{verdict} {ratio:.3}  {walk} ÷ {compared}, {entries} entries, at most {bound}");
+        write!(table, "\n| {walk} | {compared} | {ratio:.2} |").unwrap();
+    }
+    if std::env::args().any(|argument| argument == "--update") {
+        update(&table);
     }
     if all_met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
+
+/// Writes the table to the page.
+fn update(table: &str) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/speed.md");
+    let text = fs::read_to_string(&page).unwrap();
+    let (before, rest) = text.split_once(MARKS[0]).unwrap();
+    let (_, after) = rest.split_once(MARKS[1]).unwrap();
+    let text = format!("{before}{}\n\n{table}\n\n{}{after}", MARKS[0], MARKS[1]);
+    fs::write(&page, text).unwrap();
+}
+
+const MARKS: [&str; 2] = ["<!-- from the bench walk -->", "<!-- end of walk -->"];
 
 /// Returns the number of entries that the walk yields.
 type Work<'a> = &'a dyn Fn() -> usize;

@@ -3,7 +3,7 @@
 //! names. `--update` writes the table to docs/speed.md.
 //!
 //! `-- --beside SERVER OTHER [--update]` compares two other servers instead, each given by its
-//! command in one argument. Both must have the tools `read_text_file` and `list_directory` and take
+//! command in one argument. Both must have the tools `read_file` and `list_directory` and take
 //! the allowed directory as their argument. `.ci/interop/servers/run --bench` compares
 //! examples/filesystem-server with the reference server in this way.
 //!

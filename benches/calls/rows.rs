@@ -35,14 +35,14 @@ pub(crate) fn main() {
     let root = work.path().canonicalize().unwrap().join("root");
     if let Some(at) = arguments.iter().position(|argument| argument == "--beside") {
         let [server, other] = [1, 2].map(|more| arguments.get(at + more).unwrap());
-        let table = compare(&prepare(&work, "read_text_file"), &root, server, other);
+        let table = compare(&prepare(&work), &root, server, other);
         if is_update {
             update(BESIDE_MARKS, BESIDE_HEAD, &table);
         }
         return;
     }
     let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
-    let calls = prepare(&work, "read_file");
+    let calls = prepare(&work);
     let mut table = Vec::new();
     for is_child in [false, true] {
         for era in [Era::Session, Era::Stateless] {
@@ -103,7 +103,7 @@ fn runtime() -> Runtime {
 }
 
 /// Creates the files. Returns the name, the number of calls in a batch, and the call of each row.
-fn prepare(work: &TempDir, tool: &'static str) -> Vec<(&'static str, usize, Call)> {
+fn prepare(work: &TempDir) -> Vec<(&'static str, usize, Call)> {
     let root = work.path().canonicalize().unwrap().join("root");
     let directory = root.join("src/module");
     fs::create_dir_all(&directory).unwrap();
@@ -116,7 +116,7 @@ fn prepare(work: &TempDir, tool: &'static str) -> Vec<(&'static str, usize, Call
         fs::write(&path, "x".repeat(size)).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let read = |path| Call { tool, path, fails: false };
+    let read = |path| Call { tool: "read_file", path, fails: false };
     let refused = directory.join("../../../outside.txt").to_str().unwrap().to_owned();
     let listed = directory.to_str().unwrap().to_owned();
     vec![
@@ -124,7 +124,7 @@ fn prepare(work: &TempDir, tool: &'static str) -> Vec<(&'static str, usize, Call
         ("64 KiB", 200, read(file("64k", 1 << 16))),
         ("1 MiB", 20, read(file("1m", 1 << 20))),
         ("list", 400, Call { tool: "list_directory", path: listed, fails: false }),
-        ("refused", 600, Call { tool, path: refused, fails: true }),
+        ("refused", 600, Call { tool: "read_file", path: refused, fails: true }),
     ]
 }
 
