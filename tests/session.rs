@@ -1176,6 +1176,8 @@ async fn an_evicted_snapshot_is_fetched_again() {
         other.roots(source_of(large())).await.unwrap();
         others.push(other);
     }
+    // The cache evicts entries some time after they no longer fit, or when a session is closed.
+    others.pop();
     assert_eq!(session.state(), RootsState::Stale);
     assert_eq!(outcome(&tree, &session.roots(client.source()).await), Ok(vec!["a".into()]));
     assert_eq!(client.requests(), 2);
