@@ -51,10 +51,11 @@ struct Parent {
 /// An entry of a directory, from [`read_dir`](crate::Roots::read_dir) or a
 /// [walk](crate::Roots::walk).
 ///
-/// The entry keeps the listed directory open. Closing it can wait, if the filesystem is remote. Its operations run beneath that directory, without
-/// resolving a path again, so they read the listed entry even if the directory was moved. No
-/// symlink is followed: an entry that is a symlink can be described, removed and renamed, but not
-/// opened. To follow it, check its path with [`CheckedPath::join`] on the listed directory.
+/// The entry keeps the listed directory open. Closing it can wait if the filesystem is remote. Its
+/// operations run beneath that directory, without resolving a path again, so they read the listed
+/// entry even if the directory was moved. No symlink is followed: an entry that is a symlink can be
+/// described, removed and renamed, but not opened. To follow it, check its path with
+/// [`CheckedPath::join`] on the listed directory.
 ///
 /// After the listed directory was moved, an operation that changes the entry fails with `changed`.
 /// If names are protected, so does one that reads it, because the directory could have been moved
@@ -328,11 +329,11 @@ impl WalkOptions {
 
 /// A walk through a directory tree.
 ///
-/// The walk keeps its first directory open, and has at most one other directory open at a time. Each directory is
-/// opened from the first along a path on which no symlink is followed, so every entry was beneath
-/// the first directory when it was listed. A directory that is removed, renamed or replaced before
-/// it is entered is skipped, with everything below it. No error says so, and its entries may still
-/// exist elsewhere.
+/// The walk keeps its first directory open, and has at most one other directory open at a time.
+/// Each directory is opened from the first along a path on which no symlink is followed, so every
+/// entry was beneath the first directory when it was listed. A directory that is removed, renamed
+/// or replaced before it is entered is skipped, with everything below it. No error says so, and its
+/// entries may still exist elsewhere.
 ///
 /// A directory is listed and sorted when the walk enters it. The walk stores the entries that it
 /// has listed but not yielded yet, and at most [`WALK_BYTES`] in total. It also stores the paths of
