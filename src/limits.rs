@@ -320,9 +320,9 @@ pub const WALK_DEPTH: usize = 128;
 /// and takes about a second of system calls.
 pub const WALK_ENTRIES: usize = 100_000;
 
-/// The maximum memory, in bytes, for the listed entries that a walk holds. A directory whose
-/// entries need more is listed in part, as with [`WALK_ENTRIES`]. [`WALK_ENTRIES`] entries with
-/// names of 255 bytes take 29 MiB. On Linux, this bound is therefore reached only by a walk that
+/// The maximum memory, in bytes, for the entries of the directories that a walk is in. A directory
+/// whose entries need more is listed in part, as with [`WALK_ENTRIES`]. [`WALK_ENTRIES`] entries with
+/// names of 255 bytes take 27 MiB. On Linux, this bound is therefore reached only by a walk that
 /// sets a larger limit in its [`WalkOptions`](crate::WalkOptions).
 pub const WALK_BYTES: usize = 48 << 20;
 

@@ -1,6 +1,7 @@
 //! Attacks on the entries of listings and walks, on the proofs that are derived from other proofs,
 //! and on ignore files.
 
+use std::ffi::OsString;
 use std::fs;
 #[cfg(unix)]
 use std::os::unix::fs::symlink;
@@ -587,6 +588,30 @@ fn unreadable_directory_ends_the_walk_unless_it_is_skipped() {
         assert!(walk.unwrap().next_entry().unwrap().is_none());
     };
     std::thread::scope(|scope| scope.spawn(nothing).join().unwrap());
+}
+
+/// Names with equal beginnings, and names that end early, are in the order of their bytes.
+#[test]
+fn walk_yields_the_entries_of_each_directory_in_the_order_of_their_names() {
+    let tree = Tree::new("dir r/d");
+    let text = "a a! ab abcdefg abcdefgh abcdefgh0 abcdefgi abcdefgh\u{e9} \u{e9}";
+    let mut names: Vec<_> = text.split(' ').map(OsString::from).collect();
+    #[cfg(target_os = "linux")]
+    for bytes in [b"ab\xff".as_slice(), b"abcdefgh\xff", b"\xff"] {
+        use std::os::unix::ffi::OsStrExt as _;
+        names.push(std::ffi::OsStr::from_bytes(bytes).to_owned());
+    }
+    for name in &names {
+        fs::write(tree.path("r/d").join(name), "").unwrap();
+    }
+    let mut walk = tree.roots(["r"]).walk("d", WalkOptions::new()).unwrap();
+    let mut walked = Vec::new();
+    while let Some(entry) = walk.next_entry().unwrap() {
+        assert_eq!(entry.path(), Path::new(entry.name()));
+        walked.push(entry.name().to_owned());
+    }
+    names.sort();
+    assert_eq!(walked, names);
 }
 
 #[test]

@@ -16,8 +16,8 @@ use cap_std::io_lifetimes::AsFilelike as _;
 #[cfg(not(windows))]
 use super::proc_link;
 use super::{
-    Budget, DirectoryEntry, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel,
-    split, walk_error,
+    Budget, Entries, FileType, Identity, Look, Metadata, Mount, Rule, Want, kernel, split,
+    walk_error,
 };
 #[cfg(target_os = "linux")]
 use super::{Filesystem, Follow};
@@ -299,11 +299,11 @@ impl Handle {
         work(&self.dir.as_filelike_view::<File>())
     }
 
-    /// The type of a listed entry. If it did not come with the name, the name is looked up.
-    pub(crate) fn type_of(&self, entry: &DirectoryEntry) -> io::Result<FileType> {
-        match entry.file_type {
+    /// The type of a listed name. If it did not come with the name, the name is looked up.
+    pub(crate) fn type_of(&self, name: &OsStr, listed: Option<FileType>) -> io::Result<FileType> {
+        match listed {
             Some(file_type) => Ok(file_type),
-            None => Ok(self.describe(&entry.name)?.file_type()),
+            None => Ok(self.describe(name)?.file_type()),
         }
     }
 
@@ -463,6 +463,6 @@ mod tests {
         let (listed, entries) = handle.list(Path::new(""), Rule::Allow).unwrap();
         let mut entries = entries.map(std::io::Result::unwrap);
         let null = entries.find(|entry| entry.name == "null").unwrap();
-        assert_eq!(listed.type_of(&null).unwrap(), FileType::Device);
+        assert_eq!(listed.type_of(&null.name, null.file_type).unwrap(), FileType::Device);
     }
 }

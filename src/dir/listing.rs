@@ -1,6 +1,6 @@
 //! Listing an open directory.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 
 use super::FileType;
@@ -12,26 +12,129 @@ pub(crate) use self::other::Entries;
 #[cfg(windows)]
 pub(crate) use self::windows::Entries;
 
+/// The number of entries for which a list has memory from the start, so that it rarely has to grow.
+pub(crate) const USUAL_ENTRIES: usize = 128;
+
 /// A name in a directory.
 #[derive(Debug)]
 pub(crate) struct DirectoryEntry {
     pub(crate) name: OsString,
     /// The type, if the system reports it with the name. Some filesystems do not (`DT_UNKNOWN`,
     /// readdir(3)).
-    pub(super) file_type: Option<FileType>,
+    pub(crate) file_type: Option<FileType>,
 }
 
-/// Returns the entry, except for `.` and `..`.
-#[cfg(unix)]
-fn entry(name: &std::ffi::CStr, file_type: rustix::fs::FileType) -> Option<DirectoryEntry> {
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt as _;
+impl Iterator for Entries {
+    type Item = io::Result<DirectoryEntry>;
 
+    fn next(&mut self) -> Option<Self::Item> {
+        let listed = self.advance()?;
+        Some(listed.map(|file_type| DirectoryEntry { name: self.name().to_owned(), file_type }))
+    }
+}
+
+/// A list of names. On Unix, all of them are in one allocation.
+#[derive(Debug)]
+pub(crate) struct NameList {
+    #[cfg(unix)]
+    text: Vec<u8>,
+    /// A part of a string cannot be read as a name without unsafe code.
+    #[cfg(windows)]
+    names: Vec<OsString>,
+    #[cfg(windows)]
+    size: usize,
+}
+
+/// The position of a name in a [`NameList`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NameAt {
+    start: usize,
+    #[cfg(unix)]
+    end: usize,
+}
+
+#[cfg(unix)]
+impl NameList {
+    /// Creates a list with memory for this many names of usual length.
+    pub(crate) fn with_capacity(names: usize) -> Self {
+        Self { text: Vec::with_capacity(names.saturating_mul(16)) }
+    }
+
+    pub(crate) fn push(&mut self, name: &OsStr) -> NameAt {
+        let start = self.text.len();
+        self.text.extend_from_slice(name.as_encoded_bytes());
+        NameAt { start, end: self.text.len() }
+    }
+
+    pub(crate) fn get(&self, at: NameAt) -> &OsStr {
+        use std::os::unix::ffi::OsStrExt as _;
+        OsStr::from_bytes(self.text.get(at.start..at.end).unwrap_or_default())
+    }
+
+    /// The memory, in bytes, that a name uses.
+    pub(crate) fn size_of(name: &OsStr) -> usize {
+        name.len()
+    }
+
+    /// The memory, in bytes, that all names use.
+    pub(crate) fn size(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.text.shrink_to_fit();
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl NameList {
+    fn clear(&mut self) {
+        self.text.clear();
+    }
+}
+
+#[cfg(windows)]
+impl NameList {
+    /// Creates a list with memory for this many names of usual length.
+    pub(crate) fn with_capacity(names: usize) -> Self {
+        Self { names: Vec::with_capacity(names), size: 0 }
+    }
+
+    pub(crate) fn push(&mut self, name: &OsStr) -> NameAt {
+        self.names.push(name.to_owned());
+        self.size += Self::size_of(name);
+        NameAt { start: self.names.len() - 1 }
+    }
+
+    pub(crate) fn get(&self, at: NameAt) -> &OsStr {
+        self.names.get(at.start).map_or(OsStr::new(""), OsString::as_os_str)
+    }
+
+    /// The memory, in bytes, that a name uses.
+    pub(crate) fn size_of(name: &OsStr) -> usize {
+        size_of::<OsString>() + name.len() + crate::limits::ALLOCATION
+    }
+
+    /// The memory, in bytes, that all names use.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.names.shrink_to_fit();
+    }
+}
+
+#[cfg(unix)]
+fn is_entry(name: &OsStr) -> bool {
+    name != "." && name != ".."
+}
+
+#[cfg(unix)]
+fn known_type(listed: rustix::fs::FileType) -> Option<FileType> {
     use rustix::fs::FileType as Listed;
 
-    let name = name.to_bytes();
-    let file_type = match file_type {
-        _ if matches!(name, b"." | b"..") => return None,
+    match listed {
         Listed::Directory => Some(FileType::Directory),
         Listed::RegularFile => Some(FileType::File),
         Listed::Symlink => Some(FileType::Symlink),
@@ -39,31 +142,34 @@ fn entry(name: &std::ffi::CStr, file_type: rustix::fs::FileType) -> Option<Direc
         Listed::Socket => Some(FileType::Socket),
         Listed::BlockDevice | Listed::CharacterDevice => Some(FileType::Device),
         Listed::Unknown => None,
-    };
-    Some(DirectoryEntry { name: OsStr::from_bytes(name).to_owned(), file_type })
+    }
 }
 
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::VecDeque;
+    use std::os::unix::ffi::OsStrExt as _;
     use std::sync::Arc;
 
     use rustix::fs::RawDir;
     use rustix::io::Errno;
 
-    use super::{DirectoryEntry, entry, io};
+    use super::{FileType, NameAt, NameList, OsStr, USUAL_ENTRIES, io, is_entry, known_type};
     use crate::dir::Handle;
 
     /// The entries of a directory, except `.` and `..`. There are none after an error.
     ///
-    /// The names that one system call returns are copied at once. rustix's `Dir` and the standard
-    /// library allocate memory twice for each name.
+    /// The names that one system call returns are copied at once, into one allocation. rustix's
+    /// `Dir` and the standard library allocate memory twice for each name.
     #[derive(Debug)]
     pub(crate) struct Entries {
         directory: Arc<Handle>,
         buffer: Vec<u8>,
-        /// The entries that were read and not yet returned.
-        read: VecDeque<DirectoryEntry>,
+        /// The names that the last system call returned.
+        names: NameList,
+        /// The entries of `names` that were not returned yet.
+        read: VecDeque<(NameAt, Option<FileType>)>,
+        current: NameAt,
         is_over: bool,
     }
 
@@ -72,44 +178,58 @@ mod linux {
         /// handle can be listed once.
         #[allow(clippy::unnecessary_wraps, reason = "the signature is the same on all systems")]
         pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
-            let (directory, buffer) = (Arc::clone(directory), Vec::with_capacity(BUFFER));
-            Ok(Self { directory, buffer, read: VecDeque::new(), is_over: false })
+            Ok(Self {
+                directory: Arc::clone(directory),
+                buffer: Vec::with_capacity(BUFFER),
+                names: NameList::with_capacity(USUAL_ENTRIES),
+                read: VecDeque::with_capacity(USUAL_ENTRIES),
+                current: NameAt::default(),
+                is_over: false,
+            })
         }
 
-        /// Reads the names that one system call returns.
-        fn read_more(&mut self) -> io::Result<()> {
-            let mut names = RawDir::new(&self.directory.dir, self.buffer.spare_capacity_mut());
-            loop {
-                match names.next() {
-                    Some(Ok(next)) => self.read.extend(entry(next.file_name(), next.file_type())),
-                    Some(Err(Errno::INTR)) => return Ok(()),
-                    // A directory that was removed has no entries, as with readdir(3).
-                    None | Some(Err(Errno::NOENT)) => {
-                        self.is_over = true;
-                        return Ok(());
-                    }
-                    Some(Err(error)) => {
-                        self.is_over = true;
-                        return Err(error.into());
-                    }
-                }
-                if names.is_buffer_empty() {
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    impl Iterator for Entries {
-        type Item = io::Result<DirectoryEntry>;
-
-        fn next(&mut self) -> Option<Self::Item> {
+        /// Moves to the next entry. Returns its type, if the system reports it with the name.
+        pub(crate) fn advance(&mut self) -> Option<io::Result<Option<FileType>>> {
             while self.read.is_empty() && !self.is_over {
                 if let Err(error) = self.read_more() {
                     return Some(Err(error));
                 }
             }
-            self.read.pop_front().map(Ok)
+            let (current, file_type) = self.read.pop_front()?;
+            self.current = current;
+            Some(Ok(file_type))
+        }
+
+        /// The name of the current entry. Empty before the first one.
+        pub(crate) fn name(&self) -> &OsStr {
+            self.names.get(self.current)
+        }
+
+        /// Reads the names that one system call returns.
+        fn read_more(&mut self) -> io::Result<()> {
+            (self.current, self.is_over) = (NameAt::default(), true);
+            self.names.clear();
+            let mut names = RawDir::new(&self.directory.dir, self.buffer.spare_capacity_mut());
+            loop {
+                match names.next() {
+                    Some(Ok(next)) => {
+                        let name = OsStr::from_bytes(next.file_name().to_bytes());
+                        if is_entry(name) {
+                            let file_type = known_type(next.file_type());
+                            self.read.push_back((self.names.push(name), file_type));
+                        }
+                    }
+                    Some(Err(Errno::INTR)) => break,
+                    // A directory that was removed has no entries, as with readdir(3).
+                    None | Some(Err(Errno::NOENT)) => return Ok(()),
+                    Some(Err(error)) => return Err(error.into()),
+                }
+                if names.is_buffer_empty() {
+                    break;
+                }
+            }
+            self.is_over = false;
+            Ok(())
         }
     }
 
@@ -119,36 +239,46 @@ mod linux {
 
 #[cfg(not(any(target_os = "linux", windows)))]
 mod other {
+    use std::os::unix::ffi::OsStrExt as _;
     use std::sync::Arc;
 
-    use super::{DirectoryEntry, entry, io};
+    use super::{FileType, OsStr, OsString, io, is_entry, known_type};
     use crate::dir::Handle;
 
     /// The entries of a directory, except `.` and `..`.
     #[derive(Debug)]
-    pub(crate) struct Entries(rustix::fs::Dir);
+    pub(crate) struct Entries {
+        inner: rustix::fs::Dir,
+        name: OsString,
+    }
 
     impl Entries {
         /// Lists a directory from its beginning.
         pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
             // Opened again, because rustix needs a descriptor of its own.
-            Ok(Self(rustix::fs::Dir::read_from(&directory.dir)?))
+            let inner = rustix::fs::Dir::read_from(&directory.dir)?;
+            Ok(Self { inner, name: OsString::new() })
         }
-    }
 
-    impl Iterator for Entries {
-        type Item = io::Result<DirectoryEntry>;
-
-        fn next(&mut self) -> Option<Self::Item> {
+        /// Moves to the next entry. Returns its type, if the system reports it with the name.
+        pub(crate) fn advance(&mut self) -> Option<io::Result<Option<FileType>>> {
             loop {
-                let next = match self.0.read()? {
-                    Ok(next) => entry(next.file_name(), next.file_type()),
+                let next = match self.inner.read()? {
+                    Ok(next) => next,
                     Err(error) => return Some(Err(error.into())),
                 };
-                if let Some(entry) = next {
-                    return Some(Ok(entry));
+                let name = OsStr::from_bytes(next.file_name().to_bytes());
+                if is_entry(name) {
+                    self.name.clear();
+                    self.name.push(name);
+                    return Some(Ok(known_type(next.file_type())));
                 }
             }
+        }
+
+        /// The name of the current entry. Empty before the first one.
+        pub(crate) fn name(&self) -> &OsStr {
+            &self.name
         }
     }
 }
@@ -157,27 +287,35 @@ mod other {
 mod windows {
     use std::sync::Arc;
 
-    use super::{DirectoryEntry, io};
+    use super::{FileType, OsStr, OsString, io};
     use crate::dir::{Handle, kernel};
 
     /// The entries of a directory, except `.` and `..`. The directory is listed by its path, so each
     /// type is looked up through the handle of the directory instead.
     #[derive(Debug)]
-    pub(crate) struct Entries(std::fs::ReadDir);
+    pub(crate) struct Entries {
+        inner: std::fs::ReadDir,
+        name: OsString,
+    }
 
     impl Entries {
         /// Lists a directory from its beginning.
         pub(in crate::dir) fn of(directory: &Arc<Handle>) -> io::Result<Self> {
-            Ok(Self(kernel::entries(directory)?))
+            Ok(Self { inner: kernel::entries(directory)?, name: OsString::new() })
         }
-    }
 
-    impl Iterator for Entries {
-        type Item = io::Result<DirectoryEntry>;
+        /// Moves to the next entry. Its type must be looked up.
+        pub(crate) fn advance(&mut self) -> Option<io::Result<Option<FileType>>> {
+            let next = self.inner.next()?;
+            Some(next.map(|next| {
+                self.name = next.file_name();
+                None
+            }))
+        }
 
-        fn next(&mut self) -> Option<Self::Item> {
-            let next = self.0.next()?;
-            Some(next.map(|next| DirectoryEntry { name: next.file_name(), file_type: None }))
+        /// The name of the current entry. Empty before the first one.
+        pub(crate) fn name(&self) -> &OsStr {
+            &self.name
         }
     }
 }

@@ -107,7 +107,7 @@ pub(crate) enum Follow {
     ReadNoLink,
 }
 
-pub(crate) use self::listing::{DirectoryEntry, Entries};
+pub(crate) use self::listing::{DirectoryEntry, Entries, NameAt, NameList, USUAL_ENTRIES};
 
 /// Identifies a mounted filesystem: `true` and its mount ID, or `false` and its device number if
 /// the kernel does not report a mount ID.

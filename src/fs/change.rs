@@ -479,7 +479,7 @@ fn remove_batch(
 
 /// Whether an entry of a directory is itself a directory. False if the entry is gone.
 fn is_directory(directory: &Handle, entry: &DirectoryEntry) -> Result<bool> {
-    match directory.type_of(entry) {
+    match directory.type_of(&entry.name, entry.file_type) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         file_type => Ok(file_type? == FileType::Directory),
     }

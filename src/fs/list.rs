@@ -17,16 +17,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{MAIN_SEPARATOR_STR, Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(feature = "ignore")]
 use super::ignored::IgnoreRules;
 use super::open::OpenFile;
 use crate::check::CheckedPath;
-use crate::dir::{Entries, FileType, Handle, Look, Metadata, Rule};
+use crate::dir::{
+    Entries, FileType, Handle, Look, Metadata, NameAt, NameList, Rule, USUAL_ENTRIES,
+};
 use crate::error::{Code, Error, Result};
-use crate::limits::{ALLOCATION, WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
+use crate::limits::{WALK_BYTES, WALK_DEPTH, WALK_ENTRIES};
 use crate::path::protect::Protected;
 use crate::roots::Found;
 use crate::workers::counted;
@@ -96,12 +98,15 @@ impl DirEntry {
     /// call creates a new path, like [`std::fs::DirEntry::path`].
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        let parent = self.parent.path.as_path();
+        let parent = self.parent.path.as_os_str();
         // `Path::join` would allocate twice.
-        let mut path = PathBuf::with_capacity(parent.as_os_str().len() + 1 + self.name.len());
+        let mut path = OsString::with_capacity(parent.len() + 1 + self.name.len());
         path.push(parent);
+        if !parent.is_empty() {
+            path.push(MAIN_SEPARATOR_STR);
+        }
         path.push(&self.name);
-        path
+        path.into()
     }
 
     /// The depth of the entry: 1 in the listed directory.
@@ -196,25 +201,27 @@ impl Names {
     fn new((directory, inner): (Arc<Handle>, Entries), protected: Protected) -> Self {
         Self { directory, inner, protected }
     }
-}
 
-impl Iterator for Names {
-    type Item = std::io::Result<(OsString, FileType)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+    /// Moves to the next name and returns its type.
+    fn advance(&mut self) -> Option<std::io::Result<FileType>> {
         loop {
-            let entry = match self.inner.next()? {
-                Ok(entry) => entry,
+            let listed = match self.inner.advance()? {
+                Ok(listed) => listed,
                 Err(error) => return Some(Err(error)),
             };
-            if self.protected.hides(&entry.name) {
+            if self.protected.hides(self.name()) {
                 continue;
             }
-            match self.directory.type_of(&entry) {
+            match self.directory.type_of(self.name(), listed) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                file_type => return Some(file_type.map(|file_type| (entry.name, file_type))),
+                file_type => return Some(file_type),
             }
         }
+    }
+
+    /// The current name.
+    fn name(&self) -> &OsStr {
+        self.inner.name()
     }
 }
 
@@ -229,12 +236,14 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let named = self.names.next()?;
+        let file_type = self.names.advance()?;
         let request = self.parent.listed.place.request().sent();
         let parent = Arc::clone(&self.parent);
-        Some(match named {
+        Some(match file_type {
             Err(error) => Err(Error::from(error).at("list", request)),
-            Ok((name, file_type)) => Ok(DirEntry { parent, name, depth: 1, file_type }),
+            Ok(file_type) => {
+                Ok(DirEntry { parent, name: self.names.name().to_owned(), depth: 1, file_type })
+            }
         })
     }
 }
@@ -335,9 +344,9 @@ impl WalkOptions {
 /// or replaced before it is entered is skipped, with everything below it. No error says so, and its
 /// entries may still exist elsewhere.
 ///
-/// A directory is listed and sorted when the walk enters it. The walk stores the entries that it
-/// has listed but not yielded yet, and at most [`WALK_BYTES`] in total. It also stores the paths of
-/// the directories that it is in.
+/// A directory is listed and sorted when the walk enters it. The walk stores the names in the
+/// directories that it is in, and at most [`WALK_BYTES`] in total. It also stores the paths of these
+/// directories.
 ///
 /// A walk is not an iterator, because an adapter such as `flatten` would drop the error that says
 /// that the walk is incomplete. [`next_entry`](Self::next_entry) returns `Ok(None)` only after it
@@ -386,9 +395,9 @@ pub struct Walk {
     next_dir: Option<OsString>,
     /// The number of entries listed so far.
     count: usize,
-    /// The bytes used by the entries that are listed but not yielded yet, and by `unreadable`.
-    held_bytes: usize,
     unreadable: Vec<Error>,
+    /// The bytes used by `unreadable`.
+    error_bytes: usize,
     /// Whether there were more entries than a limit allows.
     is_exceeded: bool,
     /// The reason why the walk ended, and the path where it did.
@@ -399,8 +408,50 @@ pub struct Walk {
 #[derive(Debug)]
 struct Level {
     directory: Arc<Parent>,
+    names: NameList,
     /// The entries that are not yielded yet, with the next one last.
-    entries: Vec<(OsString, FileType)>,
+    entries: Vec<LevelEntry>,
+}
+
+#[derive(Debug)]
+struct LevelEntry {
+    /// The first bytes of the name, which usually decide the order.
+    first_bytes: u64,
+    name: NameAt,
+    file_type: FileType,
+}
+
+impl Level {
+    fn new(directory: Parent) -> Self {
+        let (names, entries) =
+            (NameList::with_capacity(USUAL_ENTRIES), Vec::with_capacity(USUAL_ENTRIES));
+        Self { directory: Arc::new(directory), names, entries }
+    }
+
+    fn push(&mut self, name: &OsStr, file_type: FileType) {
+        let mut first_bytes = [0; 8];
+        for (first, byte) in first_bytes.iter_mut().zip(name.as_encoded_bytes()) {
+            *first = *byte;
+        }
+        let first_bytes = u64::from_be_bytes(first_bytes);
+        self.entries.push(LevelEntry { first_bytes, name: self.names.push(name), file_type });
+    }
+
+    /// Sorts the entries by name, and frees memory that they do not need.
+    fn sort(&mut self) {
+        self.names.shrink_to_fit();
+        self.entries.shrink_to_fit();
+        let names = &self.names;
+        self.entries.sort_unstable_by(|one, other| {
+            let by_first_bytes = other.first_bytes.cmp(&one.first_bytes);
+            by_first_bytes.then_with(|| names.get(other.name).cmp(names.get(one.name)))
+        });
+    }
+
+    /// The memory that the names and `entries` entries use, in bytes.
+    fn size(&self, entries: usize) -> usize {
+        self.names.size() + entries * size_of::<LevelEntry>()
+    }
 }
 
 impl Walk {
@@ -452,7 +503,7 @@ impl Walk {
             }
         }
         while let Some(level) = self.levels.last_mut() {
-            let Some((name, file_type)) = level.entries.pop() else {
+            let Some(LevelEntry { name, file_type, .. }) = level.entries.pop() else {
                 self.levels.pop();
                 #[cfg(feature = "ignore")]
                 if let Some(rules) = &mut self.rules {
@@ -460,7 +511,7 @@ impl Walk {
                 }
                 continue;
             };
-            self.held_bytes = self.held_bytes.saturating_sub(heap_size(&name));
+            let name = level.names.get(name).to_owned();
             if file_type == FileType::Directory {
                 self.next_dir = Some(name.clone());
             }
@@ -494,8 +545,8 @@ impl Walk {
             self.end = Some((reason, path.to_owned()));
             return Err(error);
         }
-        self.held_bytes = self.held_bytes.saturating_add(ERROR_BYTES + 2 * path.len());
-        if self.held_bytes > WALK_BYTES {
+        self.error_bytes = self.error_bytes.saturating_add(ERROR_BYTES + 2 * path.len());
+        if self.held_bytes() > WALK_BYTES {
             self.is_exceeded = true;
         }
         self.unreadable.push(error);
@@ -518,41 +569,50 @@ impl Walk {
     }
 
     /// Reads the names of the directory at `path`, and sorts them.
-    fn read_names(&mut self, path: &Path, names: Names) -> Result<()> {
+    fn read_names(&mut self, path: &Path, mut names: Names) -> Result<()> {
         #[cfg(feature = "ignore")]
         if let Some(rules) = &mut self.rules {
             rules.enter(&names.directory, path, &names.protected)?;
         }
-        let (mut entries, mut result) = (Vec::new(), Ok(()));
-        for (number, entry) in names.enumerate() {
-            let is_due = number % ACTIVE_EVERY == ACTIVE_EVERY - 1;
+        let parent = Parent { listed: Arc::clone(&self.listed), path: path.to_owned() };
+        let (mut level, held_bytes) = (Level::new(parent), self.held_bytes());
+        let (mut number, mut result) = (0_usize, Ok(()));
+        while let Some(listed) = names.advance() {
+            number += 1;
+            let is_due = number % ACTIVE_EVERY == 0;
             let active = if is_due { self.listed.place.roots().ensure_active() } else { Ok(()) };
             let listed = active.and_then(|()| {
-                let (name, file_type) = entry?;
-                Ok((self.omits(&name, file_type)?, name, file_type))
+                let file_type = listed?;
+                Ok((!self.omits(names.name(), file_type)?).then_some(file_type))
             });
-            let (name, file_type) = match listed {
-                Ok((true, ..)) => continue,
-                Ok((false, name, file_type)) => (name, file_type),
+            let file_type = match listed {
+                Ok(None) => continue,
+                Ok(Some(file_type)) => file_type,
                 Err(error) => {
                     result = Err(error);
                     break;
                 }
             };
-            let held_bytes = self.held_bytes.saturating_add(heap_size(&name));
+            let name_bytes = NameList::size_of(names.name());
+            let level_bytes = level.size(level.entries.len() + 1) + name_bytes;
             // Defense: walk-holds-bounded-memory
-            if self.count >= self.options.max_entries || held_bytes > WALK_BYTES {
+            if self.count >= self.options.max_entries || held_bytes + level_bytes > WALK_BYTES {
                 self.is_exceeded = true;
                 break;
             }
-            (self.count, self.held_bytes) = (self.count + 1, held_bytes);
-            entries.push((name, file_type));
+            self.count += 1;
+            level.push(names.name(), file_type);
         }
-        entries.shrink_to_fit();
-        entries.sort_unstable_by(|one, other| other.0.cmp(&one.0));
-        let parent = Parent { listed: Arc::clone(&self.listed), path: path.to_owned() };
-        self.levels.push(Level { directory: Arc::new(parent), entries });
+        level.sort();
+        self.levels.push(level);
         result
+    }
+
+    /// The memory that the names and entries of the directories that the walk is in use, and the
+    /// errors, in bytes.
+    fn held_bytes(&self) -> usize {
+        let levels = self.levels.iter().map(|level| level.size(level.entries.capacity()));
+        levels.fold(self.error_bytes, usize::saturating_add)
     }
 
     /// Whether the options exclude an entry of the directory that is being listed.
@@ -570,12 +630,6 @@ impl Walk {
         }
         Ok(by_name)
     }
-}
-
-/// The heap memory that a listed entry uses: its place in the directory's list, and the allocation
-/// for its name.
-fn heap_size(name: &OsStr) -> usize {
-    size_of::<(OsString, FileType)>().saturating_add(name.len()).saturating_add(ALLOCATION)
 }
 
 /// The number of names after which a listing verifies again that its request has not ended. A
@@ -612,8 +666,8 @@ impl CheckedPath {
             levels: Vec::new(),
             next_dir: None,
             count: 0,
-            held_bytes: 0,
             unreadable: Vec::new(),
+            error_bytes: 0,
             is_exceeded: false,
             end: None,
         };
