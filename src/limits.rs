@@ -310,6 +310,10 @@ pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// [`PATIENCE`].
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// How long the only call looks for the result of its work before it sleeps. Most work takes less,
+/// and so does waking a thread. A task of an async runtime can run for this long without an await.
+pub(crate) const RESULT_POLL: Duration = Duration::from_micros(100);
+
 // Walks, removals and writes.
 
 /// The maximum depth of the directories that a walk or a recursive removal enters. No workspace is

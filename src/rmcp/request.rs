@@ -76,6 +76,8 @@ pub(super) struct RequestLease {
     /// response was sent.
     cancelled: CancellationToken,
     session: Option<SessionEpoch>,
+    /// The number of the request, if its client seems to be the only one that sends requests now.
+    number: Option<u64>,
     /// Whether the work that received the roots has returned, or the roots were dropped.
     ended: AtomicBool,
 }
@@ -182,7 +184,14 @@ impl RequestRoots {
 impl RequestLease {
     fn new(ctx: &RequestContext<RoleServer>, session: Option<SessionEpoch>) -> Arc<Self> {
         let cancelled = ctx.ct.clone();
-        Arc::new(Self { cancelled, session, ended: AtomicBool::new(false) })
+        let number = Received::sole_number(&ctx.extensions);
+        Arc::new(Self { cancelled, session, number, ended: AtomicBool::new(false) })
+    }
+
+    /// Whether no other request seems to need this thread now: its client seems to be the only one
+    /// that sends requests, and has sent no other since.
+    pub(super) fn is_alone(&self) -> bool {
+        self.number.is_some_and(Received::is_last)
     }
 
     fn end(&self) {

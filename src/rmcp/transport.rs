@@ -32,6 +32,15 @@ pub struct GuardedTransport<T> {
     connection: Option<Arc<Connection>>,
     /// The key that this transport adds to each request ([`GuardedTransport::one_client`]).
     key: Option<ClientKey>,
+    consecutive: Consecutive,
+}
+
+/// Counts the requests that were received through a transport since one was received elsewhere.
+#[derive(Debug)]
+struct Consecutive {
+    /// The number of the last request.
+    last: Option<u64>,
+    count: u32,
 }
 
 /// An extension of each request that came through a wrapped transport. The type is private, so no
@@ -41,6 +50,8 @@ pub(super) struct Received {
     /// The request's number in the order in which this process received requests. It is needed
     /// because handlers start in any order.
     number: u64,
+    /// Whether this and the previous [`SOLE`] requests came through the same transport.
+    is_sole: bool,
     /// `None` before `initialize`, and therefore in the stateless era.
     connection: Option<Arc<Connection>>,
 }
@@ -75,10 +86,28 @@ impl Guard {
     }
 }
 
+/// The number of consecutive requests through one transport after which its client seems to be the
+/// only one that sends requests now.
+const SOLE: u32 = 8;
+
+/// The number of requests that this process has received.
+static RECEIVED: AtomicU64 = AtomicU64::new(0);
+
 impl Received {
     fn next_number() -> u64 {
-        static RECEIVED: AtomicU64 = AtomicU64::new(0);
         RECEIVED.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the number of a request if it and the previous [`SOLE`] requests came through the
+    /// same wrapped transport.
+    pub(super) fn sole_number(extensions: &Extensions) -> Option<u64> {
+        let received = extensions.get::<Self>()?;
+        received.is_sole.then_some(received.number)
+    }
+
+    /// Whether no request was received after the one with this number.
+    pub(super) fn is_last(number: u64) -> bool {
+        RECEIVED.load(Ordering::Relaxed) == number + 1
     }
 
     /// Returns the number of a request. A request that did not pass through a wrapped transport
@@ -93,9 +122,24 @@ impl Received {
     }
 }
 
+impl Consecutive {
+    /// Adds a request. Returns whether it and the previous [`SOLE`] requests are consecutive.
+    fn add(&mut self, number: u64) -> bool {
+        let is_next = self.last.replace(number).is_some_and(|last| last + 1 == number);
+        self.count = if is_next { self.count.saturating_add(1) } else { 0 };
+        self.count >= SOLE
+    }
+}
+
 impl<T> GuardedTransport<T> {
     pub(super) const fn new(inner: T, guard: Guard) -> Self {
-        Self { inner, guard, connection: None, key: None }
+        Self {
+            inner,
+            guard,
+            connection: None,
+            key: None,
+            consecutive: Consecutive { last: None, count: 0 },
+        }
     }
 
     /// Declares that all requests on this transport come from one client, as on stdio. In the
@@ -113,6 +157,7 @@ impl<T> GuardedTransport<T> {
             JsonRpcMessage::Request(message) => {
                 let request = &mut message.request;
                 let number = Received::next_number();
+                let is_sole = self.consecutive.add(number);
                 if let Some(key) = &self.key {
                     request.extensions_mut().insert(key.clone());
                 }
@@ -128,7 +173,7 @@ impl<T> GuardedTransport<T> {
                     _ => {}
                 }
                 let connection = self.connection.clone();
-                request.extensions_mut().insert(Received { number, connection });
+                request.extensions_mut().insert(Received { number, is_sole, connection });
             }
             JsonRpcMessage::Notification(message) => {
                 if let ClientNotification::RootsListChangedNotification(_) = message.notification {
@@ -216,6 +261,17 @@ impl<T> fmt::Debug for GuardedTransport<T> {
 mod tests {
     use super::*;
     use crate::boundary::Boundary;
+
+    #[test]
+    fn a_request_is_sole_after_eight_others_without_one_from_elsewhere() {
+        let mut consecutive = Consecutive { last: None, count: 0 };
+        let mut add = |numbers: std::ops::Range<u64>| {
+            numbers.map(|number| consecutive.add(number)).collect::<Vec<_>>()
+        };
+        assert_eq!(add(3..13), [[false; 8].as_slice(), &[true; 2]].concat());
+        // Number 13 was received elsewhere.
+        assert_eq!(add(14..23), [[false; 8].as_slice(), &[true]].concat());
+    }
 
     #[test]
     fn debug_of_a_transport_shows_neither_the_inner_transport_nor_the_guard() {

@@ -32,14 +32,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 pub(crate) use self::account::{Account, Permit, Permits};
 use self::devices::Devices;
 pub(crate) use self::devices::counted;
 use self::queue::{Queue, Shares};
 use crate::error::{Code, Error, Result};
-use crate::limits::{ABANDONED, IDLE, LOOK_EVERY, RESOLUTIONS};
+use crate::limits::{ABANDONED, IDLE, LOOK_EVERY, RESOLUTIONS, RESULT_POLL};
 
 /// The threads of one guard. If this is dropped, waiting jobs are dropped, and each thread ends
 /// after its current job.
@@ -103,6 +105,8 @@ struct Ticket {
     purpose: For,
     account: Account,
     number: u64,
+    /// Whether there was no other job for this purpose when this one was added.
+    is_only: bool,
     done: bool,
 }
 
@@ -137,7 +141,19 @@ impl Workers {
         account: Account,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
-        let (sender, receiver) = oneshot::channel();
+        self.run_and_look(purpose, account, job, || false).await
+    }
+
+    /// Like [`run`](Self::run), but first [looks](look_for) for the result if there is no other job
+    /// for this purpose, and while `is_alone` returns true.
+    pub(crate) async fn run_and_look<T: Send + 'static>(
+        &self,
+        purpose: For,
+        account: Account,
+        job: impl FnOnce() -> T + Send + 'static,
+        is_alone: impl Fn() -> bool,
+    ) -> Result<std::thread::Result<T>> {
+        let (sender, mut receiver) = oneshot::channel();
         let job = move || {
             // A result that no caller is waiting for is dropped here, and its destructor may also
             // panic.
@@ -146,10 +162,37 @@ impl Workers {
             }));
         };
         let mut ticket = self.pool.add(purpose, account, Box::new(job))?;
-        let done = receiver.await;
-        ticket.done = done.is_ok();
-        done.map_err(|_| Error::new(Code::Busy).detail("the guard was dropped"))
+        let done = match look_for(&mut receiver, || ticket.is_only && is_alone()) {
+            Err(TryRecvError::Empty) => receiver.await.ok(),
+            found => found.ok(),
+        };
+        ticket.done = done.is_some();
+        done.ok_or_else(|| Error::new(Code::Busy).detail("the guard was dropped"))
     }
+}
+
+/// Looks for the result of a job for at most [`RESULT_POLL`], without sleeping.
+///
+/// A sleeping thread has to be woken, which takes longer than most jobs. This thread lets other
+/// threads run in the meantime, among them the one that runs the job. The runtime's other threads
+/// handle other tasks. A runtime without other threads must not be delayed, and neither must
+/// requests that arrive in the meantime: `is_alone` is then false.
+fn look_for<T>(
+    receiver: &mut oneshot::Receiver<T>,
+    is_alone: impl Fn() -> bool,
+) -> std::result::Result<T, TryRecvError> {
+    let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    if !matches!(runtime, Ok(RuntimeFlavor::MultiThread)) {
+        return Err(TryRecvError::Empty);
+    }
+    let start = Instant::now();
+    while is_alone() && start.elapsed() < RESULT_POLL {
+        match receiver.try_recv() {
+            Err(TryRecvError::Empty) => std::thread::yield_now(),
+            found => return found,
+        }
+    }
+    Err(TryRecvError::Empty)
 }
 
 impl Drop for Workers {
@@ -185,10 +228,10 @@ impl Pool {
             return Err(Error::new(Code::Busy).detail("too many running operations hang"));
         }
         let added = state.queue(purpose).push(&account, job);
-        let (wake, number) = match added {
+        let (wake, number, is_only) = match added {
             Ok(number) => {
                 let hung = self.hung(&state);
-                (state.choose_thread(hung), number)
+                (state.choose_thread(hung), number, state.queue(purpose).len() == 1)
             }
             Err(job) => {
                 drop(state);
@@ -197,7 +240,7 @@ impl Pool {
             }
         };
         drop(state);
-        let ticket = Ticket { pool: self.clone(), purpose, account, number, done: false };
+        let ticket = Ticket { pool: self.clone(), purpose, account, number, is_only, done: false };
         // Without a thread, the job could wait forever. If no thread can be started, returning the
         // error drops the ticket, which cancels the job.
         self.wake(wake)
@@ -440,6 +483,78 @@ mod tests {
         fn drop(&mut self) {
             panic!("on purpose");
         }
+    }
+
+    /// Returns how often a caller looks for a result beside `others` running jobs.
+    async fn times_looked(workers: &Workers, others: usize, is_alone: bool) -> usize {
+        // A job counts for a moment after its result was sent.
+        assert!(soon(|| workers.pool.lock().work.len() == others));
+        let times = AtomicUsize::new(0);
+        let looks = || {
+            times.fetch_add(1, SeqCst);
+            is_alone
+        };
+        let job = || std::thread::sleep(Duration::from_millis(5));
+        workers.run_and_look(For::Work, session(1), job, looks).await.unwrap().unwrap();
+        times.into_inner()
+    }
+
+    /// A runtime with one thread that handles tasks, apart from the one of the caller.
+    fn runtime_with_threads() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap()
+    }
+
+    #[test]
+    fn a_caller_that_looks_for_a_result_does_not_look_for_long() {
+        let workers = Arc::new(Workers::with(2, 1, IDLE));
+        // Both tasks run on the same thread, so the job ends only when its caller sleeps.
+        let ended = runtime_with_threads().block_on(async {
+            let (go, waits) = mpsc::channel::<()>();
+            let job = move || waits.recv_timeout(Duration::from_secs(20)).is_ok();
+            let runs = workers.clone();
+            let task = tokio::spawn(async move {
+                let run = runs.run_and_look(For::Work, session(1), job, || true);
+                let mut run = pin!(run);
+                tokio::spawn(async move { go.send(()) });
+                run.as_mut().await.unwrap().unwrap()
+            });
+            task.await.unwrap()
+        });
+        assert!(ended, "the caller looked until the job gave up");
+    }
+
+    #[test]
+    fn a_caller_looks_only_if_it_delays_nobody() {
+        let workers = Workers::with(2, 1, IDLE);
+        let threads = runtime_with_threads();
+        assert!(threads.block_on(times_looked(&workers, 0, true)) >= 1);
+        assert_eq!(threads.block_on(times_looked(&workers, 0, false)), 1);
+        // There is no other thread that could handle other tasks.
+        assert_eq!(runtime().block_on(times_looked(&workers, 0, true)), 0);
+        // Another job runs.
+        let (go, waits) = mpsc::channel::<()>();
+        let mut other = pin!(workers.run(For::Work, session(2), move || waits.recv().is_err()));
+        begins(other.as_mut());
+        assert_eq!(threads.block_on(times_looked(&workers, 1, true)), 0);
+        drop(go);
+        assert!(runtime().block_on(other).unwrap().unwrap());
+    }
+
+    #[test]
+    fn a_caller_that_looks_gets_the_result_or_the_panic_of_the_job() {
+        let workers = Workers::with(1, 1, IDLE);
+        runtime_with_threads().block_on(async {
+            for number in 0..1000 {
+                let job = move || if number % 10 == 0 { panic!("on purpose") } else { number };
+                let done = workers.run_and_look(For::Work, session(1), job, || true).await.unwrap();
+                assert_eq!(done.ok(), (number % 10 != 0).then_some(number));
+            }
+        });
+        // The job was dropped.
+        let (sender, mut receiver) = oneshot::channel::<()>();
+        drop(sender);
+        let found = runtime_with_threads().block_on(async { look_for(&mut receiver, || true) });
+        assert_eq!(found, Err(TryRecvError::Closed));
     }
 
     #[test]
