@@ -310,8 +310,9 @@ pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// [`PATIENCE`].
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long the only call looks for the result of its work before it sleeps. Most work takes less,
-/// and so does waking a thread. A task of an async runtime can run for this long without an await.
+/// How long a call that seems to be the only one polls for the result of its work before it sleeps.
+/// Most work takes less time. For this long, a task may keep its thread without an await, by the
+/// usual advice for tokio.
 pub(crate) const RESULT_POLL: Duration = Duration::from_micros(100);
 
 // Walks, removals and writes.
@@ -324,10 +325,12 @@ pub const WALK_DEPTH: usize = 128;
 /// and takes about a second of system calls.
 pub const WALK_ENTRIES: usize = 100_000;
 
-/// The maximum memory, in bytes, for the entries of the directories that a walk is in. A directory
-/// whose entries need more is listed in part, as with [`WALK_ENTRIES`]. [`WALK_ENTRIES`] entries with
-/// names of 255 bytes take 27 MiB. On Linux, this bound is therefore reached only by a walk that
-/// sets a larger limit in its [`WalkOptions`](crate::WalkOptions).
+/// The maximum memory, in bytes, for the entries of the directories that a walk is in, and for the
+/// errors of the directories that it skipped. A directory whose entries need more is listed in part,
+/// as with [`WALK_ENTRIES`]. While a directory is read, its entries can take twice the memory.
+/// [`WALK_ENTRIES`] entries with names of 255 bytes take 27 MiB. On Linux, this bound is therefore
+/// reached only by a walk that sets a larger limit in its [`WalkOptions`](crate::WalkOptions), or
+/// skips many unreadable directories.
 pub const WALK_BYTES: usize = 48 << 20;
 
 /// The maximum size, in bytes, of all the ignore files that a walk reads. The largest in public

@@ -123,6 +123,20 @@ fn walks_and_removals_use_bounded_memory() {
     assert!((100_000..many).contains(&entries_read.len()), "{}", entries_read.len());
     assert!(most < 2 * WALK_BYTES, "{most}");
 
+    // The entries of a directory and of the one above it count together.
+    let each = many * 3 / 5;
+    for (path, number_of) in [("above", each), ("above/0", each)] {
+        let path = keep.path().join(path);
+        fs::create_dir(&path).unwrap();
+        let directory =
+            openat(CWD, &path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        fill(&directory, number_of, |number| format!("{number:0255}"));
+    }
+    let codes: Vec<_> = Entries(roots.walk("above", all).ok())
+        .filter_map(|entry| entry.err().map(|error| error.code()))
+        .collect();
+    assert_eq!(codes, ["too_many_entries"]);
+
     // A removal holds one batch of a directory's entries at a time. `GUARD_REMOVED_ENTRIES` sets
     // the number of entries.
     let many =

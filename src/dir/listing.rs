@@ -319,3 +319,27 @@ mod windows {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_list_returns_its_names_and_counts_their_memory() {
+        let mut names = NameList::with_capacity(0);
+        let texts = ["b", "", "a name", "\u{e9}"].map(OsStr::new);
+        let at = texts.map(|text| names.push(text));
+        assert_eq!(at.map(|at| names.get(at)), texts);
+        assert_eq!(names.size(), texts.into_iter().map(NameList::size_of).sum::<usize>());
+        assert!(NameList::size_of(texts[2]) >= texts[2].len());
+        names.shrink_to_fit();
+        assert_eq!(at.map(|at| names.get(at)), texts);
+        #[cfg(unix)]
+        assert_eq!(names.text.capacity(), names.size());
+        #[cfg(target_os = "linux")]
+        {
+            names.clear();
+            assert_eq!((names.size(), names.get(at[2])), (0, OsStr::new("")));
+        }
+    }
+}

@@ -344,7 +344,7 @@ impl WalkOptions {
 /// or replaced before it is entered is skipped, with everything below it. No error says so, and its
 /// entries may still exist elsewhere.
 ///
-/// A directory is listed and sorted when the walk enters it. The walk stores the names in the
+/// A directory is listed and sorted when the walk enters it. The walk stores the entries of the
 /// directories that it is in, and at most [`WALK_BYTES`] in total. It also stores the paths of these
 /// directories.
 ///
@@ -608,8 +608,8 @@ impl Walk {
         result
     }
 
-    /// The memory that the names and entries of the directories that the walk is in use, and the
-    /// errors, in bytes.
+    /// The memory, in bytes, for the errors, and for the entries of the directories that the walk is
+    /// in.
     fn held_bytes(&self) -> usize {
         let levels = self.levels.iter().map(|level| level.size(level.entries.capacity()));
         levels.fold(self.error_bytes, usize::saturating_add)

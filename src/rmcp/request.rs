@@ -76,7 +76,7 @@ pub(super) struct RequestLease {
     /// response was sent.
     cancelled: CancellationToken,
     session: Option<SessionEpoch>,
-    /// The number of the request, if its client seems to be the only one that sends requests now.
+    /// The number of the request, if only its client seems to send requests now.
     number: Option<u64>,
     /// Whether the work that received the roots has returned, or the roots were dropped.
     ended: AtomicBool,
@@ -188,8 +188,8 @@ impl RequestLease {
         Arc::new(Self { cancelled, session, number, ended: AtomicBool::new(false) })
     }
 
-    /// Whether no other request seems to need this thread now: its client seems to be the only one
-    /// that sends requests, and has sent no other since.
+    /// Whether no other request seems to be in progress: only this client seems to send requests, and
+    /// it has sent none since this one.
     pub(super) fn is_alone(&self) -> bool {
         self.number.is_some_and(Received::is_last)
     }

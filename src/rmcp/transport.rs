@@ -35,7 +35,7 @@ pub struct GuardedTransport<T> {
     consecutive: Consecutive,
 }
 
-/// Counts the requests that were received through a transport since one was received elsewhere.
+/// Counts the requests in a row that immediately followed another one of the same transport.
 #[derive(Debug)]
 struct Consecutive {
     /// The number of the last request.
@@ -50,7 +50,7 @@ pub(super) struct Received {
     /// The request's number in the order in which this process received requests. It is needed
     /// because handlers start in any order.
     number: u64,
-    /// Whether this and the previous [`SOLE`] requests came through the same transport.
+    /// Whether only this transport's client seems to send requests now.
     is_sole: bool,
     /// `None` before `initialize`, and therefore in the stateless era.
     connection: Option<Arc<Connection>>,
@@ -86,8 +86,7 @@ impl Guard {
     }
 }
 
-/// The number of consecutive requests through one transport after which its client seems to be the
-/// only one that sends requests now.
+/// After this many requests in a row, only the client of that transport seems to send requests.
 const SOLE: u32 = 8;
 
 /// The number of requests that this process has received.
@@ -98,16 +97,16 @@ impl Received {
         RECEIVED.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number of a request if it and the previous [`SOLE`] requests came through the
-    /// same wrapped transport.
+    /// Returns the number of a request if only its client seems to send requests now.
     pub(super) fn sole_number(extensions: &Extensions) -> Option<u64> {
         let received = extensions.get::<Self>()?;
         received.is_sole.then_some(received.number)
     }
 
-    /// Whether no request was received after the one with this number.
+    /// Whether no request was received after the one with this number. Requests that did not pass
+    /// through a wrapped transport may not be counted.
     pub(super) fn is_last(number: u64) -> bool {
-        RECEIVED.load(Ordering::Relaxed) == number + 1
+        number + 1 == RECEIVED.load(Ordering::Relaxed)
     }
 
     /// Returns the number of a request. A request that did not pass through a wrapped transport
@@ -157,7 +156,8 @@ impl<T> GuardedTransport<T> {
             JsonRpcMessage::Request(message) => {
                 let request = &mut message.request;
                 let number = Received::next_number();
-                let is_sole = self.consecutive.add(number);
+                // Only a transport for one client has a key.
+                let is_sole = self.consecutive.add(number) && self.key.is_some();
                 if let Some(key) = &self.key {
                     request.extensions_mut().insert(key.clone());
                 }
@@ -271,6 +271,29 @@ mod tests {
         assert_eq!(add(3..13), [[false; 8].as_slice(), &[true; 2]].concat());
         // Number 13 was received elsewhere.
         assert_eq!(add(14..23), [[false; 8].as_slice(), &[true]].concat());
+    }
+
+    /// Receives a request. Returns its number if only this transport's client seems to send requests.
+    fn receive(transport: &mut GuardedTransport<()>) -> Option<u64> {
+        let ping = serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+        let mut message: ClientJsonRpcMessage = serde_json::from_value(ping).unwrap();
+        transport.observe(&mut message);
+        let JsonRpcMessage::Request(message) = message else { panic!("this is a request") };
+        Received::sole_number(message.request.extensions())
+    }
+
+    #[test]
+    fn only_the_client_of_a_transport_for_one_client_can_be_alone() {
+        let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
+        let mut one = GuardedTransport::new((), guard.clone()).one_client();
+        let mut other = GuardedTransport::new((), guard);
+        assert!((0..100).all(|_| receive(&mut other).is_none()));
+        // Other tests may receive requests at the same time.
+        assert!((0..10_000).any(|_| receive(&mut one).is_some_and(Received::is_last)));
+        let number = (0..10_000).find_map(|_| receive(&mut one)).unwrap();
+        receive(&mut other);
+        assert!(!Received::is_last(number));
+        assert!((0..8).all(|_| receive(&mut one).is_none()));
     }
 
     #[test]

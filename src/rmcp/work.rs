@@ -511,7 +511,7 @@ where
 {
     let (lease, account) = (roots.lease(), roots.account().clone());
     let guard = roots.guard().clone();
-    // Pieces of asynchronous work can run concurrently, so none of them delays the task.
+    // Pieces of asynchronous work can run concurrently, so they do not delay their task.
     let is_whole = end.is_some();
     let work = move || {
         // The work may move the roots elsewhere, but they end when this guard is dropped.
@@ -524,7 +524,7 @@ where
     };
     let done = async {
         let is_alone = || is_whole && lease.is_alone();
-        let done = guard.workers().run_and_look(For::Work, account, work, is_alone).await;
+        let done = guard.workers().run_polling(For::Work, account, work, is_alone).await;
         let done = done.map_err(|error| refused(None, error))?;
         done.map_err(|_| panicked())?
     };

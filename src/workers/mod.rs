@@ -32,7 +32,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -105,8 +105,6 @@ struct Ticket {
     purpose: For,
     account: Account,
     number: u64,
-    /// Whether there was no other job for this purpose when this one was added.
-    is_only: bool,
     done: bool,
 }
 
@@ -141,12 +139,12 @@ impl Workers {
         account: Account,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
-        self.run_and_look(purpose, account, job, || false).await
+        self.run_polling(purpose, account, job, || false).await
     }
 
-    /// Like [`run`](Self::run), but first [looks](look_for) for the result if there is no other job
+    /// Like [`run`](Self::run), but first [polls](poll_result) for the result if there is no other job
     /// for this purpose, and while `is_alone` returns true.
-    pub(crate) async fn run_and_look<T: Send + 'static>(
+    pub(crate) async fn run_polling<T: Send + 'static>(
         &self,
         purpose: For,
         account: Account,
@@ -161,8 +159,8 @@ impl Workers {
                 let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
             }));
         };
-        let mut ticket = self.pool.add(purpose, account, Box::new(job))?;
-        let done = match look_for(&mut receiver, || ticket.is_only && is_alone()) {
+        let (mut ticket, is_only) = self.pool.add(purpose, account, Box::new(job))?;
+        let done = match poll_result(&mut receiver, || is_only && is_alone()) {
             Err(TryRecvError::Empty) => receiver.await.ok(),
             found => found.ok(),
         };
@@ -171,18 +169,20 @@ impl Workers {
     }
 }
 
-/// Looks for the result of a job for at most [`RESULT_POLL`], without sleeping.
+/// Polls for the result of a job for at most [`RESULT_POLL`], without sleeping.
 ///
 /// A sleeping thread has to be woken, which takes longer than most jobs. This thread lets other
-/// threads run in the meantime, among them the one that runs the job. The runtime's other threads
-/// handle other tasks. A runtime without other threads must not be delayed, and neither must
-/// requests that arrive in the meantime: `is_alone` is then false.
-fn look_for<T>(
+/// threads run in the meantime, among them the one that runs the job. On a busy machine, the system
+/// may let them run for longer than this.
+///
+/// Meanwhile, this thread handles no other task, and other threads of the runtime may not notice new
+/// messages or timers, because one thread does this for all of them. Therefore `is_alone` should be
+/// true only if nobody else seems to need the runtime. A runtime with one thread never polls.
+fn poll_result<T>(
     receiver: &mut oneshot::Receiver<T>,
     is_alone: impl Fn() -> bool,
 ) -> std::result::Result<T, TryRecvError> {
-    let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-    if !matches!(runtime, Ok(RuntimeFlavor::MultiThread)) {
+    if !Handle::try_current().is_ok_and(|runtime| runtime.metrics().num_workers() > 1) {
         return Err(TryRecvError::Empty);
     }
     let start = Instant::now();
@@ -220,7 +220,8 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(self: &Arc<Self>, purpose: For, account: Account, job: Job) -> Result<Ticket> {
+    /// Adds a job. Also returns whether there is no other job for this purpose.
+    fn add(self: &Arc<Self>, purpose: For, account: Account, job: Job) -> Result<(Ticket, bool)> {
         let mut state = self.lock();
         if self.is_stuck(&mut state, purpose, &account) {
             drop(state);
@@ -240,12 +241,12 @@ impl Pool {
             }
         };
         drop(state);
-        let ticket = Ticket { pool: self.clone(), purpose, account, number, is_only, done: false };
+        let ticket = Ticket { pool: self.clone(), purpose, account, number, done: false };
         // Without a thread, the job could wait forever. If no thread can be started, returning the
         // error drops the ticket, which cancels the job.
         self.wake(wake)
             .map_err(|error| Error::io(Code::Busy, error).detail("could not start a thread"))?;
-        Ok(ticket)
+        Ok((ticket, is_only))
     }
 
     /// Whether a new job would have to wait for operations that hang, because they prevent all
@@ -485,75 +486,71 @@ mod tests {
         }
     }
 
-    /// Returns how often a caller looks for a result beside `others` running jobs.
-    async fn times_looked(workers: &Workers, others: usize, is_alone: bool) -> usize {
+    /// Returns how often a caller polls for a result beside `others` running jobs.
+    async fn times_polled(workers: &Workers, others: usize, is_alone: bool) -> usize {
         // A job counts for a moment after its result was sent.
         assert!(soon(|| workers.pool.lock().work.len() == others));
         let times = AtomicUsize::new(0);
-        let looks = || {
+        let polls = || {
             times.fetch_add(1, SeqCst);
             is_alone
         };
         let job = || std::thread::sleep(Duration::from_millis(5));
-        workers.run_and_look(For::Work, session(1), job, looks).await.unwrap().unwrap();
+        workers.run_polling(For::Work, session(1), job, polls).await.unwrap().unwrap();
         times.into_inner()
     }
 
-    /// A runtime with one thread that handles tasks, apart from the one of the caller.
-    fn runtime_with_threads() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap()
+    fn runtime_with_threads(count: usize) -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(count).build().unwrap()
     }
 
     #[test]
-    fn a_caller_that_looks_for_a_result_does_not_look_for_long() {
-        let workers = Arc::new(Workers::with(2, 1, IDLE));
-        // Both tasks run on the same thread, so the job ends only when its caller sleeps.
-        let ended = runtime_with_threads().block_on(async {
-            let (go, waits) = mpsc::channel::<()>();
-            let job = move || waits.recv_timeout(Duration::from_secs(20)).is_ok();
-            let runs = workers.clone();
-            let task = tokio::spawn(async move {
-                let run = runs.run_and_look(For::Work, session(1), job, || true);
-                let mut run = pin!(run);
-                tokio::spawn(async move { go.send(()) });
-                run.as_mut().await.unwrap().unwrap()
-            });
-            task.await.unwrap()
-        });
-        assert!(ended, "the caller looked until the job gave up");
-    }
-
-    #[test]
-    fn a_caller_looks_only_if_it_delays_nobody() {
+    fn a_caller_that_polls_for_a_result_sleeps_after_a_while() {
         let workers = Workers::with(2, 1, IDLE);
-        let threads = runtime_with_threads();
-        assert!(threads.block_on(times_looked(&workers, 0, true)) >= 1);
-        assert_eq!(threads.block_on(times_looked(&workers, 0, false)), 1);
-        // There is no other thread that could handle other tasks.
-        assert_eq!(runtime().block_on(times_looked(&workers, 0, true)), 0);
+        let (go, waits) = mpsc::channel::<()>();
+        let job = move || waits.recv_timeout(Duration::from_secs(20)).is_ok();
+        let mut run = pin!(workers.run_polling(For::Work, session(1), job, || true));
+        // If the caller did not sleep, it would poll until the job gives up.
+        let ended = runtime_with_threads(2).block_on(async {
+            begins(run.as_mut());
+            go.send(()).unwrap();
+            run.await.unwrap().unwrap()
+        });
+        assert!(ended);
+    }
+
+    #[test]
+    fn a_caller_polls_only_if_it_is_alone_and_the_runtime_has_other_threads() {
+        let workers = Workers::with(2, 1, IDLE);
+        let threads = runtime_with_threads(2);
+        assert!(threads.block_on(times_polled(&workers, 0, true)) >= 1);
+        assert_eq!(threads.block_on(times_polled(&workers, 0, false)), 1);
+        for one_thread in [runtime(), runtime_with_threads(1)] {
+            assert_eq!(one_thread.block_on(times_polled(&workers, 0, true)), 0);
+        }
         // Another job runs.
         let (go, waits) = mpsc::channel::<()>();
         let mut other = pin!(workers.run(For::Work, session(2), move || waits.recv().is_err()));
         begins(other.as_mut());
-        assert_eq!(threads.block_on(times_looked(&workers, 1, true)), 0);
+        assert_eq!(threads.block_on(times_polled(&workers, 1, true)), 0);
         drop(go);
         assert!(runtime().block_on(other).unwrap().unwrap());
     }
 
     #[test]
-    fn a_caller_that_looks_gets_the_result_or_the_panic_of_the_job() {
+    fn a_caller_that_polls_gets_the_result_or_the_panic_of_the_job() {
         let workers = Workers::with(1, 1, IDLE);
-        runtime_with_threads().block_on(async {
+        runtime_with_threads(2).block_on(async {
             for number in 0..1000 {
                 let job = move || if number % 10 == 0 { panic!("on purpose") } else { number };
-                let done = workers.run_and_look(For::Work, session(1), job, || true).await.unwrap();
+                let done = workers.run_polling(For::Work, session(1), job, || true).await.unwrap();
                 assert_eq!(done.ok(), (number % 10 != 0).then_some(number));
             }
         });
         // The job was dropped.
         let (sender, mut receiver) = oneshot::channel::<()>();
         drop(sender);
-        let found = runtime_with_threads().block_on(async { look_for(&mut receiver, || true) });
+        let found = runtime_with_threads(2).block_on(async { poll_result(&mut receiver, || true) });
         assert_eq!(found, Err(TryRecvError::Closed));
     }
 
@@ -756,7 +753,7 @@ mod tests {
                     || Ok(waits.lock().map(|waits| waits.recv().is_ok()).is_ok()),
                 ));
             };
-            workers.pool.add(purpose, session(number), Box::new(hangs)).unwrap()
+            workers.pool.add(purpose, session(number), Box::new(hangs)).unwrap().0
         };
         let tickets = accounts.map(add).collect();
         (go, tickets)

@@ -155,9 +155,9 @@ impl<J> Queue<J> {
         !self.ready.is_empty() && !self.can_start(0)
     }
 
-    /// The number of jobs that wait or run.
+    /// The number of jobs that wait or occupy a slot.
     pub(super) fn len(&self) -> usize {
-        self.waiting + self.running.len() + self.abandoned.len()
+        self.waiting + self.running.len()
     }
 
     /// Whether all slots are occupied. A job that hangs counts as occupying its slot.
