@@ -188,8 +188,8 @@ impl RequestLease {
         Arc::new(Self { cancelled, session, number, ended: AtomicBool::new(false) })
     }
 
-    /// Whether no other request seems to be in progress: only this client seems to send requests, and
-    /// it has sent none since this one.
+    /// Whether no other request seems to be in progress: only this client seems to send requests,
+    /// and it has sent none since this one.
     pub(super) fn is_alone(&self) -> bool {
         self.number.is_some_and(Received::is_last)
     }

@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(add(14..23), [[false; 8].as_slice(), &[true]].concat());
     }
 
-    /// Receives a request. Returns its number if only this transport's client seems to send requests.
+    /// Receives a request. Returns its number if only this transport's client seems to send any.
     fn receive(transport: &mut GuardedTransport<()>) -> Option<u64> {
         let ping = serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
         let mut message: ClientJsonRpcMessage = serde_json::from_value(ping).unwrap();

@@ -67,6 +67,10 @@ impl Guard {
     /// `work` waits, it does not start, and the call is refused
     /// ([`RootsStale`](crate::ErrorKind::RootsStale)).
     ///
+    /// On a transport for [one client](super::GuardedTransport::one_client), a call that seems to
+    /// be the only one polls for the result of `work` for up to 100 µs before it sleeps, which is
+    /// faster for short work. Other futures of the same task wait in the meantime.
+    ///
     /// A device counts as hung if the operations on it occupy half of the slots and none of them
     /// has finished for two seconds. A client with an operation that has been running on such a
     /// device for two seconds is refused further operations on it
