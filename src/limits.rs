@@ -311,8 +311,8 @@ pub(crate) const IDLE: Duration = Duration::from_secs(10);
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How long a call that seems to be the only one polls for the result of its work before it sleeps.
-/// Most work takes less time. For this long, a task may keep its thread without an await, by the
-/// usual advice for tokio.
+/// Most work takes less time. tokio's developers advise that a task should not run for longer than
+/// this without an await.
 pub(crate) const RESULT_POLL: Duration = Duration::from_micros(100);
 
 // Walks, removals and writes.

@@ -125,12 +125,12 @@ fn walks_and_removals_use_bounded_memory() {
 
     // The entries of a directory and of the one above it count together.
     let each = many * 3 / 5;
-    for (path, number_of) in [("above", each), ("above/0", each)] {
+    for path in ["above", "above/0"] {
         let path = keep.path().join(path);
         fs::create_dir(&path).unwrap();
         let directory =
             openat(CWD, &path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        fill(&directory, number_of, |number| format!("{number:0255}"));
+        fill(&directory, each, |number| format!("{number:0255}"));
     }
     let codes: Vec<_> = Entries(roots.walk("above", all).ok())
         .filter_map(|entry| entry.err().map(|error| error.code()))

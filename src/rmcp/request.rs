@@ -76,8 +76,8 @@ pub(super) struct RequestLease {
     /// response was sent.
     cancelled: CancellationToken,
     session: Option<SessionEpoch>,
-    /// The number of the request, if only its client seems to send requests now.
-    number: Option<u64>,
+    /// The number of the request, if it came through a wrapped transport.
+    pub(super) number: Option<u64>,
     /// Whether the work that received the roots has returned, or the roots were dropped.
     ended: AtomicBool,
 }
@@ -184,14 +184,8 @@ impl RequestRoots {
 impl RequestLease {
     fn new(ctx: &RequestContext<RoleServer>, session: Option<SessionEpoch>) -> Arc<Self> {
         let cancelled = ctx.ct.clone();
-        let number = Received::sole_number(&ctx.extensions);
+        let number = Received::known_number(&ctx.extensions);
         Arc::new(Self { cancelled, session, number, ended: AtomicBool::new(false) })
-    }
-
-    /// Whether no other request seems to be in progress: only this client seems to send requests,
-    /// and it has sent none since this one.
-    pub(super) fn is_alone(&self) -> bool {
-        self.number.is_some_and(Received::is_last)
     }
 
     fn end(&self) {

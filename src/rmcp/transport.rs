@@ -23,6 +23,7 @@ use crate::error::Code;
 use crate::session::ClientKey;
 use crate::session::{Guard, Session};
 use crate::wire::{ClientCapabilities, RootsCapability, RootsListChanged};
+use crate::workers::Account;
 
 /// A transport wrapped by [`Guard::wrap`].
 pub struct GuardedTransport<T> {
@@ -32,15 +33,6 @@ pub struct GuardedTransport<T> {
     connection: Option<Arc<Connection>>,
     /// The key that this transport adds to each request ([`GuardedTransport::one_client`]).
     key: Option<ClientKey>,
-    consecutive: Consecutive,
-}
-
-/// Counts the requests in a row that immediately followed another one of the same transport.
-#[derive(Debug)]
-struct Consecutive {
-    /// The number of the last request.
-    last: Option<u64>,
-    count: u32,
 }
 
 /// An extension of each request that came through a wrapped transport. The type is private, so no
@@ -50,8 +42,6 @@ pub(super) struct Received {
     /// The request's number in the order in which this process received requests. It is needed
     /// because handlers start in any order.
     number: u64,
-    /// Whether only this transport's client seems to send requests now.
-    is_sole: bool,
     /// `None` before `initialize`, and therefore in the stateless era.
     connection: Option<Arc<Connection>>,
 }
@@ -86,9 +76,6 @@ impl Guard {
     }
 }
 
-/// After this many requests in a row, only the client of that transport seems to send requests.
-const SOLE: u32 = 8;
-
 /// The number of requests that this process has received.
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
 
@@ -97,22 +84,15 @@ impl Received {
         RECEIVED.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number of a request if only its client seems to send requests now.
-    pub(super) fn sole_number(extensions: &Extensions) -> Option<u64> {
-        let received = extensions.get::<Self>()?;
-        received.is_sole.then_some(received.number)
-    }
-
-    /// Whether no request was received after the one with this number. Requests that did not pass
-    /// through a wrapped transport may not be counted.
-    pub(super) fn is_last(number: u64) -> bool {
-        number + 1 == RECEIVED.load(Ordering::Relaxed)
+    /// Returns the number of a request that passed through a wrapped transport.
+    pub(super) fn known_number(extensions: &Extensions) -> Option<u64> {
+        Some(extensions.get::<Self>()?.number)
     }
 
     /// Returns the number of a request. A request that did not pass through a wrapped transport
     /// receives the next number.
     pub(super) fn number(extensions: &Extensions) -> u64 {
-        extensions.get::<Self>().map_or_else(Self::next_number, |received| received.number)
+        Self::known_number(extensions).unwrap_or_else(Self::next_number)
     }
 
     /// Returns the connection that a request of the session era belongs to.
@@ -121,24 +101,19 @@ impl Received {
     }
 }
 
-impl Consecutive {
-    /// Adds a request. Returns whether it and the previous [`SOLE`] requests are consecutive.
-    fn add(&mut self, number: u64) -> bool {
-        let is_next = self.last.replace(number).is_some_and(|last| last + 1 == number);
-        self.count = if is_next { self.count.saturating_add(1) } else { 0 };
-        self.count >= SOLE
-    }
+/// Whether no other client seems to need the runtime now: the request belongs to a transport for
+/// one client, at most one client has a session, and no request was received after this one.
+/// Requests that pass through no wrapped transport are not noticed.
+pub(super) fn seems_alone(guard: &Guard, account: &Account, number: Option<u64>) -> bool {
+    let is_last = |number| number + 1 == RECEIVED.load(Ordering::Relaxed);
+    matches!(account, Account::Connection(_))
+        && guard.sessions() <= 1
+        && number.is_some_and(is_last)
 }
 
 impl<T> GuardedTransport<T> {
     pub(super) const fn new(inner: T, guard: Guard) -> Self {
-        Self {
-            inner,
-            guard,
-            connection: None,
-            key: None,
-            consecutive: Consecutive { last: None, count: 0 },
-        }
+        Self { inner, guard, connection: None, key: None }
     }
 
     /// Declares that all requests on this transport come from one client, as on stdio. In the
@@ -156,8 +131,6 @@ impl<T> GuardedTransport<T> {
             JsonRpcMessage::Request(message) => {
                 let request = &mut message.request;
                 let number = Received::next_number();
-                // Only a transport for one client has a key.
-                let is_sole = self.consecutive.add(number) && self.key.is_some();
                 if let Some(key) = &self.key {
                     request.extensions_mut().insert(key.clone());
                 }
@@ -173,7 +146,7 @@ impl<T> GuardedTransport<T> {
                     _ => {}
                 }
                 let connection = self.connection.clone();
-                request.extensions_mut().insert(Received { number, is_sole, connection });
+                request.extensions_mut().insert(Received { number, connection });
             }
             JsonRpcMessage::Notification(message) => {
                 if let ClientNotification::RootsListChangedNotification(_) = message.notification {
@@ -262,38 +235,36 @@ mod tests {
     use super::*;
     use crate::boundary::Boundary;
 
-    #[test]
-    fn a_request_is_sole_after_eight_others_without_one_from_elsewhere() {
-        let mut consecutive = Consecutive { last: None, count: 0 };
-        let mut add = |numbers: std::ops::Range<u64>| {
-            numbers.map(|number| consecutive.add(number)).collect::<Vec<_>>()
-        };
-        assert_eq!(add(3..13), [[false; 8].as_slice(), &[true; 2]].concat());
-        // Number 13 was received elsewhere.
-        assert_eq!(add(14..23), [[false; 8].as_slice(), &[true]].concat());
-    }
-
-    /// Receives a request. Returns its number if only this transport's client seems to send any.
+    /// Receives a request and returns its number.
     fn receive(transport: &mut GuardedTransport<()>) -> Option<u64> {
         let ping = serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
         let mut message: ClientJsonRpcMessage = serde_json::from_value(ping).unwrap();
         transport.observe(&mut message);
         let JsonRpcMessage::Request(message) = message else { panic!("this is a request") };
-        Received::sole_number(message.request.extensions())
+        Received::known_number(message.request.extensions())
     }
 
     #[test]
-    fn only_the_client_of_a_transport_for_one_client_can_be_alone() {
+    fn only_the_last_request_of_the_only_client_of_a_transport_seems_alone() {
         let guard = Guard::new(Boundary::builder().client_roots_only().build().unwrap());
-        let mut one = GuardedTransport::new((), guard.clone()).one_client();
-        let mut other = GuardedTransport::new((), guard);
-        assert!((0..100).all(|_| receive(&mut other).is_none()));
+        let mut transport = GuardedTransport::new((), guard.clone());
+        let connection = ClientKey::connection();
         // Other tests may receive requests at the same time.
-        assert!((0..10_000).any(|_| receive(&mut one).is_some_and(Received::is_last)));
-        let number = (0..10_000).find_map(|_| receive(&mut one)).unwrap();
-        receive(&mut other);
-        assert!(!Received::is_last(number));
-        assert!((0..8).all(|_| receive(&mut one).is_none()));
+        let mut is_alone = |account: &Account| {
+            (0..1000).any(|_| seems_alone(&guard, account, receive(&mut transport)))
+        };
+        assert!(is_alone(connection.account()));
+        assert!(!is_alone(&Account::Anonymous) && !is_alone(ClientKey::principal("a").account()));
+        let session = || guard.session(ClientCapabilities::without_roots()).unwrap();
+        let one = session();
+        assert!(is_alone(connection.account()));
+        let another = session();
+        assert!(!is_alone(connection.account()));
+        drop((one, another));
+        let earlier = receive(&mut transport);
+        receive(&mut transport);
+        assert!(!seems_alone(&guard, connection.account(), earlier));
+        assert!(!seems_alone(&guard, connection.account(), None));
     }
 
     #[test]
