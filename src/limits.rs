@@ -310,10 +310,13 @@ pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// [`PATIENCE`].
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long a call that seems to be the only one polls for the result of its work before it sleeps.
-/// Most work takes less time. tokio's developers advise that a task should not run for longer than
-/// this without an await.
-pub(crate) const RESULT_POLL: Duration = Duration::from_micros(100);
+/// How long a thread polls for the next job of a connection before it waits. A client on the same
+/// machine that makes one call after another sends the next one sooner.
+pub(crate) const NEXT_JOB_POLL: Duration = Duration::from_micros(100);
+
+/// How long no thread polls after polling took more than ten times [`NEXT_JOB_POLL`]. On a busy
+/// machine, polling then delays at most one call a second.
+pub(crate) const POLL_PAUSE: Duration = Duration::from_secs(1);
 
 // Walks, removals and writes.
 

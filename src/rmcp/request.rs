@@ -76,8 +76,6 @@ pub(super) struct RequestLease {
     /// response was sent.
     cancelled: CancellationToken,
     session: Option<SessionEpoch>,
-    /// The number of the request, if it came through a wrapped transport.
-    pub(super) number: Option<u64>,
     /// Whether the work that received the roots has returned, or the roots were dropped.
     ended: AtomicBool,
 }
@@ -184,8 +182,7 @@ impl RequestRoots {
 impl RequestLease {
     fn new(ctx: &RequestContext<RoleServer>, session: Option<SessionEpoch>) -> Arc<Self> {
         let cancelled = ctx.ct.clone();
-        let number = Received::known_number(&ctx.extensions);
-        Arc::new(Self { cancelled, session, number, ended: AtomicBool::new(false) })
+        Arc::new(Self { cancelled, session, ended: AtomicBool::new(false) })
     }
 
     fn end(&self) {

@@ -21,7 +21,6 @@ use ::rmcp::service::{RequestContext, RoleServer};
 
 use super::input::{ClientInput, add_roots_request};
 use super::request::{EndOnDrop, RequestRoots, RootsForRequest, refused, revision, stateless};
-use super::transport::seems_alone;
 use crate::error::{Code, Error};
 use crate::events::{self, SessionId};
 use crate::path::Location;
@@ -67,10 +66,6 @@ impl Guard {
     /// refused ([`Busy`](crate::ErrorKind::Busy): `queue_full`). If the client's roots change while
     /// `work` waits, it does not start, and the call is refused
     /// ([`RootsStale`](crate::ErrorKind::RootsStale)).
-    ///
-    /// On a transport for [one client](super::GuardedTransport::one_client), a call that seems to
-    /// be the only one polls for the result of `work` for up to 100 µs before it sleeps, because
-    /// short work then ends sooner. Other futures of the same task wait in the meantime.
     ///
     /// A device counts as hung if the operations on it occupy half of the slots and none of them
     /// has finished for two seconds. A client with an operation that has been running on such a
@@ -516,8 +511,6 @@ where
 {
     let (lease, account) = (roots.lease(), roots.account().clone());
     let guard = roots.guard().clone();
-    // Pieces of asynchronous work can run concurrently, so they do not delay their task.
-    let may_poll = end.is_some();
     let work = move || {
         // The work may move the roots elsewhere, but they end when this guard is dropped.
         let _end = end;
@@ -528,9 +521,7 @@ where
         work(roots)
     };
     let done = async {
-        let is_alone = || may_poll && seems_alone(&guard, &account, lease.number);
-        let workers = guard.workers();
-        let done = workers.run_polling(For::Work, account.clone(), work, is_alone).await;
+        let done = guard.workers().run(For::Work, account, work).await;
         let done = done.map_err(|error| refused(None, error))?;
         done.map_err(|_| panicked())?
     };

@@ -29,6 +29,16 @@ pub(crate) enum Account {
     Anonymous,
 }
 
+impl Account {
+    /// Whether this is a connection that belongs to a single client.
+    pub(crate) const fn is_connection(&self) -> bool {
+        #[cfg(feature = "rmcp")]
+        return matches!(self, Self::Connection(_));
+        #[cfg(not(feature = "rmcp"))]
+        false
+    }
+}
+
 /// A limited number of permits, for example to hold a directory open or to run a child process.
 ///
 /// Some permits can be reserved for the server's own configuration. A client gets another permit

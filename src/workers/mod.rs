@@ -17,6 +17,11 @@
 //! can start. A thread that takes a job does the same if more jobs can start. Only the first
 //! reserved thread is woken. It wakes the next one if more jobs can start, and otherwise releases
 //! the others, so many short jobs wake few threads.
+//!
+//! Waking a thread takes longer than most jobs. On a connection of one client, such as stdio, the
+//! next call often follows the response to the last one. After a job for such a connection, its
+//! thread therefore polls for the next job for up to [`NEXT_JOB_POLL`] before it waits, and no other
+//! thread is woken in the meantime.
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
@@ -32,16 +37,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::sync::oneshot::error::TryRecvError;
 
 pub(crate) use self::account::{Account, Permit, Permits};
 use self::devices::Devices;
 pub(crate) use self::devices::counted;
 use self::queue::{Queue, Shares};
 use crate::error::{Code, Error, Result};
-use crate::limits::{ABANDONED, IDLE, LOOK_EVERY, RESOLUTIONS, RESULT_POLL};
+use crate::limits::{ABANDONED, IDLE, LOOK_EVERY, NEXT_JOB_POLL, POLL_PAUSE, RESOLUTIONS};
 
 /// The threads of one guard. If this is dropped, waiting jobs are dropped, and each thread ends
 /// after its current job.
@@ -66,6 +69,8 @@ struct Pool {
     devices: Arc<Devices>,
     /// How long an idle thread waits before it ends.
     idle: Duration,
+    /// How long a thread polls for the next job before it waits.
+    poll: Duration,
 }
 
 struct State {
@@ -75,7 +80,8 @@ struct State {
     closed: bool,
 }
 
-/// The number of threads, in total and in each state. Threads in no other state are running a job.
+/// The number of threads, in total and in each state. Threads in no other state are running a job,
+/// except for the one that polls.
 #[derive(Debug, Default)]
 struct Threads {
     all: usize,
@@ -88,6 +94,10 @@ struct Threads {
     starting: usize,
     /// Whether one of the waiting threads checks the state every [`LOOK_EVERY`].
     has_watcher: bool,
+    /// Whether a thread polls for the next job. It takes the next job that can start.
+    is_polling: bool,
+    /// No thread polls before this time, because the processors were busy.
+    polls_from: Option<Instant>,
 }
 
 /// The thread to wake so that it looks for a job.
@@ -121,10 +131,14 @@ impl Workers {
             threads: Threads::default(),
             closed: false,
         };
-        let devices = Arc::new(Devices::new(work));
-        Self {
-            pool: Arc::new(Pool { state: Mutex::new(state), woken: Condvar::new(), devices, idle }),
-        }
+        let pool = Pool {
+            state: Mutex::new(state),
+            woken: Condvar::new(),
+            devices: Arc::new(Devices::new(work)),
+            idle,
+            poll: NEXT_JOB_POLL,
+        };
+        Self { pool: Arc::new(pool) }
     }
 
     /// Runs a job when its turn comes, and returns its result or its panic. If the future is
@@ -139,19 +153,7 @@ impl Workers {
         account: Account,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
-        self.run_polling(purpose, account, job, || false).await
-    }
-
-    /// Like [`run`](Self::run), but first [polls](poll_result) for the result if there is no other job
-    /// for this purpose, and while `is_alone` returns true.
-    pub(crate) async fn run_polling<T: Send + 'static>(
-        &self,
-        purpose: For,
-        account: Account,
-        job: impl FnOnce() -> T + Send + 'static,
-        is_alone: impl Fn() -> bool,
-    ) -> Result<std::thread::Result<T>> {
-        let (sender, mut receiver) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let job = move || {
             // A result that no caller is waiting for is dropped here, and its destructor may also
             // panic.
@@ -159,40 +161,11 @@ impl Workers {
                 let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
             }));
         };
-        let (mut ticket, is_only) = self.pool.add(purpose, account, Box::new(job))?;
-        let done = match poll_result(&mut receiver, || is_only && is_alone()) {
-            Err(TryRecvError::Empty) => receiver.await.ok(),
-            found => found.ok(),
-        };
-        ticket.done = done.is_some();
-        done.ok_or_else(|| Error::new(Code::Busy).detail("the guard was dropped"))
+        let mut ticket = self.pool.add(purpose, account, Box::new(job))?;
+        let done = receiver.await;
+        ticket.done = done.is_ok();
+        done.map_err(|_| Error::new(Code::Busy).detail("the guard was dropped"))
     }
-}
-
-/// Polls for the result of a job for at most [`RESULT_POLL`], without sleeping.
-///
-/// A sleeping thread has to be woken, which takes longer than most jobs. This thread lets other
-/// threads run in the meantime, among them the one that runs the job. On a busy machine, the system
-/// may let them run for longer than this.
-///
-/// Meanwhile, this thread handles no other task, and other threads of the runtime may not notice new
-/// messages or timers, because one thread does this for all of them. Therefore `is_alone` should be
-/// true only if nobody else seems to need the runtime. A runtime with one thread never polls.
-fn poll_result<T>(
-    receiver: &mut oneshot::Receiver<T>,
-    is_alone: impl Fn() -> bool,
-) -> std::result::Result<T, TryRecvError> {
-    if !Handle::try_current().is_ok_and(|runtime| runtime.metrics().num_workers() > 1) {
-        return Err(TryRecvError::Empty);
-    }
-    let start = Instant::now();
-    while is_alone() && start.elapsed() < RESULT_POLL {
-        match receiver.try_recv() {
-            Err(TryRecvError::Empty) => std::thread::yield_now(),
-            found => return found,
-        }
-    }
-    Err(TryRecvError::Empty)
 }
 
 impl Drop for Workers {
@@ -220,8 +193,7 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a job. Also returns whether there is no other job for this purpose.
-    fn add(self: &Arc<Self>, purpose: For, account: Account, job: Job) -> Result<(Ticket, bool)> {
+    fn add(self: &Arc<Self>, purpose: For, account: Account, job: Job) -> Result<Ticket> {
         let mut state = self.lock();
         if self.is_stuck(&mut state, purpose, &account) {
             drop(state);
@@ -229,10 +201,10 @@ impl Pool {
             return Err(Error::new(Code::Busy).detail("too many running operations hang"));
         }
         let added = state.queue(purpose).push(&account, job);
-        let (wake, number, is_only) = match added {
+        let (wake, number) = match added {
             Ok(number) => {
                 let hung = self.hung(&state);
-                (state.choose_thread(hung), number, state.queue(purpose).len() == 1)
+                (state.choose_thread(hung), number)
             }
             Err(job) => {
                 drop(state);
@@ -246,7 +218,7 @@ impl Pool {
         // error drops the ticket, which cancels the job.
         self.wake(wake)
             .map_err(|error| Error::io(Code::Busy, error).detail("could not start a thread"))?;
-        Ok((ticket, is_only))
+        Ok(ticket)
     }
 
     /// Whether a new job would have to wait for operations that hang, because they prevent all
@@ -291,6 +263,25 @@ impl Pool {
         }
     }
 
+    /// Checks the state until a job can start, for at most [`Pool::poll`]. Other threads of the
+    /// system run in the meantime. If they run for much longer than that, more threads want to run
+    /// than there are processors. One that polls then waits for its turn, and one that sleeps would
+    /// be resumed sooner, so no thread polls for [`POLL_PAUSE`].
+    fn poll<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.threads.is_polling = true;
+        let start = Instant::now();
+        while !state.closed && !state.can_start(0) && start.elapsed() < self.poll {
+            drop(state);
+            std::thread::yield_now();
+            state = self.lock();
+        }
+        state.threads.is_polling = false;
+        if start.elapsed() > 10 * self.poll {
+            state.threads.polls_from = Some(Instant::now() + POLL_PAUSE);
+        }
+        state
+    }
+
     /// The main loop of a thread.
     fn serve(self: Arc<Self>) {
         let mut state = self.lock();
@@ -309,6 +300,9 @@ impl Pool {
                 }
                 state = self.lock();
                 state.queue(purpose).finish(&job.account, job.number);
+                if job.account.is_connection() && state.threads.may_poll() {
+                    state = self.poll(state);
+                }
                 continue;
             }
             state.threads.release_reserved();
@@ -380,6 +374,9 @@ impl State {
     /// Reserves or starts a thread if a job may have become able to start. Decides which thread to
     /// wake, if any.
     fn choose_thread(&mut self, hung: usize) -> Wake {
+        if self.threads.is_polling {
+            return Wake::Nobody;
+        }
         let threads = &self.threads;
         let needs_watcher = self.is_blocked() && !threads.has_watcher && threads.expected() == 0;
         if !self.can_start(hung) && !needs_watcher {
@@ -405,6 +402,11 @@ impl Threads {
     /// The number of threads that will check the state soon.
     fn expected(&self) -> usize {
         self.reserved + self.starting
+    }
+
+    /// Whether a thread may begin to poll.
+    fn may_poll(&self) -> bool {
+        !self.is_polling && self.polls_from.is_none_or(|from| from <= Instant::now())
     }
 
     /// Decides to wake a reserved thread, unless one has been notified.
@@ -478,80 +480,20 @@ mod tests {
         })
     }
 
+    /// Workers whose threads poll for the next job for this long.
+    #[cfg(feature = "rmcp")]
+    fn polling(slots: usize, poll: Duration) -> Workers {
+        let mut workers = Workers::with(slots, 1, IDLE);
+        Arc::get_mut(&mut workers.pool).unwrap().poll = poll;
+        workers
+    }
+
     struct Panics;
 
     impl Drop for Panics {
         fn drop(&mut self) {
             panic!("on purpose");
         }
-    }
-
-    /// Returns how often a caller polls for a result beside `others` running jobs.
-    async fn times_polled(workers: &Workers, others: usize, is_alone: bool) -> usize {
-        // A job counts for a moment after its result was sent.
-        assert!(soon(|| workers.pool.lock().work.len() == others));
-        let times = AtomicUsize::new(0);
-        let polls = || {
-            times.fetch_add(1, SeqCst);
-            is_alone
-        };
-        let job = || std::thread::sleep(Duration::from_millis(5));
-        workers.run_polling(For::Work, session(1), job, polls).await.unwrap().unwrap();
-        times.into_inner()
-    }
-
-    fn runtime_with_threads(count: usize) -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(count).build().unwrap()
-    }
-
-    #[test]
-    fn a_caller_that_polls_for_a_result_sleeps_after_a_while() {
-        let workers = Workers::with(2, 1, IDLE);
-        let (go, waits) = mpsc::channel::<()>();
-        let job = move || waits.recv_timeout(Duration::from_secs(20)).is_ok();
-        let mut run = pin!(workers.run_polling(For::Work, session(1), job, || true));
-        // If the caller did not sleep, it would poll until the job gives up.
-        let ended = runtime_with_threads(2).block_on(async {
-            begins(run.as_mut());
-            go.send(()).unwrap();
-            run.await.unwrap().unwrap()
-        });
-        assert!(ended);
-    }
-
-    #[test]
-    fn a_caller_polls_only_if_it_is_alone_and_the_runtime_has_other_threads() {
-        let workers = Workers::with(2, 1, IDLE);
-        let threads = runtime_with_threads(2);
-        assert!(threads.block_on(times_polled(&workers, 0, true)) >= 1);
-        assert_eq!(threads.block_on(times_polled(&workers, 0, false)), 1);
-        for one_thread in [runtime(), runtime_with_threads(1)] {
-            assert_eq!(one_thread.block_on(times_polled(&workers, 0, true)), 0);
-        }
-        // Another job runs.
-        let (go, waits) = mpsc::channel::<()>();
-        let mut other = pin!(workers.run(For::Work, session(2), move || waits.recv().is_err()));
-        begins(other.as_mut());
-        assert_eq!(threads.block_on(times_polled(&workers, 1, true)), 0);
-        drop(go);
-        assert!(runtime().block_on(other).unwrap().unwrap());
-    }
-
-    #[test]
-    fn a_caller_that_polls_gets_the_result_or_the_panic_of_the_job() {
-        let workers = Workers::with(1, 1, IDLE);
-        runtime_with_threads(2).block_on(async {
-            for number in 0..1000 {
-                let job = move || if number % 10 == 0 { panic!("on purpose") } else { number };
-                let done = workers.run_polling(For::Work, session(1), job, || true).await.unwrap();
-                assert_eq!(done.ok(), (number % 10 != 0).then_some(number));
-            }
-        });
-        // The job was dropped.
-        let (sender, mut receiver) = oneshot::channel::<()>();
-        drop(sender);
-        let found = runtime_with_threads(2).block_on(async { poll_result(&mut receiver, || true) });
-        assert_eq!(found, Err(TryRecvError::Closed));
     }
 
     #[test]
@@ -580,6 +522,92 @@ mod tests {
             drop(go);
             assert_eq!(workers.run(For::Work, session(2), || 2).await.unwrap().unwrap(), 2);
         });
+    }
+
+    #[cfg(feature = "rmcp")]
+    #[test]
+    fn a_thread_polls_for_the_next_job_only_after_a_job_of_a_connection() {
+        let workers = polling(2, Duration::from_secs(600));
+        let run = |account| {
+            let id = || std::thread::current().id();
+            runtime().block_on(workers.run(For::Work, account, id)).unwrap().unwrap()
+        };
+        run(session(1));
+        assert!(soon(|| workers.pool.lock().threads.idle == 1));
+        assert!(!workers.pool.lock().threads.is_polling);
+        let first = run(Account::Connection(1));
+        assert!(soon(|| workers.pool.lock().threads.is_polling));
+        // The thread takes the jobs of all accounts, and then waits or polls.
+        assert_eq!(run(session(1)), first);
+        assert!(soon(|| workers.pool.lock().threads.idle == 1));
+        assert_eq!(run(Account::Connection(1)), first);
+        assert!(soon(|| workers.pool.lock().threads.is_polling));
+        let pool = Arc::downgrade(&workers.pool);
+        drop(workers);
+        assert!(soon(|| pool.strong_count() == 0), "the thread ends with the guard");
+    }
+
+    #[cfg(feature = "rmcp")]
+    #[test]
+    fn a_thread_that_polls_wakes_others_for_further_jobs_and_only_one_polls() {
+        let workers = polling(3, Duration::from_secs(600));
+        for _ in 0..50 {
+            let running = Arc::new(AtomicUsize::new(0));
+            // Each job waits until all three run, so each needs a thread of its own.
+            let job = |client| {
+                let running = running.clone();
+                workers.run(For::Work, Account::Connection(client), move || {
+                    running.fetch_add(1, SeqCst);
+                    soon(|| running.load(SeqCst) == 3)
+                })
+            };
+            let (mut one, mut two, three) = (pin!(job(1)), pin!(job(2)), job(3));
+            begins(one.as_mut());
+            begins(two.as_mut());
+            let done = runtime().block_on(async { [three.await, one.await, two.await] });
+            assert!(done.into_iter().all(|done| done.unwrap().unwrap()));
+            assert!(soon(|| {
+                let threads = &workers.pool.lock().threads;
+                threads.is_polling && threads.idle + 1 == threads.all
+            }));
+        }
+    }
+
+    #[cfg(feature = "rmcp")]
+    #[test]
+    fn no_thread_polls_for_a_while_after_polling_took_too_long() {
+        let run = |workers: &Workers| {
+            let done = runtime().block_on(workers.run(For::Work, Account::Connection(1), || 1));
+            assert_eq!(done.unwrap().unwrap(), 1);
+        };
+        // Any time is too long for this one.
+        let workers = polling(1, Duration::ZERO);
+        run(&workers);
+        assert!(soon(|| workers.pool.lock().threads.idle == 1));
+        assert!(!workers.pool.lock().threads.may_poll());
+        let workers = polling(1, Duration::from_secs(600));
+        let pause = Duration::from_secs(600);
+        workers.pool.lock().threads.polls_from = Some(Instant::now() + pause);
+        run(&workers);
+        assert!(soon(|| workers.pool.lock().threads.idle == 1));
+        workers.pool.lock().threads.polls_from = Some(Instant::now());
+        run(&workers);
+        assert!(soon(|| workers.pool.lock().threads.is_polling));
+    }
+
+    #[cfg(feature = "rmcp")]
+    #[test]
+    fn a_thread_polls_for_a_limited_time_and_misses_no_job() {
+        let workers = polling(2, Duration::from_micros(20));
+        for number in 0..2000 {
+            let done =
+                runtime().block_on(workers.run(For::Work, Account::Connection(1), move || number));
+            assert_eq!(done.unwrap().unwrap(), number);
+            // The next job is added before, while or after the thread stops polling.
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_micros(number % 40) {}
+        }
+        assert!(soon(|| workers.pool.lock().threads.idle == 1));
     }
 
     #[test]
@@ -753,7 +781,7 @@ mod tests {
                     || Ok(waits.lock().map(|waits| waits.recv().is_ok()).is_ok()),
                 ));
             };
-            workers.pool.add(purpose, session(number), Box::new(hangs)).unwrap().0
+            workers.pool.add(purpose, session(number), Box::new(hangs)).unwrap()
         };
         let tickets = accounts.map(add).collect();
         (go, tickets)

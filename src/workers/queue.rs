@@ -155,11 +155,6 @@ impl<J> Queue<J> {
         !self.ready.is_empty() && !self.can_start(0)
     }
 
-    /// The number of jobs that wait or occupy a slot.
-    pub(super) fn len(&self) -> usize {
-        self.waiting + self.running.len()
-    }
-
     /// Whether all slots are occupied. A job that hangs counts as occupying its slot.
     pub(super) fn is_full(&self) -> bool {
         self.running.len() >= self.shares.slots
