@@ -311,12 +311,14 @@ pub(crate) const IDLE: Duration = Duration::from_secs(10);
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How long a thread polls for the next job of a connection before it waits. A client on the same
-/// machine that makes one call after another sends the next one sooner.
+/// machine that makes one call after another sends the next one sooner. A thread polls only if the
+/// job before it ended less than twice this time before it began, because waking a thread takes time
+/// as well.
 pub(crate) const NEXT_JOB_POLL: Duration = Duration::from_micros(100);
 
 /// How long no thread polls after polling took more than ten times [`NEXT_JOB_POLL`]. On a busy
-/// machine, polling then delays at most one call a second.
-pub(crate) const POLL_PAUSE: Duration = Duration::from_secs(1);
+/// machine, polling then delays at most five calls a second.
+pub(crate) const POLL_PAUSE: Duration = Duration::from_millis(200);
 
 // Walks, removals and writes.
 

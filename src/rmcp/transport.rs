@@ -103,8 +103,8 @@ impl<T> GuardedTransport<T> {
     /// short time](crate::GuardBuilder::time_to_live_keyed). Do not use this for a proxy that
     /// serves several clients.
     ///
-    /// After each call, a thread of the guard polls for the client's next call for up to 100 µs
-    /// before it sleeps. Calls in a row then take less time, and somewhat more processor time.
+    /// When the client makes calls in a row, a thread of the guard polls for the next one for up to
+    /// 100 µs before it sleeps. The calls then take less time, and somewhat more processor time.
     #[must_use]
     pub fn one_client(self) -> Self {
         Self { key: Some(ClientKey::connection()), ..self }

@@ -18,10 +18,10 @@
 //! reserved thread is woken. It wakes the next one if more jobs can start, and otherwise releases
 //! the others, so many short jobs wake few threads.
 //!
-//! Waking a thread takes longer than most jobs. On a connection of one client, such as stdio, the
-//! next call often follows the response to the last one. After a job for such a connection, its
-//! thread therefore polls for the next job for up to [`NEXT_JOB_POLL`] before it waits, and no other
-//! thread is woken in the meantime.
+//! Waking a thread takes longer than most jobs. If one client makes calls in a row, as on stdio, the
+//! next call follows soon after the response to the last one. After a job that itself followed soon
+//! on such a connection, a thread therefore polls for the next job for up to [`NEXT_JOB_POLL`] before
+//! it waits, and no other thread is woken in the meantime.
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
@@ -77,11 +77,12 @@ struct State {
     roots: Queue<Job>,
     work: Queue<Job>,
     threads: Threads,
+    polling: Polling,
     closed: bool,
 }
 
 /// The number of threads, in total and in each state. Threads in no other state are running a job,
-/// except for the one that polls.
+/// except for one that may poll.
 #[derive(Debug, Default)]
 struct Threads {
     all: usize,
@@ -94,10 +95,17 @@ struct Threads {
     starting: usize,
     /// Whether one of the waiting threads checks the state every [`LOOK_EVERY`].
     has_watcher: bool,
-    /// Whether a thread polls for the next job. It takes the next job that can start.
-    is_polling: bool,
+}
+
+/// Whether and when a thread polls for the next job.
+#[derive(Debug, Default)]
+struct Polling {
+    /// Whether a thread polls. It takes the next job that can start.
+    is_active: bool,
+    /// When the last job of a connection ended.
+    job_ended: Option<Instant>,
     /// No thread polls before this time, because the processors were busy.
-    polls_from: Option<Instant>,
+    paused_until: Option<Instant>,
 }
 
 /// The thread to wake so that it looks for a job.
@@ -129,6 +137,7 @@ impl Workers {
             roots: Queue::new(Shares { slots: roots, extra: ABANDONED, one_per_account: true }),
             work: Queue::new(Shares { slots: work, extra: work, one_per_account: false }),
             threads: Threads::default(),
+            polling: Polling::default(),
             closed: false,
         };
         let pool = Pool {
@@ -268,16 +277,16 @@ impl Pool {
     /// than there are processors. One that polls then waits for its turn, and one that sleeps would
     /// be resumed sooner, so no thread polls for [`POLL_PAUSE`].
     fn poll<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        state.threads.is_polling = true;
+        state.polling.is_active = true;
         let start = Instant::now();
         while !state.closed && !state.can_start(0) && start.elapsed() < self.poll {
             drop(state);
             std::thread::yield_now();
             state = self.lock();
         }
-        state.threads.is_polling = false;
+        state.polling.is_active = false;
         if start.elapsed() > 10 * self.poll {
-            state.threads.polls_from = Some(Instant::now() + POLL_PAUSE);
+            state.polling.paused_until = Some(Instant::now() + POLL_PAUSE);
         }
         state
     }
@@ -290,6 +299,8 @@ impl Pool {
             let hung = self.hung(&state);
             if let Some((purpose, job)) = state.next(hung) {
                 let wake = state.hand_over(hung);
+                let is_connection = job.account.is_connection();
+                let polls = is_connection && state.polling.follows_soon(2 * self.poll);
                 drop(state);
                 // A failure to start another thread is ignored, because the current job does not
                 // need that thread, and this thread checks the state again after the job.
@@ -300,7 +311,10 @@ impl Pool {
                 }
                 state = self.lock();
                 state.queue(purpose).finish(&job.account, job.number);
-                if job.account.is_connection() && state.threads.may_poll() {
+                if is_connection {
+                    state.polling.job_ended = Some(Instant::now());
+                }
+                if polls && state.polling.may_start() {
                     state = self.poll(state);
                 }
                 continue;
@@ -374,7 +388,7 @@ impl State {
     /// Reserves or starts a thread if a job may have become able to start. Decides which thread to
     /// wake, if any.
     fn choose_thread(&mut self, hung: usize) -> Wake {
-        if self.threads.is_polling {
+        if self.polling.is_active {
             return Wake::Nobody;
         }
         let threads = &self.threads;
@@ -404,11 +418,6 @@ impl Threads {
         self.reserved + self.starting
     }
 
-    /// Whether a thread may begin to poll.
-    fn may_poll(&self) -> bool {
-        !self.is_polling && self.polls_from.is_none_or(|from| from <= Instant::now())
-    }
-
     /// Decides to wake a reserved thread, unless one has been notified.
     fn wake_reserved(&mut self) -> Wake {
         if self.reserved == 0 || self.notified {
@@ -423,6 +432,18 @@ impl Threads {
     fn release_reserved(&mut self) {
         self.idle += std::mem::take(&mut self.reserved);
         self.notified = false;
+    }
+}
+
+impl Polling {
+    /// Whether a job that starts now follows another one of a connection within this time.
+    fn follows_soon(&self, time: Duration) -> bool {
+        self.job_ended.is_some_and(|ended| ended.elapsed() < time)
+    }
+
+    /// Whether a thread may start to poll.
+    fn may_start(&self) -> bool {
+        !self.is_active && self.paused_until.is_none_or(|until| until <= Instant::now())
     }
 }
 
@@ -480,6 +501,10 @@ mod tests {
         })
     }
 
+    /// Longer than a test takes.
+    #[cfg(feature = "rmcp")]
+    const LONG: Duration = Duration::from_secs(60);
+
     /// Workers whose threads poll for the next job for this long.
     #[cfg(feature = "rmcp")]
     fn polling(slots: usize, poll: Duration) -> Workers {
@@ -526,22 +551,34 @@ mod tests {
 
     #[cfg(feature = "rmcp")]
     #[test]
-    fn a_thread_polls_for_the_next_job_only_after_a_job_of_a_connection() {
-        let workers = polling(2, Duration::from_secs(600));
+    fn a_thread_polls_for_the_next_job_after_one_of_several_in_a_row() {
+        let workers = polling(2, LONG);
         let run = |account| {
             let id = || std::thread::current().id();
             runtime().block_on(workers.run(For::Work, account, id)).unwrap().unwrap()
         };
-        run(session(1));
-        assert!(soon(|| workers.pool.lock().threads.idle == 1));
-        assert!(!workers.pool.lock().threads.is_polling);
-        let first = run(Account::Connection(1));
-        assert!(soon(|| workers.pool.lock().threads.is_polling));
-        // The thread takes the jobs of all accounts, and then waits or polls.
+        let polls = || {
+            assert!(soon(|| {
+                let state = workers.pool.lock();
+                state.threads.idle + usize::from(state.polling.is_active) == state.threads.all
+            }));
+            workers.pool.lock().polling.is_active
+        };
+        let first = run(session(1));
+        assert!(!polls());
         assert_eq!(run(session(1)), first);
-        assert!(soon(|| workers.pool.lock().threads.idle == 1));
+        assert!(!polls(), "this is not a connection");
         assert_eq!(run(Account::Connection(1)), first);
-        assert!(soon(|| workers.pool.lock().threads.is_polling));
+        assert!(!polls(), "this is the first one");
+        assert_eq!(run(Account::Connection(1)), first);
+        assert!(polls());
+        assert_eq!(run(session(1)), first, "it takes the jobs of all accounts");
+        assert!(!polls());
+        workers.pool.lock().polling.job_ended = Instant::now().checked_sub(2 * LONG);
+        run(Account::Connection(1));
+        assert!(!polls(), "the last job of a connection ended too long ago");
+        run(Account::Connection(1));
+        assert!(polls());
         let pool = Arc::downgrade(&workers.pool);
         drop(workers);
         assert!(soon(|| pool.strong_count() == 0), "the thread ends with the guard");
@@ -550,8 +587,8 @@ mod tests {
     #[cfg(feature = "rmcp")]
     #[test]
     fn a_thread_that_polls_wakes_others_for_further_jobs_and_only_one_polls() {
-        let workers = polling(3, Duration::from_secs(600));
-        for _ in 0..50 {
+        let workers = polling(3, LONG);
+        for round in 0..50 {
             let running = Arc::new(AtomicUsize::new(0));
             // Each job waits until all three run, so each needs a thread of its own.
             let job = |client| {
@@ -567,8 +604,10 @@ mod tests {
             let done = runtime().block_on(async { [three.await, one.await, two.await] });
             assert!(done.into_iter().all(|done| done.unwrap().unwrap()));
             assert!(soon(|| {
-                let threads = &workers.pool.lock().threads;
-                threads.is_polling && threads.idle + 1 == threads.all
+                let state = workers.pool.lock();
+                let is_polling = usize::from(state.polling.is_active);
+                is_polling == usize::from(round > 0)
+                    && state.threads.idle + is_polling == state.threads.all
             }));
         }
     }
@@ -576,23 +615,22 @@ mod tests {
     #[cfg(feature = "rmcp")]
     #[test]
     fn no_thread_polls_for_a_while_after_polling_took_too_long() {
-        let run = |workers: &Workers| {
+        let workers = polling(1, Duration::ZERO);
+        // Any time is too long for this one.
+        drop(workers.pool.poll(workers.pool.lock()));
+        assert!(!workers.pool.lock().polling.may_start());
+        let workers = polling(1, LONG);
+        let run = || {
             let done = runtime().block_on(workers.run(For::Work, Account::Connection(1), || 1));
             assert_eq!(done.unwrap().unwrap(), 1);
         };
-        // Any time is too long for this one.
-        let workers = polling(1, Duration::ZERO);
-        run(&workers);
+        workers.pool.lock().polling.paused_until = Some(Instant::now() + LONG);
+        run();
+        run();
         assert!(soon(|| workers.pool.lock().threads.idle == 1));
-        assert!(!workers.pool.lock().threads.may_poll());
-        let workers = polling(1, Duration::from_secs(600));
-        let pause = Duration::from_secs(600);
-        workers.pool.lock().threads.polls_from = Some(Instant::now() + pause);
-        run(&workers);
-        assert!(soon(|| workers.pool.lock().threads.idle == 1));
-        workers.pool.lock().threads.polls_from = Some(Instant::now());
-        run(&workers);
-        assert!(soon(|| workers.pool.lock().threads.is_polling));
+        workers.pool.lock().polling.paused_until = Some(Instant::now());
+        run();
+        assert!(soon(|| workers.pool.lock().polling.is_active));
     }
 
     #[cfg(feature = "rmcp")]
