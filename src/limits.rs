@@ -311,13 +311,13 @@ pub(crate) const IDLE: Duration = Duration::from_secs(10);
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How long a thread polls for the next job of a connection before it waits. A client on the same
-/// machine that makes one call after another sends the next one sooner. A thread polls only if the
-/// job before it ended less than twice this time before it began, because waking a thread takes time
-/// as well.
+/// machine that makes one call after another sends the next one sooner. A thread polls after work
+/// only if that work began less than twice this time after other work for the same connection ended.
+/// The time is doubled because waking a thread also takes time.
 pub(crate) const NEXT_JOB_POLL: Duration = Duration::from_micros(100);
 
-/// How long no thread polls after polling took more than ten times [`NEXT_JOB_POLL`]. On a busy
-/// machine, polling then delays at most five calls a second.
+/// How long no thread polls after polling took ten times [`NEXT_JOB_POLL`]. On a busy machine, a call
+/// can have to wait for a thread that polls, but for this long at most five times a second.
 pub(crate) const POLL_PAUSE: Duration = Duration::from_millis(200);
 
 // Walks, removals and writes.

@@ -32,10 +32,11 @@ pub(crate) enum Account {
 impl Account {
     /// Whether this is a connection that belongs to a single client.
     pub(crate) const fn is_connection(&self) -> bool {
-        #[cfg(feature = "rmcp")]
-        return matches!(self, Self::Connection(_));
-        #[cfg(not(feature = "rmcp"))]
-        false
+        match self {
+            #[cfg(feature = "rmcp")]
+            Self::Connection(_) => true,
+            _ => false,
+        }
     }
 }
 

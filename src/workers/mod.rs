@@ -18,10 +18,11 @@
 //! reserved thread is woken. It wakes the next one if more jobs can start, and otherwise releases
 //! the others, so many short jobs wake few threads.
 //!
-//! Waking a thread takes longer than most jobs. If one client makes calls in a row, as on stdio, the
-//! next call follows soon after the response to the last one. After a job that itself followed soon
-//! on such a connection, a thread therefore polls for the next job for up to [`NEXT_JOB_POLL`] before
-//! it waits, and no other thread is woken in the meantime.
+//! Waking a thread takes longer than most jobs. If the client of a connection makes calls in a row,
+//! as on stdio, the next call follows soon after the response to the last one. After work that
+//! itself followed soon after other work for the same connection, a thread therefore polls for the
+//! next job for up to [`NEXT_JOB_POLL`] before it waits. If that job is for this connection, no other
+//! thread is woken.
 
 #![cfg_attr(
     any(shuttle, not(feature = "rmcp")),
@@ -97,13 +98,13 @@ struct Threads {
     has_watcher: bool,
 }
 
-/// Whether and when a thread polls for the next job.
+/// What a thread that polls for the next job waits for, and what decides whether one polls.
 #[derive(Debug, Default)]
 struct Polling {
-    /// Whether a thread polls. It takes the next job that can start.
-    is_active: bool,
-    /// When the last job of a connection ended.
-    job_ended: Option<Instant>,
+    /// The connection for whose next job a thread polls. It also looks for the jobs of others.
+    connection: Option<Account>,
+    /// The connection whose work ended last, and when.
+    last: Option<(Account, Instant)>,
     /// No thread polls before this time, because the processors were busy.
     paused_until: Option<Instant>,
 }
@@ -211,10 +212,7 @@ impl Pool {
         }
         let added = state.queue(purpose).push(&account, job);
         let (wake, number) = match added {
-            Ok(number) => {
-                let hung = self.hung(&state);
-                (state.choose_thread(hung), number)
-            }
+            Ok(number) => (self.thread_for(&mut state, &account), number),
             Err(job) => {
                 drop(state);
                 drop(job);
@@ -228,6 +226,17 @@ impl Pool {
         self.wake(wake)
             .map_err(|error| Error::io(Code::Busy, error).detail("could not start a thread"))?;
         Ok(ticket)
+    }
+
+    /// Decides which thread to wake, if any, for a job that this account has added.
+    fn thread_for(&self, state: &mut State, account: &Account) -> Wake {
+        let waiting = state.roots.waiting() + state.work.waiting();
+        if waiting == 1 && state.polling.connection.as_ref() == Some(account) {
+            // The thread that polls takes this job.
+            return Wake::Nobody;
+        }
+        let hung = self.hung(state);
+        state.choose_thread(hung)
     }
 
     /// Whether a new job would have to wait for operations that hang, because they prevent all
@@ -276,16 +285,20 @@ impl Pool {
     /// system run in the meantime. If they run for much longer than that, more threads want to run
     /// than there are processors. One that polls then waits for its turn, and one that sleeps would
     /// be resumed sooner, so no thread polls for [`POLL_PAUSE`].
-    fn poll<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        state.polling.is_active = true;
+    fn poll<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        connection: Account,
+    ) -> MutexGuard<'a, State> {
+        state.polling.connection = Some(connection);
         let start = Instant::now();
-        while !state.closed && !state.can_start(0) && start.elapsed() < self.poll {
+        while !state.closed && !state.can_start(self.hung(&state)) && start.elapsed() < self.poll {
             drop(state);
             std::thread::yield_now();
             state = self.lock();
         }
-        state.polling.is_active = false;
-        if start.elapsed() > 10 * self.poll {
+        state.polling.connection = None;
+        if start.elapsed() >= 10 * self.poll {
             state.polling.paused_until = Some(Instant::now() + POLL_PAUSE);
         }
         state
@@ -299,8 +312,8 @@ impl Pool {
             let hung = self.hung(&state);
             if let Some((purpose, job)) = state.next(hung) {
                 let wake = state.hand_over(hung);
-                let is_connection = job.account.is_connection();
-                let polls = is_connection && state.polling.follows_soon(2 * self.poll);
+                let is_work = purpose == For::Work && job.account.is_connection();
+                let follows = is_work && state.polling.follows(&job.account, 2 * self.poll);
                 drop(state);
                 // A failure to start another thread is ignored, because the current job does not
                 // need that thread, and this thread checks the state again after the job.
@@ -311,11 +324,11 @@ impl Pool {
                 }
                 state = self.lock();
                 state.queue(purpose).finish(&job.account, job.number);
-                if is_connection {
-                    state.polling.job_ended = Some(Instant::now());
+                if is_work {
+                    state.polling.last = Some((job.account.clone(), Instant::now()));
                 }
-                if polls && state.polling.may_start() {
-                    state = self.poll(state);
+                if follows && state.polling.may_start() {
+                    state = self.poll(state, job.account);
                 }
                 continue;
             }
@@ -388,9 +401,6 @@ impl State {
     /// Reserves or starts a thread if a job may have become able to start. Decides which thread to
     /// wake, if any.
     fn choose_thread(&mut self, hung: usize) -> Wake {
-        if self.polling.is_active {
-            return Wake::Nobody;
-        }
         let threads = &self.threads;
         let needs_watcher = self.is_blocked() && !threads.has_watcher && threads.expected() == 0;
         if !self.can_start(hung) && !needs_watcher {
@@ -436,14 +446,15 @@ impl Threads {
 }
 
 impl Polling {
-    /// Whether a job that starts now follows another one of a connection within this time.
-    fn follows_soon(&self, time: Duration) -> bool {
-        self.job_ended.is_some_and(|ended| ended.elapsed() < time)
+    /// Whether work that starts now follows other work for this connection within this time.
+    fn follows(&self, connection: &Account, time: Duration) -> bool {
+        let last = self.last.as_ref();
+        last.is_some_and(|(account, ended)| account == connection && ended.elapsed() < time)
     }
 
     /// Whether a thread may start to poll.
     fn may_start(&self) -> bool {
-        !self.is_active && self.paused_until.is_none_or(|until| until <= Instant::now())
+        self.connection.is_none() && self.paused_until.is_none_or(|until| until <= Instant::now())
     }
 }
 
@@ -501,18 +512,6 @@ mod tests {
         })
     }
 
-    /// Longer than a test takes.
-    #[cfg(feature = "rmcp")]
-    const LONG: Duration = Duration::from_secs(60);
-
-    /// Workers whose threads poll for the next job for this long.
-    #[cfg(feature = "rmcp")]
-    fn polling(slots: usize, poll: Duration) -> Workers {
-        let mut workers = Workers::with(slots, 1, IDLE);
-        Arc::get_mut(&mut workers.pool).unwrap().poll = poll;
-        workers
-    }
-
     struct Panics;
 
     impl Drop for Panics {
@@ -547,105 +546,6 @@ mod tests {
             drop(go);
             assert_eq!(workers.run(For::Work, session(2), || 2).await.unwrap().unwrap(), 2);
         });
-    }
-
-    #[cfg(feature = "rmcp")]
-    #[test]
-    fn a_thread_polls_for_the_next_job_after_one_of_several_in_a_row() {
-        let workers = polling(2, LONG);
-        let run = |account| {
-            let id = || std::thread::current().id();
-            runtime().block_on(workers.run(For::Work, account, id)).unwrap().unwrap()
-        };
-        let polls = || {
-            assert!(soon(|| {
-                let state = workers.pool.lock();
-                state.threads.idle + usize::from(state.polling.is_active) == state.threads.all
-            }));
-            workers.pool.lock().polling.is_active
-        };
-        let first = run(session(1));
-        assert!(!polls());
-        assert_eq!(run(session(1)), first);
-        assert!(!polls(), "this is not a connection");
-        assert_eq!(run(Account::Connection(1)), first);
-        assert!(!polls(), "this is the first one");
-        assert_eq!(run(Account::Connection(1)), first);
-        assert!(polls());
-        assert_eq!(run(session(1)), first, "it takes the jobs of all accounts");
-        assert!(!polls());
-        workers.pool.lock().polling.job_ended = Instant::now().checked_sub(2 * LONG);
-        run(Account::Connection(1));
-        assert!(!polls(), "the last job of a connection ended too long ago");
-        run(Account::Connection(1));
-        assert!(polls());
-        let pool = Arc::downgrade(&workers.pool);
-        drop(workers);
-        assert!(soon(|| pool.strong_count() == 0), "the thread ends with the guard");
-    }
-
-    #[cfg(feature = "rmcp")]
-    #[test]
-    fn a_thread_that_polls_wakes_others_for_further_jobs_and_only_one_polls() {
-        let workers = polling(3, LONG);
-        for round in 0..50 {
-            let running = Arc::new(AtomicUsize::new(0));
-            // Each job waits until all three run, so each needs a thread of its own.
-            let job = |client| {
-                let running = running.clone();
-                workers.run(For::Work, Account::Connection(client), move || {
-                    running.fetch_add(1, SeqCst);
-                    soon(|| running.load(SeqCst) == 3)
-                })
-            };
-            let (mut one, mut two, three) = (pin!(job(1)), pin!(job(2)), job(3));
-            begins(one.as_mut());
-            begins(two.as_mut());
-            let done = runtime().block_on(async { [three.await, one.await, two.await] });
-            assert!(done.into_iter().all(|done| done.unwrap().unwrap()));
-            assert!(soon(|| {
-                let state = workers.pool.lock();
-                let is_polling = usize::from(state.polling.is_active);
-                is_polling == usize::from(round > 0)
-                    && state.threads.idle + is_polling == state.threads.all
-            }));
-        }
-    }
-
-    #[cfg(feature = "rmcp")]
-    #[test]
-    fn no_thread_polls_for_a_while_after_polling_took_too_long() {
-        let workers = polling(1, Duration::ZERO);
-        // Any time is too long for this one.
-        drop(workers.pool.poll(workers.pool.lock()));
-        assert!(!workers.pool.lock().polling.may_start());
-        let workers = polling(1, LONG);
-        let run = || {
-            let done = runtime().block_on(workers.run(For::Work, Account::Connection(1), || 1));
-            assert_eq!(done.unwrap().unwrap(), 1);
-        };
-        workers.pool.lock().polling.paused_until = Some(Instant::now() + LONG);
-        run();
-        run();
-        assert!(soon(|| workers.pool.lock().threads.idle == 1));
-        workers.pool.lock().polling.paused_until = Some(Instant::now());
-        run();
-        assert!(soon(|| workers.pool.lock().polling.is_active));
-    }
-
-    #[cfg(feature = "rmcp")]
-    #[test]
-    fn a_thread_polls_for_a_limited_time_and_misses_no_job() {
-        let workers = polling(2, Duration::from_micros(20));
-        for number in 0..2000 {
-            let done =
-                runtime().block_on(workers.run(For::Work, Account::Connection(1), move || number));
-            assert_eq!(done.unwrap().unwrap(), number);
-            // The next job is added before, while or after the thread stops polling.
-            let start = Instant::now();
-            while start.elapsed() < Duration::from_micros(number % 40) {}
-        }
-        assert!(soon(|| workers.pool.lock().threads.idle == 1));
     }
 
     #[test]
@@ -893,5 +793,154 @@ mod tests {
         });
         assert_eq!(served, Some(5));
         drop(go);
+    }
+
+    /// Only the adapter knows connections of one client.
+    #[cfg(feature = "rmcp")]
+    mod polling {
+        use super::*;
+
+        /// Longer than a test takes.
+        const LONG: Duration = Duration::from_secs(60);
+
+        const CONNECTION: Account = Account::Connection(1);
+
+        /// Workers whose threads poll for the next job for this long.
+        fn workers(slots: usize, poll: Duration) -> Workers {
+            let mut workers = Workers::with(slots, 1, LONG);
+            Arc::get_mut(&mut workers.pool).unwrap().poll = poll;
+            workers
+        }
+
+        fn run(workers: &Workers, purpose: For, account: Account) {
+            runtime().block_on(workers.run(purpose, account, || ())).unwrap().unwrap();
+        }
+
+        /// Waits until all threads wait or poll, and returns whether one polls.
+        fn is_polling(workers: &Workers) -> bool {
+            let settled = || {
+                let state = workers.pool.lock();
+                let polling = usize::from(state.polling.connection.is_some());
+                state.threads.idle + polling == state.threads.all
+            };
+            assert!(soon(settled));
+            workers.pool.lock().polling.connection.is_some()
+        }
+
+        #[test]
+        fn a_thread_polls_for_the_next_job_after_calls_in_a_row() {
+            let workers = workers(2, LONG);
+            let polls_after = |purpose, account| {
+                run(&workers, purpose, account);
+                is_polling(&workers)
+            };
+            assert!(!polls_after(For::Work, session(1)));
+            assert!(!polls_after(For::Work, session(1)), "this is not a connection");
+            assert!(!polls_after(For::Roots, CONNECTION));
+            assert!(!polls_after(For::Work, CONNECTION), "the one before it was no call");
+            assert!(!polls_after(For::Work, Account::Connection(2)));
+            assert!(!polls_after(For::Work, CONNECTION), "the one before it was of another client");
+            assert!(polls_after(For::Work, CONNECTION));
+            assert!(polls_after(For::Work, CONNECTION));
+            workers.pool.lock().polling.last =
+                Instant::now().checked_sub(2 * LONG).map(|ended| (CONNECTION, ended));
+            assert!(!polls_after(For::Work, CONNECTION), "the one before it ended too long ago");
+            assert_eq!(workers.pool.lock().threads.all, 1);
+        }
+
+        #[test]
+        fn a_thread_that_polls_takes_one_job_and_others_are_woken_for_more() {
+            let workers = workers(4, LONG);
+            for _ in 0..50 {
+                while !is_polling(&workers) {
+                    run(&workers, For::Work, CONNECTION);
+                }
+                let running = Arc::new(AtomicUsize::new(0));
+                // Each job waits until all run, so each needs a thread of its own.
+                let job = |client| {
+                    let running = running.clone();
+                    workers.run(For::Work, Account::Connection(client), move || {
+                        running.fetch_add(1, SeqCst);
+                        soon(|| running.load(SeqCst) == 4)
+                    })
+                };
+                let (mut one, mut two) = (pin!(job(1)), pin!(job(2)));
+                let (mut three, four) = (pin!(job(3)), job(4));
+                for begun in [one.as_mut(), two.as_mut(), three.as_mut()] {
+                    begins(begun);
+                }
+                let done = async { [four.await, one.await, two.await, three.await] };
+                assert!(runtime().block_on(done).into_iter().all(|done| done.unwrap().unwrap()));
+            }
+            // At most one thread polls.
+            is_polling(&workers);
+            assert_eq!(workers.pool.lock().threads.all, 4);
+        }
+
+        #[test]
+        fn jobs_of_other_clients_wake_a_thread_while_another_polls() {
+            let workers = workers(2, LONG);
+            let (go, waits) = mpsc::channel::<()>();
+            let mut held = pin!(workers.run(For::Work, session(1), move || waits.recv().is_err()));
+            begins(held.as_mut());
+            run(&workers, For::Work, session(2));
+            drop(go);
+            assert!(runtime().block_on(held).unwrap().unwrap());
+            run(&workers, For::Work, CONNECTION);
+            run(&workers, For::Work, CONNECTION);
+            assert!(is_polling(&workers) && workers.pool.lock().threads.idle == 1);
+            let add = |account| {
+                let job: Job = Box::new(|| ());
+                let mut state = workers.pool.lock();
+                let number = state.work.push(&account, job).ok().unwrap();
+                let wake = workers.pool.thread_for(&mut state, &account);
+                assert!(state.work.cancel(&account, number).is_some());
+                state.threads.release_reserved();
+                wake
+            };
+            assert_eq!(add(CONNECTION), Wake::Nobody);
+            assert_eq!(add(session(2)), Wake::Idle);
+        }
+
+        #[test]
+        fn a_thread_that_polls_ends_with_the_guard() {
+            let workers = workers(1, LONG);
+            run(&workers, For::Work, CONNECTION);
+            run(&workers, For::Work, CONNECTION);
+            assert!(is_polling(&workers));
+            let pool = Arc::downgrade(&workers.pool);
+            drop(workers);
+            assert!(soon(|| pool.strong_count() == 0));
+        }
+
+        #[test]
+        fn no_thread_polls_for_a_while_after_polling_took_too_long() {
+            // Any time is too long for these.
+            let hasty = workers(1, Duration::ZERO);
+            let state = hasty.pool.poll(hasty.pool.lock(), CONNECTION);
+            assert!(state.polling.paused_until.is_some_and(|until| until > Instant::now()));
+            let workers = workers(1, LONG);
+            workers.pool.lock().polling.paused_until = Some(Instant::now() + LONG);
+            run(&workers, For::Work, CONNECTION);
+            run(&workers, For::Work, CONNECTION);
+            assert!(!is_polling(&workers));
+            workers.pool.lock().polling.paused_until = Some(Instant::now());
+            run(&workers, For::Work, CONNECTION);
+            assert!(is_polling(&workers));
+        }
+
+        #[test]
+        fn a_thread_polls_for_a_limited_time_and_misses_no_job() {
+            let workers = workers(2, Duration::from_micros(20));
+            for number in 0..2000 {
+                workers.pool.lock().polling.paused_until = None;
+                run(&workers, For::Work, CONNECTION);
+                // The next job is added before, while or after the thread stops polling.
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_micros(number % 40) {}
+            }
+            assert!(soon(|| workers.pool.lock().threads.idle == 1));
+            assert_eq!(workers.pool.lock().threads.all, 1);
+        }
     }
 }

@@ -155,6 +155,11 @@ impl<J> Queue<J> {
         !self.ready.is_empty() && !self.can_start(0)
     }
 
+    /// The number of jobs that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     /// Whether all slots are occupied. A job that hangs counts as occupying its slot.
     pub(super) fn is_full(&self) -> bool {
         self.running.len() >= self.shares.slots
