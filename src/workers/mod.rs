@@ -877,7 +877,7 @@ mod tests {
         }
 
         #[test]
-        fn jobs_of_other_clients_wake_a_thread_while_another_polls() {
+        fn jobs_of_others_and_further_jobs_wake_a_thread_while_another_polls() {
             let workers = workers(2, LONG);
             let (go, waits) = mpsc::channel::<()>();
             let mut held = pin!(workers.run(For::Work, session(1), move || waits.recv().is_err()));
@@ -888,17 +888,21 @@ mod tests {
             run(&workers, For::Work, CONNECTION);
             run(&workers, For::Work, CONNECTION);
             assert!(is_polling(&workers) && workers.pool.lock().threads.idle == 1);
-            let add = |account| {
-                let job: Job = Box::new(|| ());
+            // Adds jobs and cancels them before a thread can take them.
+            let wake_for_last = |accounts: &[Account]| {
                 let mut state = workers.pool.lock();
-                let number = state.work.push(&account, job).ok().unwrap();
-                let wake = workers.pool.thread_for(&mut state, &account);
-                assert!(state.work.cancel(&account, number).is_some());
+                let push = |account| state.work.push(account, Box::new(|| ())).ok().unwrap();
+                let numbers: Vec<u64> = accounts.iter().map(push).collect();
+                let wake = workers.pool.thread_for(&mut state, accounts.last().unwrap());
+                for (account, number) in accounts.iter().zip(numbers) {
+                    assert!(state.work.cancel(account, number).is_some());
+                }
                 state.threads.release_reserved();
                 wake
             };
-            assert_eq!(add(CONNECTION), Wake::Nobody);
-            assert_eq!(add(session(2)), Wake::Idle);
+            assert_eq!(wake_for_last(&[CONNECTION]), Wake::Nobody);
+            assert_eq!(wake_for_last(&[session(2)]), Wake::Idle);
+            assert_eq!(wake_for_last(&[CONNECTION, CONNECTION]), Wake::Idle);
         }
 
         #[test]
