@@ -312,12 +312,12 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How long a thread polls for the next job of a connection before it waits. A client on the same
 /// machine that makes one call after another sends the next one sooner. A thread polls after work
-/// only if that work began less than twice this time after other work for the same connection ended.
-/// The time is doubled because waking a thread also takes time.
+/// only if that work began less than twice this time after other work for the same connection had
+/// ended. The time is doubled because waking a thread also takes time.
 pub(crate) const NEXT_JOB_POLL: Duration = Duration::from_micros(100);
 
-/// How long no thread polls after polling took ten times [`NEXT_JOB_POLL`]. On a busy machine, a call
-/// can have to wait for a thread that polls, but for this long at most five times a second.
+/// How long no thread polls after polling took at least ten times [`NEXT_JOB_POLL`], because the
+/// processors are busy. Polling therefore takes that long at most five times a second.
 pub(crate) const POLL_PAUSE: Duration = Duration::from_millis(200);
 
 // Walks, removals and writes.
