@@ -3,8 +3,8 @@
 //! Waking a thread takes longer than most jobs. If the client of a connection makes calls in a row,
 //! as on stdio, the next call follows soon after the response to the last one. After work that
 //! itself followed soon after other work for the same connection, a thread therefore polls for the
-//! next job for up to [`NEXT_JOB_POLL`](crate::limits::NEXT_JOB_POLL) before it waits. If that job is
-//! for this connection, no other thread is woken.
+//! next job for up to [`NEXT_JOB_POLL`](crate::limits::NEXT_JOB_POLL) before it waits. If that job
+//! is for this connection, no other thread is woken.
 
 use std::time::{Duration, Instant};
 
