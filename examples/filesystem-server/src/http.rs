@@ -1,11 +1,17 @@
-//! Streamable HTTP with limits. A client cannot exhaust the server's connections, sessions or
-//! memory by sending or reading slowly, by staying idle, or by opening more and more connections.
+//! Streamable HTTP with limits. A client cannot exhaust the server's connections, sessions, memory
+//! or threads by sending or reading slowly, by sending large or intricate messages, by staying idle,
+//! or by opening more and more connections.
 //!
 //! Clients are not authenticated, so all clients share the limits on connections and sessions. A
 //! client beyond a limit receives an error, and established connections continue.
+//!
+//! Of memory, each client has a share ([`memory`](crate::memory)). With the default limits, the
+//! bodies, the values in them and the responses of all requests together take at most one gigabyte.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,21 +20,24 @@ use std::time::Duration;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use mcp_roots_guard::Guard;
 use mcp_roots_guard::rmcp::GuardedSessions;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
+use tokio::task::block_in_place;
 use tokio::time::{Sleep, sleep, timeout};
+use url::Url;
 
+use crate::memory::{Account, Client, Memory};
 use crate::server::Server;
 
 /// Limits that all clients share, and time limits for each client.
@@ -46,7 +55,7 @@ pub struct Limits {
     /// The maximum time to receive the body of a request. If it is exceeded, the client receives a
     /// 408 response.
     pub body_time: Duration,
-    /// The maximum time for which a client may stop reading a response. If it is exceeded, the
+    /// The time in which a client must read 4 MiB of a response, or the rest of it. Otherwise, the
     /// connection is closed.
     pub write_time: Duration,
     /// The time after which a session ends if neither side has sent a message.
@@ -84,12 +93,17 @@ pub async fn serve_http(
         .with_allowed_origins(ORIGINS)
         .with_max_request_body_bytes(BODY);
     let streams = config.cancellation_token.clone();
-    let guard = server.guard().clone();
     let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(limits.idle_time);
-    let sessions = Arc::new(guard.wrap_sessions(manager));
+    let sessions = Arc::new(server.guard().wrap_sessions(manager));
     let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
-    let http = Arc::new(Http { service, guard, limits, opening: Mutex::default() });
+    let http = Arc::new(Http {
+        service,
+        limits,
+        memory: Arc::default(),
+        sessions: Arc::new(Semaphore::new(limits.sessions)),
+        parsing: Semaphore::new(1),
+    });
     let (connections, refusals) =
         (Arc::new(Semaphore::new(limits.connections)), Arc::new(Semaphore::new(REFUSALS)));
     let (stopping, _) = watch::channel(());
@@ -99,8 +113,8 @@ pub async fn serve_http(
             accepted = listener.accept() => accepted,
             () = &mut stop => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) if is_of_connection(&error) => continue,
             // The listener failed, for example because no file descriptor is free. Retry after a
             // pause.
@@ -110,7 +124,7 @@ pub async fn serve_http(
             }
         };
         if let Ok(permit) = connections.clone().try_acquire_owned() {
-            let connected = http.clone().connection(stream, stopping.subscribe());
+            let connected = http.clone().connection(stream, peer, stopping.subscribe());
             tokio::spawn(async move {
                 connected.await;
                 drop(permit);
@@ -132,23 +146,32 @@ pub async fn serve_http(
 /// The state that all connections share.
 struct Http {
     service: StreamableHttpService<Server, GuardedSessions<LocalSessionManager>>,
-    guard: Guard,
     limits: Limits,
-    /// Locked while a session is created, so that two requests cannot both pass the check of the
-    /// session limit.
-    opening: Mutex<()>,
+    memory: Arc<Memory>,
+    /// One permit for each session that may exist.
+    sessions: Arc<Semaphore>,
+    /// The right to parse a large body.
+    parsing: Semaphore,
 }
 
 type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 impl Http {
     /// Serves one connection until it closes. An error ends only this connection.
-    async fn connection(self: Arc<Self>, stream: TcpStream, mut stopping: watch::Receiver<()>) {
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        mut stopping: watch::Receiver<()>,
+    ) {
         let Limits { header_time, write_time, .. } = self.limits;
-        let stream = TokioIo::new(Stalling { stream, write_time, stalled: None });
+        let stream = TokioIo::new(Stalling::new(stream, write_time));
         let answer = service_fn(move |request| {
             let http = self.clone();
-            async move { Ok::<_, Infallible>(http.answer(request).await) }
+            async move {
+                let answered = http.answer(request, peer).await;
+                Ok::<_, Infallible>(answered.unwrap_or_else(|refusal| refusal))
+            }
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(header_time).max_buf_size(HEADERS);
@@ -161,57 +184,177 @@ impl Http {
         let _ = connection.await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
+    /// Answers a request, or refuses it.
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+    ) -> Result<HttpResponse, HttpResponse> {
         if request.uri().path() != "/mcp" {
-            return refusal(StatusCode::NOT_FOUND, "not found: the MCP endpoint is /mcp");
+            return Err(refusal(StatusCode::NOT_FOUND, "not found: the MCP endpoint is /mcp"));
         }
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        // rmcp ignores what follows an invalid port.
+        if head.headers.get(ORIGIN).is_some_and(|origin| !is_origin(origin)) {
+            return Err(refusal(StatusCode::FORBIDDEN, "the Origin header is malformed"));
+        }
         if head.method != Method::POST {
-            return self.service.handle(Request::from_parts(head, body)).await;
+            return Ok(self.service.handle(Request::from_parts(head, body)).await);
         }
-        let too_large = || {
-            let why = format!("the body is larger than {BODY} bytes");
-            refusal(StatusCode::PAYLOAD_TOO_LARGE, &why)
-        };
-        // A body whose declared length is too large is refused before it arrives.
-        if body.size_hint().lower() > BODY as u64 {
-            return too_large();
+        let session = head.headers.get(SESSION).cloned();
+        let client = session.map_or(Client::Connection(peer), Client::Session);
+        let account = self.memory.account(client);
+        let body = self.receive(body, most(&head.headers), &account).await?;
+        let parsing = if body.len() > SMALL { self.parsing.acquire().await.ok() } else { None };
+        let message = off_the_runtime(parsing.is_some(), || Message::read(&body))
+            .map_err(|why| refusal(StatusCode::PAYLOAD_TOO_LARGE, &why))?;
+        if message.opens_session && body.len() > SMALL {
+            return Err(too_large(SMALL));
         }
-        let body = match timeout(self.limits.body_time, Limited::new(body, BODY).collect()).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => return too_large(),
-            Ok(Err(_)) => return refusal(StatusCode::BAD_REQUEST, "the body is incomplete"),
-            Err(_) => return refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
-        };
-        let opens = opens_session(&body);
-        let answer = self.service.handle(Request::from_parts(head, Full::new(body)));
-        if !opens {
-            return answer.await;
+        if !account.take(message.values * VALUE) {
+            return Err(unavailable(FULL));
         }
-        let _opening = self.opening.lock().await;
-        let sessions = self.limits.sessions;
-        if self.guard.sessions() >= sessions {
-            let why = format!(
-                "the limit of {sessions} sessions is reached: end a session with DELETE, or try \
-                 again later"
-            );
-            return unavailable(&why);
+        if message.opens_session {
+            let permit = self.sessions.clone().try_acquire_owned();
+            let permit = permit.map_err(|_| self.too_many_sessions())?;
+            head.extensions.insert(SessionPermit::new(permit));
         }
-        // Creating a session does not wait for the client, so the lock is released soon.
-        timeout(OPENING, answer)
-            .await
-            .unwrap_or_else(|_| unavailable("creating the session took too long"))
+        head.extensions.insert(account.clone());
+        let request = Request::from_parts(head, Full::new(body));
+        let answer = self.handle(request, parsing).await;
+        // The client has received the response when its body is dropped.
+        Ok(answer.map(|body| {
+            let keep = move |frame| {
+                let _ = &account;
+                frame
+            };
+            body.map_frame(keep).boxed()
+        }))
+    }
+
+    /// Passes a request on to rmcp. Its body is complete, so rmcp parses it when the answer is first
+    /// polled.
+    async fn handle(
+        &self,
+        request: Request<Full<Bytes>>,
+        parsing: Option<SemaphorePermit<'_>>,
+    ) -> HttpResponse {
+        let answer = self.service.handle(request);
+        tokio::pin!(answer);
+        let polled = poll_fn(|context| {
+            let poll = || answer.as_mut().poll(context);
+            Poll::Ready(off_the_runtime(parsing.is_some(), poll))
+        });
+        let polled = polled.await;
+        drop(parsing);
+        match polled {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => answer.await,
+        }
+    }
+
+    /// Receives the body of a request. A body whose declared length is too large is refused before
+    /// it arrives.
+    async fn receive(
+        &self,
+        body: Incoming,
+        most: usize,
+        account: &Account,
+    ) -> Result<Bytes, HttpResponse> {
+        let declared = body.size_hint().exact().map(usize::try_from);
+        let length = declared.map_or(most, |length| length.unwrap_or(usize::MAX));
+        if length > most {
+            return Err(too_large(most));
+        }
+        if !account.take(length * COPIES) {
+            return Err(unavailable(FULL));
+        }
+        match timeout(self.limits.body_time, Limited::new(body, most).collect()).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(most)),
+            Ok(Err(_)) => Err(refusal(StatusCode::BAD_REQUEST, "the body is incomplete")),
+            Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+        }
+    }
+
+    fn too_many_sessions(&self) -> HttpResponse {
+        unavailable(&format!(
+            "the limit of {} sessions is reached: end a session with DELETE, or try again later",
+            self.limits.sessions
+        ))
     }
 }
 
-/// Whether a message may open a session. Returns `true` if the message cannot be parsed.
-fn opens_session(body: &[u8]) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Message {
-        method: Option<String>,
+/// The right to a session, as an extension of the HTTP request that opens it. It is held until the
+/// session ends.
+pub(crate) type SessionPermit = Arc<OwnedSemaphorePermit>;
+
+/// Runs work that uses the processor for long, and lets the runtime use another thread for its other
+/// tasks in the meantime. A runtime with one thread waits.
+fn off_the_runtime<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
+    let flavor = Handle::current().runtime_flavor();
+    if is_long && flavor == RuntimeFlavor::MultiThread { block_in_place(work) } else { work() }
+}
+
+/// The maximum size of a body: small if it belongs neither to a session nor to a revision without
+/// sessions.
+fn most(headers: &HeaderMap) -> usize {
+    let is_stateless = headers.get(REVISION).is_some_and(|it| it.as_bytes() >= STATELESS);
+    if headers.contains_key(SESSION) || is_stateless { BODY } else { SMALL }
+}
+
+/// Whether a header is an origin as browsers send it (RFC 6454, 6.2).
+fn is_origin(origin: &HeaderValue) -> bool {
+    let Ok(origin) = origin.to_str() else { return false };
+    origin == "null"
+        || Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == origin)
+}
+
+/// What is known about a message before it is parsed.
+struct Message {
+    /// The number of values, or somewhat more.
+    values: usize,
+    /// Whether it may open a session. This is so if it cannot be parsed.
+    opens_session: bool,
+}
+
+impl Message {
+    /// # Errors
+    ///
+    /// The message has more than [`VALUES`] values or more than [`DEPTH`] levels.
+    fn read(body: &[u8]) -> Result<Self, String> {
+        #[derive(serde::Deserialize)]
+        struct Called {
+            method: Option<String>,
+        }
+        let (mut values, mut depth, mut in_text, mut escaped) = (1, 0_usize, false, false);
+        for byte in body {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_text => escaped = true,
+                b'"' => in_text = !in_text,
+                _ if in_text => {}
+                b',' => values += 1,
+                b'[' | b'{' => (values, depth) = (values + 1, depth + 1),
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if values > VALUES || depth > DEPTH {
+                return Err(format!(
+                    "the message has more than {VALUES} values or {DEPTH} levels: send less at once"
+                ));
+            }
+        }
+        let called = serde_json::from_slice::<Called>(body);
+        let opens_session =
+            called.map_or(true, |called| called.method.as_deref() == Some("initialize"));
+        Ok(Self { values, opens_session })
     }
-    let message = serde_json::from_slice::<Message>(body);
-    message.map_or(true, |message| message.method.as_deref() == Some("initialize"))
+}
+
+fn too_large(most: usize) -> HttpResponse {
+    let why = format!("the body is larger than {most} bytes");
+    refusal(StatusCode::PAYLOAD_TOO_LARGE, &why)
 }
 
 fn refusal(status: StatusCode, why: &str) -> HttpResponse {
@@ -250,25 +393,40 @@ fn is_of_connection(error: &io::Error) -> bool {
     matches!(error.kind(), K::ConnectionRefused | K::ConnectionAborted | K::ConnectionReset)
 }
 
-/// A connection that fails when its client stops reading for `write_time`.
+/// A connection that fails when its client reads less than [`PROGRESS`] bytes in `write_time`,
+/// although there is more to read.
 struct Stalling {
     stream: TcpStream,
     write_time: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// The end of the time, and the number of bytes to write by then. `None` if nothing waits.
+    due: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
 impl Stalling {
+    const fn new(stream: TcpStream, write_time: Duration) -> Self {
+        Self { stream, write_time, due: None }
+    }
+
     fn unless_stalled(
         &mut self,
         ctx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
+        match &written {
+            Poll::Ready(Ok(bytes)) => {
+                self.due = self.due.take().and_then(|(at, left)| {
+                    let left = left.checked_sub(*bytes).filter(|left| *left > 0)?;
+                    Some((at, left))
+                });
+                written
+            }
+            Poll::Ready(Err(_)) => written,
+            Poll::Pending => {
+                let begin = || (Box::pin(sleep(self.write_time)), PROGRESS);
+                let (at, _) = self.due.get_or_insert_with(begin);
+                at.as_mut().poll(ctx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+            }
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(self.write_time)));
-        stalled.as_mut().poll(ctx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -307,8 +465,11 @@ impl AsyncWrite for Stalling {
         self.stream.is_write_vectored()
     }
 
+    /// hyper calls this when it has written everything.
     fn poll_flush(self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(ctx)
+        let this = self.get_mut();
+        this.due = None;
+        Pin::new(&mut this.stream).poll_flush(ctx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -343,15 +504,44 @@ const WRITE_TIME: Duration = Duration::from_secs(30);
 /// ended receives a 404 response and opens a new one.
 const IDLE_TIME: Duration = Duration::from_secs(5 * 60);
 
-/// The maximum size of a request body, the same as rmcp's default. All connections together buffer
-/// at most one gigabyte.
+/// The bytes that a client must read in [`Limits::write_time`] while there is more to read. With the
+/// default, a client holds the largest response for eight minutes at most.
+const PROGRESS: usize = 4 << 20;
+
+/// The maximum size of a request body, the same as rmcp's default.
 const BODY: usize = 4 << 20;
+
+/// The maximum size of a body without a session, and of one that is parsed on the runtime's threads,
+/// which takes less than a millisecond.
+const SMALL: usize = 64 << 10;
+
+/// The number of copies of a body that exist while it is received and parsed.
+const COPIES: usize = 5;
+
+/// The maximum number of values in a message. The largest list of roots has 10,000 entries, each
+/// with a handful of values.
+const VALUES: usize = 1 << 16;
+
+/// The memory that a value takes while it is parsed, for example an object with one member.
+const VALUE: usize = 1 << 10;
+
+/// The maximum nesting of arrays and objects in a message.
+const DEPTH: usize = 64;
+
+/// The header with a session's identifier.
+const SESSION: &str = "mcp-session-id";
+
+/// The header with the protocol's revision.
+const REVISION: &str = "mcp-protocol-version";
+
+/// The first revision without sessions.
+const STATELESS: &[u8] = b"2026-07-28";
+
+/// The reason for refusing a request that needs more memory than its client may take now.
+const FULL: &str = "the server has too little memory left for this request: try again later";
 
 /// The maximum size of request headers. Real clients send less than a kilobyte.
 const HEADERS: usize = 16 << 10;
-
-/// The maximum time to create a session.
-const OPENING: Duration = Duration::from_secs(10);
 
 /// The maximum number of concurrent 503 responses to new connections. Beyond it, connections are
 /// closed without a response.
@@ -365,3 +555,51 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// JSON-RPC 2.0, section 5.1.
 const INTERNAL_ERROR: i64 = -32603;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_levels_of_a_message_are_counted_outside_of_texts() {
+        for (text, values) in [
+            ("1", 1),
+            ("[1,2,3]", 4),
+            (r#"{"a":1,"b":[]}"#, 4),
+            (r#""[,{\"[,{""#, 1),
+            (r#"["\\",","]"#, 3),
+            ("", 1),
+        ] {
+            assert_eq!(Message::read(text.as_bytes()).map(|it| it.values), Ok(values), "{text}");
+        }
+        let list = |values: usize| format!("[{}]", vec!["1"; values - 1].join(","));
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        for (allowed, refused) in
+            [(list(VALUES), list(VALUES + 1)), (nested(DEPTH), nested(DEPTH + 1))]
+        {
+            assert!(Message::read(allowed.as_bytes()).is_ok());
+            let why = Message::read(refused.as_bytes()).err().unwrap_or_default();
+            assert!(why.contains("65536 values or 64 levels"), "{why}");
+        }
+    }
+
+    #[test]
+    fn only_origins_as_browsers_send_them_are_accepted() {
+        for (origin, accepted) in [
+            ("http://localhost", true),
+            ("http://localhost:1", true),
+            ("http://[::1]:8000", true),
+            ("https://evil.example", true),
+            ("null", true),
+            ("http://localhost:1.evil.example", false),
+            ("http://localhost:", false),
+            ("http://localhost:99999", false),
+            ("http://localhost/", false),
+            ("http://user@localhost", false),
+            ("localhost", false),
+            ("", false),
+        ] {
+            assert_eq!(is_origin(&HeaderValue::from_static(origin)), accepted, "{origin}");
+        }
+    }
+}

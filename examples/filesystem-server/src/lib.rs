@@ -10,6 +10,7 @@ pub mod options;
 pub mod programs;
 pub mod server;
 
+mod memory;
 mod progress;
 mod resources;
 mod tools;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hyper::http::request::Parts;
 use mcp_roots_guard::Guard;
 use rmcp::handler::server::ServerHandler;
 use rmcp::handler::server::router::tool::ToolRouter;
@@ -14,6 +15,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, tool_handler};
 
+use crate::http::SessionPermit;
 use crate::programs::Programs;
 use crate::resources::{self, Resources};
 
@@ -82,7 +84,9 @@ impl ServerHandler for Server {
         ctx: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         if let Ok(session) = self.guard.session_of(&ctx.extensions) {
-            self.resources.follow(&session, &ctx.peer);
+            let parts = ctx.extensions.get::<Parts>();
+            let permit = parts.and_then(|parts| parts.extensions.get::<SessionPermit>());
+            self.resources.follow(&session, &ctx.peer, permit.cloned());
         }
         ctx.peer.set_peer_info(request.clone());
         self.negotiate_initialize(&request)

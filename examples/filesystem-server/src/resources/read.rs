@@ -19,6 +19,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 
 use super::entry::{self, DIRECTORY, ENTRIES};
+use crate::memory::Room;
 use crate::server::Server;
 use crate::tools::LIMIT;
 
@@ -28,12 +29,14 @@ pub(crate) async fn read(
     params: &ReadResourceRequestParams,
     ctx: &RequestContext<RoleServer>,
 ) -> Result<ReadResourceResponse, ErrorData> {
-    let uri = params.uri.clone();
+    let (uri, room) = (params.uri.clone(), Room::of(&ctx.extensions));
     let work = move |roots: RequestRoots| {
-        let contents = contents(&roots, uri)?;
-        Ok(ReadResourceResult::new(vec![contents])
+        room.for_file(&roots, &uri)?;
+        let result = ReadResourceResult::new(vec![contents(&roots, uri)?])
             .with_ttl_ms(0)
-            .with_cache_scope(CacheScope::Private))
+            .with_cache_scope(CacheScope::Private);
+        room.for_result(&result)?;
+        Ok(result)
     };
     server.guard.resource(ctx, params, work).await
 }

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use super::listen::Listens;
 use super::subscription::{Due, Looked, SUBSCRIPTIONS, Subscription, look};
 use super::watch::{Watcher, lock};
+use crate::http::SessionPermit;
 use crate::server::Server;
 
 /// The resource state of all clients.
@@ -38,12 +39,23 @@ struct Subscriber {
 }
 
 impl Resources {
-    /// Starts following a session, unless it is already followed.
-    pub(crate) fn follow(self: &Arc<Self>, session: &Session, peer: &Peer<RoleServer>) {
-        self.subscriber(session, peer);
+    /// Starts following a session, unless it is already followed. The permit is held until the
+    /// session ends.
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        session: &Session,
+        peer: &Peer<RoleServer>,
+        permit: Option<SessionPermit>,
+    ) {
+        self.subscriber(session, peer, permit);
     }
 
-    fn subscriber(self: &Arc<Self>, session: &Session, peer: &Peer<RoleServer>) -> Arc<Subscriber> {
+    fn subscriber(
+        self: &Arc<Self>,
+        session: &Session,
+        peer: &Peer<RoleServer>,
+        permit: Option<SessionPermit>,
+    ) -> Arc<Subscriber> {
         let mut sessions = lock(&self.sessions);
         let subscriber = sessions.entry(session.id()).or_insert_with(|| {
             let following = Following {
@@ -52,6 +64,7 @@ impl Resources {
                 session: session.clone(),
                 peer: peer.clone(),
                 subscriber: Arc::default(),
+                _permit: permit,
             };
             let subscriber = following.subscriber.clone();
             tokio::spawn(following.run());
@@ -78,7 +91,7 @@ pub(crate) async fn subscribe(
     let (resources, peer, uri) = (server.resources.clone(), ctx.peer.clone(), params.uri.clone());
     let work = move |roots: RequestRoots| {
         let session = roots.session().ok_or_else(no_session)?;
-        let subscriber = resources.subscriber(session, &peer);
+        let subscriber = resources.subscriber(session, &peer, None);
         let subscription = Subscription::new(&roots, &uri, &resources.watcher, &subscriber.wake)?;
         roots.ensure_active()?;
         subscription.still_allowed(session)?;
@@ -120,6 +133,7 @@ struct Following {
     changes: Changes,
     peer: Peer<RoleServer>,
     subscriber: Arc<Subscriber>,
+    _permit: Option<SessionPermit>,
 }
 
 impl Following {

@@ -11,11 +11,13 @@ use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use rmcp::ErrorData;
 use rmcp::handler::server::common::FromContextPart;
 use rmcp::handler::server::tool::{InputResponses, ToolCallContext};
-use rmcp::model::{CallToolResponse, CallToolResult, JsonObject, object};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, JsonObject, ProtocolVersion, object,
+};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 
-use super::text;
+use crate::memory::Room;
 use crate::progress::{self, Progress};
 use crate::server::Server;
 
@@ -30,6 +32,41 @@ pub(super) struct Call {
     guard: Guard,
     ctx: RequestContext<RoleServer>,
     answers: InputResponses,
+    pub(super) reply: Reply,
+}
+
+/// Creates the result of a call.
+pub(super) struct Reply {
+    pub(super) room: Room,
+    /// Whether the protocol's revision has structured content.
+    has_structured: bool,
+}
+
+impl Reply {
+    /// A result with the text as a content block and as structured content.
+    ///
+    /// A text of more than [`TWICE`] bytes is sent once: as structured content, which the tool's
+    /// output schema requires, or as a content block if the revision has nothing else.
+    pub(super) fn text(&self, content: String) -> Work<CallToolResult> {
+        let (block, structured) = match (content.len() > TWICE, self.has_structured) {
+            (true, true) => {
+                let notice = format!("{} bytes of text are in structuredContent", content.len());
+                (notice, Some(content))
+            }
+            (true, false) => (content, None),
+            (false, _) => (content.clone(), Some(content)),
+        };
+        let mut result = CallToolResult::success(vec![ContentBlock::text(block)]);
+        result.structured_content = structured
+            .map(|content| JsonObject::from_iter([("content".to_owned(), content.into())]).into());
+        self.fitting(result)
+    }
+
+    /// The result, if there is room for it.
+    fn fitting(&self, result: CallToolResult) -> Work<CallToolResult> {
+        self.room.for_result(&result)?;
+        Ok(result)
+    }
 }
 
 impl Call {
@@ -38,7 +75,9 @@ impl Call {
     where
         W: FnOnce(&RequestRoots) -> Work + Send + 'static,
     {
-        self.result(move |roots| Ok(text(&work(roots)?))).await
+        let reply = self.reply;
+        let work = move |roots| reply.text(work(&roots)?);
+        self.guard.tool(&self.ctx, self.answers, work).await
     }
 
     /// Like [`text`](Self::text), for long-running work that reports progress.
@@ -47,8 +86,8 @@ impl Call {
         W: FnOnce(&RequestRoots, &Progress) -> Work + Send + 'static,
     {
         let (progress, reports) = progress::channel();
-        let Self { guard, ctx, answers } = self;
-        let work = guard.tool(&ctx, answers, move |roots| Ok(text(&work(&roots, &progress)?)));
+        let Self { guard, ctx, answers, reply } = self;
+        let work = guard.tool(&ctx, answers, move |roots| reply.text(work(&roots, &progress)?));
         // Boxed because the future is large.
         reports.during(Box::pin(work), &ctx).await
     }
@@ -59,7 +98,7 @@ impl Call {
         W: FnOnce(RequestRoots) -> F + Send,
         F: Future<Output = Work> + Send,
     {
-        let work = async |roots| Ok(text(&work(roots).await?));
+        let work = async |roots| self.reply.text(work(roots).await?);
         // Boxed because the future is large.
         Box::pin(self.guard.tool_async(&self.ctx, self.answers, work)).await
     }
@@ -69,17 +108,20 @@ impl Call {
     where
         W: FnOnce(&RequestRoots) -> Work<CallToolResult> + Send + 'static,
     {
-        self.guard.tool(&self.ctx, self.answers, move |roots| work(&roots)).await
+        let reply = self.reply;
+        let work = move |roots| reply.fitting(work(&roots)?);
+        self.guard.tool(&self.ctx, self.answers, work).await
     }
 }
 
 impl FromContextPart<ToolCallContext<'_, Server>> for Call {
     fn from_context_part(call: &mut ToolCallContext<'_, Server>) -> Result<Self, ErrorData> {
-        Ok(Self {
-            guard: call.service.guard.clone(),
-            ctx: RequestContext::from_context_part(call)?,
-            answers: InputResponses::from_context_part(call)?,
-        })
+        let ctx = RequestContext::from_context_part(call)?;
+        let revision = ctx.protocol_version();
+        let has_structured = revision.is_none_or(|it| it >= ProtocolVersion::V_2025_06_18);
+        let reply = Reply { room: Room::of(&ctx.extensions), has_structured };
+        let guard = call.service.guard.clone();
+        Ok(Self { guard, ctx, answers: InputResponses::from_context_part(call)?, reply })
     }
 }
 
@@ -150,3 +192,34 @@ impl Lines {
 
 /// The maximum size of a result that lists names, in bytes: more than a model can use.
 pub(super) const ANSWER: usize = 1 << 20;
+
+/// The maximum size of a text that is sent in both forms, in bytes: more than a listing or the output
+/// of a program with its remarks.
+const TWICE: usize = 2 * ANSWER;
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::Extensions;
+
+    use super::*;
+
+    #[test]
+    fn large_text_is_sent_once() {
+        let large = "x".repeat(TWICE + 1);
+        let notice = format!("{} bytes of text are in structuredContent", large.len());
+        for (text, has_structured, block, is_structured) in [
+            ("text", true, "text", true),
+            ("text", false, "text", true),
+            (&large, true, &*notice, true),
+            (&large, false, &*large, false),
+        ] {
+            let reply = Reply { room: Room::of(&Extensions::new()), has_structured };
+            let result = reply.text(text.to_owned()).ok();
+            let result = result.and_then(|result| serde_json::to_value(result).ok());
+            let structured = is_structured.then(|| json!({ "content": text }));
+            let part = |pointer| result.as_ref().and_then(|result| result.pointer(pointer));
+            assert_eq!(part("/content/0/text"), Some(&json!(block)));
+            assert_eq!(part("/structuredContent"), structured.as_ref());
+        }
+    }
+}

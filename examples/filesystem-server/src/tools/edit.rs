@@ -18,6 +18,7 @@ use super::call::{Answered, Call, Work, at_most, shown, text_schema};
 use super::ends::Text;
 use super::replace::{NotFound, find_first};
 use super::write::put;
+use crate::memory::Room;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -59,15 +60,18 @@ impl Server {
         )
     )]
     async fn edit_file(Parameters(args): Parameters<EditFile>, call: Call) -> Answered {
-        call.text(move |roots| edit(roots, &args)).await
+        let room = call.reply.room.clone();
+        call.text(move |roots| edit(roots, &room, &args)).await
     }
 }
 
-fn edit(roots: &RequestRoots, args: &EditFile) -> Work {
+fn edit(roots: &RequestRoots, room: &Room, args: &EditFile) -> Work {
     at_most(EDITS, args.edits.len(), "edits")?;
+    room.for_file(roots, &args.path)?;
     let file = roots.check(&args.path, Intent::Existing)?;
     let mut left = EXAMINED;
     let mut content = file.read_to_string(BYTES)?;
+    room.take(COPIES * content.len() + LINE * content.lines().count())?;
     for _ in 0..TRIES {
         let old = Text::new(&content);
         let new = edited(roots, old.clone(), &args.edits, &mut left)?;
@@ -168,9 +172,15 @@ impl std::fmt::Write for Beginning {
     }
 }
 
-/// The maximum size of a file to edit. Several copies of it, and a list of its lines, are held in
-/// memory at once.
+/// The maximum size of a file to edit. Copies of it, and lists of its lines, are held in memory at
+/// once.
 const BYTES: u64 = 4 << 20;
+
+/// The number of further copies of the file.
+const COPIES: usize = 4;
+
+/// The memory that each line of the file takes in the search for a diff.
+const LINE: usize = 48;
 
 /// The maximum number of edits in a call. To change more, write the whole file.
 const EDITS: usize = 500;

@@ -34,7 +34,12 @@ impl Server {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn read_media_file(Parameters(args): Parameters<ReadMedia>, call: Call) -> Answered {
-        call.result(move |roots| read_media(roots, &args.path)).await
+        let room = call.reply.room.clone();
+        call.result(move |roots| {
+            room.for_file(roots, &args.path)?;
+            read_media(roots, &args.path)
+        })
+        .await
     }
 }
 

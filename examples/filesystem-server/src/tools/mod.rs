@@ -19,8 +19,6 @@ mod git;
 mod run;
 
 use rmcp::handler::server::router::tool::ToolRouter;
-use rmcp::model::{CallToolResult, ContentBlock};
-use serde_json::json;
 
 use crate::programs::Programs;
 use crate::server::Server;
@@ -49,10 +47,3 @@ impl Server {
 /// The maximum number of bytes to read from a file, write to a file, or return. The content, its
 /// base64 encoding and the message are in memory at the same time.
 pub(crate) const LIMIT: u64 = 10 << 20;
-
-/// A tool result with the text as a content block and as structured content.
-pub(crate) fn text(content: &str) -> CallToolResult {
-    let mut result = CallToolResult::success(vec![ContentBlock::text(content)]);
-    result.structured_content = Some(json!({ "content": content }));
-    result
-}

@@ -13,6 +13,7 @@ use serde::{Deserialize as _, Deserializer, de};
 use super::LIMIT;
 use super::call::{Answered, Call, Work, at_most, text_schema};
 use super::lines::{head, tail};
+use crate::memory::Room;
 use crate::server::Server;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -72,19 +73,27 @@ impl Server {
         Parameters(args): Parameters<ReadMultiple>,
         call: Call,
     ) -> Answered {
-        call.text(move |roots| read_multiple(roots, &args.paths)).await
+        let room = call.reply.room.clone();
+        call.text(move |roots| read_multiple(roots, &room, &args.paths)).await
     }
 }
 
 async fn answer(args: ReadText, call: Call) -> Answered {
-    let path = args.path;
+    let (path, room) = (args.path, call.reply.room.clone());
     // Some clients send 0 for an omitted argument.
     match (args.head.filter(|&lines| lines > 0), args.tail.filter(|&lines| lines > 0)) {
         (Some(_), Some(_)) => {
             call.text(|_| Err(HandlerError::new("head and tail cannot be combined"))).await
         }
-        (Some(lines), None) => call.text(move |roots| read_lines(roots, &path, lines, false)).await,
-        (None, Some(lines)) => call.text(move |roots| read_lines(roots, &path, lines, true)).await,
+        (Some(lines), None) => {
+            call.text(move |roots| read_lines(roots, &room, &path, lines, false)).await
+        }
+        (None, Some(lines)) => {
+            call.text(move |roots| read_lines(roots, &room, &path, lines, true)).await
+        }
+        (None, None) if room.is_limited() => {
+            call.text(move |roots| read(roots, &room, &path)).await
+        }
         (None, None) => {
             let whole = async move |roots: RequestRoots| {
                 let read = roots.read_to_string_async(path, LIMIT).await;
@@ -95,8 +104,14 @@ async fn answer(args: ReadText, call: Call) -> Answered {
     }
 }
 
+fn read(roots: &RequestRoots, room: &Room, path: &str) -> Work {
+    room.for_file(roots, path)?;
+    roots.read_to_string(path, LIMIT).map_err(|error| advised("", &error, WHOLE))
+}
+
 /// Reads the first or the last lines of a file.
-fn read_lines(roots: &RequestRoots, path: &str, count: u32, from_end: bool) -> Work {
+fn read_lines(roots: &RequestRoots, room: &Room, path: &str, count: u32, from_end: bool) -> Work {
+    room.for_file(roots, path)?;
     let file = roots.open(path).map_err(|error| advised("", &error, LINES))?;
     let lines = if from_end { tail(file, count) } else { head(file, count) };
     let advice = if count == 1 { LINE } else { LINES };
@@ -111,7 +126,7 @@ fn read_lines(roots: &RequestRoots, path: &str, count: u32, from_end: bool) -> W
     })
 }
 
-fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
+fn read_multiple(roots: &RequestRoots, room: &Room, paths: &[String]) -> Work {
     if paths.is_empty() {
         return Err(HandlerError::new("paths is empty: at least one path is required"));
     }
@@ -119,6 +134,7 @@ fn read_multiple(roots: &RequestRoots, paths: &[String]) -> Work {
     let (mut parts, mut left) = (Vec::new(), LIMIT);
     for path in paths {
         roots.ensure_active()?;
+        room.for_file(roots, path)?;
         parts.push(match roots.read_to_string(path, left) {
             Ok(content) => {
                 left = left.saturating_sub(u64::try_from(content.len()).unwrap_or(u64::MAX));

@@ -141,6 +141,7 @@ async fn browser_requests_from_other_origins_are_refused() {
         ("http://evil.example", false),
         ("http://localhost.evil.example", false),
         ("https://localhost:6274", false),
+        ("http://localhost:1.evil.example", false),
         ("null", false),
     ] {
         let answer = send(&address, "POST", &format!("Origin: {origin}\r\n"), &initialize()).await;

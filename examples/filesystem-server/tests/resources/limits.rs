@@ -1,12 +1,14 @@
 //! One HTTP client cannot block others. The time limits are much shorter than the server's
 //! defaults, and each test waits up to a hundred times as long for a limit to take effect.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use filesystem_server::http::{Limits, serve_http};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::fixture::Fixture;
 
@@ -131,12 +133,16 @@ async fn body_is_limited_in_time_and_size() {
     .await
     .unwrap();
     assert!(end(&mut slow).await.starts_with("HTTP/1.1 408"));
-    let mut large = TcpStream::connect(&address).await.unwrap();
-    let head = head(&address, "POST", "", (4 << 20) + 1);
-    large.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
-    // The body is refused by its declared length, before it arrives.
-    let answer = end(&mut large).await;
-    assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("4194304 bytes"), "{answer}");
+    let session = open(&address).await.unwrap();
+    for (session, most) in [("", 64 << 10), (&*session, 4 << 20)] {
+        let mut large = TcpStream::connect(&address).await.unwrap();
+        let head = head(&address, "POST", session, most + 1);
+        large.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
+        // The body is refused by its declared length, before it arrives.
+        let answer = end(&mut large).await;
+        let clear = answer.starts_with("HTTP/1.1 413") && answer.contains(&format!("{most} bytes"));
+        assert!(clear, "{answer}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -162,6 +168,42 @@ async fn client_that_does_not_read_is_disconnected() {
     );
     assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
     drop(hog);
+}
+
+/// A client cannot hold a response for long by reading it slowly.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_that_reads_slowly_is_disconnected() {
+    let fixture = Fixture::new();
+    fixture.write("f", "served");
+    // In JSON, each character takes six bytes.
+    fixture.write("large", "\u{1}".repeat(9 << 20));
+    let address = serve(&fixture, |limits| {
+        limits.connections = 1;
+        limits.write_time = 2 * SHORT;
+    });
+    let address = address.await;
+    let session = open(&address).await.unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let mut slow = socket.connect(address.parse().unwrap()).await.unwrap();
+    let body = read("large").to_string();
+    let head = head(&address, "POST", &session, body.len());
+    slow.write_all(format!("{head}\r\n{body}").as_bytes()).await.unwrap();
+    let (total, mut bytes) = (Arc::new(AtomicUsize::new(0)), [0; 64 << 10]);
+    let read = total.clone();
+    let reading = tokio::spawn(async move {
+        while let Ok(count @ 1..) = slow.read(&mut bytes).await {
+            read.fetch_add(count, Ordering::Relaxed);
+            tokio::time::sleep(SHORT / 30).await;
+        }
+    });
+    // The client holds the only connection until it is disconnected.
+    assert!(
+        until(async || is_served(&address, &session).await).await,
+        "a slow client kept its connection"
+    );
+    assert!(total.load(Ordering::Relaxed) < 9 << 20, "the client has read everything");
+    reading.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
