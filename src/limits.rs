@@ -215,12 +215,6 @@ pub const FETCH_LIMIT: Duration = Duration::from_secs(5);
 /// costs little.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
 
-/// The default for [`GuardBuilder::time_to_live_keyed`](crate::GuardBuilder::time_to_live_keyed).
-/// Among several calls in a row, only the first asks the client. A withdrawn root is served for at
-/// most this long, which a user is unlikely to notice.
-#[cfg(feature = "rmcp")]
-pub const TIME_TO_LIVE_KEYED: Duration = Duration::from_secs(5);
-
 /// The default for [`GuardBuilder::time_to_idle`](crate::GuardBuilder::time_to_idle): long enough
 /// for a user to think about a reply.
 pub const TIME_TO_IDLE: Duration = Duration::from_secs(15 * 60);

@@ -8,8 +8,9 @@
 //!
 //! - No request received after a `notifications/roots/list_changed` uses the previous list.
 //! - A client that did not declare roots is never asked for them.
-//! - In the stateless era, a list that came with one request is not used for another, unless the
-//!   server identifies the client with a [`ClientKey`].
+//! - In the stateless era, a list that came with one request is not used for another. The exception
+//!   is a request in which the client cannot be asked, if the server [sets a duration][keyed] and
+//!   identifies the client with a [`ClientKey`].
 //!
 //! ```no_run
 //! use mcp_roots_guard::rmcp::RequestRoots;
@@ -60,7 +61,7 @@
 //! | --- | --- | --- |
 //! | capabilities | in `initialize` | in each request |
 //! | the list is requested by | `roots/list`, within the request that needs the roots | a result that requires input; the client retries with its list |
-//! | a list is used | until `list_changed`; without `listChanged`, for one request or [a set time][unannounced] | for that request; with a [`ClientKey`], for [a short time][keyed] |
+//! | a list is used | until `list_changed`; without `listChanged`, for one request or [a set time][unannounced] | for that request |
 //! | a list can be requested in | every request | `tools/call`, `prompts/get`, `resources/read` |
 //! | the server needs | [`Guard::wrap`](crate::Guard::wrap) or `Guard::wrap_sessions` | nothing |
 //!
@@ -77,8 +78,8 @@
 //! | the roots cannot be obtained, and a directory is [always] in force | the calls do not fail: they are served from that directory, and relative paths are refused | the same |
 //! | an entry of the list is malformed | the other entries are used | the same |
 //! | several requests at once | one asks, and the others wait | each request asks |
-//! | the server knows the client ([`ClientKey`]) | a session serves only requests with the key that it began with | other requests with the same key use the last list for 5 s ([`time_to_live_keyed`]) |
-//! | lists, completions, subscriptions | the client is asked, as in any request | the client cannot be asked: the last list for the key is used, else the request is refused (`roots_stale`) |
+//! | the server knows the client ([`ClientKey`]) | a session serves only requests with the key that it began with | lists, completions and subscriptions with the same key use the last list, if the server [keeps it][keyed] |
+//! | lists, completions, subscriptions | the client is asked, as in any request | the client cannot be asked: the list that was [kept][keyed] for the key is used, else the request is refused (`roots_stale`) |
 //! | the transport is not wrapped | the request is refused (`no_session`), unless client roots are ignored | the request is served |
 //!
 //! # Client keys
@@ -86,13 +87,12 @@
 //! A [`ClientKey`] identifies the client of a request, and only the server's own code can set it:
 //! with `guard.wrap(stdio()).one_client()` for a connection that has a single client, or with
 //! [`ClientKey::principal`] as an extension of the HTTP request, in the authentication layer.
-//! Nothing that a client sends becomes a key. Requests with equal keys share roots. If a user runs
+//! Nothing that a client sends becomes a key. Requests with equal keys share kept lists. If a user runs
 //! several programs, add the program's name to the key.
 //!
 //! [always]: crate::DirectoryOptions::always
 //! [`WithoutClientRoots::Deny`]: crate::WithoutClientRoots::Deny
 //! [`fetch_limit`]: crate::GuardBuilder::fetch_limit
-//! [`time_to_live_keyed`]: crate::GuardBuilder::time_to_live_keyed
 
 mod transport;
 #[cfg(feature = "rmcp-http")]

@@ -265,8 +265,8 @@ impl Guard {
     }
 
     /// Like [`roots_for`](Self::roots_for). In the stateless era, `can_ask` is false for a request
-    /// to which a client cannot be asked for its roots. If they are not cached, such a request gets
-    /// the directories that are always in force.
+    /// in which the client cannot be asked for its roots. Only such a request uses the client's
+    /// cached list. If there is none, it gets the directories that are always in force.
     pub(super) async fn roots_if_asking(
         &self,
         ctx: &RequestContext<RoleServer>,
@@ -334,8 +334,11 @@ impl Guard {
         );
         let declares_roots =
             !matches!(session.state(), RootsState::Ignored | RootsState::Unsupported);
-        let known =
-            ClientKey::of(&ctx.extensions).map(|key| (key, Received::number(&ctx.extensions)));
+        let time_to_live = self.choices().time_to_live_keyed;
+        // Without a time to live, the list serves only the request that carried it.
+        let known = ClientKey::of(&ctx.extensions)
+            .filter(|_| !time_to_live.is_zero())
+            .map(|key| (key, Received::number(&ctx.extensions)));
         let mut from_cache = None;
         let roots = match (declares_roots, input.take_roots()) {
             (false, _) => {
@@ -358,14 +361,16 @@ impl Guard {
                     Ok(list) => session.roots_from_list(list).await?,
                     Err(error) => session.roots_despite(error).await?,
                 };
-                let until = began + self.choices().time_to_live_keyed;
-                match cached(until, roots.clone()) {
+                match cached(began + time_to_live, roots.clone()) {
                     Some((key, list)) if !roots.is_despite_failure() => {
                         self.cache().replace(key, list);
                     }
                     _ => {}
                 }
                 roots
+            }
+            (true, None) if can_ask => {
+                return Ok(RootsForRequest::InputRequired(input.into_roots_request()));
             }
             (true, None) => {
                 let key = known.map(|(key, _)| key);
@@ -374,9 +379,6 @@ impl Guard {
                     Some(roots) => {
                         from_cache = key.cloned();
                         roots.for_session(session.id(), session.account())
-                    }
-                    None if can_ask => {
-                        return Ok(RootsForRequest::InputRequired(input.into_roots_request()));
                     }
                     None => session.roots_despite(Code::RootsStale.into()).await?,
                 }

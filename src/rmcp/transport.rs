@@ -98,10 +98,11 @@ impl<T> GuardedTransport<T> {
         Self { inner, guard, connection: None, key: None }
     }
 
-    /// Declares that all requests on this transport come from one client, as on stdio. In the
-    /// stateless era, a list that came with one request is then also used for the others, for [a
-    /// short time](crate::GuardBuilder::time_to_live_keyed). Do not use this for a proxy that
-    /// serves several clients.
+    /// Declares that all requests on this transport come from one client, as on stdio. By itself,
+    /// this shares no list. In the stateless era, together with a
+    /// [duration](crate::GuardBuilder::time_to_live_keyed), the list of one request is kept for
+    /// lists, completions and subscriptions, in which the client cannot be asked. Do not use this
+    /// for a proxy that serves several clients.
     ///
     /// When the client makes calls in a row, a thread of the guard polls for the next one for up to
     /// 100 µs before it sleeps. The calls then take less time, and somewhat more processor time.

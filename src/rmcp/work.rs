@@ -287,9 +287,10 @@ impl Guard {
     ///
     /// In the stateless era, the client cannot be asked in such a request. For a client that
     /// declared no roots, the allowed directories are in force. For any other client with a
-    /// [`ClientKey`](super::ClientKey), the roots in its last list are in force for [a short
-    /// time](crate::GuardBuilder::time_to_live_keyed) after it sent the list. If there is no such
-    /// list, only the directories that are [always](crate::DirectoryOptions::always) in force are.
+    /// [`ClientKey`](super::ClientKey), the roots in its last list are in force for as long as
+    /// [`time_to_live_keyed`](crate::GuardBuilder::time_to_live_keyed) says, which by default is
+    /// not at all. If there is no such list, only the directories that are
+    /// [always](crate::DirectoryOptions::always) in force are.
     ///
     /// # Errors
     ///
@@ -374,9 +375,9 @@ impl RequestRoots {
     /// Use it in [`Guard::tool_async`] and its siblings, whose own work occupies none of the slots
     /// that clients share. Each piece waits for a slot, like the work of [`Guard::tool`]. If the
     /// client's roots have changed since the request obtained them, the piece does not start. In
-    /// the stateless era, changes are not announced, but roots from the cache of a
-    /// [`ClientKey`](super::ClientKey) are refused once the client has sent another list, and once
-    /// the cached list has [expired](crate::GuardBuilder::time_to_live_keyed).
+    /// the stateless era, changes are not announced, but a list that was
+    /// [kept](crate::GuardBuilder::time_to_live_keyed) from an earlier request is refused once it
+    /// has expired, and once the client has sent another one.
     ///
     /// Dropping the future cancels a piece that has not started. One that has started continues,
     /// until its next call to [`ensure_active`](Self::ensure_active).

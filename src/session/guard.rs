@@ -18,7 +18,7 @@ use crate::limits::{
     FETCH_LIMIT, LONGEST_TIME, SESSIONS, TIME_TO_IDLE, TIME_TO_LIVE, VERIFY_LIMIT,
 };
 #[cfg(feature = "rmcp")]
-use crate::limits::{MOST_WORK, TIME_TO_LIVE_KEYED, WORK};
+use crate::limits::{MOST_WORK, WORK};
 use crate::roots::Roots;
 use crate::session::cache::SnapshotCache;
 use crate::session::runtime::{Instant, run_on_workers, timeout_at};
@@ -170,10 +170,15 @@ impl GuardBuilder {
         self
     }
 
-    /// Sets how long a list that a client sent with one request is used for its other requests.
+    /// Sets how long a list that a client sent with one request is also used for those requests in
+    /// which the client cannot be asked: lists, completions and subscriptions
+    /// ([`request`](Guard::request)). Tools, prompts and resource reads ask each time. The default
+    /// is zero: a list is used only for the request that carries it.
+    ///
     /// This applies in the stateless era (2026-07-28), if the server identifies the client by a
-    /// [`ClientKey`](crate::rmcp::ClientKey). Changes are not announced in that era, so a withdrawn
-    /// root is served for up to that time. The default is [`TIME_TO_LIVE_KEYED`].
+    /// [`ClientKey`](crate::rmcp::ClientKey). Changes are not announced in that era, so with a
+    /// longer time, those requests are served a withdrawn root for up to that time, or until the
+    /// client sends its next list.
     #[cfg(feature = "rmcp")]
     pub fn time_to_live_keyed(mut self, time_to_live: Duration) -> Self {
         self.choices.time_to_live_keyed = time_to_live.min(LONGEST_TIME);
@@ -277,7 +282,7 @@ impl Guard {
             time_to_live: TIME_TO_LIVE,
             time_to_live_unannounced: Duration::ZERO,
             #[cfg(feature = "rmcp")]
-            time_to_live_keyed: TIME_TO_LIVE_KEYED,
+            time_to_live_keyed: Duration::ZERO,
             #[cfg(feature = "rmcp")]
             work_at_once: WORK,
         };

@@ -9,18 +9,19 @@ use crate::workers::Account;
 
 /// Identifies a client, which is an authenticated principal or a connection with a single client.
 ///
-/// A key has two effects. In the stateless era (2026-07-28), a list that a client sent with one
-/// request is also used for its other requests, for [a short
-/// time](crate::GuardBuilder::time_to_live_keyed). Without a key, the list is requested for each
-/// request. In the session era, a session that began with a key serves only requests with that key.
+/// A key has two effects. In the session era, a session that began with a key serves only requests
+/// with that key. In the stateless era (2026-07-28), if the server sets a
+/// [duration](crate::GuardBuilder::time_to_live_keyed), a list that a client sent with one request
+/// is kept for those of its requests in which it cannot be asked. Without that duration, a list is
+/// used only for the request that carries it.
 ///
 /// The server adds the key to a request's extensions before rmcp handles the request. Over HTTP,
 /// the authentication layer adds it as an extension of the HTTP request. On stdio,
 /// [`GuardedTransport::one_client`](crate::rmcp::GuardedTransport::one_client) adds it.
 ///
-/// Requests with equal keys share roots, so each user must have a different key. Each program that
-/// a user runs must have a different key too; the client identifier of an access token
-/// distinguishes programs. Never derive a key from a value that a client chooses, such as its
+/// Requests with equal keys share kept lists, and the client's share of the guard's resources, so
+/// each user must have a different key. Each program that a user runs must have a different key
+/// too; the client identifier of an access token distinguishes programs. Never derive a key from a value that a client chooses, such as its
 /// `mcp-session-id`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClientKey(Account);

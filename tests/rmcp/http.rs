@@ -211,10 +211,11 @@ impl Connection {
 
     /// Sends a request of the stateless era and returns the response.
     async fn stateless(&mut self, request: &Value) -> Value {
-        let name = request["params"]["name"].as_str().unwrap();
-        let more = format!(
-            "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\n"
-        );
+        let method = request["method"].as_str().unwrap();
+        let mut more = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n");
+        if let Some(name) = request["params"]["name"].as_str() {
+            more += &format!("Mcp-Name: {name}\r\n");
+        }
         self.post(&more, request).await;
         let answer = self.event().await.unwrap();
         assert_eq!(self.event().await, None);
@@ -429,32 +430,35 @@ impl SessionStore for Store {
     }
 }
 
+/// The server keeps lists, and adds a key to the requests of a known user.
 #[tokio::test]
-async fn without_sessions_only_roots_of_a_principal_are_remembered() {
+async fn without_sessions_only_roots_of_a_principal_are_kept() {
     let tree = Tree::new();
-    let http = Http::serve(&tree.guard()).await;
+    let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
+    let http = Http::serve(&guard).await;
     let declared = || json!({ "roots": {} });
-    let read = || stateless(call(1, "read", "in.txt"), declared());
+    let read = stateless(call(1, "read", "in.txt"), declared());
     let mut answered = call(2, "read", "in.txt");
     answered["params"]["inputResponses"] = json!({ ROOTS_KEY: list([tree.uri("op/a")]) });
     let answered = stateless(answered, declared());
-    for (user, again) in [(None, None), (Some("alice"), Some("bob"))] {
-        let mut one = http.connect().await;
-        if let Some(user) = user {
-            one = one.with("x-user", user);
+    let listing = json!({ "jsonrpc": "2.0", "id": 3, "method": "resources/list", "params": {} });
+    let listing = stateless(listing, declared());
+    let connect = async |user: Option<&str>| {
+        let connection = http.connect().await;
+        match user {
+            Some(user) => connection.with("x-user", user),
+            None => connection,
         }
-        assert_eq!(one.stateless(&read()).await["result"]["resultType"], "input_required");
+    };
+    for (user, stranger) in [(None, None), (Some("alice"), Some("bob"))] {
+        let mut one = connect(user).await;
+        assert_eq!(one.stateless(&read).await["result"]["resultType"], "input_required");
         assert_eq!(tool_text(&one.stateless(&answered).await).as_deref(), Ok("a"));
-        let next = one.stateless(&read()).await;
-        if user.is_some() {
-            assert_eq!(tool_text(&next).as_deref(), Ok("a"));
-        } else {
-            assert_eq!(next["result"]["resultType"], "input_required");
-        }
-        let mut other = http.connect().await;
-        if let Some(user) = again {
-            other = other.with("x-user", user);
-        }
-        assert_eq!(other.stateless(&read()).await["result"]["resultType"], "input_required");
+        let listed = one.stateless(&listing).await;
+        let root = listed["result"]["resources"][0]["uri"].as_str();
+        assert_eq!(root, user.map(|_| tree.uri("op/a")).as_deref(), "{listed}");
+        assert_eq!(one.stateless(&read).await["result"]["resultType"], "input_required");
+        let refused = connect(stranger).await.stateless(&listing).await;
+        assert_eq!(refused["error"]["data"]["kind"], "roots_stale", "{refused}");
     }
 }

@@ -1,5 +1,7 @@
 //! Resources, and requests whose responses cannot ask for the client's roots.
 
+use std::time::Duration;
+
 use mcp_roots_guard::rmcp::ROOTS_KEY;
 use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard};
 use serde_json::{Value, json};
@@ -11,9 +13,10 @@ fn read(uri: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": uri } })
 }
 
-/// A connection for requests of this era, from a client with these capabilities.
+/// A connection for requests of this era, from a client with these capabilities. The server keeps
+/// stateless lists.
 async fn connect(tree: &Tree, era: Era, capabilities: &Value) -> Raw {
-    let guard = tree.guard();
+    let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
     let (server, reports) = Server::new(&guard);
     let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
     if era == Era::Sessions {
@@ -74,7 +77,7 @@ async fn a_resource_request_asks_for_roots_like_a_tool_call() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_ask_for_roots_uses_the_known_list() {
+async fn a_request_that_cannot_ask_for_roots_uses_the_kept_list() {
     let tree = Tree::new();
     let listing = || json!({ "jsonrpc": "2.0", "id": 5, "method": "resources/list", "params": {} });
     let listed =
@@ -84,8 +87,7 @@ async fn a_request_that_cannot_ask_for_roots_uses_the_known_list() {
     raw.send(&listing()).await;
     let answer = raw.answer(&list([tree.uri("op/b")])).await;
     assert_eq!(listed(&answer), Some(tree.uri("op/b")));
-    // In the stateless era, the request uses the client's latest list, if the server can identify
-    // the client.
+    // In the stateless era, the request uses the list that the server kept for the client.
     let declared = json!({ "roots": {} });
     let mut raw = connect(&tree, Era::Stateless, &declared).await;
     raw.send(&stateless(listing(), declared.clone())).await;

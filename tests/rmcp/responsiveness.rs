@@ -141,13 +141,8 @@ async fn work_queued_before_its_roots_were_withdrawn_never_begins() {
     other.send(&call(3, "read", "in.txt")).await;
     let question = other.receive().await;
     other.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": b })).await;
-    assert_only_the_write_is_refused(&mut slow, &mut other, &tree).await;
-}
-
-/// Frees the slot that `other` waits for. Its write from before the change must be refused, and
-/// its read from after the change must be served from the new root.
-async fn assert_only_the_write_is_refused(slow: &mut Raw, other: &mut Raw, tree: &Tree) {
     slow.send(&cancelled(1)).await;
+    // The write is from before the change, and the read from after it.
     for _ in 0..2 {
         let answer = other.receive().await;
         let expected =
@@ -157,7 +152,8 @@ async fn assert_only_the_write_is_refused(slow: &mut Raw, other: &mut Raw, tree:
     assert!(!Path::new(&tree.path("op/a/new.txt")).exists());
 }
 
-/// In the stateless era, a list in a later request withdraws the list of an earlier one.
+/// In the stateless era, a list in a later request withdraws the one that was kept from an earlier
+/// request.
 #[tokio::test]
 async fn work_queued_before_its_client_sent_other_roots_never_begins() {
     let tree = Tree::new();
@@ -177,11 +173,20 @@ async fn work_queued_before_its_client_sent_other_roots_never_begins() {
     assert_eq!(tool_text(&other.receive().await).as_deref(), Ok("a"));
     slow.send(&call(1, "walk", "")).await;
     assert_eq!(slow.next_report().await.as_deref(), Some("walking"));
-    other.send(&stateless(call(2, "write", "new.txt"), declared())).await;
+    let listing = json!({ "jsonrpc": "2.0", "id": 2, "method": "resources/list", "params": {} });
+    other.send(&stateless(listing, declared())).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     other.send(&read_with_list(3, "op/b")).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_only_the_write_is_refused(&mut slow, &mut other, &tree).await;
+    slow.send(&cancelled(1)).await;
+    for _ in 0..2 {
+        let answer = other.receive().await;
+        if answer["id"] == 2 {
+            assert_eq!(answer["error"]["data"]["kind"], "roots_stale", "{answer}");
+        } else {
+            assert_eq!(tool_text(&answer).as_deref(), Ok("b"));
+        }
+    }
 }
 
 #[tokio::test]

@@ -186,20 +186,35 @@ async fn a_change_notification_counts_in_any_valid_form() {
     }
 }
 
-/// A known gap: rmcp rejects a notification that it cannot parse, so the guard never receives it.
+/// A known gap: rmcp does not pass on a notification that it cannot parse, so the old list remains
+/// in force. Some forms get no error either.
 #[tokio::test]
-async fn a_malformed_change_notification_is_rejected_by_rmcp() {
+async fn a_malformed_change_notification_does_not_reach_the_guard() {
     let tree = Tree::new();
     let a = list([tree.uri("op/a")]);
-    for params in [json!({ "_meta": 7 }), json!([1]), json!("x")] {
+    let method = r#""method":"notifications/roots/list_changed""#;
+    let version = r#""jsonrpc":"2.0""#;
+    for (form, error) in [
+        (format!(r#"{{{version},{method},"params":{{"_meta":7}}}}"#), Some(-32600)),
+        (format!(r#"{{{version},{method},"params":[1]}}"#), Some(-32600)),
+        (format!(r#"{{{version},{method},"params":"x"}}"#), Some(-32600)),
+        (format!(r#"{{{version},{method},"params":[]}}"#), None),
+        (format!(r#"{{{version},{method},"id":null}}"#), None),
+        (format!("{{{method}}}"), None),
+        (format!("[{{{version},{method}}}]"), None),
+        (format!(r#"{{{version},{method},"params":{{"n":1e999}}}}"#), None),
+    ] {
         let mut raw = Raw::connect(&tree.guard());
         raw.initialize(json!({ "roots": { "listChanged": true } })).await;
         assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"));
-        let mut malformed = list_changed();
-        malformed["params"] = params.clone();
-        raw.send(&malformed).await;
-        assert_eq!(raw.receive().await["error"]["code"], -32600, "{params}");
-        assert_eq!(raw.read("in.txt", &a).await.as_deref(), Ok("a"), "{params}");
+        raw.write(&format!("{form}\n{}\n", call(1, "read", "in.txt"))).await;
+        let mut response = raw.receive().await;
+        println!("{form}: {response}");
+        if response["error"].is_object() {
+            response = raw.receive().await;
+        }
+        println!("   {error:?} {response}");
+        assert_eq!(tool_text(&response).as_deref(), Ok("a"), "{form}");
     }
 }
 

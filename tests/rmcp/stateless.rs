@@ -3,13 +3,18 @@
 
 use std::time::Duration;
 
-use mcp_roots_guard::limits::TIME_TO_LIVE_KEYED;
 use mcp_roots_guard::rmcp::ROOTS_KEY;
 use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard};
 use serde_json::{Value, json};
 
 use crate::raw_client::{Raw, call, list, stateless, tool_text};
 use crate::server::{Macros, Server, Tree, empty_list_refusal, refusal};
+
+/// A client of a server that knows that all requests on this connection come from it.
+fn one_client(guard: &Guard) -> Raw {
+    let (server, reports) = Server::new(guard);
+    Raw::to(server, reports, |far| guard.wrap(far).one_client())
+}
 
 fn roots() -> Value {
     json!({ "roots": {} })
@@ -30,19 +35,29 @@ async fn is_asked(raw: &mut Raw, path: &str) {
     assert_eq!(result["inputRequests"], json!({ ROOTS_KEY: { "method": "roots/list" } }));
 }
 
-/// Like [`is_asked`], but first repeats the call until the response is the guard's question, for at
-/// most 60 seconds. Roots are verified at intervals that depend on how long the last verification
-/// took.
-async fn is_asked_eventually(raw: &mut Raw, path: &str) {
+/// Sends a request in which the client cannot be asked. Returns the first root in force, or the kind
+/// of the refusal.
+async fn listed(raw: &mut Raw) -> Result<String, String> {
+    let listing = json!({ "jsonrpc": "2.0", "id": 5, "method": "resources/list", "params": {} });
+    raw.send(&stateless(listing, roots())).await;
+    let answer = raw.receive().await;
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let uri = text(&answer["result"]["resources"][0]["uri"]);
+    uri.ok_or_else(|| text(&answer["error"]["data"]["kind"]).unwrap())
+}
+
+fn stale() -> Result<String, String> {
+    Err("roots_stale".into())
+}
+
+/// Waits until the kept list is no longer used, for at most 60 seconds. Roots are verified at
+/// intervals that depend on how long the last verification took.
+async fn is_stale_eventually(raw: &mut Raw) {
     let start = std::time::Instant::now();
-    while start.elapsed() < Duration::from_secs(60) {
+    while start.elapsed() < Duration::from_secs(60) && listed(raw).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        raw.send(&stateless(call(1, "read", path), roots())).await;
-        if raw.receive().await["result"]["resultType"] == "input_required" {
-            break;
-        }
     }
-    is_asked(raw, path).await;
+    assert_eq!(listed(raw).await, stale());
 }
 
 async fn read(raw: &mut Raw, path: &str, answer: &Value) -> Result<String, String> {
@@ -157,42 +172,58 @@ async fn the_tool_receives_its_own_state_and_answers_but_not_the_guards() {
     assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok(r#"b {"mine":{"action":"accept"}}"#));
 }
 
+/// A client that stops sending a root withdraws it at once, even if the server knows that all
+/// requests come from this client, and even if it keeps lists for requests that cannot ask.
 #[tokio::test]
-async fn an_identified_client_is_asked_again_after_the_time_to_live() {
+async fn a_root_that_a_client_no_longer_sends_is_not_served() {
     let tree = Tree::new();
-    let keyed = |guard: &mcp_roots_guard::Guard| {
-        let (server, reports) = Server::new(guard);
-        Raw::to(server, reports, |far| guard.wrap(far).one_client())
-    };
-    let guard = tree.builder().time_to_live_keyed(Duration::from_secs(2)).build().unwrap();
-    let (mut one, mut other) = (keyed(&guard), keyed(&guard));
-    is_asked(&mut one, "in.txt").await;
+    let keeping = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
+    for (guard, kept) in [(tree.guard(), None), (keeping, Some("op/b"))] {
+        let mut raw = one_client(&guard);
+        let withdrawn = tree.path("op/a/in.txt");
+        assert_eq!(read(&mut raw, &withdrawn, &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+        is_asked(&mut raw, &withdrawn).await;
+        assert_eq!(
+            read(&mut raw, &withdrawn, &list([tree.uri("op/b")])).await,
+            Err(refusal(&withdrawn, "outside_roots"))
+        );
+        assert_eq!(listed(&mut raw).await, kept.map_or_else(stale, |name| Ok(tree.uri(name))));
+        let debug = format!("{guard:?}");
+        assert_eq!(debug.contains("cached: 0,"), kept.is_none(), "{debug}");
+    }
+}
+
+#[tokio::test]
+async fn a_kept_list_is_used_until_its_time_to_live_expires() {
+    let tree = Tree::new();
+    let keep =
+        |seconds| tree.builder().time_to_live_keyed(Duration::from_secs(seconds)).build().unwrap();
+    let guard = keep(2);
+    let (mut one, mut other) = (one_client(&guard), one_client(&guard));
+    assert_eq!(listed(&mut one).await, stale());
     assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
-    one.send(&stateless(call(2, "read", "in.txt"), roots())).await;
-    assert_eq!(tool_text(&one.receive().await).as_deref(), Ok("a"));
+    assert_eq!(listed(&mut one).await, Ok(tree.uri("op/a")));
     // The list applies neither to other clients nor to requests that declare no roots.
-    is_asked(&mut other, "in.txt").await;
+    assert_eq!(listed(&mut other).await, stale());
     one.send(&stateless(call(3, "read", "c/in.txt"), json!({}))).await;
     assert_eq!(tool_text(&one.receive().await).as_deref(), Ok("c"));
-    // A newer answer replaces the list. The list ends when its time to live expires, or when
-    // `forget_all` is called.
+    // A newer list replaces it.
     assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/b")])).await.as_deref(), Ok("b"));
+    assert_eq!(listed(&mut one).await, Ok(tree.uri("op/b")));
     tokio::time::sleep(Duration::from_millis(2100)).await;
-    is_asked(&mut one, "in.txt").await;
-    let guard = tree.guard();
-    let mut one = keyed(&guard);
+    assert_eq!(listed(&mut one).await, stale());
+    let guard = keep(600);
+    let mut one = one_client(&guard);
     assert_eq!(read(&mut one, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     guard.forget_all();
-    is_asked(&mut one, "in.txt").await;
-    assert_eq!(TIME_TO_LIVE_KEYED, Duration::from_secs(5), "as the README says");
+    assert_eq!(listed(&mut one).await, stale());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_answer_received_last_is_remembered() {
     let tree = Tree::new();
     let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let (server, reports) = Server::new(&guard);
-    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
+    let mut raw = one_client(&guard);
     for round in 0..60 {
         // In the first rounds, the first list takes a long time to resolve. In later rounds, the
         // handlers may start in either order.
@@ -207,21 +238,19 @@ async fn the_answer_received_last_is_remembered() {
             [tool_text(&raw.receive().await).unwrap(), tool_text(&raw.receive().await).unwrap()];
         both.sort();
         assert_eq!(both, ["a", "b"]);
-        raw.send(&stateless(call(3, "read", "in.txt"), roots())).await;
-        assert_eq!(tool_text(&raw.receive().await).as_deref(), Ok("b"));
+        assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/b")));
     }
     // A refused answer also removes the previous list.
     assert!(read(&mut raw, "in.txt", &json!({ "roots": 7 })).await.is_err());
-    is_asked(&mut raw, "in.txt").await;
+    assert_eq!(listed(&mut raw).await, stale());
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_clients_roots_are_closed_with_its_connection() {
     let tree = Tree::new();
-    let guard = tree.guard();
-    let (server, reports) = Server::new(&guard);
-    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
+    let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
+    let mut raw = one_client(&guard);
     assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     let directory = tree.path("op/a");
     let held = || {
@@ -241,7 +270,7 @@ async fn a_clients_roots_are_closed_with_its_connection() {
 }
 
 #[tokio::test]
-async fn a_new_optional_directory_causes_a_new_request_for_roots() {
+async fn a_new_optional_directory_ends_a_kept_list() {
     let tree = Tree::new();
     let boundary = Boundary::builder().directory(tree.path("op"), Access::ReadOnly);
     let boundary = boundary
@@ -250,15 +279,14 @@ async fn a_new_optional_directory_causes_a_new_request_for_roots() {
         .unwrap();
     let guard =
         Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let (server, reports) = Server::new(&guard);
-    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
+    let mut raw = one_client(&guard);
     let both = list([tree.uri("op/a"), tree.uri("later")]);
     assert_eq!(read(&mut raw, "in.txt", &both).await.as_deref(), Ok("a"));
     std::fs::create_dir(tree.path("later")).unwrap();
-    is_asked_eventually(&mut raw, "in.txt").await;
+    is_stale_eventually(&mut raw).await;
 }
 
-/// The second request comes with the client's key. The failed answer withdraws the earlier list.
+/// The server keeps lists. A failed answer withdraws the earlier one.
 #[tokio::test]
 async fn a_failed_answer_leaves_only_the_always_directories_and_is_not_cached() {
     let tree = Tree::new();
@@ -268,22 +296,23 @@ async fn a_failed_answer_leaves_only_the_always_directories_and_is_not_cached() 
         .directory_with(tree.path("op/b"), always)
         .build()
         .unwrap();
-    let guard = Guard::new(boundary);
-    let (server, reports) = Server::new(&guard);
-    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
+    let guard =
+        Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
+    let mut raw = one_client(&guard);
     let [a, b] = ["op/a/in.txt", "op/b/in.txt"].map(|path| tree.path(path));
     assert_eq!(read(&mut raw, &a, &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
+    assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/a")));
     let failed = || Err("read \"in.txt\": the client's roots could not be obtained".to_owned());
     for answer in [json!({}), json!({ "error": { "code": 1 } })] {
         assert_eq!(read(&mut raw, &b, &answer).await.as_deref(), Ok("b"));
-        is_asked(&mut raw, "in.txt").await;
+        assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/b")));
         assert_eq!(read(&mut raw, &a, &answer).await, Err(refusal(&a, "outside_roots")));
         assert_eq!(read(&mut raw, "in.txt", &answer).await, failed());
-        is_asked(&mut raw, "in.txt").await;
+        assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/b")));
     }
     let many = list(std::iter::repeat_n("file:///x", 10_001));
     assert_eq!(read(&mut raw, &b, &many).await.as_deref(), Ok("b"));
-    is_asked(&mut raw, "in.txt").await;
+    assert_eq!(listed(&mut raw).await, Ok(tree.uri("op/b")));
     assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     assert_eq!(read(&mut raw, &b, &list([tree.uri("op/a")])).await.as_deref(), Ok("b"));
 }
@@ -343,13 +372,12 @@ async fn a_prompt_request_asks_for_roots_like_a_tool_call() {
 // Windows does not allow renaming a directory that is held open.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_replaced_root_causes_a_new_request_for_roots() {
+async fn a_replaced_root_ends_a_kept_list() {
     let tree = Tree::new();
     let guard = tree.builder().time_to_live_keyed(Duration::from_secs(600)).build().unwrap();
-    let (server, reports) = Server::new(&guard);
-    let mut raw = Raw::to(server, reports, |far| guard.wrap(far).one_client());
+    let mut raw = one_client(&guard);
     assert_eq!(read(&mut raw, "in.txt", &list([tree.uri("op/a")])).await.as_deref(), Ok("a"));
     std::fs::rename(tree.path("op/a"), tree.path("gone")).unwrap();
     std::fs::create_dir(tree.path("op/a")).unwrap();
-    is_asked_eventually(&mut raw, "in.txt").await;
+    is_stale_eventually(&mut raw).await;
 }
