@@ -48,6 +48,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .fold(Boundary::builder(), |boundary, path| boundary.directory(path, Access::ReadOnly));
     let guard = Guard::new(boundary.build()?);
     let server = Server { guard: guard.clone() };
-    server.serve(guard.wrap(rmcp::transport::stdio_pipes()).one_client()).await?.waiting().await?;
+    server.serve(guard.wrap(rmcp::transport::stdio_pipes())).await?.waiting().await?;
     Ok(())
 }

@@ -61,9 +61,7 @@
 //! # A server with the official SDK on stdio
 //!
 //! This recipe needs the feature `rmcp`. Wrap the transport once, and call the guard in each tool.
-//! `examples/minimal_server.rs` is a complete server. Call `one_client` on the transport, because a
-//! pipe has only one client. A list that arrives with a stateless request is then also used for
-//! further requests within five seconds.
+//! `examples/minimal_server.rs` is a complete server.
 //!
 #![cfg_attr(feature = "__rmcp-tests", doc = "```no_run")]
 #![cfg_attr(not(feature = "__rmcp-tests"), doc = "```text")]
@@ -111,7 +109,7 @@
 //!     let boundary = Boundary::builder().directory("/srv/projects", Access::ReadWrite).build()?;
 //!     let guard = Guard::new(boundary);
 //!     let server = Server { guard: guard.clone() };
-//!     server.serve(guard.wrap(rmcp::transport::stdio()).one_client()).await?.waiting().await?;
+//!     server.serve(guard.wrap(rmcp::transport::stdio())).await?.waiting().await?;
 //!     Ok(())
 //! }
 //! ```
@@ -147,8 +145,8 @@
 //!
 //! /// Call this in your authentication layer. `principal` is the verified identity.
 //! fn keyed<B>(mut request: http::Request<B>, principal: &str) -> http::Request<B> {
-//!     // Requests with equal keys share roots. If a user runs several programs, include the
-//!     // program's name in the key.
+//!     // Requests with equal keys count as one client. If a user runs several programs, include
+//!     // the program's name in the key.
 //!     request.extensions_mut().insert(ClientKey::principal(principal));
 //!     request
 //! }
@@ -193,8 +191,13 @@
 //!
 //! A server that uses the SDK needs no additional code: `guard.tool` detects the era of each
 //! request. A client that declared roots receives a result that asks for them, and repeats its
-//! request with the list. Resource listings, completions and subscriptions cannot ask the client.
-//! They use the list that the client recently sent with its key.
+//! request with the list, which is used for that request only.
+//!
+//! Resource listings, completions and subscriptions cannot ask the client. By default, they are
+//! refused if the client declared roots. To serve them, identify the client (on stdio, call
+//! `one_client` on the wrapped transport) and set
+//! [`time_to_live_keyed`](crate::GuardBuilder#method.time_to_live_keyed). They then use the list of
+//! an earlier request for that time, and can be served a root that the client has withdrawn since.
 //!
 //! Without the SDK, a root list that arrives with a request applies only to that request. The list
 //! is not trusted. Like any other list, it is resolved within the allowed directories.

@@ -19,9 +19,9 @@ use crate::workers::Account;
 /// the authentication layer adds it as an extension of the HTTP request. On stdio,
 /// [`GuardedTransport::one_client`](crate::rmcp::GuardedTransport::one_client) adds it.
 ///
-/// Requests with equal keys share kept lists, and the client's share of the guard's resources, so
-/// each user must have a different key. Each program that a user runs must have a different key
-/// too; the client identifier of an access token distinguishes programs. Never derive a key from a value that a client chooses, such as its
+/// Requests with equal keys count as one client, so each user must have a different key. Each
+/// program that a user runs must have a different key too; the client identifier of an access token
+/// distinguishes programs. Never derive a key from a value that a client chooses, such as its
 /// `mcp-session-id`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClientKey(Account);
