@@ -53,10 +53,10 @@ async fn serve(options: &Options, server: Server) -> Result<(), Box<dyn std::err
         };
         return Ok(serve_http(listener, server, options.limits(), stop).await?);
     }
-    // Stdio has exactly one client, so roots from one stateless request can be used for later
-    // ones.
     #[cfg(target_os = "linux")]
     enlarge_output();
+    // Stdio has exactly one client, so its stateless requests that cannot ask for roots can use
+    // those of an earlier request, for as long as `Options::guard` allows.
     let transport = server.guard().wrap(rmcp::transport::stdio_pipes()).one_client();
     server.serve(transport).await?.waiting().await?;
     Ok(())

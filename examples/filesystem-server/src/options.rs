@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{ArgGroup, Parser, ValueEnum};
 use mcp_roots_guard::{Access, Boundary, DirectoryOptions, Guard, Protection, WithoutClientRoots};
@@ -151,6 +152,11 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 /// larger number is probably a mistake.
 const MOST: usize = 1 << 16;
 
+/// How long the roots of a stateless client are kept for lists, completions and subscriptions, in
+/// which it cannot be asked. It is long enough for a client that calls a tool and then lists
+/// resources, and short because these requests are served a withdrawn root for as long.
+const KEPT: Duration = Duration::from_secs(5);
+
 impl Options {
     /// The limits for HTTP clients.
     #[must_use]
@@ -199,7 +205,12 @@ impl Options {
         for name in &self.hide {
             boundary = boundary.protect(name, Protection::Hidden);
         }
-        Ok(Guard::new(boundary.build()?))
+        let mut guard = Guard::builder(boundary.build()?);
+        // Over HTTP, nothing identifies a client, so nothing can be kept for it.
+        if self.http.is_none() {
+            guard = guard.time_to_live_keyed(KEPT);
+        }
+        Ok(guard.build()?)
     }
 
     /// Returns the directories of all options, each of them once.

@@ -1,6 +1,7 @@
 //! A server for a temporary directory, with a file outside it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use filesystem_server::server::Server;
 use mcp_roots_guard::{Access, Boundary, Guard};
@@ -21,7 +22,10 @@ impl Fixture {
         std::fs::write(top.join("secret.txt"), "secret").unwrap();
         let boundary =
             Boundary::builder().directory(top.join("site"), Access::ReadWrite).build().unwrap();
-        Self { _directory: directory, server: Server::new(Guard::new(boundary)), top }
+        // The roots of stateless clients are kept, as by the command-line program over stdio.
+        let guard = Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(5));
+        let server = Server::new(guard.build().unwrap());
+        Self { _directory: directory, server, top }
     }
 
     pub(crate) fn site(&self) -> PathBuf {

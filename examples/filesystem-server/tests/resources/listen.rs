@@ -42,7 +42,6 @@ async fn stateless_client_receives_updates_until_its_roots_change() {
             // resources is allowed anymore.
             let other = fixture.write("other/b", "");
             client.peer.service().set(&[other.parent().unwrap()]);
-            tokio::time::sleep(Duration::from_secs(6)).await;
             client.read(&uri(&other)).await.unwrap();
             std::fs::write(&path, "again").unwrap();
             let told =
