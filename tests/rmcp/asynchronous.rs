@@ -89,10 +89,11 @@ impl ServerHandler for Server {
             #[cfg(unix)]
             "program" => {
                 let work = async |roots: RequestRoots| {
-                    let directory =
-                        roots.run(|roots| Ok(roots.check(".", Intent::Existing)?)).await?;
+                    let prepare = |roots: RequestRoots| {
+                        Ok(roots.check(".", Intent::Existing)?.command("sh")?)
+                    };
+                    let program = roots.run(prepare).await?.unguarded_dir();
                     report("waiting");
-                    let program = directory.command("sh")?.unguarded_dir();
                     let program = program.args(["-c", "echo $$ >pid; exec sleep 1000"]);
                     program.output_async().await?;
                     Ok("the program ended".to_owned())

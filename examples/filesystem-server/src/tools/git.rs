@@ -131,11 +131,16 @@ async fn git(
     if let Some(revision) = revision.as_ref().filter(|revision| revision.starts_with('-')) {
         return Err(HandlerError::new(format!("not a revision: {revision:?}")));
     }
-    let directory =
-        roots.run(move |roots| Ok(roots.read_only().check(path, Intent::Existing)?)).await?;
-    let list = confined(command(&directory, &[])?.args(LIST)).output_async().await?;
+    let prepare = |roots: RequestRoots| {
+        let directory = roots.read_only().check(path, Intent::Existing)?;
+        let list = command(&directory, &[])?.args(LIST);
+        Ok((directory, list))
+    };
+    let (directory, list) = roots.run(prepare).await?;
+    let list = confined(list).output_async().await?;
     let keys = list.into_stdout().map_err(|_| HandlerError::new("not a git repository"))?;
-    let git = command(&directory, &overrides(&keys)?)?.args(options);
+    let overrides = overrides(&keys)?;
+    let git = roots.run(move |_| command(&directory, &overrides)).await?.args(options);
     let git = match revision {
         Some(revision) => git.args(["--end-of-options", &revision, "--"]),
         None => git,

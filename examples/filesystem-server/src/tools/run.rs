@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use mcp_roots_guard::rmcp::HandlerError;
+use mcp_roots_guard::rmcp::{HandlerError, RequestRoots};
 use mcp_roots_guard::{ChildOutput, Ended, Intent};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::{schemars, tool, tool_router};
@@ -39,22 +39,24 @@ impl Server {
     async fn run(&self, Parameters(args): Parameters<Run>, call: Call) -> Answered {
         let programs = self.programs.clone();
         call.asynchronous(async move |roots| {
-            if !programs.accepts(&args.program) {
+            let Run { program, arguments, path, timeout_seconds } = args;
+            if !programs.accepts(&program) {
                 let allowed = programs.run.join(", ");
-                let program = args.program;
                 return Err(HandlerError::new(format!(
                     "{program:?} is not one of the allowed programs: {allowed}"
                 )));
             }
-            let time = args.timeout_seconds.unwrap_or(60);
+            let time = timeout_seconds.unwrap_or(60);
             if !(1..=600).contains(&time) {
                 return Err(HandlerError::new("timeoutSeconds must be from 1 to 600"));
             }
-            let path = args.path;
-            let directory = roots.run(|roots| Ok(roots.check(path, Intent::Existing)?)).await?;
-            let program = directory
-                .command(&args.program)?
-                .args(&args.arguments)
+            let prepare = |roots: RequestRoots| {
+                let directory = roots.check(path, Intent::Existing)?;
+                Ok(directory.command(program)?.args(arguments))
+            };
+            let program = roots
+                .run(prepare)
+                .await?
                 .confined(programs.confinement())
                 .allow_programs_in_roots()
                 .time_limit(Duration::from_secs(time.into()))
