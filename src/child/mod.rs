@@ -57,7 +57,8 @@ use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
 ///
 /// The program runs with the permissions of the server. It is **not restricted to the roots** and
 /// ignores read-only access and protected names, unless it is confined on Linux
-/// (`confined`, feature `landlock`). Even a confined program can use protected and hidden names.
+/// (`confined`, feature `landlock`). Even a confined program can use protected and hidden names,
+/// and can change the modes and times of files outside that the server's user owns.
 ///
 /// ```
 /// # #[cfg(target_os = "linux")] fn main() -> mcp_roots_guard::Result<()> {
@@ -227,8 +228,9 @@ impl ChildCommand {
     /// sockets of processes outside the confinement are denied unless they are allowed with the
     /// methods below. An interpreter that the program may run, such as a shell or the dynamic
     /// loader, can still read a file in the roots and run what it says, in the same confinement.
-    /// No kernel restricts other network protocols, or connections to Unix sockets by path. The
-    /// other restrictions and gaps are those of
+    /// Other network protocols, and connections to Unix sockets by path, are not denied. Newer
+    /// kernels can deny UDP (Linux 7.2) and such connections (7.1), but this crate does not request
+    /// it. The other restrictions and gaps are those of
     /// [`Guard::confine_process`](crate::Guard::confine_process).
     ///
     /// [`output`](Self::output) fails if the kernel does not enforce all of this, unless

@@ -288,9 +288,8 @@ impl Confined {
         self.enforced
     }
 
-    /// The restrictions that newer kernels enforce, but that this kernel does not enforce or
-    /// enforces differently. For the restrictions that no kernel enforces, see
-    /// [`Guard::confine_process`].
+    /// The requested restrictions that newer kernels enforce, but that this kernel does not enforce
+    /// or enforces differently. For what is never restricted, see [`Guard::confine_process`].
     pub fn not_enforced(&self) -> impl Iterator<Item = &'static str> {
         let (abi, denied) = (self.abi, self.denied);
         let network = denied.network.then_some(&NETWORK_SINCE);
@@ -403,7 +402,7 @@ impl Guard {
     /// still be counted for an instant.
     ///
     /// This is a second line of defense and does not replace the guard, because Landlock applies
-    /// the same rules to all clients. On any kernel, **it does not restrict**:
+    /// the same rules to all clients. **It does not restrict**, on any kernel:
     ///
     /// - descriptors that are already open, including standard input and output;
     /// - existence checks, and reads of metadata, extended attributes and the targets of symlinks
@@ -413,6 +412,7 @@ impl Guard {
     ///   make, even outside the accessible paths;
     /// - the network, signals, and connections to sockets by path, where a service such as a
     ///   session bus or a container daemon executes requests unconfined;
+    /// - other privileges: a process that runs as root can set the clock and the host's name;
     /// - access through other names of the same object, which bind mounts and hard links create. A
     ///   file in a read-only directory can be written through a name in a writable one, and a file
     ///   inside can also have a name outside.
