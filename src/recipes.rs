@@ -193,11 +193,13 @@
 //! request. A client that declared roots receives a result that asks for them, and repeats its
 //! request with the list, which is used for that request only.
 //!
-//! Resource listings, completions and subscriptions cannot ask the client. By default, they are
-//! refused if the client declared roots. To serve them, identify the client (on stdio, call
-//! `one_client` on the wrapped transport) and set
-//! [`time_to_live_keyed`](crate::GuardBuilder#method.time_to_live_keyed). They then use the list of
-//! an earlier request for that time, and can be served a root that the client has withdrawn since.
+//! Resource listings, completions and subscriptions cannot ask the client. If it declared roots,
+//! only directories that are always in force are served by default; without any, the request is
+//! refused. To serve the client's roots, identify the client (on stdio, call `one_client` on the
+//! wrapped transport) and set
+//! [`time_to_live_keyed`](crate::GuardBuilder#method.time_to_live_keyed). These requests then use
+//! the list of an earlier request for that time, and can be served a root that the client has
+//! withdrawn since.
 //!
 //! Without the SDK, a root list that arrives with a request applies only to that request. The list
 //! is not trusted. Like any other list, it is resolved within the allowed directories.
