@@ -99,6 +99,15 @@ fn confined_program_and_its_children_stay_inside() {
     }
 }
 
+/// A documented limit, because Landlock does not restrict these changes.
+#[test]
+fn confined_program_can_change_modes_and_times_outside() {
+    let tree = Tree::new(TREE);
+    let script = tree.expand("chmod 600 $T/out/victim && touch -c -d 2000-01-01 $T/out/victim");
+    let output = confined(sh(&roots(&tree), ".", &script)).output().unwrap();
+    assert!(output.success(), "{output:?}");
+}
+
 #[test]
 fn confined_program_works_inside_its_roots() {
     let tree = Tree::new(TREE);
