@@ -212,10 +212,9 @@ impl Connection {
     /// Sends a request of the stateless era and returns the response.
     async fn stateless(&mut self, request: &Value) -> Value {
         let method = request["method"].as_str().unwrap();
-        let mut more = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n");
-        if let Some(name) = request["params"]["name"].as_str() {
-            more += &format!("Mcp-Name: {name}\r\n");
-        }
+        let name = request["params"]["name"].as_str();
+        let name = name.map_or_else(String::new, |name| format!("Mcp-Name: {name}\r\n"));
+        let more = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}");
         self.post(&more, request).await;
         let answer = self.event().await.unwrap();
         assert_eq!(self.event().await, None);
