@@ -1,10 +1,11 @@
-//! A server for a temporary directory, with a file outside it.
+//! A server for a temporary directory, as its command line configures it for stdio, with a file
+//! outside it.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
+use clap::Parser as _;
+use filesystem_server::options::Options;
 use filesystem_server::server::Server;
-use mcp_roots_guard::{Access, Boundary, Guard};
 
 use crate::client::{Client, Declares, Era};
 
@@ -20,11 +21,9 @@ impl Fixture {
         let top = dunce::canonicalize(directory.path()).unwrap();
         std::fs::create_dir(top.join("site")).unwrap();
         std::fs::write(top.join("secret.txt"), "secret").unwrap();
-        let boundary =
-            Boundary::builder().directory(top.join("site"), Access::ReadWrite).build().unwrap();
-        // The roots of stateless clients are kept, as by the command-line program over stdio.
-        let guard = Guard::builder(boundary).time_to_live_keyed(Duration::from_secs(5));
-        let server = Server::new(guard.build().unwrap());
+        let site = top.join("site");
+        let options = Options::parse_from(["filesystem-server".as_ref(), site.as_os_str()]);
+        let server = Server::new(options.guard().unwrap());
         Self { _directory: directory, server, top }
     }
 
